@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Loads what `events --format ndjson` writes as docs/events.md says: with DuckDB, Polars and jq, each by the page's own lines.
+"""Loads the output of `events --format ndjson` with DuckDB, Polars and jq, as in docs/events.md.
 
 usage: check-json.py PROGRAM TRACE...
 
-Compared are the number of events and the loads of images by process and file, which are also counted with json.loads.
+Runs the code blocks of that page. Compares the number of events, and of image loads by process and
+file, with counts of json.loads.
 
 Needs duckdb, polars and jq, which it does not install: pip install duckdb polars
 Exit code: 0 equal, 1 a difference, 2 something is missing.
@@ -26,7 +27,7 @@ def blocks(page, language):
 
 
 def counted(path):
-    """Events, and loads by process and file."""
+    """Returns the number of events, and of image loads by process and file."""
     loads = collections.Counter()
     count = 0
     with open(path, encoding="utf-8") as lines:
@@ -38,16 +39,16 @@ def counted(path):
     return count, loads
 
 
-def check(program, recording, page, folder):
-    """The differences found for one recording."""
+def check(program, trace, page, folder):
+    """Yields the differences for one trace."""
     path = folder / "events.ndjson"
-    subprocess.run([program, "events", "-q", "--stacks", "--format", "ndjson", "-o", path, recording], check=True)
+    subprocess.run([program, "events", "-q", "--stacks", "--format", "ndjson", "-o", path, trace], check=True)
     count, loads = counted(path)
     duckdb, polars = ({"__name__": "page"}, {"__name__": "page"})
     for names, code in zip((duckdb, polars), blocks(page, "python"), strict=True):
         exec(code.replace("events.ndjson", str(path)), names)
-    wide = {(process, file): number for process, file, number in duckdb["images"].fetchall()}
-    narrow = collections.Counter(polars["images"].rows())
+    duckdb_loads = {(process, file): number for process, file, number in duckdb["images"].fetchall()}
+    polars_loads = collections.Counter(polars["images"].rows())
     commands = [line.removeprefix("$ ") for line in "".join(blocks(page, "console")).splitlines()]
     printed = {
         command: subprocess.run(command, shell=True, check=True, capture_output=True, cwd=folder).stdout
@@ -58,16 +59,16 @@ def check(program, recording, page, folder):
     bulk = (folder / "bulk.ndjson").read_bytes().splitlines()
     for name, found, expected in (
         ("DuckDB: events", duckdb["events"].count("*").fetchall()[0][0], count),
-        ("DuckDB: loads of images", wide, dict(loads)),
+        ("DuckDB: image loads", duckdb_loads, dict(loads)),
         ("DuckDB: frames", bool(duckdb["frames"].fetchall()), b'"frames":[{' in path.read_bytes()),
         ("Polars: events", polars["events"].height, count),
         ("Polars: times", polars["events"]["time"].null_count(), 0),
-        ("Polars: loads of images", narrow, loads),
-        ("jq: loads of images", len(lines), loads.total()),
+        ("Polars: image loads", polars_loads, loads),
+        ("jq: image loads", len(lines), loads.total()),
         ("jq: actions and events", (len(bulk), bulk[::2] == [b'{"index":{}}'] * count), (2 * count, True)),
     ):
         if found != expected:
-            yield f"{recording}: {name}: {str(found)[:500]}, expected {str(expected)[:500]}"
+            yield f"{trace}: {name}: {str(found)[:500]}, expected {str(expected)[:500]}"
 
 
 def main():
@@ -79,17 +80,17 @@ def main():
     if not shutil.which("jq"):
         print("jq is missing", file=sys.stderr)
         return 2
-    program, *recordings = sys.argv[1:]
+    program, *traces = sys.argv[1:]
     page = PAGE.read_text(encoding="utf-8")
     for block in blocks(page, "json"):
         json.loads(block)
     differences = []
     with tempfile.TemporaryDirectory() as folder:
-        for recording in recordings:
-            differences += check(program, recording, page, pathlib.Path(folder))
+        for trace in traces:
+            differences += check(program, trace, page, pathlib.Path(folder))
     for difference in differences:
         print(difference)
-    print(f"{len(recordings)} recordings, {len(differences)} differences")
+    print(f"{len(traces)} traces, {len(differences)} differences")
     return 1 if differences else 0
 
 

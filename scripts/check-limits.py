@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Gives the program inputs that never end, grow without limit, or change while they are read, and prints what each costs.
+"""Runs the program on endless, expanding and changing inputs, and prints the costs.
 
 usage: check-limits.py PROGRAM
 
-For each case: seconds, the peaks of memory that is not that of a file and of the disk in MiB, bytes left in the folder for
-temporary files, and the exit code.
-Exit code: 0 all within the bounds that are printed, 1 one is not.
+Prints for each case: seconds, the peaks of anonymous memory and of disk space in MiB, bytes that
+remain in the folder for temporary files, and the exit code.
+Exit code: 0 all cases are within the printed bounds, 1 a case is not.
 """
 
 import os
@@ -21,12 +21,12 @@ import zlib
 
 SECONDS_MAX = 10
 MIB_MAX = 128
-# What unpacked inputs may take of the disk while they are read.
+# Limit of the disk space for unpacked inputs while they are read.
 DISK_MIB_MAX = 1024
 
 
 def overlapping(path, data):
-    """An archive with 25 members, all of them the same bytes."""
+    """Writes an archive with 25 members that share the same bytes."""
     packed = zlib.compressobj(9, zlib.DEFLATED, -15)
     body = packed.compress(data) + packed.flush()
     name, crc = b"a.etl", zlib.crc32(data)
@@ -40,15 +40,15 @@ def overlapping(path, data):
 
 
 def zeros_packed(path, gigabytes):
-    """An archive with one member that unpacks to many zeros."""
+    """Writes an archive with one member that expands to many zeros."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         with archive.open("a.etl", "w", force_zip64=True) as member:
             for _ in range(gigabytes * 16):
                 member.write(bytes(1 << 26))
 
 
-def large_recordings(path, demo, gigabytes):
-    """An archive whose members begin as recordings, and go on with zeros."""
+def large_traces(path, demo, gigabytes):
+    """Writes an archive with a member that begins like a trace and continues with zeros."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         with archive.open("a.etl", "w", force_zip64=True) as member:
             member.write(demo)
@@ -57,14 +57,17 @@ def large_recordings(path, demo, gigabytes):
 
 
 def frames_of_zeros(path, megabytes):
-    """A Zstandard file of frames with one block of 128 KiB of one byte each: 13 bytes for 131,072."""
+    """Writes a Zstandard file of 13-byte frames, each of which expands to 131,072 equal bytes."""
     block = (1 << 17) << 3 | 1 << 1 | 1
     frame = bytes.fromhex("28b52ffd") + b"\x00\x38" + block.to_bytes(3, "little") + b"\0"
     path.write_bytes(frame * (megabytes * 8))
 
 
 def watched(pid, folder, stop, free, own):
-    """Free bytes of the disk, where files without a name count too, and memory that is not that of a file, in KiB."""
+    """Samples the free bytes of the disk, and the anonymous memory in KiB.
+
+    Unlinked files count as used space.
+    """
     while not stop.is_set():
         statistics = os.statvfs(folder)
         free.append(statistics.f_bavail * statistics.f_frsize)
@@ -110,7 +113,7 @@ def run(program, arguments, folder, meanwhile):
 
 
 def cases(program, folder):
-    """Name, arguments, expected exit code, what happens meanwhile."""
+    """Yields name, arguments, expected exit code, and a function to call during the run."""
     subprocess.run([program, "demo", "-q", "--out", folder], check=True, stdout=subprocess.DEVNULL)
     demo = folder / "stackhound-demo.etl"
     subprocess.run(
@@ -120,40 +123,40 @@ def cases(program, folder):
     os.mkfifo(folder / "pipe.etl")
     overlapping(folder / "overlapping.etl.zip", demo.read_bytes())
     zeros_packed(folder / "zeros.etl.zip", 4)
-    large_recordings(folder / "long.etl.zip", demo.read_bytes(), 1)
+    large_traces(folder / "long.etl.zip", demo.read_bytes(), 1)
     frames_of_zeros(folder / "zeros.etl.zst", 4096)
     mixed = folder / "mixed"
     mixed.mkdir()
     (mixed / "a.etl").write_bytes(demo.read_bytes())
     (mixed / "empty.etl").write_bytes(b"")
     (mixed / "random.etl").write_bytes(os.urandom(1 << 20))
-    yield "a pipe without a writer as recording", ["info", folder / "pipe.etl"], 2, None
+    yield "a pipe without a writer as trace", ["info", folder / "pipe.etl"], 2, None
     for device in ("/dev/zero", "/dev/urandom"):
-        yield f"{device} as recording", ["info", device], 2, None
-        yield f"{device} as recording to hunt in", ["hunt", device], 2, None
+        yield f"{device} as trace", ["info", device], 2, None
+        yield f"{device} as trace for hunt", ["hunt", device], 2, None
         yield f"{device} as --config", ["events", "--config", device, demo], 2, None
         yield f"{device} as --lists", ["hunt", "--lists", device, demo], 2, None
         yield f"{device} as --known-images", ["hunt", "--known-images", device, demo], 2, None
         yield f"{device} as --manifest", ["providers", "--manifest", device], 2, None
     yield "an archive of overlapping members", ["info", folder / "overlapping.etl.zip"], 2, None
     yield "an archive of 4 GiB of zeros", ["info", folder / "zeros.etl.zip"], 2, None
-    yield "an archive of a recording and 1 GiB of zeros", ["info", folder / "long.etl.zip"], 0, None
+    yield "an archive of a trace and 1 GiB of zeros", ["info", folder / "long.etl.zip"], 0, None
     yield "Zstandard frames of 4 GiB of zeros", ["info", folder / "zeros.etl.zst"], 2, None
     yield "a folder with an empty and a random file", ["info", mixed], 2, None
-    yield "a recording that shrinks while it is read", ["events", "-q", large], 2, lambda: os.truncate(large, 65536)
+    yield "a trace that shrinks while it is read", ["events", "-q", large], 2, lambda: os.truncate(large, 65536)
 
 
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     failed = 0
-    print(f"bounds: {SECONDS_MAX} s, {MIB_MAX} MiB of memory, {DISK_MIB_MAX} MiB of disk, nothing left behind")
+    print(f"bounds: {SECONDS_MAX} s, {MIB_MAX} MiB of memory, {DISK_MIB_MAX} MiB of disk, no temporary files left")
     print("seconds     MiB    disk    left  code  input")
     with tempfile.TemporaryDirectory() as folder:
         for name, arguments, expected, meanwhile in cases(program, pathlib.Path(folder)):
             seconds, memory, disk, left, code, message = run(program, arguments, pathlib.Path(folder), meanwhile)
             within = seconds <= SECONDS_MAX and memory <= MIB_MAX and disk <= DISK_MIB_MAX and left == 0
-            is_said = expected == 0 or "error: " in message or "skipped" in message
-            is_right = within and code == expected and is_said
+            is_reported = expected == 0 or "error: " in message or "skipped" in message
+            is_right = within and code == expected and is_reported
             failed += not is_right
             mark = "" if is_right else "  FAILED: " + message
             print(f"{seconds:7.2f} {memory:7.0f} {disk:7} {left:7} {code:5}  {name}{mark}", flush=True)

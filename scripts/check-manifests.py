@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks what `providers` reads in images against a reader that is not ours, dissect.eventlog.
+"""Compares the output of `providers` for images with an independent reader, dissect.eventlog.
 
 usage: check-manifests.py PROGRAM IMAGE...
 
-The images have compiled manifests (resource WEVT_TEMPLATE), such as clretwrc.dll of .NET Core or node.exe up to version 18.
-Compared are, for each provider: ids, versions, channels, levels, opcodes, tasks and keywords of all events, the names of
-their fields, and the names of keywords and maps. An image may also be a wheel: those in it are taken.
+The images contain compiled manifests (resource WEVT_TEMPLATE), such as clretwrc.dll of .NET Core or
+node.exe up to version 18. Compares for each provider: ids, versions, channels, levels, opcodes,
+tasks and keywords of all events, the names of their fields, and the names of keywords and maps.
+IMAGE can also be a Python wheel, whose images are then read.
 
 Needs dissect.eventlog and pefile, which it does not install: pip install dissect.eventlog pefile
 Exit code: 0 equal, 1 a difference, 2 something is missing.
@@ -30,7 +31,7 @@ RESOURCE = "WEVT_TEMPLATE"
 
 
 def images(path, folder):
-    """The images with manifests: the file itself, or those in a wheel."""
+    """Returns the images with manifests: the file itself, or those in a wheel."""
     if not zipfile.is_zipfile(path):
         return [path]
     found = []
@@ -60,7 +61,7 @@ def number(value):
 
 
 def theirs(provider):
-    """What dissect.eventlog reads, in our form."""
+    """Returns a provider as dissect.eventlog reads it, in our form."""
     events, templates, keywords, maps = [], {}, [], []
     for section in provider:
         for item in section:
@@ -106,10 +107,10 @@ def main():
                     guid = str(provider.provider_id)
                     expected, found = theirs(provider), ours(program, image, guid)
                     checked += len(expected["events"])
-                    for what in expected:
-                        if expected[what] != found[what]:
+                    for part in expected:
+                        if expected[part] != found[part]:
                             differences += 1
-                            print(f"{image} {guid}: {what} differ\n  {expected[what]}\n  {found[what]}")
+                            print(f"{image} {guid}: {part} differ\n  {expected[part]}\n  {found[part]}")
     print(f"{checked} events of compiled manifests compared, {differences} differences")
     sys.exit(1 if differences or not checked else 0)
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Reads a Perfetto trace with Perfetto's own message definitions and compares it with folded stacks.
+"""Compares a Perfetto trace, read with Perfetto's own message definitions, with folded stacks.
 
-    check-perfetto.py TRACE.pftrace STACKS.folded
+usage: check-perfetto.py TRACE.pftrace STACKS.folded
 
-Both are of one recording. Every number that a packet refers to must have been defined by a packet before it, every
-sample's process, thread and stack must be there, and the samples must add up to the folded stacks, line by line.
-Needs the packages `perfetto` and `protobuf`.
+Both files are profiles of one trace. Every number in a packet must be defined by an earlier packet,
+the process, thread and stack of every sample must exist, and the samples must add up to the folded
+stacks, line by line.
+
+Needs perfetto and protobuf, which it does not install: pip install perfetto protobuf
 """
 
 import sys
@@ -22,7 +24,7 @@ def plain(name):
 
 
 class Sequence:
-    """What the packets of a sequence have defined so far."""
+    """The definitions in the packets of a sequence so far."""
 
     def __init__(self):
         self.text, self.mappings, self.frames, self.stacks = {}, {}, {}, {}
@@ -113,7 +115,7 @@ def main():
     different = [row for row in different if row[1] != row[2]]
     assert not different, different[:5]
     assert folded, "no samples"
-    print(f"{folded.total()} samples, {switches} context switches, {events} events: every one leads somewhere")
+    print(f"{folded.total()} samples, {switches} context switches, {events} events: all references are defined")
 
 
 if __name__ == "__main__":

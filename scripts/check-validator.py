@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Compares stackhound-validator's validator of .etl files with another one.
+"""Compares the .etl validator of stackhound-validator with another one.
 
 usage: check-validator.py OTHER TRACE... [--corruptions N] [--seed N]
 
-OTHER is a Python program that gets paths and prints for each a line `PATH: ...`, followed by an indented line
-`RULE ...: COUNT of CHECKS; ...` for each violated rule, and that with --calibrate prints `CHECKS checks ... RULE ...` for
-each rule. Its rules have the ids of ours. The traces are .etl files written by Windows, best below 4 MiB.
+OTHER is a Python program that takes paths, and prints for each a line `PATH: ...`, followed by an
+indented line `RULE ...: COUNT of CHECKS; ...` for each violated rule. With --calibrate it prints
+`CHECKS checks ... RULE ...` for each rule. Its rules have the same ids as ours. The traces are .etl
+files written by Windows, preferably below 4 MiB.
 
-First the traces are compared as they are: neither validator may find a violation, and both must check each rule equally
-often. Then single fields are corrupted, 1,000 in all by default: a field of the header buffer's header, of the logfile
-header and its record, of a data buffer's header, of a record's header or of an extended item gets another value. Each
-corrupted file is given to both.
+First the unchanged traces are compared: neither validator may find a violation, and both must check
+each rule equally often. Then single fields are corrupted, 1,000 by default: a field of the header
+of the header buffer, of the logfile header and its record, of the header of a data buffer, of the
+header of a record or of an extended item gets another value. Both validators check each corrupted
+file.
 
-Exit code: 0 ours finds all that the other finds, 1 it does not, or the traces as they are differ, 2 wrong usage.
+Exit code: 0 our validator finds all violations that the other finds, 1 it does not, or the results
+for the unchanged traces differ, 2 wrong usage.
 """
 
 import argparse
@@ -60,7 +63,7 @@ COMPRESSED = 0x40
 
 
 def logfile_fields(pointer):
-    """The fields of the logfile header, which starts at 0x68."""
+    """Yields the fields of the logfile header, which starts at 0x68."""
     fixed = [
         ("BufferSize", 4), ("MajorVersion", 1), ("MinorVersion", 1), ("SubVersion", 1), ("SubMinorVersion", 1),
         ("ProviderVersion", 4), ("NumberOfProcessors", 4), ("EndTime", 8), ("TimerResolution", 4),
@@ -79,7 +82,7 @@ def logfile_fields(pointer):
 
 
 class Trace:
-    """The places of a genuine trace where there are fields, by what they belong to."""
+    """The offsets of fields in a genuine trace, by the structure that contains them."""
 
     def __init__(self, path):
         self.name, self.data = path.name, path.read_bytes()
@@ -110,9 +113,9 @@ class Trace:
                 record += (length + 7) & ~7
             buffer += size
 
-    def corrupt(self, rng, what):
-        """A copy with one field changed, and what was changed."""
-        base, fields = rng.choice(self.locations[what])
+    def corrupt(self, rng, kind):
+        """Returns a copy with one changed field, and a description of the change."""
+        base, fields = rng.choice(self.locations[kind])
         name, offset, size = rng.choice(fields)
         at = base + offset
         old = int.from_bytes(self.data[at : at + size], "little")
@@ -126,11 +129,11 @@ class Trace:
             ]) % (1 << size * 8)
         data = bytearray(self.data)
         data[at : at + size] = new.to_bytes(size, "little")
-        return data, f"{self.name}: {what} at {base:#x}, {name}: {old:#x} becomes {new:#x}"
+        return data, f"{self.name}: {kind} at {base:#x}, {name}: {old:#x} becomes {new:#x}"
 
 
 def build():
-    """Our validator as a program."""
+    """Builds our validator as a program."""
     command = ["cargo", "build", "--quiet", "-p", "stackhound-validator", "--example", "validate"]
     subprocess.run(command, cwd=ROOT, check=True)
     target = subprocess.run([ROOT / "scripts/target-folder"], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -138,13 +141,16 @@ def build():
 
 
 def ours(program, paths):
-    """The reports of our validator."""
+    """Returns the reports of our validator."""
     output = subprocess.run([program, *paths], stdout=subprocess.PIPE, text=True, check=True).stdout
     return [json.loads(line) for line in output.splitlines()]
 
 
 def others(other, paths):
-    """The rules that the other validator finds violated, by path; a file at which it fails violates `exception`."""
+    """Returns the rules that the other validator finds violated, by path.
+
+    A file at which it fails violates `exception`.
+    """
     found = {}
     paths = list(paths)
     while paths:
@@ -159,13 +165,13 @@ def others(other, paths):
                 found[path].add(rule[1])
         done = len([name for name in paths if name in found])
         if not done:
-            sys.exit(f"{other} says nothing of {paths[0]}: {run.stderr[-300:]}")
+            sys.exit(f"{other} reports nothing about {paths[0]}: {run.stderr[-300:]}")
         paths = paths[done:]
     return found
 
 
 def compare_traces(program, other, paths):
-    """Whether both validators find nothing in the traces, and check each rule equally often."""
+    """Returns whether both validators find no violation and check each rule equally often."""
     run = subprocess.run([sys.executable, other, "--calibrate", *paths], capture_output=True, text=True, check=True)
     rows = re.findall(r"^ *(\d+) checks +\d+ files +(\d+) failed +(\w\d\d) ", run.stdout, re.MULTILINE)
     theirs = {rule: int(checks) for checks, _, rule in rows}
@@ -177,7 +183,7 @@ def compare_traces(program, other, paths):
         if theirs.get(rule) != checks.get(rule):
             print(f"{rule}: the other checks it {theirs.get(rule)} times, ours {checks.get(rule)} times")
     failed = sum(int(failed) for _, failed, _ in rows)
-    print(f"{len(paths)} traces as they are: {len(theirs)} rules and {sum(theirs.values())} checks of the other,")
+    print(f"{len(paths)} unchanged traces: {len(theirs)} rules and {sum(theirs.values())} checks of the other,")
     print(f"{len(checks)} rules and {sum(checks.values())} checks of ours; {failed} and {len(violated)} violations")
     return bool(theirs) and theirs == checks and not failed and not violated
 
@@ -225,8 +231,8 @@ def main():
     for kind in kinds:
         print(f"{kind:16}" + "".join(f"{outcomes[kind, column]:16}" for column in columns))
     totals = [sum(outcomes[kind, column] for kind in kinds) for column in columns]
-    print(f"{'in all':16}" + "".join(f"{total:16}" for total in totals))
-    print(f"{rules['the same rules']} with the same rules violated in both, {rules['other rules']} with others")
+    print(f"{'total':16}" + "".join(f"{total:16}" for total in totals))
+    print(f"{rules['the same rules']} with the same violated rules in both, {rules['other rules']} with different rules")
     for line in missed:
         print(f"missed: {line}")
     sys.exit(0 if same and not missed else 1)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks recordings made by stackhound-etl's writer with a reader that is not ours, dissect.etl.
+"""Checks traces of the writer of stackhound-etl with an independent reader, dissect.etl.
 
 usage: check-writer.py [FOLDER]
 
-Runs the example `write_sample`, which writes recordings and a description of what was put into them, and compares each
-record that dissect.etl reads with its description: header kind, processor, timestamps, ids, what identifies the event,
-counters, extended items and payload. FOLDER keeps the recordings; without it they are removed again.
+Runs the example `write_sample`, which writes traces and descriptions of their records, and compares
+each record that dissect.etl reads with its description: header kind, processor, time stamps, ids,
+event identity, counters, extended items and payload. FOLDER keeps the traces; without it they are
+removed.
 
 Needs dissect.etl, which it does not install: pip install dissect.etl
 Exit code: 0 equal, 1 a difference, 2 something is missing.
@@ -27,14 +28,14 @@ except ImportError:
     sys.exit(2)
 
 NOT_CHECKED = """\
-Not checked here, because dissect.etl cannot read it:
-  WPP messages with a component id (raises NotImplementedError)
-  WPP messages with the performance timestamp bit alone (it reads no timestamp then, where we write one)
-  the link bit of extended items (it takes the payload for more items)
-  types of extended items from 0x0e on (it knows no names for them; their data is checked)
-  ERROR records in their first 0x50 bytes (it names no fields)
+Not checked, because dissect.etl cannot read it:
+  WPP messages with a component id (it raises NotImplementedError)
+  WPP messages with only the performance timestamp bit (it reads no time stamp, although we write one)
+  the link bit of extended items (it reads the payload as further items)
+  types of extended items from 0x0e on (it has no names for them; their data is checked)
+  the first 0x50 bytes of ERROR records (it names no fields)
   unfinished and circular files (it trusts BuffersWritten)
-  records lost on purpose (it does not look at sequence numbers and flags)"""
+  deliberately lost records (it ignores sequence numbers and flags)"""
 
 KINDS = {
     1: "SYSTEM32",
@@ -53,7 +54,8 @@ KINDS = {
     21: "INSTANCE64",
 }
 FIRST_UNNAMED_ITEM = 0x0E
-# In units of 100 ns. dissect.etl converts with floating-point numbers, which at the times of today are 16 units apart.
+# In units of 100 ns. dissect.etl converts with floating-point numbers, which have a resolution of
+# 16 units for current dates.
 FILE_TIME_TOLERANCE = 16
 
 
@@ -67,22 +69,22 @@ def main():
 def check_folder(folder):
     root = pathlib.Path(__file__).resolve().parent.parent
     cargo = os.environ.get("CARGO", "cargo")
-    # Built as the whole workspace is, so that what its tests have built is used.
+    # Built like the whole workspace, so that the artifacts of its tests are reused.
     build = [cargo, "build", "--quiet", "--locked", "--workspace", "--example", "write_sample"]
     subprocess.run(build, cwd=root, check=True)
     target = pathlib.Path(subprocess.check_output([root / "scripts" / "target-folder"], text=True).strip())
     subprocess.run([target / "debug" / "examples" / "write_sample", folder.resolve()], check=True)
-    recordings = sorted(folder.glob("*.etl"))
-    if not recordings:
+    traces = sorted(folder.glob("*.etl"))
+    if not traces:
         print("write_sample wrote nothing", file=sys.stderr)
         return 2
-    faults = sum([check_recording(recording) for recording in recordings])
+    faults = sum([check_trace(trace) for trace in traces])
     print(NOT_CHECKED)
     return 1 if faults else 0
 
 
-def check_recording(path):
-    """Prints one line for a recording, and the first differences; returns how many there are."""
+def check_trace(path):
+    """Prints one line for a trace, and its first differences. Returns the number of differences."""
     with path.with_suffix(".jsonl").open() as lines:
         expected = collections.defaultdict(list)
         for line in lines:
@@ -91,9 +93,9 @@ def check_recording(path):
     counts = collections.Counter()
     faults = []
     with path.open("rb") as file:
-        recording = dissect_etl.ETL(file)
-        # The first buffer holds the logfile header, which was read by now.
-        for buffer in list(recording.buffers())[1:]:
+        trace = dissect_etl.ETL(file)
+        # The first buffer contains the logfile header, which is already read.
+        for buffer in list(trace.buffers())[1:]:
             processor = processor_of(buffer.header)
             for record in buffer:
                 header = record.header
@@ -101,9 +103,9 @@ def check_recording(path):
                 counts[kind] += 1
                 queue = expected[processor]
                 if not queue:
-                    faults.append(f"processor {processor}: a record too many, {kind}")
+                    faults.append(f"processor {processor}: an additional record, {kind}")
                     continue
-                faults.extend(f"{path.name}: {fault}" for fault in compare(recording, header, kind, queue.pop(0)))
+                faults.extend(f"{path.name}: {fault}" for fault in compare(trace, header, kind, queue.pop(0)))
     left = sum(len(queue) for queue in expected.values())
     if left:
         faults.append(f"{path.name}: {left} records were not read")
@@ -119,8 +121,8 @@ def processor_of(header):
     return header.ProcessorIndex if index_has_16_bits else header.ProcessorIndex & 0xFF
 
 
-def compare(recording, header, kind, expected):
-    """Yields how a record differs from its description."""
+def compare(trace, header, kind, expected):
+    """Yields the differences of a record from its description."""
     read = {"kind": kind, "payload": None, "extras": "", "items": []}
     data = bytes(header.data[: header.size])
     if kind == "MESSAGE":
@@ -132,7 +134,7 @@ def compare(recording, header, kind, expected):
         read["issued"] = not kind.startswith("PERFINFO")
         payload = bytes(header.payload)
         if kind.startswith("EVENT"):
-            # Every item must be where the one before says; what follows the last one is the payload.
+            # Each item must be at the offset that the previous one states. The payload is last.
             for number, _ in expected["items"]:
                 item = EventHeaderExtendedDataItem(payload)
                 item_type = int(item.ext_type) if number < FIRST_UNNAMED_ITEM else number
@@ -152,7 +154,7 @@ def compare(recording, header, kind, expected):
         if ids != (4321, 1234):
             yield f"{kind}: thread and process {ids}"
     if read["timed"]:
-        file_time = recording.get_filetime_for_event(read["time"])
+        file_time = trace.get_filetime_for_event(read["time"])
         if abs(file_time - expected["file_time"]) > FILE_TIME_TOLERANCE:
             yield f"{kind}: time {file_time}, expected {expected['file_time']}"
     for key, value in read.items():

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Records programs of every day exactly and checks that each of their returns is matched. Prints a table.
+# Records everyday programs exactly, and checks that all their returns are matched. Prints a table.
 #
 # usage: exact-check.sh [--long]
-#   without --long: 1.5 million transitions of each program; with it: whole programs
+#   without --long: 1.5 million transitions of each program; with --long: complete programs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null

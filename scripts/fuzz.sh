@@ -3,11 +3,12 @@
 #
 # usage: fuzz.sh [SECONDS]
 #
-# Each target gets so many seconds; 30 if none are given. With cargo-fuzz, a fuzzer that is guided by coverage starts
-# from the seeds and from what earlier runs have found in fuzz/corpus, and leaves inputs that fail in fuzz/artifacts.
-# Any compiler will do: the code under test is safe Rust, so no sanitizer is needed. Without cargo-fuzz, the stable
-# replay of the same targets runs for as long, with new random changes to the seeds in every round.
-# Exit code: 0 nothing found, 1 a target failed.
+# Runs each target for SECONDS, by default 30. With cargo-fuzz, a coverage-guided fuzzer starts from
+# the seeds and from the inputs that earlier runs found in fuzz/corpus, and writes failing inputs to
+# fuzz/artifacts. Any compiler works: the code under test is safe Rust, so no sanitizer is needed.
+# Without cargo-fuzz, the stable replay of the same targets runs for the same time, with new random
+# changes to the seeds in every round.
+# Exit code: 0 no target failed, 1 a target failed.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
@@ -27,7 +28,7 @@ if cargo fuzz --version >/dev/null 2>&1; then
         grep -E '^stat::(number_of_executed_units|peak_rss_mb)' "$log"
     done
 else
-    echo "fuzz.sh: cargo-fuzz is missing (cargo install cargo-fuzz); replaying changed seeds instead" >&2
+    echo "fuzz.sh: cargo-fuzz is missing (cargo install cargo-fuzz); replaying mutated seeds instead" >&2
     count=$(echo "$targets" | wc -w)
     end=$(($(date +%s) + seconds * count))
     while

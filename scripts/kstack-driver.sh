@@ -3,9 +3,9 @@
 #
 # usage: kstack-driver.sh
 #
-# The compiler is that of scripts/with-windows, the linker that of the machine's own Rust. What comes of it is
-# target/windows/kstack/stackhound_kstack.sys and its PDB, or the same below $STACKHOUND_WINDOWS_TARGET. Signing is not done here, see
-# docs/driver.md.
+# The compiler is that of scripts/with-windows, the linker that of the Rust toolchain of this
+# machine. The results are target/windows/kstack/stackhound_kstack.sys and its PDB, or the same
+# files below $STACKHOUND_WINDOWS_TARGET. The driver is not signed here, see docs/driver.md.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 exec </dev/null
@@ -13,28 +13,29 @@ msvc=x86_64-pc-windows-msvc
 target=${STACKHOUND_WINDOWS_TARGET:-$root/target/windows}
 mkdir -p "$target/kstack"
 target=$(cd "$target" && pwd)
-# cargo reads the flags of the linker from there.
+# cargo reads the linker flags from the configuration there.
 cd "$root/crates/kstack/driver"
 
 linker=$(rustc --print target-libdir)/../bin/rust-lld
 [ -x "$linker" ] || { echo "kstack-driver: the Rust toolchain has no rust-lld" >&2; exit 1; }
 export STACKHOUND_LINKER=$linker CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER=$root/scripts/kstack-link
-# In a folder, with the flavor of the linker, which its name does not tell, and without paths of this machine.
+# Runs cargo with a target folder, with the flavor of the linker, which its name does not show, and
+# without paths of this machine in the output.
 windows() {
-  # The last one that matches counts.
+  # The last matching prefix applies.
   local remap="'--remap-path-prefix=$root=C:\\stackhound', '--remap-path-prefix=$1=C:\\stackhound\\target'"
   STACKHOUND_WINDOWS_TARGET=$1 "$root/scripts/with-windows" "${@:2}" --locked --release --target $msvc \
     --config "target.$msvc.rustflags=['-Clinker-flavor=lld-link', $remap]"
 }
 
-# Of what is wrong with unsafe code, clippy makes errors; this compiler's warnings are none.
+# clippy reports problems with unsafe code as errors. Warnings of this compiler are not errors.
 windows "$target/kstack-build" cargo clippy
 windows "$target/kstack-build" cargo build
 built=$msvc/release/stackhound_kstack
 cp "$target/kstack-build/$built.dll" "$target/kstack/stackhound_kstack.sys"
 cp "$target/kstack-build/$built.pdb" "$target/kstack/stackhound_kstack.pdb"
 
-# Whoever builds it gets the same bytes.
+# The build is reproducible.
 windows "$target/kstack-again" cargo build --quiet
 cmp "$target/kstack-again/$built.dll" "$target/kstack/stackhound_kstack.sys"
 cmp "$target/kstack-again/$built.pdb" "$target/kstack/stackhound_kstack.pdb"

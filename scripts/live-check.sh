@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# One code, two sources: what `events` tells of a recording here, and what `events --live` tells of the same recording in
-# Wine, where a fake of ETW hands it out as a session would: processors in any order, each seed another one. Line by
-# line the same, but for what the two cannot share. Needs .ci/setup-windows.
+# Compares the output of `events` for a trace with the output of `events --live` in Wine, where a
+# fake of ETW delivers the same trace like a session: with the processors in any order, which
+# depends on the seed. All lines must be equal except for those that differ by nature. Needs
+# .ci/setup-windows.
 #
 # usage: live-check.sh [--short] [TRACE...]
 #
-# Without recordings: all of the corpus (STACKHOUND_CORPUS, else ../shared/corpus) and generated ones, by several seeds,
-# event by event and by whole buffers. --short is what CI does each time: some of them, one seed, whole buffers of the generated one.
+# Without TRACE: all traces of the corpus (STACKHOUND_CORPUS, otherwise ../shared/corpus) and
+# generated ones, with several seeds, event by event and by whole buffers. With --short, as in CI:
+# some of them, one seed, and whole buffers only of the generated trace.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 gnu=x86_64-pc-windows-gnu
 export STACKHOUND_WINDOWS_TARGET=${STACKHOUND_WINDOWS_TARGET:-$PWD/target/windows}
 folder=$(mktemp -d)
-# What still writes there is no reason to fail.
+# Processes may still write there, which is not an error.
 trap 'rm -rf "$folder" || true' EXIT
 short=
 [ "${1:-}" != --short ] || { short=yes; shift; }
@@ -25,8 +27,9 @@ cargo build --quiet --locked --workspace --bin stackhound
 live=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
 here=$(scripts/target-folder)/debug/stackhound
 
-# What differs by nature: UTC times, since a live session measures anew how its clock and UTC belong together; the first
-# record, which a consumer is not handed; and events by which a session tells that it lost something.
+# These differ by nature: UTC times, because a live session measures the relation of its clock to
+# UTC again; the first record, which is not delivered to consumers; and events in which a session
+# reports losses.
 same() {
   tr -d '\r' | grep -v -e '"event":"EventTrace/Header"' -e 6a399ae0-4bc6-4de9-870b-3657f8947e7e -e '"event":"[^"]*RTLost' |
     sed -E 's/"time":"[^"]*",?//'
@@ -34,7 +37,7 @@ same() {
 
 failed=0
 total=0
-# usage: check TRACE SEED WAY
+# usage: check TRACE SEED RAW, where RAW is on for whole buffers and off for single events
 check() {
   local name
   name=$(basename "$1")
@@ -54,56 +57,57 @@ SETTINGS
   fi
   same <"$folder/out" >"$folder/live" || true
   if cmp -s "$folder/file" "$folder/live"; then
-    echo "$name, seed $2, raw $3: the same $lines lines"
+    echo "$name, seed $2, raw $3: $lines equal lines"
     total=$((total + lines))
   else
-    echo "$name, seed $2, raw $3: $lines lines here, $(wc -l <"$folder/live") live; first differences:"
+    echo "$name, seed $2, raw $3: $lines lines from the trace, $(wc -l <"$folder/live") live; first differences:"
     diff "$folder/file" "$folder/live" | head -n 6 | cut -c 1-600 || true
     failed=$((failed + 1))
   fi
 }
 
-recordings=("$@")
-if [ ${#recordings[@]} = 0 ]; then
+traces=("$@")
+if [ ${#traces[@]} = 0 ]; then
   demos=(1 2)
   events=20000
   [ -z "$short" ] || { demos=(1); events=8000; }
   for seed in "${demos[@]}"; do
     "$here" demo -q --seed "$seed" --events "$events" --out "$folder/demo$seed" >/dev/null
     mv "$folder/demo$seed/stackhound-demo.etl" "$folder/demo$seed.etl"
-    recordings+=("$folder/demo$seed.etl")
+    traces+=("$folder/demo$seed.etl")
   done
   corpus=${STACKHOUND_CORPUS:-../shared/corpus}
   if [ -d "$corpus" ]; then
     corpus=$(cd "$corpus" && pwd)
     if [ -n "$short" ]; then
       for name in tx-Process.etl.zst perfview-primitive-types.etl sonde-test.etl.zst s4-waasmedic.20251005.etl; do
-        [ ! -e "$corpus/etl/$name" ] || recordings+=("$corpus/etl/$name")
+        [ ! -e "$corpus/etl/$name" ] || traces+=("$corpus/etl/$name")
       done
     else
-      recordings+=("$corpus"/etl/*.etl "$corpus"/etl/*.etl.zst)
+      traces+=("$corpus"/etl/*.etl "$corpus"/etl/*.etl.zst)
     fi
   else
     echo "the corpus is missing: $corpus"
     [ "${CI:-}" != true ] || exit 1
   fi
 fi
-for recording in "${recordings[@]}"; do
+for trace in "${traces[@]}"; do
   # A session of 64-bit Windows has no events of a 32-bit kernel.
-  if "$here" info --format json -q "$recording" 2>/dev/null | grep -q '"pointer_size": 4'; then
-    echo "$(basename "$recording"): of 32-bit Windows, left out"
+  if "$here" info --format json -q "$trace" 2>/dev/null | grep -q '"pointer_size": 4'; then
+    echo "$(basename "$trace"): skipped, because it is a trace of 32-bit Windows"
     continue
   fi
-  if ! "$here" events "$recording" -q --one-pass --stacks --format ndjson >"$folder/out" 2>"$folder/err"; then
-    echo "$(basename "$recording"): $(cat "$folder/err")"
+  if ! "$here" events "$trace" -q --one-pass --stacks --format ndjson >"$folder/out" 2>"$folder/err"; then
+    echo "$(basename "$trace"): $(cat "$folder/err")"
     failed=$((failed + 1))
     continue
   fi
   same <"$folder/out" >"$folder/file" || true
-  check "$recording" 1 off
-  [ -n "$short" ] || check "$recording" 2 off
-  # Whole buffers take as long again, and differ by the recording's clock and sessions, not by what it holds.
-  [ -n "$short" ] && [[ $recording != "$folder"/* ]] || check "$recording" 3 on
+  check "$trace" 1 off
+  [ -n "$short" ] || check "$trace" 2 off
+  # Whole buffers take the same time again, and depend on the clock and the sessions of a trace, not
+  # on its events.
+  [ -n "$short" ] && [[ $trace != "$folder"/* ]] || check "$trace" 3 on
 done
-echo "$total lines are the same, $failed runs are not"
+echo "$total equal lines, $failed runs with differences"
 [ "$failed" = 0 ]

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Builds and installs the Python package as people do, into an environment that is removed again, and tests it there:
-# its tests with the pages and the tutorial, its types, and that these are those of the module.
+# Builds and installs the Python package as users do, into a temporary environment, and tests it
+# there: its tests, including the documentation pages and the tutorial, its types, and the agreement
+# of the types with the module.
 #
-#   python-check.sh [PYTEST ARGUMENTS]
+# usage: python-check.sh [PYTEST ARGUMENTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
-# A kernel of the tutorial may still write there, which is no reason to fail.
+# A Jupyter kernel of the tutorial may still write there, which is not an error.
 trap 'rm -rf "$folder" || true' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 MYPY_CACHE_DIR="$folder/mypy" IPYTHONDIR="$folder/ipython"
 
-# With what the workspace has built, and without the optimizations that people get.
+# Reuses the artifacts of the workspace, without the optimizations of a release.
 CARGO_TARGET_DIR=$(scripts/target-folder)
 export CARGO_TARGET_DIR MATURIN_PEP517_ARGS="--profile dev"
 

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Prints one table: how fast each stage is, and what share of the bare record walk of the same run.
+"""Prints the speed of each stage, and its share of the speed of a bare record walk in the same run.
 
 usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [TRACE...]
        scripts/speed.py --live
        scripts/speed.py --hunt [--runs N] [--events N]
 
-Without recordings: the demo recording of the profiling mix (made once, under target/speed/), and
-perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so it has no bare walk. Shares are what to
-compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
-that runs this script has it.
+Without TRACE: the demo trace with the profiling mix (generated once, in target/speed/), and
+perfview-net452-x64 of the corpus if available. Its buffers are compressed, so it has no bare walk.
+Compare the shares: absolute figures depend on the machine and its load. dissect.etl (PyPI) is also
+measured, if it is installed for the Python that runs this script.
 
---hunt: what evaluating stacks costs, beside the full pipeline (medians of pairs of runs), on a demo recording in which every third event has a stack; and
-what evaluating one stack costs that was not met before, from the bench.
+--hunt: the cost of evaluating stacks in addition to the full pipeline (medians of pairs of runs),
+on a demo trace in which every third event has a stack; and the cost of evaluating one new stack,
+from the benchmark.
 
---live: what single events cost on their way through a live session and through filters and parsers, from the benches.
+--live: the cost of single events in a live session, in filters and in parsers, from the benchmarks.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def stage(name, file, threads=1):
 
 
 def ndjson(file, stacks):
-    """The program as a process: its output is read and thrown away by the kernel."""
+    """Runs the program as a process, with its output to /dev/null."""
     command = [RELEASE / "stackhound", "events", "-q", "--threads", "1", "--format", "ndjson", file]
     if stacks:
         command.append("--stacks")
@@ -62,7 +63,7 @@ def ndjson(file, stacks):
 
 
 def dissect(file):
-    """Headers of all events, as an independent reader walks them."""
+    """Reads the headers of all events with an independent reader."""
     code = (
         "import sys, time, json\n"
         "from dissect.etl import ETL\n"
@@ -124,9 +125,9 @@ def measure_file(name, file, runs, with_dissect):
             f"{result['anonymous_kib'] / 1024:>10.1f}{share:>9}"
         )
 
-    for what, result in (("looked at", frames), ("named", names)):
+    for action, result in (("examined", frames), ("named", names)):
         spent = max(result["seconds"] - full["seconds"], 1e-9)
-        print(f"{result['frames']:,} frames {what}: {result['frames'] / spent / 1e6:.1f} M/s beside the full pipeline")
+        print(f"{result['frames']:,} frames {action}: {result['frames'] / spent / 1e6:.1f} M/s in addition to the full pipeline")
     print(
         f"{names['distinct']:,} distinct addresses resolved, {names['named']:,} named; {names['modules']} modules, "
         f"{names['loads']} tables loaded, {names['table_memory'] / 1e6:.1f} MB of tables"
@@ -137,9 +138,9 @@ LIVE = [("stackhound-live", "capture"), ("stackhound-schema", "parse"), ("stackh
 
 
 def measure_live():
-    """Medians of the benches, as criterion leaves them, for each event."""
+    """Prints the medians of the benchmarks per event, from the files of criterion."""
     results = ROOT / "target" / "criterion"
-    print("| bench | ns an event |\n|---|---|")
+    print("| benchmark | ns per event |\n|---|---|")
     for package, bench in LIVE:
         started = time.time()
         run("cargo", "bench", "--quiet", "-p", package, "--bench", bench, stdout=subprocess.DEVNULL)
@@ -158,20 +159,20 @@ def measure_hunt(events, runs):
     file = folder / "stackhound-demo.etl"
     if not file.exists():
         run(RELEASE / "stackhound", "demo", "--quiet", "--events", events, "--out", folder, stdout=subprocess.DEVNULL)
-    # In turns, so that what else the machine does burdens both; and by processor time, which it burdens least.
+    # Alternate runs, so that other load affects both. Processor time depends least on other load.
     pairs = [(stage("full", file), stage("hunt", file)) for _ in range(runs)]
     full, hunt = sorted(pairs, key=lambda pair: pair[1]["processor_seconds"] - pair[0]["processor_seconds"])[runs // 2]
     stacks = hunt["with_stack"]
     spent = max(hunt["processor_seconds"] - full["processor_seconds"], 1e-9)
     print(f"{hunt['events']:,} events, {hunt['evaluated']:,} evaluated, {stacks:,} with stacks, {hunt['findings']:,} findings")
-    print(f"{'stage':<22}{'M events/s':>12}{'seconds':>10}{'of it CPU':>11}{'anon. MB':>10}")
+    print(f"{'stage':<22}{'M events/s':>12}{'seconds':>10}{'CPU':>11}{'anon. MB':>10}")
     for label, result in (("full pipeline", full), ("+ evaluating", hunt)):
         rate = result["events"] / result["seconds"] / 1e6
         times = f"{result['seconds']:>10.3f}{result['processor_seconds']:>11.2f}"
         print(f"{label:<22}{rate:>12.2f}{times}{result['anonymous_kib'] / 1024:>10.1f}")
     remembered = hunt["remembered"] / max(hunt["evaluated"], 1)
     rate = f"{stacks / spent / 1e6:.1f} M stacks/s of processor time, {spent / full['processor_seconds']:.2f} of the pipeline's"
-    print(f"evaluating beside the full pipeline: {rate}, {remembered:.1%} remembered")
+    print(f"evaluating in addition to the full pipeline: {rate}, {remembered:.1%} cached")
     run("cargo", "bench", "--quiet", "-p", "stackhound-detect", "--bench", "evaluate")
 
 
@@ -180,7 +181,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--no-dissect", action="store_true")
-    parser.add_argument("recordings", nargs="*")
+    parser.add_argument("traces", nargs="*", metavar="TRACE")
     parser.add_argument("--live", action="store_true")
     parser.add_argument("--hunt", action="store_true")
     options = parser.parse_args()
@@ -191,7 +192,7 @@ def main():
     if options.hunt:
         return measure_hunt(options.events, options.runs)
     WORK.mkdir(parents=True, exist_ok=True)
-    files = [(pathlib.Path(file).name, pathlib.Path(file).resolve()) for file in options.recordings]
+    files = [(pathlib.Path(file).name, pathlib.Path(file).resolve()) for file in options.traces]
     if not files:
         demo = WORK / f"demo-{options.events}"
         if not list(demo.glob("*.etl")):

@@ -1,4 +1,5 @@
-// The work of speedscope-check.sh: speedscope's own schema, then speedscope itself in a browser without a window.
+// Used by speedscope-check.sh: validates a file with speedscope's own schema, then opens it in a
+// headless browser.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -16,7 +17,8 @@ const validate = new Ajv({ strict: false }).compile(
 );
 assert.ok(validate(profile), JSON.stringify(validate.errors));
 
-// What the view of one thread must show: each function's own weight and its weight with all that it calls.
+// The expected view of one thread: the weight of each function alone, and with all functions that
+// it calls.
 const active = profile.profiles[profile.activeProfileIndex];
 const weights = new Map();
 active.samples.forEach((stack, index) => {
@@ -30,16 +32,16 @@ active.samples.forEach((stack, index) => {
   new Set(stack).forEach((frame) => add(frame, 0, weight));
 });
 
-// In milliseconds. Long, for busy machines.
-const PATIENCE = 300_000;
+// In milliseconds. Long enough for busy machines.
+const TIMEOUT = 300_000;
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  timeout: PATIENCE,
+  timeout: TIMEOUT,
   args: ["--no-sandbox", "--enable-unsafe-swiftshader", "--allow-file-access-from-files"],
 });
 try {
   const page = await browser.newPage({ viewport: { width: 1400, height: 900 } });
-  page.setDefaultTimeout(PATIENCE);
+  page.setDefaultTimeout(TIMEOUT);
   const errors = [];
   page.on("pageerror", (error) => errors.push(error.message));
   await page.goto(`file://${release}/index.html`);

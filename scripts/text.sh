@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Puts characters that terminals, spreadsheets and parsers obey into names of recordings and symbols: 5,000 times, over
-# every verb and form. What is printed may differ from what an ordinary letter gives by this character only.
+# Inserts characters that terminals, spreadsheets and parsers interpret into names of traces and
+# symbols, 5,000 times, for every verb and format. The output may differ from that with an ordinary
+# letter by this character only.
 #
 # usage: text.sh
-# Exit code: 0 it does, 101 it does not. Ordinary tests do the same 300 times.
+# Exit code: 0 all outputs are correct, 101 one is not. Ordinary tests do the same 100 times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Opens the page of a call tree in a browser without a window, and looks at what came of it.
+# Opens the page of a call tree in a headless browser, and checks the result.
 #
-#   tree-check.sh PROGRAM INDEX [SCREENSHOT.png]
+# usage: tree-check.sh PROGRAM INDEX [SCREENSHOT.png]
 #
-# PROGRAM is stackhound, INDEX the trace of the documented examples, as the example `fixture` of the crate calltree writes
-# it. Needs chromium.
+# PROGRAM is stackhound, INDEX the trace of the documented examples, which the example `fixture` of
+# the crate calltree writes.
+# Needs chromium.
 set -euo pipefail
 program=$1
 index=$2
 folder=$(mktemp -d)
-# The browser may still write there, which is no reason to fail.
+# The browser may still write there, which is not an error.
 trap 'rm -rf "$folder" || true' EXIT
 browser() {
   "${CHROMIUM:-chromium}" --headless --no-sandbox --disable-gpu --user-data-dir="$folder/profile" "$@" \
@@ -23,11 +24,12 @@ fail() {
   echo "tree-check: $*" >&2
   exit 1
 }
-# What the browser made of it: so many elements, the active frame in one <strong> within the tree, and what is cut.
+# Checks the number of elements in the parsed page: the active frame is in one <strong>, and omitted
+# frames are counted.
 is() {
   local found
   found=$({ grep -o -- "$2" "$folder/dom.html" || true; } | wc -l)
-  [ "$found" -eq "$1" ] || fail "$found times $2, not $1"
+  [ "$found" -eq "$1" ] || fail "expected $1 times $2, found $found"
 }
 is 5 '<details'
 is 5 '<summary>'
@@ -41,4 +43,4 @@ if [ $# -gt 2 ]; then
   browser --screenshot="$3" --window-size=1100,900 --hide-scrollbars >/dev/null
   [ -s "$3" ] || fail "no screenshot"
 fi
-echo "tree-check: the page is as it should be"
+echo "tree-check: the page is correct"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds a crate of a user, outside of the workspace, with the default features of the library and without them: the example
-# of README.md as its program, the blocks of docs/testing.md as its tests. Runs the tests, and the program with the trace that
-# one of them writes. A test may have 15 lines, as rustfmt formats it. Needs the packages that the workspace has fetched, and
-# no network.
+# Builds a user's crate outside of the workspace, with and without the default features of the
+# library: the example of README.md as its program, the blocks of docs/testing.md as its tests. Runs
+# the tests, and the program with the trace that a test writes. A test may have at most 15 lines in
+# rustfmt's format. Needs the packages that the workspace has fetched, but no network.
 #
 # usage: users-crate.sh
-# Exit code: 0 everything passes, another one otherwise.
+# Exit code: 0 all tests pass, otherwise another code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 root=$PWD lines_max=15
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Both builds and the next run share what is built. Most of the time is the compiler's, so debug information is left out.
+# Both builds and later runs share their artifacts. No debug information, to save compile time.
 CARGO_TARGET_DIR=$(scripts/target-folder)
 export CARGO_TARGET_DIR CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Checks what is for Windows, on Debian: builds it, and runs it in Wine. Needs .ci/setup-windows.
+# Builds the code for Windows on Debian, and tests it in Wine. Needs .ci/setup-windows.
 #
 # usage: windows-check.sh [--short]
-#   --short: without the unit tests of what is the same everywhere, which takes longest to build
+#   --short: without the unit tests of platform-independent code, which take longest to build
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# cargo asks compilers that read it.
+# cargo runs compilers that would read standard input.
 exec </dev/null
 gnu=x86_64-pc-windows-gnu
 msvc=x86_64-pc-windows-msvc
 windows() { scripts/with-windows "$@"; }
-# Wine's services live on for seconds, and hold what they inherited.
+# Wine's services run for some seconds longer, and keep inherited file descriptors open.
 finish() {
   rm -rf "${folder:-}" || true
   windows timeout 20 /usr/lib/wine/wineserver64 --wait || windows wineserver --kill || true
@@ -21,7 +21,7 @@ folder=$(mktemp -d)
 trap finish EXIT
 here=$(scripts/target-folder)/debug/stackhound
 
-step "a program with a PDB, and one with memory of each kind"
+step "test programs: one with a PDB, one with memory of each kind"
 target=${STACKHOUND_WINDOWS_TARGET:-target/windows}
 export STACKHOUND_WINDOWS_FIXTURE=$target/fixture
 mkdir -p "$STACKHOUND_WINDOWS_FIXTURE"
@@ -40,11 +40,11 @@ link /debug /subsystem:console /out:"$STACKHOUND_WINDOWS_FIXTURE/program.exe" "$
 link /dll /export:entry /export:call_each /export:bare_sum \
   /out:"$STACKHOUND_WINDOWS_FIXTURE/exports.dll" "${objects[@]}"
 x86_64-w64-mingw32-gcc -O1 -Wall -o "$STACKHOUND_WINDOWS_FIXTURE/memory.exe" $sources/memory.c
-# Taken up by tests that Wine runs; absolute there, too.
+# Tests in Wine use this path, so it must be absolute.
 STACKHOUND_WINDOWS_FIXTURE=$(cd "$STACKHOUND_WINDOWS_FIXTURE" && pwd)
 
-# Warnings are no errors here: this compiler is newer than ours, and knows more of them. Of the two kinds of Windows, what is
-# tested below is built for the other.
+# Warnings are not errors here, because this compiler is newer and has more of them. The tests below
+# are built for the other Windows target.
 step "clippy for $msvc"
 windows cargo clippy --locked --profile cross --workspace --target $msvc
 windows cargo clippy --locked --profile cross -p stackhound-windows -p stackhound-symbols --all-targets --target $msvc
@@ -55,7 +55,7 @@ windows cargo test --locked --profile cross -p stackhound-kstack-client --target
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 if [ "${1:-}" != --short ]; then
-  step "what is the same everywhere, in Wine"
+  step "platform-independent code, in Wine"
   windows cargo test --locked --profile cross -p stackhound-etl -p stackhound-expr -p stackhound-schema \
     -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound-live -p stackhound-pipeline -p stackhound-hunt -p stackhound-threads \
     -p stackhound --lib --target $gnu
@@ -64,7 +64,7 @@ fi
 step "consumers, in Wine"
 windows cargo test --locked --profile cross -p stackhound --test consumer --test krabs --test predicate --target $gnu
 
-step "the fake of ETW, proven by a consumer of its own"
+step "fake of ETW, tested with its own consumer"
 scripts/with-fake
 (
   cd crates/windows-fake
@@ -76,16 +76,17 @@ scripts/with-fake
 step "live sessions, with the fake"
 scripts/with-fake cargo test --locked --profile cross -p stackhound --test live --target $gnu -- --nocapture
 
-step "one code, two sources"
+step "live sessions and traces have the same output"
 scripts/live-check.sh --short
 
-step "event tracing and live sessions, each by itself, with the fake"
+step "the crates for event tracing and live sessions, with the fake"
 scripts/with-fake cargo test --locked --profile cross -p stackhound-windows -p stackhound-live \
   --test etw --test live --target $gnu
 
-step "the demonstration in Wine, the same as here"
+step "the demo in Wine is the same as on Linux"
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
-# Not imported, but loaded from the system's folder: Windows looks for it beside the program first.
+# dbghelp.dll is loaded from the system folder and not imported: Windows searches imports in the
+# folder of the program first.
 if windows x86_64-w64-mingw32-objdump -p "$target/$gnu/cross/stackhound.exe" | grep -i 'DLL Name: dbghelp.dll'; then
   echo "windows-check: the program imports Debug Help" >&2
   exit 1
@@ -97,9 +98,9 @@ diff -r "$folder/here" "$folder/wine"
 sed -i "s#$folder/here#DIR#g" "$folder/here.txt"
 sed -i -E "s#$folder/wine.#DIR/#g" "$folder/wine.txt"
 diff "$folder/here.txt" "$folder/wine.txt"
-echo "the same recording and the same $(wc -l <"$folder/here.txt") lines"
+echo "equal traces and $(wc -l <"$folder/here.txt") equal lines"
 
-step "direct and indirect calls in Wine, evaluated by their stacks and images"
+step "direct and indirect system calls in Wine, evaluated by their stacks and images"
 windows x86_64-w64-mingw32-gcc -O1 -fno-optimize-sibling-calls -o "$folder/stand_ins.exe" "$sources/stand_ins.c"
 mkdir "$folder/stand_ins"
 windows wine "$folder/stand_ins.exe" "Z:${folder//\//\\}\\stand_ins"

@@ -1,5 +1,6 @@
-//! Gives the library the exports of the one whose place it takes: its own functions under their real names, all others
-//! forwarded. `scripts/with-fake` makes the list from the Wine at hand.
+//! Passes the list of exports to the linker: the functions of the fake under their real names, and
+//! forwarders for all other functions of the replaced library. `scripts/with-fake` generates the
+//! list from the installed Wine.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=STACKHOUND_FAKE_EXPORTS");

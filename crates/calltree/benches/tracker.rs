@@ -1,5 +1,5 @@
-//! How many steps a second the tracker takes: generated executions as they are, where every second step concerns
-//! frames, and with as many plain steps between as programs have.
+//! Benchmarks the tracker in steps per second, with generated executions: unchanged, where every
+//! second step concerns frames, and with as many plain steps in between as in real programs.
 
 #[allow(dead_code, reason = "the truth is for tests")]
 #[path = "../tests/execution/mod.rs"]
@@ -12,12 +12,13 @@ use stackhound_calltree::tracker::{Class, Step, Tracker};
 
 use execution::{Event, Execution};
 
-/// Real programs make 7 to 15 calls in 1,000 instructions, and change the stack pointer by 4 to 13 % of them.
+/// In real programs, 7 to 15 of 1,000 instructions are calls, and 4 to 13 % of the instructions
+/// change the stack pointer.
 const PLAIN: usize = 10;
 
 fn events() -> Vec<Event> {
     let mut events = Vec::new();
-    // Without memory there is nothing to read.
+    // Without memory, no words are read.
     let execution = Execution { seed: 1, transitions: 200_000, readable: false };
     execution.run(|event, _| events.push(event));
     events

@@ -1,6 +1,6 @@
-//! Writes the index of a small trace as a recording gives it, for tests in other languages: 20 events of two processors,
-//! 100 µs apart, a thread that makes a system call, moves to the other processor and is interrupted there, and frames
-//! whose bounds were inferred from snapshots.
+//! Writes the index of a small event trace, for tests in other languages: 20 events on two
+//! processors, 100 µs apart; a thread that makes a system call, moves to the other processor and is
+//! interrupted there; and frames with bounds inferred from snapshots.
 
 use stackhound_calltree::{
     Builder, Change, ContextId, Cpu, EndType, Error, Evidence, LocationId, LocationInfo, ModuleInfo,
@@ -12,7 +12,7 @@ use stackhound_types::Address;
 const ORIGIN: u64 = 133_485_408_000_000_007;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args_os().nth(1).ok_or("name the file to write")?;
+    let path = std::env::args_os().nth(1).ok_or("expected the output file as argument")?;
     let mut builder = Builder::new();
     builder.sampled();
     describe(&mut builder)?;

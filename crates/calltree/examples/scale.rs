@@ -1,5 +1,6 @@
-//! Builds the index of a large generated trace and asks it at random contexts: `scale [FRAMES]`, 20 million frames and
-//! 100 transitions for each where nothing else is said. Prints one table; see `docs/speed.md`.
+//! Builds the index of a large generated trace and queries it at random contexts. Usage: `scale
+//! [FRAMES]`. The default is 20 million frames, with 100 transitions per frame. Prints one table;
+//! see `docs/speed.md`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,10 +14,10 @@ const STACKS: u32 = 4;
 const FUNCTIONS: u64 = 60_000;
 const QUERIES: u32 = 2_000_000;
 const ROUNDS: usize = 10;
-/// How many frames the backtraces that are timed have.
+/// The depth of the measured backtraces.
 const DEPTH: u64 = 30;
 
-/// Xorshift (Marsaglia 2003): the same numbers every time.
+/// Xorshift (Marsaglia 2003) with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -100,7 +101,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Nanoseconds per query, in the median of ten rounds.
+/// Returns the nanoseconds per query, as the median of ten rounds.
 fn timed<Q: Copy, T>(queries: &[Q], mut query: impl FnMut(Q) -> T) -> u128 {
     let rounds = queries.chunks(queries.len().div_ceil(ROUNDS).max(1));
     let mut times: Vec<u128> = rounds
@@ -116,7 +117,7 @@ fn timed<Q: Copy, T>(queries: &[Q], mut query: impl FnMut(Q) -> T) -> u128 {
     times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
-/// Calls and returns on four stacks, about 30 deep, with functions of which few are called often.
+/// Generates calls and returns on four stacks, about 30 deep. A few functions are called often.
 fn generate(frames: u64) -> Result<(Builder, u64), Error> {
     let mut builder = Builder::new();
     let modules = [0, 1, 2, 3, 4, 5]
@@ -150,7 +151,7 @@ fn generate(frames: u64) -> Result<(Builder, u64), Error> {
         // A call and its return, each with 50 transitions on average.
         now += 1 + random.below(99);
         let depth = &mut depths[stack.0 as usize];
-        // Rather deeper where it is shallow, and the other way round.
+        // A shallow stack usually grows, a deep stack usually shrinks.
         let calls = *depth == 0 || random.below(64) >= *depth;
         if calls {
             let location = locations[random.below(FUNCTIONS).min(random.below(FUNCTIONS)) as usize];
@@ -172,7 +173,7 @@ fn generate(frames: u64) -> Result<(Builder, u64), Error> {
     Ok((builder, now + 1))
 }
 
-/// Anonymous memory now and at its highest, in kB; zeros where the system does not tell.
+/// Returns the current anonymous memory and the peak memory in kB, or zeros if they are unknown.
 fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name| {

@@ -1,79 +1,81 @@
-//! What happens to stacks between two contexts: the alphabet that trackers speak, journals keep and the
-//! [`Builder`](crate::Builder) understands.
+//! Changes of stacks between two contexts. The tracker reports them, journals store them and the
+//! [`Builder`](crate::Builder) reads them.
 
 use stackhound_types::Address;
 
 use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
-/// A module as it is defined.
+/// The definition of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleInfo {
-    /// What it is called in `module!symbol`.
+    /// The name in `module!symbol`.
     pub name: String,
-    /// Where its file was, if known.
+    /// The path of its file, if known.
     pub path: Option<String>,
-    /// Where it was loaded.
+    /// The address at which it was loaded, if known.
     pub base: Option<Address>,
 }
 
-/// A place in code as it is defined.
+/// The definition of a code location.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LocationInfo {
-    /// The address itself.
+    /// The address, if known.
     pub address: Option<Address>,
-    /// The module it lies in.
+    /// The module that contains the address, if known.
     pub module: Option<ModuleId>,
-    /// Its distance from the module's base.
+    /// The offset from the module's base, if known.
     pub rva: Option<u64>,
-    /// The symbol at or before it.
+    /// The symbol at or before the address, if known.
     pub symbol: Option<String>,
-    /// Its distance from the symbol; 0 where a function starts.
+    /// The offset from the symbol; 0 at the start of a function.
     pub symbol_offset: u64,
 }
 
-/// A stack as it is defined.
+/// The definition of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackInfo {
-    /// What it is for.
+    /// The kind of the stack.
     pub kind: StackKind,
-    /// The process it belongs to.
+    /// The process that it belongs to, if known.
     pub process: Option<u32>,
-    /// The thread it belongs to.
+    /// The thread that it belongs to, if known.
     pub thread: Option<u32>,
-    /// The processor it belongs to, for the stacks of interrupts.
+    /// The processor that it belongs to, for the stacks of interrupts.
     pub cpu: Option<Cpu>,
-    /// What the process or the stack is called.
+    /// The name of the process or the stack, if known.
     pub name: Option<String>,
-    /// Its memory, from the lowest address to the one behind the highest.
+    /// The memory of the stack: the lowest address, and the end address (exclusive), if known.
     pub region: Option<(Address, Address)>,
 }
 
-/// One change, with the exact context. Of one stack they come in order; those of different stacks need not.
+/// One change, with the exact context. The changes of one stack are in order; those of different
+/// stacks need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// From context `first` on, `stack` is the active one of `cpu`, and no longer of another. At the same context, this comes before what is
-    /// opened and closed on the stack.
+    /// From context `first` on, `stack` is the active stack of `cpu`, and of no other processor. At
+    /// the same context, this change comes before the opened and closed frames of the stack.
     Enter {
-        /// Whose active stack it becomes.
+        /// The processor on which the stack becomes active.
         cpu: Cpu,
         /// The stack.
         stack: StackId,
-        /// The first context at which it is active: `context_after` of the transition that switched.
+        /// The first context at which it is active: `context_after` of the transition that
+        /// switched.
         first: ContextId,
     },
-    /// After context `last`, it is not known which stack of `cpu` is active, or none is.
+    /// After context `last`, `cpu` has no active stack, or its active stack is unknown.
     Leave {
         /// The processor.
         cpu: Cpu,
-        /// The last context at which the stack entered last was active.
+        /// The last context at which its previous stack was active.
         last: ContextId,
     },
-    /// A frame is put on top of `stack`.
+    /// A frame is pushed onto `stack`.
     Open {
         /// The stack.
         stack: StackId,
-        /// Its first context: `context_after` of the transition that made it.
+        /// Its first context: `context_after` of the transition that created it.
         first: ContextId,
         /// How it started.
         start: StartType,
@@ -89,11 +91,12 @@ pub enum Change {
         /// How it ended.
         end: EndType,
     },
-    /// There was a frame below all known ones of `stack`, since before anything was known of it: a return led into it.
+    /// A return led into a frame below all known frames of `stack`. It existed before anything was
+    /// known of the stack.
     Below {
         /// The stack.
         stack: StackId,
-        /// Where the return led.
+        /// The target of the return.
         location: Option<LocationId>,
     },
 }

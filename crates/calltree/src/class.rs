@@ -1,8 +1,7 @@
-//! How a frame started and ended and what it rests on, as one number.
+//! The start type, end type and evidence of a frame, encoded as one number.
 
 use crate::kind::{EndType, Evidence, StartType};
 
-/// The three together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) start: StartType,
@@ -11,18 +10,18 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// What nearly all frames of an exact trace are; only others are stored.
+    /// The class of nearly all frames of an exact trace. Only other classes are stored.
     pub(crate) const USUAL: Self =
         Self { start: StartType::Call, end: EndType::Return, evidence: Evidence::Exact };
 
-    /// Bits of the number.
+    /// The number of bits of an encoded class.
     pub(crate) const WIDTH: u32 = 9;
 
     pub(crate) fn number(self) -> u64 {
         self.start as u64 | (self.end as u64) << 3 | (self.evidence as u64) << 6
     }
 
-    /// Numbers that stand for nothing give what is least specific.
+    /// Decodes a number. Undefined values become the least specific ones.
     pub(crate) fn of(number: u64) -> Self {
         let start = *StartType::ALL.get((number & 7) as usize).unwrap_or(&StartType::Unknown);
         let end = EndType::ALL[(number >> 3 & 7) as usize];

@@ -1,4 +1,5 @@
-//! How many calls some frames are, where a frame that was lost sight of may be the one that is seen later.
+//! Counts the calls that a set of frames represents. In a sampled trace, a frame that is no longer
+//! observed and a frame that is observed later can be the same call.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,21 +8,21 @@ use crate::frame::Frame;
 use crate::id::StackId;
 use crate::kind::{Bound, Count};
 
-/// Frames of one stack that are taken for one function.
+/// Frames of one stack that may be calls of the same function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Group {
     Function(StackId, u32),
-    /// No name tells which function it is.
+    /// The function is unknown.
     Nameless(StackId),
     All(StackId),
 }
 
-/// Counts frames, which come in the order of their first contexts.
+/// Counts frames, which must be in the order of their first contexts.
 pub(crate) fn count<'t>(trace: &Trace, frames: impl Iterator<Item = Frame<'t>>) -> Count {
     if !trace.is_sampled() {
         return Count::Exactly(frames.count() as u64);
     }
-    // The last contexts of frames that may have lived on until the end of the trace.
+    // The last contexts of frames that may have continued until the end of the trace.
     let mut open: HashMap<Group, BTreeSet<u64>> = HashMap::new();
     let (mut seen, mut least) = (0, 0);
     let end = trace.last_context().id();
@@ -30,7 +31,7 @@ pub(crate) fn count<'t>(trace: &Trace, frames: impl Iterator<Item = Frame<'t>>) 
         let stack = frame.stack_id();
         let location = frame.function_location().filter(|location| location.symbol().is_some());
         let own = location.map_or(Group::Nameless(stack), |of| Group::Function(stack, of.id().0));
-        // What has no name may be any function.
+        // A frame without a name can be any function.
         let others = if location.is_some() { [own, Group::Nameless(stack)] } else { [Group::All(stack); 2] };
         let first = frame.first_context().id().0;
         let earliest = match frame.start() {

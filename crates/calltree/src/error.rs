@@ -1,124 +1,124 @@
-//! What can go wrong with traces, their indexes and their journals.
+//! Errors of traces, their indexes and their journals.
 
 use crate::id::{ContextId, StackId, TransitionId};
 
 /// Every error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A context that the trace does not have.
-    #[error("context #{} is outside the trace, whose contexts are #0 to #{}", .asked.0, .last.0)]
+    /// The context is outside the trace.
+    #[error("context #{} is outside the trace, whose contexts are #0 to #{}", .requested.0, .last.0)]
     ContextOutside {
-        /// The one asked for.
-        asked: ContextId,
-        /// The last one there is.
+        /// The requested context.
+        requested: ContextId,
+        /// The last context of the trace.
         last: ContextId,
     },
-    /// A transition that the trace does not have.
-    #[error("transition {asked} is outside the trace, which has {count}")]
+    /// The transition is outside the trace.
+    #[error("transition {requested} is outside the trace, which has {count}")]
     TransitionOutside {
-        /// The one asked for.
-        asked: TransitionId,
-        /// How many there are.
+        /// The requested transition.
+        requested: TransitionId,
+        /// The number of transitions in the trace.
         count: u64,
     },
-    /// A frame number that the trace does not have.
-    #[error("frame number {asked} is not of this trace, which has {count} frames")]
+    /// The trace has no frame with this number.
+    #[error("frame number {requested} is outside the trace, which has {count}")]
     NoSuchFrame {
-        /// The one asked for.
-        asked: u64,
-        /// How many there are.
+        /// The requested number.
+        requested: u64,
+        /// The number of frames in the trace.
         count: u64,
     },
-    /// A stack number that the trace does not have.
-    #[error("stack number {asked} is not of this trace, which has {count} stacks")]
+    /// The trace has no stack with this number.
+    #[error("stack number {requested} is outside the trace, which has {count}")]
     NoSuchStack {
-        /// The one asked for.
-        asked: u32,
-        /// How many there are.
+        /// The requested number.
+        requested: u32,
+        /// The number of stacks in the trace.
         count: u32,
     },
-    /// A range whose end lies before its beginning.
+    /// The end of a range is before its start.
     #[error("a range cannot begin at context #{} and end at #{}", .begin.0, .last.0)]
     EmptyRange {
-        /// Its first context.
+        /// The first context.
         begin: ContextId,
-        /// Its last context.
+        /// The last context.
         last: ContextId,
     },
-    /// A pattern of names that cannot be read.
-    #[error("{pattern:?} is no pattern of names: {reason}")]
+    /// A name pattern is not valid.
+    #[error("{pattern:?} is not a valid name pattern: {reason}")]
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The bytes are no index.
-    #[error("this is no index of stacks: it does not begin with {:?}", String::from_utf8_lossy(.expected))]
+    /// The bytes are not an index.
+    #[error("not a stack index: expected the file to begin with {:?}", String::from_utf8_lossy(.expected))]
     NoIndex {
-        /// What indexes begin with.
+        /// The bytes at the start of every index.
         expected: &'static [u8],
     },
     /// The index has another version of the format.
-    #[error("the index has version {found} of the format, this program reads version {expected}")]
+    #[error("the index has format version {found}; this program reads version {expected}")]
     IndexVersion {
-        /// Its version.
+        /// The version of the index.
         found: u32,
-        /// The version that can be read.
+        /// The version that this program reads.
         expected: u32,
     },
     /// The index is damaged.
-    #[error("the index is damaged at byte {offset}: {expected} expected")]
+    #[error("the index is damaged at byte {offset}: expected {expected}")]
     IndexDamaged {
-        /// Where.
+        /// The offset of the damage, in bytes.
         offset: u64,
-        /// What should be there.
+        /// The data that was expected at the offset.
         expected: &'static str,
     },
-    /// The bytes are no journal.
+    /// The bytes are not a journal.
     #[error(
-        "this is no journal of calls: it does not begin with {:?}",
+        "not a call journal: expected the file to begin with {:?}",
         String::from_utf8_lossy(crate::journal::MAGIC)
     )]
     NoJournal,
     /// The journal has another version of the format.
-    #[error("the journal has version {found} of the format, this program reads version {expected}")]
+    #[error("the journal has format version {found}; this program reads version {expected}")]
     JournalVersion {
-        /// Its version.
+        /// The version of the journal.
         found: u32,
-        /// The version that can be read.
+        /// The version that this program reads.
         expected: u32,
     },
-    /// A page of the journal has the right checksum, but not what it should hold.
-    #[error("the journal is damaged at byte {offset}: {expected} expected")]
+    /// A page of the journal has a correct checksum, but its content is not valid.
+    #[error("the journal is damaged at byte {offset}: expected {expected}")]
     JournalDamaged {
-        /// Where.
+        /// The offset of the damage, in bytes.
         offset: u64,
-        /// What should be there.
+        /// The data that was expected at the offset.
         expected: &'static str,
     },
-    /// A change came before one that was made known of the same stack or processor.
-    #[error("a change at context #{} comes behind one at context #{}", .at.0, .last.0)]
+    /// A change was added after a later change of the same stack or processor.
+    #[error("the change at context #{} is out of order: the previous change is at context #{}", .at.0, .last.0)]
     Order {
-        /// Its context.
+        /// The context of the change.
         at: ContextId,
-        /// The latest context so far.
+        /// The context of the latest change so far.
         last: ContextId,
     },
-    /// A frame was closed where none is open.
-    #[error("no frame of stack {} is open that could end at context #{}", .stack.0, .at.0)]
+    /// A frame was closed on a stack without an open frame.
+    #[error("stack {} has no open frame that could end at context #{}", .stack.0, .at.0)]
     NothingOpen {
         /// The stack.
         stack: StackId,
-        /// The context.
+        /// The last context of the frame.
         at: ContextId,
     },
-    /// There is too much of something.
-    #[error("more than {limit} {what} in one trace")]
+    /// A limit of the format was exceeded.
+    #[error("more than {limit} {items} in one trace")]
     TooMany {
-        /// What there is too much of.
-        what: &'static str,
-        /// How much there can be.
+        /// The limited items.
+        items: &'static str,
+        /// The maximum number of items.
         limit: u64,
     },
 }

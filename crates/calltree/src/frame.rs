@@ -1,5 +1,5 @@
-//! A frame, one execution of one function from its first context to its last: who called it, what
-//! happens below it, in order, and when it was really executed.
+//! A frame: one execution of a function from its first context to its last, with its caller, the
+//! events below it in order, and the ranges in which it was executing.
 
 use std::fmt;
 
@@ -31,17 +31,17 @@ impl<'t> Frame<'t> {
         Some(Self { trace, node, stack: trace.stack_at(node.position) })
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> FrameId {
         FrameId(self.node.number)
     }
 
-    /// The trace it is of.
+    /// Returns its trace.
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
 
-    /// The stack it is on, as it is at its first context.
+    /// Returns its stack at its first context.
     pub fn stack(&self) -> Stack<'t> {
         Stack::new(self.trace, self.stack, self.first_context().id())
     }
@@ -61,12 +61,12 @@ impl<'t> Frame<'t> {
         self.end_type() != EndType::TraceEnd
     }
 
-    /// What it rests on.
+    /// The evidence for its existence.
     pub fn evidence(&self) -> Evidence {
         self.class().evidence
     }
 
-    /// Whether it is known to be the same one all the time.
+    /// Whether all of its observations are known to be the same call.
     pub fn continuity(&self) -> Continuity {
         match self.evidence() {
             Evidence::Exact | Evidence::Boundary => Continuity::Observed,
@@ -75,14 +75,15 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// The first context at which it, or a frame it called, is executed. For a frame that was called before anything is
-    /// known of its stack: the first context at which the stack is active.
+    /// The first context at which the frame, or a frame that it called, is executing. For a frame
+    /// that was called before anything is known of its stack: the first context at which the stack
+    /// is active.
     pub fn first_context(&self) -> Context<'t> {
         Context::new(self.trace, ContextId(self.first()))
     }
 
-    /// The first context at which it is itself the top of the active stack, not a frame it called. `None` if it never is.
-    /// Takes longer the more frames it calls without doing anything in between.
+    /// The first context at which the frame itself is the top of the active stack. `None` if there
+    /// is none. The cost grows with the number of frames that it calls before that.
     pub fn first_executed_context(&self) -> Option<Context<'t>> {
         let end = self.end_position();
         let row = self.trace.row(self.stack).0;
@@ -100,18 +101,19 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// The last context at which it exists: that before the transition that ends it, or the last one of the trace.
+    /// The last context at which it exists: the context before the transition that ends it, or the
+    /// last context of the trace.
     pub fn last_context(&self) -> Context<'t> {
         Context::new(self.trace, ContextId(self.last()))
     }
 
-    /// From its first context to its last, whether its stack is active or not.
+    /// Its contexts from the first to the last, including those at which its stack is not active.
     pub fn range(&self) -> ContextRange {
         let first = self.first_context().id();
         ContextRange::new(first, self.last_context().id()).unwrap_or_else(|_| ContextRange::of_one(first))
     }
 
-    /// When it started, and how well that is known.
+    /// When it started, with the certainty.
     pub fn start(&self) -> Bound {
         let first = ContextId(self.first());
         match self.slack().0 {
@@ -122,7 +124,7 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// When it ended, and how well that is known.
+    /// When it ended, with the certainty.
     pub fn end(&self) -> Bound {
         let last = ContextId(self.last());
         match self.slack().1 {
@@ -136,7 +138,7 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// The transition that created it; `None` where that was not seen.
+    /// The transition that created it. `None` if it was not observed.
     pub fn creation_transition(&self) -> Option<Transition<'t>> {
         let seen = !matches!(self.start_type(), StartType::Unknown | StartType::Damaged)
             && matches!(self.start(), Bound::Observed(_));
@@ -144,8 +146,8 @@ impl<'t> Frame<'t> {
         Some(Transition::new(self.trace, id))
     }
 
-    /// The transition at which its function starts: the call or the interrupt. `None` where that was not seen, or where
-    /// the frame was set up from another stack.
+    /// The transition at which its function starts: the call or the interrupt. `None` if it was not
+    /// observed, or if the frame was created while another stack was active.
     pub fn function_start(&self) -> Option<Transition<'t>> {
         match self.start_type() {
             StartType::Call | StartType::Interrupt => self.creation_transition(),
@@ -153,24 +155,25 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// Where its function starts, or where it was when it was seen first; test the offset. `None` if nothing is known.
+    /// The start of its function, or the location at which it was first observed; check the symbol
+    /// offset. `None` if the location is unknown.
     pub fn function_location(&self) -> Option<Location<'t>> {
         let number = self.trace.index.locations.get(self.node.number).checked_sub(1)?;
         (u64::from(number) < self.trace.index.tables.location_count)
             .then(|| Location::new(self.trace, number))
     }
 
-    /// Whether the name of its function fits a pattern; not where nothing is known of it.
+    /// Whether a pattern matches the name of its function. `false` if the function is unknown.
     pub fn fits(&self, pattern: &Pattern) -> bool {
         self.function_location().is_some_and(|location| pattern.fits(&location))
     }
 
-    /// What its function is called, as far as it is known.
+    /// The name of its function, with the known parts.
     pub fn name(&self) -> Name<'t> {
         Name(self.function_location())
     }
 
-    /// The frame that it returns to, on the same stack.
+    /// The frame to which it returns, on the same stack.
     pub fn parent(&self) -> Option<Self> {
         let row = self.trace.row(self.stack).0;
         let before = self.node.position.checked_sub(1).filter(|before| *before >= row.bounds)?;
@@ -183,19 +186,20 @@ impl<'t> Frame<'t> {
         std::iter::successors(self.parent(), Self::parent)
     }
 
-    /// The numbers of its ancestors, the nearest first, appended to `numbers`: at the price of one look into the index.
+    /// Appends the numbers of its ancestors to `numbers`, nearest first. Costs one lookup in the
+    /// index.
     pub fn ancestor_ids(&self, numbers: &mut Vec<FrameId>) {
         if let Some(before) = self.node.position.checked_sub(1) {
             self.trace.index.frames.line(before, |number| numbers.push(FrameId(number)));
         }
     }
 
-    /// How many ancestors it has.
+    /// The number of its ancestors.
     pub fn depth(&self) -> u64 {
         self.trace.index.frames.depth(self.node.position).saturating_sub(1)
     }
 
-    /// The frames it called, in order.
+    /// The frames that it called, in order.
     pub fn children(&self) -> impl Iterator<Item = Self> + use<'t> {
         let frame = *self;
         let end = frame.end_position();
@@ -211,20 +215,21 @@ impl<'t> Frame<'t> {
         })
     }
 
-    /// The frames it called, the last one first.
+    /// The frames that it called, the last one first.
     pub fn reversed_children(&self) -> impl Iterator<Item = Self> + use<'t> {
         let frame = *self;
-        let mut behind = frame.end_position();
+        let mut end = frame.end_position();
         std::iter::from_fn(move || {
-            let last = behind.checked_sub(1).filter(|last| *last > frame.node.position)?;
-            // The frame that ends here is the top one just before.
+            let last = end.checked_sub(1).filter(|last| *last > frame.node.position)?;
+            // The frame that ends here is the top frame just before.
             let node = frame.trace.index.frames.top(last.checked_sub(1)?)?;
-            behind = node.position;
+            end = node.position;
             Some(Self { node, ..frame })
         })
     }
 
-    /// The next frame that its parent called; for one without a parent, the next one of the stack.
+    /// The next frame that its parent called. Without a parent: the next outermost frame of the
+    /// stack.
     pub fn next_sibling(&self) -> Option<Self> {
         let position = self.end_position() + 1;
         let end = self.trace.row(self.stack).1;
@@ -233,23 +238,24 @@ impl<'t> Frame<'t> {
             .then(|| Self { node: Node { number: frames.rank(position), position }, ..*self })
     }
 
-    /// The frame that its parent called before; for one without a parent, the one of the stack before.
+    /// The previous frame that its parent called. Without a parent: the previous outermost frame of
+    /// the stack.
     pub fn previous_sibling(&self) -> Option<Self> {
         let row = self.trace.row(self.stack).0;
         let before = self.node.position.checked_sub(1).filter(|before| *before > row.bounds)?;
         let frames = &self.trace.index.frames;
-        // The frame that ends just before is the top one before its end.
+        // The frame that ends just before is the top frame before its end.
         let node = frames.top(before - 1).filter(|_| !frames.begins(before))?;
         Some(Self { node, ..*self })
     }
 
-    /// How many frames it called. Takes as long as going through them.
+    /// The number of frames that it called. Iterates over them.
     pub fn child_count(&self) -> Count {
         distinct::count(self.trace, self.children())
     }
 
-    /// How many frames it called, these called, and so on. Takes as long as going through them where only some of what
-    /// happened was seen, no time elsewhere.
+    /// The number of frames below it: those that it called, those that they called, and so on.
+    /// Iterates over them in sampled traces; takes constant time in others.
     pub fn descendant_count(&self) -> Count {
         let number = self.descendant_number();
         if !self.trace.is_sampled() {
@@ -259,23 +265,24 @@ impl<'t> Frame<'t> {
         distinct::count(self.trace, all.filter_map(|number| Self::numbered(self.trace, number)))
     }
 
-    /// How many frames are below it: their numbers follow its own.
+    /// The number of frames below it. Their numbers follow its own number.
     pub fn descendant_number(&self) -> u64 {
         (self.end_position() - self.node.position - 1) / 2
     }
 
-    /// The beginnings and ends of all frames below it, and the changes to other stacks and back, in order.
+    /// The starts and ends of all frames below it, and the switches to other stacks and back, in
+    /// order.
     pub fn descendant_events(&self) -> StackEvents<'t> {
         StackEvents::new(*self)
     }
 
-    /// Where it was on an active stack: its range without what other stacks did meanwhile.
+    /// The ranges in which its stack was active.
     pub fn execution_ranges(&self) -> impl Iterator<Item = ContextRange> + use<'t> {
         self.execution_ranges_within(self.range())
     }
 
-    /// As [`Frame::execution_ranges`], as far as they lie in a range. Finds the first one without going through those
-    /// before.
+    /// The part of [`Frame::execution_ranges`] in a range. Finds the first range without iterating
+    /// over earlier ones.
     pub fn execution_ranges_within(
         &self,
         range: ContextRange,
@@ -292,7 +299,8 @@ impl<'t> Frame<'t> {
             })
     }
 
-    /// As [`Frame::execution_ranges`], cut where frames below it begin and end, each range with the frame it belongs to.
+    /// [`Frame::execution_ranges`], split at the starts and ends of the frames below it. Each range
+    /// has the frame that was executing.
     pub fn execution_ranges_by_call(&self) -> CallRanges<'t> {
         CallRanges::new(*self)
     }
@@ -301,12 +309,12 @@ impl<'t> Frame<'t> {
         self.node
     }
 
-    /// The place of its end, behind that of its beginning.
+    /// The position of its end, which is after that of its start.
     pub(crate) fn end_position(&self) -> u64 {
         self.trace.index.frames.end(self.node.position).unwrap_or(self.node.position + 1)
     }
 
-    /// A period of its stack.
+    /// Returns a period of its stack.
     pub(crate) fn own(&self, nth: u64) -> Option<Period> {
         self.trace.period_of_stack(nth).filter(|period| period.stack == Some(self.stack))
     }
@@ -321,8 +329,8 @@ impl<'t> Frame<'t> {
     }
 
     fn last(&self) -> u64 {
-        let behind = self.trace.boundary(&self.trace.row(self.stack).0, self.end_position());
-        behind.saturating_sub(1)
+        let end = self.trace.boundary(&self.trace.row(self.stack).0, self.end_position());
+        end.saturating_sub(1)
     }
 
     /// The first context from `from` on at which its stack is active.
@@ -342,7 +350,7 @@ impl<'t> Frame<'t> {
         }
     }
 
-    /// How much earlier it may have started and how much later it may have ended, where that was stated.
+    /// How much earlier it may have started and how much later it may have ended, if stated.
     fn slack(&self) -> (Option<u64>, Option<u64>) {
         let index = &self.trace.index;
         let nth = index.inferred.rank(self.node.number).checked_sub(1);
@@ -367,8 +375,9 @@ impl std::hash::Hash for Frame<'_> {
     }
 }
 
-/// As in `#199862 - usbhub!UsbhDecHubBusy`. A start that was not seen is written as the first context at which the frame
-/// was, as in `~#199863`; `???` where it was there before anything is known of its stack.
+/// For example `#199862 - usbhub!UsbhDecHubBusy`. If the start was not observed, the first context
+/// of the frame is written, as in `~#199863`, or `???` if the frame existed before anything is
+/// known of its stack.
 impl fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.creation_transition(), self.start()) {
@@ -385,21 +394,23 @@ impl fmt::Debug for Frame<'_> {
     }
 }
 
-/// One thing that happens below a frame.
+/// An event below a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StackEvent<'t> {
-    /// A frame begins.
+    /// A frame starts.
     FrameStart(Frame<'t>),
-    /// A frame ends. Its last context is that before the transition that ends it. A frame that is open at the end of the
-    /// trace has no such event.
+    /// A frame ends. Its last context is the one before the transition that ends it. A frame that
+    /// is open at the end of the trace has no such event.
     FrameEnd(Frame<'t>),
-    /// Another stack becomes the active one. The frame still has the context before this transition.
+    /// Another stack becomes active. The context before this transition is the last one of the
+    /// frame's stack.
     StackLeave(Transition<'t>),
-    /// The stack becomes active again. The frame has the context behind this transition.
+    /// The stack becomes active again. The context after this transition is the first one of the
+    /// frame's stack.
     StackEnter(Transition<'t>),
 }
 
-/// As in `Start #199886 - ntoskrnl!KeWaitForSingleObject`, `Leave #209497`.
+/// For example `Start #199886 - ntoskrnl!KeWaitForSingleObject`, `Leave #209497`.
 impl fmt::Display for StackEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -411,25 +422,25 @@ impl fmt::Display for StackEvent<'_> {
     }
 }
 
-/// The events below a frame. Its own beginning and end are not among them.
+/// Iterates over the events below a frame, without its own start and end.
 #[derive(Clone, Debug)]
 pub struct StackEvents<'t> {
     trace: &'t Trace,
     frame: Frame<'t>,
     row: StackRow,
-    /// The next beginning or end, and the place behind the last one.
+    /// The position of the next start or end, and the end of the positions.
     position: u64,
     end: u64,
-    /// The next change of stacks, and its number among the stack's starts and ends of periods.
+    /// The number of the next switch of stacks, among the starts and ends of the stack's periods.
     change: u64,
-    /// The end of those before the frame's end.
+    /// The end of the switches before the frame's end.
     changes_end: u64,
     open: Vec<Node>,
     just_started: bool,
 }
 
-/// Where something stands among others: the first context at which it holds; of what holds from the same context on,
-/// entering comes before frames and these before leaving.
+/// The order of events: the first context after the event. At the same context, the stack is
+/// entered first, then frames start and end, then the stack is left.
 type Key = (u64, u8);
 const ENTER: u8 = 0;
 const FRAME: u8 = 1;
@@ -442,7 +453,7 @@ impl<'t> StackEvents<'t> {
         let own_end = frame.end_position();
         let end = match frame.has_ended() {
             true => own_end,
-            // Behind what holds at the last context stands only what is left open.
+            // After the bounds of the last context, only open frames follow.
             false => trace
                 .position(frame.stack_id(), trace.transition_count())
                 .map_or(own_end, |last| own_end.min(last + 1)),
@@ -463,25 +474,26 @@ impl<'t> StackEvents<'t> {
         events
     }
 
-    /// Leaves out everything below the frame that has just begun: the next event is its end. Only works right behind a
-    /// [`StackEvent::FrameStart`]; otherwise it does nothing. Costs the same however much is left out.
+    /// Skips everything below the frame that has just started: the next event is its end. This has
+    /// an effect only directly after a [`StackEvent::FrameStart`]. The cost is independent of the
+    /// number of skipped events.
     pub fn skip_children(&mut self) {
         let Some(node) = self.open.last().filter(|_| self.just_started) else { return };
         let Some(end) = self.trace.index.frames.end(node.position) else { return };
         self.position = end;
-        let behind = self.changes_before((self.trace.boundary(&self.row, end), FRAME));
-        self.change = behind.clamp(self.change, self.changes_end);
+        let change = self.changes_before((self.trace.boundary(&self.row, end), FRAME));
+        self.change = change.clamp(self.change, self.changes_end);
         self.just_started = false;
     }
 
-    /// Whether the stack is active just behind what came last.
+    /// Whether the stack is active directly after the previous event.
     pub(crate) fn is_active(&self) -> bool {
-        // The next change is to leave it, or it was never left again.
+        // The next switch leaves the stack, or it is never left again.
         self.change % 2 == 1
     }
 
-    /// How many changes of stacks stand before a key. Changes 2n and 2n+1 are the start and the end of period n of all
-    /// stacks' periods.
+    /// Returns the number of switches before a key. Switches 2n and 2n+1 are the start and the end
+    /// of the period with the number n among the periods of all stacks.
     fn changes_before(&self, key: Key) -> u64 {
         let (from, to) = self.row.periods;
         partition((from * 2, to * 2), |change| self.change_key(change).is_some_and(|found| found < key))
@@ -520,7 +532,7 @@ impl<'t> Iterator for StackEvents<'t> {
         self.position += 1;
         if frames.begins(position) {
             let number = match self.open.last() {
-                // Nothing lies between a frame and its first child.
+                // Between a frame and its first child there is no other event.
                 Some(parent) if parent.position + 1 == position => parent.number + 1,
                 _ => frames.rank(position),
             };
@@ -539,14 +551,14 @@ impl<'t> Iterator for StackEvents<'t> {
 pub struct CallRange<'t> {
     /// The frame.
     pub frame: Frame<'t>,
-    /// How far below the frame that was asked it is: 0 for that one itself.
+    /// The depth below the frame of the query, which has the depth 0.
     pub depth: u64,
     /// The contexts.
     pub range: ContextRange,
 }
 
 impl<'t> CallRange<'t> {
-    /// The frames from the one that was asked to this one.
+    /// Returns the frames from the frame of the query to this one.
     pub fn path(&self) -> Vec<Frame<'t>> {
         let mut path: Vec<Frame<'t>> =
             std::iter::once(self.frame).chain(self.frame.ancestors()).take(self.depth as usize + 1).collect();
@@ -555,20 +567,22 @@ impl<'t> CallRange<'t> {
     }
 }
 
-/// As in `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before #199887, Context before #199992]`.
+/// For example
+/// `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before #199887, Context before #199992]`.
 impl fmt::Display for CallRange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}]{} {}", self.depth, self.frame, self.range)
     }
 }
 
-/// The ranges of a frame and the frames below it, in order, none empty and no two with a common context. Together they
-/// are the frame's execution ranges.
+/// Iterates over the ranges of a frame and of the frames below it, in order. No range is empty, and
+/// ranges do not overlap. Together they are the execution ranges of the frame.
 #[derive(Debug)]
 pub struct CallRanges<'t> {
     events: StackEvents<'t>,
     path: Vec<Frame<'t>>,
-    /// Since when the top of the path is executed; `None` while another stack is active.
+    /// The first context of the current range of the top of the path. `None` while another stack is
+    /// active.
     since: Option<ContextId>,
     done: bool,
 }
@@ -580,7 +594,7 @@ impl<'t> CallRanges<'t> {
         Self { events, path: vec![frame], since, done: false }
     }
 
-    /// Leaves out the frames for which `excluded` says so, with everything below them.
+    /// Skips the frames for which `excluded` returns `true`, and everything below them.
     pub fn without(self, excluded: impl Fn(&Frame<'t>) -> bool) -> impl Iterator<Item = CallRange<'t>> {
         let mut ranges = self;
         std::iter::from_fn(move || ranges.advance(&excluded))

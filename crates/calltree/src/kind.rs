@@ -1,4 +1,4 @@
-//! What frames and stacks can be, and how well something is known.
+//! Kinds of stacks and frames, and the certainty of observations.
 
 use std::fmt;
 
@@ -8,48 +8,50 @@ use crate::id::ContextId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StartType {
-    /// By a call instruction, or, in a recording, by what counts as one (a system call).
+    /// By a call instruction, or by an equivalent event in an event trace (a system call).
     Call = 0,
     /// By an interrupt, an exception or a signal.
     Interrupt = 1,
-    /// Set up while its stack was not the active one, or by the system: callbacks from the kernel, signal handlers.
+    /// Created while its stack was not active, or by the system: callbacks from the kernel, signal
+    /// handlers.
     Manual = 2,
-    /// Stands for frames whose return addresses were changed while their stack was not active.
+    /// A substitute for frames whose return addresses were changed while their stack was not
+    /// active.
     Damaged = 3,
-    /// It is there, but its start was not seen.
+    /// The frame exists, but its start was not observed.
     Unknown = 4,
 }
 
 impl StartType {
-    /// All of them, by their numbers in files.
+    /// All values, indexed by their numbers in files.
     pub(crate) const ALL: [Self; 5] =
         [Self::Call, Self::Interrupt, Self::Manual, Self::Damaged, Self::Unknown];
 }
 
-/// How a frame ended. These names are this project's own.
+/// How a frame ended. These names are specific to this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EndType {
-    /// A return instruction, to the address the call had left.
+    /// A return instruction, to the return address of the call.
     Return = 0,
-    /// A return instruction took the frame's return address away, but led elsewhere.
+    /// A return instruction consumed the return address of the frame, but led elsewhere.
     ReturnElsewhere = 1,
     /// A return from an interrupt or a signal.
     InterruptReturn = 2,
     /// The stack pointer rose above the frame without a return: `longjmp`, an exception.
     Unwound = 3,
-    /// The stack became active again and the return address was another one.
+    /// The stack became active again with another return address.
     Replaced = 4,
-    /// The stack's memory was given up or used for something else, or its thread ended.
+    /// The memory of the stack was released or reused, or its thread ended.
     Abandoned = 5,
-    /// Still open at the end of the trace. This is no event.
+    /// Still open at the end of the trace. This is not an event.
     TraceEnd = 6,
-    /// In a recording: a later snapshot no longer shows it.
+    /// In an event trace: a later snapshot does not contain it.
     Gone = 7,
 }
 
 impl EndType {
-    /// All of them, by their numbers in files.
+    /// All values, indexed by their numbers in files.
     pub(crate) const ALL: [Self; 8] = [
         Self::Return,
         Self::ReturnElsewhere,
@@ -62,7 +64,7 @@ impl EndType {
     ];
 }
 
-/// What a stack is for.
+/// The use of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StackKind {
@@ -70,89 +72,93 @@ pub enum StackKind {
     User = 0,
     /// A thread's stack in the kernel.
     Kernel = 1,
-    /// What a processor does in interrupt service routines.
+    /// The interrupt service routines of a processor.
     Interrupt = 2,
-    /// What a processor does in deferred procedure calls.
+    /// The deferred procedure calls of a processor.
     Deferred = 3,
-    /// A stack for signal handlers, or one a program switches to by itself.
+    /// A stack for signal handlers, or a stack to which a program switched by itself.
     Alternate = 4,
-    /// The stack of 64-bit code of a thread of a 32-bit program, beside its user stack, which is the 32-bit one.
+    /// The stack for 64-bit code of a thread in a 32-bit process, in addition to the 32-bit user
+    /// stack.
     Wow64 = 5,
 }
 
 impl StackKind {
-    /// All of them, by their numbers in files.
+    /// All values, indexed by their numbers in files.
     pub(crate) const ALL: [Self; 6] =
         [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate, Self::Wow64];
 }
 
-/// When something happened.
+/// The context of a start or an end, and its certainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// Exactly here.
+    /// Exactly this context.
     Observed(ContextId),
-    /// Somewhere from `lo` to `hi`. For a start: `hi` is the first context at which the frame was seen, and it was not
-    /// there before `lo`. For an end: `lo` is the last context at which it was seen, `hi` the last one it can have had.
+    /// A context from `lo` to `hi`. For a start, `hi` is the first context at which the frame was
+    /// observed, and the frame did not exist before `lo`. For an end, `lo` is the last context at
+    /// which it was observed, and `hi` is its last possible context.
     Inferred {
         /// The earliest context.
         lo: ContextId,
         /// The latest context.
         hi: ContextId,
     },
-    /// Before the trace or before anything is known of the stack; for ends, not within the trace.
+    /// For a start: before the trace, or before anything is known of the stack. For an end: not
+    /// within the trace.
     Open,
 }
 
-/// What a frame's existence rests on.
+/// The evidence for the existence of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Evidence {
-    /// Its call, its interrupt or its return was seen as an instruction.
+    /// Its call, its interrupt or its return was observed as an instruction.
     Exact = 0,
-    /// Both its ends are events of the recording: a system call, an interrupt routine.
+    /// Its start and its end are events of the trace: a system call, an interrupt routine.
     Boundary = 1,
-    /// It was seen in recorded call stacks.
+    /// It was observed in recorded call stacks.
     Snapshot = 2,
     /// It was found by walking memory.
     Walked = 3,
-    /// It was seen in a user part that was recorded later than the event, and joined to it.
+    /// It was observed in a user stack that was recorded later than the event, and joined to it.
     Stitched = 4,
 }
 
 impl Evidence {
-    /// All of them, by their numbers in files.
+    /// All values, indexed by their numbers in files.
     pub(crate) const ALL: [Self; 5] =
         [Self::Exact, Self::Boundary, Self::Snapshot, Self::Walked, Self::Stitched];
 }
 
-/// Whether a frame is known to be the same one all the time.
+/// Whether all observations of a frame are known to be the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Continuity {
-    /// Nothing between its ends went unseen.
+    /// The frame was observed continuously from its start to its end.
     Observed,
-    /// It was seen more than once; between two of those times the function may have returned and been called again.
+    /// The frame was observed more than once. Between two observations, the function may have
+    /// returned and been called again.
     Assumed,
 }
 
-/// A number that may be a lower bound only.
+/// A count that can be a lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Count {
-    /// So many.
+    /// The exact number.
     Exactly(u64),
-    /// So many were seen; there may have been more.
+    /// The observed number; there may have been more.
     AtLeast(u64),
-    /// So many were seen, and some of them may be the same one, seen again after it was lost sight of. There may have been
-    /// more that were not seen.
+    /// The observed number. Some of the observations may be the same call, observed again after an
+    /// interruption. There may also have been calls that were not observed.
     Between {
-        /// They are no fewer than this.
+        /// The minimum number.
         least: u64,
-        /// How many were seen.
+        /// The observed number.
         seen: u64,
     },
 }
 
 impl StartType {
-    /// As it is written in all output.
+    /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -165,7 +171,7 @@ impl StartType {
 }
 
 impl EndType {
-    /// As it is written in all output.
+    /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Return => "return",
@@ -181,7 +187,7 @@ impl EndType {
 }
 
 impl StackKind {
-    /// As it is written in all output.
+    /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -195,7 +201,7 @@ impl StackKind {
 }
 
 impl Evidence {
-    /// As it is written in all output.
+    /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -208,7 +214,7 @@ impl Evidence {
 }
 
 impl Continuity {
-    /// As it is written in all output.
+    /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Observed => "observed",
@@ -218,27 +224,27 @@ impl Continuity {
 }
 
 impl Count {
-    /// How many were seen.
+    /// Returns the observed number.
     pub fn number(self) -> u64 {
         match self {
             Self::Exactly(number) | Self::AtLeast(number) | Self::Between { seen: number, .. } => number,
         }
     }
 
-    /// How many there were at the least.
+    /// Returns the minimum number.
     pub fn least(self) -> u64 {
         match self {
             Self::Exactly(number) | Self::AtLeast(number) | Self::Between { least: number, .. } => number,
         }
     }
 
-    /// Whether there may have been more than were seen.
+    /// Whether there may have been more than the observed number.
     pub fn is_lower_bound(self) -> bool {
         !matches!(self, Self::Exactly(_))
     }
 }
 
-/// As in `12`, `>=12` where there may have been more, or `3..12` where some may be the same.
+/// For example `12`, `>=12` if there may have been more, or `3..12` if some may be the same call.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -249,7 +255,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// As in `#5`, `#5..#9` where it was inferred, and `???`.
+/// For example `#5`, `#5..#9` if it was inferred, or `???`.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

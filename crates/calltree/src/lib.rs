@@ -1,14 +1,15 @@
-//! The stack model: at every point of a trace, which functions were being executed on which stack, who called them, and
-//! what they called.
+//! The call tree model: which functions are executing on which stack at every point of a trace,
+//! their callers and their callees.
 //!
-//! A [`Trace`] is a sequence of transitions with a [`Context`] between any two. At a context, a processor has an active
-//! [`Stack`]; a stack has [`Frame`]s; a frame has a parent, children, [events](StackEvent) below it and ranges of
-//! contexts in which it was executed. Frames come from exact traces, where every call was seen, or from recordings that
-//! show the stacks now and then; what was observed and what was inferred are told apart ([`Bound`], [`Continuity`],
-//! [`Count`]).
+//! A [`Trace`] is a sequence of transitions with a [`Context`] between each pair. At a context, a
+//! processor has an active [`Stack`]; a stack has [`Frame`]s; a frame has a parent, children,
+//! [events](StackEvent) below it and ranges of contexts in which it was executing. Frames come from
+//! exact traces, where every call was observed, or from event traces, which sample stacks.
+//! [`Bound`], [`Continuity`] and [`Count`] distinguish observation from inference.
 //!
-//! Traces are made by a [`Builder`] from [`Change`]s and kept in an index that is read where it lies. The crate knows
-//! nothing of where changes come from.
+//! A [`Builder`] makes traces from [`Change`]s. A trace is an index that is queried in place,
+//! without loading it. The crate does not produce changes: it does not read event traces and does
+//! not follow programs.
 #![forbid(unsafe_code)]
 
 mod builder;

@@ -1,4 +1,4 @@
-//! Places in code, as they are shown.
+//! Code locations and their display.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use stackhound_types::Address;
 use crate::Trace;
 use crate::id::{LocationId, ModuleId};
 
-/// A place in code: where a function starts, or where it was when it was first seen.
+/// A code location: the start of a function, or the address at which a frame was first observed.
 #[derive(Clone, Copy)]
 pub struct Location<'t> {
     trace: &'t Trace,
@@ -17,13 +17,13 @@ pub struct Location<'t> {
 /// The module of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module<'t> {
-    /// Its number.
+    /// The number of the module.
     pub id: ModuleId,
-    /// What it is called in `module!symbol`.
+    /// The name in `module!symbol`.
     pub name: &'t str,
-    /// Where its file was, if known.
+    /// The path of its file, if known.
     pub path: Option<&'t str>,
-    /// Where it was loaded, if known.
+    /// The address at which it was loaded, if known.
     pub base: Option<Address>,
 }
 
@@ -32,52 +32,55 @@ impl<'t> Location<'t> {
         Self { trace, number }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> LocationId {
         LocationId(self.number)
     }
 
-    /// The module it lies in, if any is known.
+    /// Returns the module that contains it, if known.
     pub fn module(&self) -> Option<Module<'t>> {
         let number = self.trace.index.tables.location(self.number).1?;
         let (name, path, base) = self.trace.index.tables.module(number);
         Some(Module { id: ModuleId(number), name, path, base })
     }
 
-    /// The symbol at or before it, if any is known.
+    /// Returns the symbol at or before it, if known.
     pub fn symbol(&self) -> Option<&'t str> {
         self.trace.index.tables.location(self.number).3
     }
 
-    /// How far it is behind the symbol. Not 0 if the frame was first seen in the middle of a function.
+    /// Returns the offset from the symbol. It is not 0 if the frame was first observed in the
+    /// middle of a function.
     pub fn symbol_offset(&self) -> u64 {
         self.trace.index.tables.location(self.number).4
     }
 
-    /// How far it is behind the start of the module.
+    /// Returns the offset from the base of the module, if known.
     pub fn rva(&self) -> Option<u64> {
         self.trace.index.tables.location(self.number).2
     }
 
-    /// Its address.
+    /// Returns its address, if known.
     pub fn address(&self) -> Option<Address> {
         self.trace.index.tables.location(self.number).0.map(Address)
     }
 
-    /// As in `ntoskrnl!KeWaitForSingleObject+0x10`: as much of it as is known, `???` where nothing is.
+    /// Returns its name, for example `ntoskrnl!KeWaitForSingleObject+0x10`: the known parts, or
+    /// `???` if nothing is known.
     pub fn name(&self) -> Name<'t> {
         Name(Some(*self))
     }
 }
 
-/// Two locations are the same if they have the same number in the same trace.
+/// Two locations are equal if they have the same number in the same trace.
 impl PartialEq for Location<'_> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.trace, other.trace) && self.number == other.number
     }
 }
 
-/// As in `Location(binary='usbhub', symbol='UsbhDecHubBusy', symbol_offset=0x0, address=0x…, rva=0xc010)`.
+/// For example `Location(binary='usbhub', symbol='UsbhDecHubBusy', symbol_offset=0x0, address=0x…,
+/// rva=0xc010)`.
 impl fmt::Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Location(")?;
@@ -102,7 +105,7 @@ impl fmt::Debug for Location<'_> {
     }
 }
 
-/// The name of a function, as far as it is known.
+/// The name of a function, with the known parts.
 #[derive(Clone, Copy)]
 pub struct Name<'t>(pub(crate) Option<Location<'t>>);
 

@@ -1,4 +1,4 @@
-//! Patterns of function names, as in `ntoskrnl!Ke*`.
+//! Patterns of function names, such as `ntoskrnl!Ke*`.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::{Error, Location};
 
-/// A pattern `module!symbol` with `*`, `?`, `[…]` and `{…,…}` in either part; case does not matter. Without a `!` it is
-/// one of symbols, in any module. The module may be written without its extension. A location without a symbol has the
-/// empty one, which `*` fits.
+/// A pattern `module!symbol` with `*`, `?`, `[…]` and `{…,…}` in either part. Matching ignores
+/// case. Without a `!`, the pattern applies to the symbols of all modules. The extension of the
+/// module can be omitted. A location without a symbol has an empty symbol, which `*` matches.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -17,10 +17,10 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// A bracket is not closed, or the like.
+    /// The syntax is not valid; for example, a bracket is not closed.
     pub fn new(text: &str) -> Result<Self, Error> {
         let glob = |part: &str| match GlobBuilder::new(part).case_insensitive(true).build() {
             Ok(glob) => Ok(glob.compile_matcher()),
@@ -34,7 +34,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a module of this name fits.
+    /// Whether the pattern matches a module with this name.
     pub fn fits_module(&self, module: &str) -> bool {
         let fits = |pattern: &GlobMatcher| {
             let is_stem = || module.rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
@@ -43,14 +43,14 @@ impl Pattern {
         self.module.as_ref().is_none_or(fits)
     }
 
-    /// Whether a location's name fits.
+    /// Whether the pattern matches the name of a location.
     pub fn fits(&self, location: &Location<'_>) -> bool {
         self.fits_module(location.module().map_or("", |module| module.name))
             && self.symbol.is_match(location.symbol().unwrap_or_default())
     }
 }
 
-/// As it was written.
+/// The pattern as it was written.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -1,4 +1,4 @@
-//! A trace, where everything else is asked for: its contexts, the transitions between them, and the
+//! A trace, the starting point of all queries: its contexts, the transitions between them, and the
 //! stacks at a context.
 
 use std::fmt;
@@ -14,15 +14,16 @@ use crate::location::Name;
 use crate::pattern::Pattern;
 use crate::{Error, Location, distinct};
 
-/// What happened to the stacks of a process or a system, from its first context to its last.
+/// The stacks of a process or a system, from the first context to the last.
 ///
-/// Reading it takes nothing but the bytes of its index, which may be mapped: nothing is loaded or built.
+/// A trace consists of the bytes of its index, which may be memory-mapped. Opening it loads and
+/// builds nothing.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub(crate) index: Index,
 }
 
-/// One period in which a stack was the active one of a processor.
+/// One period in which a stack was the active stack of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Period {
     pub(crate) number: u64,
@@ -33,70 +34,70 @@ pub(crate) struct Period {
 }
 
 impl Trace {
-    /// What the bytes of an index begin with.
+    /// The first bytes of every index.
     pub const MAGIC: &[u8] = crate::index::MAGIC;
 
-    /// A trace of the bytes of an index.
+    /// Opens a trace from the bytes of an index. Reads all bytes once, to verify the checksums.
     ///
     /// # Errors
-    /// The bytes are no index, one of another version, or damaged. All of them are read once, for their checksums.
+    /// The bytes are not an index, the index has another version, or it is damaged.
     pub fn open(bytes: Bytes) -> Result<Self, Error> {
         Ok(Self { index: Index::new(bytes)? })
     }
 
-    /// The bytes of its index, to be written to a file.
+    /// Returns the bytes of its index, to be written to a file.
     pub fn as_bytes(&self) -> &[u8] {
         &self.index.file
     }
 
-    /// Length and checksum of the file it was made from, where that was stated.
+    /// Returns the length and the checksum of its source file, if stated.
     pub fn made_from(&self) -> Option<(u64, u64)> {
         let [length, checksum] = self.index.header.source;
         (length > 0).then_some((length, checksum))
     }
 
-    /// Whether only some of what happened was seen, so that no count is exact.
+    /// Whether the trace is sampled, so that its counts are lower bounds.
     pub fn is_sampled(&self) -> bool {
         self.index.header.flags & SAMPLED != 0
     }
 
-    /// A number of things that were seen in it.
+    /// Converts a number of observed items to a count.
     pub fn counted(&self, seen: u64) -> Count {
         if self.is_sampled() { Count::AtLeast(seen) } else { Count::Exactly(seen) }
     }
 
-    /// How many calls some of its frames are. They come in the order of their first contexts, as
-    /// [`calls`](Trace::calls) gives them.
+    /// Returns how many calls the frames represent. They must be in the order of their first
+    /// contexts, as [`calls`](Trace::calls) returns them.
     pub fn counted_frames<'t>(&'t self, frames: impl IntoIterator<Item = Frame<'t>>) -> Count {
         distinct::count(self, frames.into_iter())
     }
 
-    /// How many transitions it has. Its contexts are one more.
+    /// The number of transitions. The number of contexts is one higher.
     pub fn transition_count(&self) -> u64 {
         self.index.header.transitions
     }
 
-    /// How many frames it has.
+    /// The number of frames.
     pub fn frame_count(&self) -> u64 {
         self.index.frames.nodes()
     }
 
-    /// How many stacks it has.
+    /// The number of stacks.
     pub fn stack_count(&self) -> u32 {
         self.index.tables.stack_count
     }
 
-    /// How many processors it has; at least one.
+    /// The number of processors, at least one.
     pub fn cpu_count(&self) -> u32 {
         self.index.header.cpus.max(1)
     }
 
-    /// The context before everything.
+    /// The context before all transitions.
     pub fn first_context(&self) -> Context<'_> {
         Context::new(self, ContextId(0))
     }
 
-    /// The context behind everything.
+    /// The context after all transitions.
     pub fn last_context(&self) -> Context<'_> {
         Context::new(self, ContextId(self.transition_count()))
     }
@@ -104,38 +105,38 @@ impl Trace {
     /// The context before a transition, or the last one.
     ///
     /// # Errors
-    /// There is no such context.
+    /// The context is outside the trace.
     pub fn context(&self, id: ContextId) -> Result<Context<'_>, Error> {
         let last = ContextId(self.transition_count());
         match id <= last {
             true => Ok(Context::new(self, id)),
-            false => Err(Error::ContextOutside { asked: id, last }),
+            false => Err(Error::ContextOutside { requested: id, last }),
         }
     }
 
     /// A transition.
     ///
     /// # Errors
-    /// There is no such transition.
+    /// The transition is outside the trace.
     pub fn transition(&self, id: TransitionId) -> Result<Transition<'_>, Error> {
         match id.0 < self.transition_count() {
             true => Ok(Transition::new(self, id)),
-            false => Err(Error::TransitionOutside { asked: id, count: self.transition_count() }),
+            false => Err(Error::TransitionOutside { requested: id, count: self.transition_count() }),
         }
     }
 
     /// The frame with this number.
     ///
     /// # Errors
-    /// There is no such frame.
+    /// The number is outside the trace.
     pub fn frame(&self, id: FrameId) -> Result<Frame<'_>, Error> {
-        Frame::numbered(self, id.0).ok_or(Error::NoSuchFrame { asked: id.0, count: self.frame_count() })
+        Frame::numbered(self, id.0).ok_or(Error::NoSuchFrame { requested: id.0, count: self.frame_count() })
     }
 
-    /// The frames whose first context this is, on whatever stack, outer before inner. Looks at each stack.
+    /// The frames of all stacks with this first context, outer before inner. Searches every stack.
     ///
     /// # Errors
-    /// There is no such context.
+    /// The context is outside the trace.
     pub fn frames_from(&self, first: ContextId) -> Result<Vec<Frame<'_>>, Error> {
         let mut found = Vec::new();
         for stack in self.stacks(first)? {
@@ -147,28 +148,29 @@ impl Trace {
         Ok(found)
     }
 
-    /// A stack, as it is at a context, whether it is active there or not.
+    /// A stack at a context, whether it is active there or not.
     ///
     /// # Errors
-    /// There is no such stack or context.
+    /// The stack or the context is outside the trace.
     pub fn stack(&self, id: StackId, at: ContextId) -> Result<Stack<'_>, Error> {
         let at = self.context(at)?.id();
         match id.0 < self.stack_count() {
             true => Ok(Stack::new(self, id, at)),
-            false => Err(Error::NoSuchStack { asked: id.0, count: self.stack_count() }),
+            false => Err(Error::NoSuchStack { requested: id.0, count: self.stack_count() }),
         }
     }
 
-    /// All stacks as they are at a context.
+    /// All stacks at a context.
     ///
     /// # Errors
-    /// There is no such context.
+    /// The context is outside the trace.
     pub fn stacks(&self, at: ContextId) -> Result<impl Iterator<Item = Stack<'_>>, Error> {
         let at = self.context(at)?.id();
         Ok((0..self.stack_count()).map(move |number| Stack::new(self, StackId(number), at)))
     }
 
-    /// The first context at or behind a time in 100 ns since 1601; `None` if the trace has no times or ends before.
+    /// The first context at or after a time in 100 ns since 1601. `None` if the trace has no times
+    /// or ends before.
     pub fn context_at(&self, time: u64) -> Option<Context<'_>> {
         let times = self.index.times.as_ref()?;
         let before = match time.checked_sub(self.index.header.origin).and_then(|time| time.checked_sub(1)) {
@@ -178,18 +180,20 @@ impl Trace {
         (before < self.transition_count()).then(|| Context::new(self, ContextId(before)))
     }
 
-    /// The frames of functions whose names fit a pattern, in order of their first contexts. Of the same first context,
-    /// outer frames come first. Finds them by their names alone and looks at no other frames; needs 16 bytes for each.
+    /// The frames of all functions whose names match a pattern, in the order of their first
+    /// contexts; with the same first context, outer frames precede inner ones. Looks up the frames
+    /// of these functions only. Needs 16 bytes of memory for each.
     pub fn calls(&self, pattern: &Pattern) -> Vec<Frame<'_>> {
         self.calls_where(|location| pattern.fits(location))
     }
 
-    /// Whether some module of the trace is one that the pattern names; a pattern without a module names all.
+    /// Whether the trace has a module that the pattern matches. A pattern without a module matches
+    /// every module.
     pub fn has_module_of(&self, pattern: &Pattern) -> bool {
         pattern.fits_module("") || self.index.tables.module_names().any(|name| pattern.fits_module(name))
     }
 
-    /// As [`Trace::calls`], of the locations for which `fits` says so.
+    /// [`Trace::calls`] for the locations for which `fits` returns `true`.
     pub fn calls_where(&self, fits: impl Fn(&Location<'_>) -> bool) -> Vec<Frame<'_>> {
         let index = &self.index;
         let mut found = Vec::new();
@@ -206,7 +210,7 @@ impl Trace {
         found
     }
 
-    /// The processor of a transition; the only one where it is not stored.
+    /// The processor of a transition, or the only processor if none is stored.
     pub(crate) fn cpu(&self, context: ContextId) -> Cpu {
         let last = self.transition_count().saturating_sub(1);
         self.index.cpus.as_ref().map_or(Cpu(0), |cpus| Cpu(cpus.get(context.0.min(last)) as u16))
@@ -216,7 +220,7 @@ impl Trace {
     pub(crate) fn active(&self, cpu: Cpu, at: u64) -> Option<StackId> {
         let base = u64::from(cpu.0) * self.stretch();
         let number = self.index.periods.rank(base + at).checked_sub(1)?;
-        // Those of the processors before stand before.
+        // The periods of the previous processors precede.
         if base > 0 && self.index.periods.get(number) < base {
             return None;
         }
@@ -248,7 +252,7 @@ impl Trace {
         self.period(self.index.periods_by_stack.get(nth))
     }
 
-    /// The row of a stack, with the place behind its last bound.
+    /// The row of a stack, and the end of its bounds.
     pub(crate) fn row(&self, stack: StackId) -> (StackRow, u64) {
         let tables = &self.index.tables;
         let row = tables.stack_row(stack.0);
@@ -259,7 +263,7 @@ impl Trace {
         (row, end)
     }
 
-    /// The last beginning or end of a stack that holds at a context.
+    /// The position of the last frame start or end of a stack at or before a context.
     pub(crate) fn position(&self, stack: StackId, at: u64) -> Option<u64> {
         let (row, end) = self.row(stack);
         let since = at.checked_sub(row.first)?;
@@ -267,13 +271,13 @@ impl Trace {
         count.checked_sub(1).filter(|position| *position >= row.bounds)
     }
 
-    /// The context at which the beginning or end at `position` of `stack` holds first.
+    /// The first context at which the start or end at `position` holds.
     pub(crate) fn boundary(&self, row: &StackRow, position: u64) -> u64 {
         let key = self.index.bounds.get(position);
         (row.first + key.saturating_sub(row.stretch)).min(self.transition_count() + 1)
     }
 
-    /// The stack to which the bound at `position` belongs.
+    /// The stack of the bound at `position`.
     pub(crate) fn stack_at(&self, position: u64) -> StackId {
         let (mut low, mut high) = (0, self.stack_count());
         while low + 1 < high {
@@ -288,7 +292,7 @@ impl Trace {
     }
 }
 
-/// The state between two transitions, seen from one processor.
+/// The state between two transitions, viewed from one processor.
 #[derive(Clone, Copy)]
 pub struct Context<'t> {
     trace: &'t Trace,
@@ -297,44 +301,46 @@ pub struct Context<'t> {
 }
 
 impl<'t> Context<'t> {
-    /// Of the processor on which the next transition happens.
+    /// Uses the processor of the next transition.
     pub(crate) fn new(trace: &'t Trace, id: ContextId) -> Self {
         Self { trace, id, cpu: trace.cpu(id) }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> ContextId {
         self.id
     }
 
-    /// The trace it is of.
+    /// Returns its trace.
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
 
-    /// The processor it is seen from: that of the transition behind it, at the end of the trace that of the last one.
+    /// Its processor: the one of the next transition, or at the end of the trace the one of the
+    /// last transition.
     pub fn cpu(&self) -> Cpu {
         self.cpu
     }
 
-    /// The same context, seen from another processor.
+    /// The same context, viewed from another processor.
     pub fn on(&self, cpu: Cpu) -> Self {
         Self { cpu, ..*self }
     }
 
-    /// The time of the transition behind it, in 100 ns since 1601; of the last one at the end of the trace.
+    /// The time of the next transition, in 100 ns since 1601, or at the end of the trace the time
+    /// of the last transition.
     pub fn time(&self) -> Option<u64> {
         let times = self.trace.index.times.as_ref()?;
         let last = self.trace.transition_count().checked_sub(1)?;
         Some(self.trace.index.header.origin + times.get(self.id.0.min(last)))
     }
 
-    /// The active stack of its processor; `None` where it is not known.
+    /// The active stack of its processor. `None` if it is unknown.
     pub fn stack(&self) -> Option<Stack<'t>> {
         Some(Stack::new(self.trace, self.trace.active(self.cpu, self.id.0)?, self.id))
     }
 
-    /// The stacks of a thread as they are here, in user mode and in the kernel.
+    /// The stacks of a thread at this context, in user mode and in kernel mode.
     pub fn stacks_of(&self, thread: u32) -> impl Iterator<Item = Stack<'t>> + use<'t> {
         let (trace, id) = (self.trace, self.id);
         (0..trace.stack_count())
@@ -342,31 +348,31 @@ impl<'t> Context<'t> {
             .map(move |number| Stack::new(trace, StackId(number), id))
     }
 
-    /// The stack of a thread for one kind of work.
+    /// The stack of a thread with this kind.
     pub fn stack_of(&self, thread: u32, kind: StackKind) -> Option<Stack<'t>> {
         self.stacks_of(thread).find(|stack| stack.info().kind == kind)
     }
 
-    /// The transition that leads to it; `None` at the beginning of the trace.
+    /// The transition before it. `None` at the start of the trace.
     pub fn transition_before(&self) -> Option<Transition<'t>> {
         Some(Transition::new(self.trace, TransitionId(self.id.0.checked_sub(1)?)))
     }
 
-    /// The transition that leads on; `None` at the end of the trace.
+    /// The transition after it. `None` at the end of the trace.
     pub fn transition_after(&self) -> Option<Transition<'t>> {
         (self.id.0 < self.trace.transition_count())
             .then(|| Transition::new(self.trace, TransitionId(self.id.0)))
     }
 
-    /// The context so many transitions later, or earlier.
+    /// The context `by` transitions later, or earlier if negative.
     ///
     /// # Errors
-    /// It would lie outside the trace.
+    /// The context is outside the trace.
     pub fn moved(&self, by: i64) -> Result<Self, Error> {
         let last = ContextId(self.trace.transition_count());
-        let asked = ContextId(self.id.0.saturating_add_signed(by));
-        let outside = if by < 0 { self.id.0 < by.unsigned_abs() } else { asked > last };
-        if outside { Err(Error::ContextOutside { asked, last }) } else { self.trace.context(asked) }
+        let requested = ContextId(self.id.0.saturating_add_signed(by));
+        let outside = if by < 0 { self.id.0 < by.unsigned_abs() } else { requested > last };
+        if outside { Err(Error::ContextOutside { requested, last }) } else { self.trace.context(requested) }
     }
 }
 
@@ -388,25 +394,25 @@ impl fmt::Debug for Context<'_> {
     }
 }
 
-/// What leads from one context to the next.
+/// The step from one context to the next.
 #[derive(Clone, Copy)]
 pub struct Transition<'t> {
     trace: &'t Trace,
     id: TransitionId,
 }
 
-/// What is known of a transition.
+/// The known cause of a transition.
 #[derive(Clone, Copy, Debug)]
 pub enum TransitionKind<'t> {
     /// An event with this name.
     Event(&'t str),
-    /// It begins this frame, by a call.
+    /// A call that starts this frame.
     Call(Frame<'t>),
-    /// It begins this frame, by an interrupt.
+    /// An interrupt that starts this frame.
     Interrupt(Frame<'t>),
-    /// It ends this frame, by a return.
+    /// A return that ends this frame.
     Return(Frame<'t>),
-    /// Something else.
+    /// Another or an unknown cause.
     Other,
 }
 
@@ -415,7 +421,7 @@ impl<'t> Transition<'t> {
         Self { trace, id }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> TransitionId {
         self.id
     }
@@ -425,18 +431,18 @@ impl<'t> Transition<'t> {
         Context::new(self.trace, self.id.context_before())
     }
 
-    /// The context just after it, seen from the same processor.
+    /// The context just after it, viewed from the same processor.
     pub fn context_after(&self) -> Context<'t> {
         Context::new(self.trace, self.id.context_after()).on(self.trace.cpu(self.id.context_before()))
     }
 
-    /// The name of its event, where it is one.
+    /// The name of its event, if it is an event.
     pub fn label(&self) -> Option<&'t str> {
         let labels = self.trace.index.labels.as_ref()?;
         Some(self.trace.index.tables.label(labels.get(self.id.0)))
     }
 
-    /// What is known of it.
+    /// Its known cause.
     pub fn kind(&self) -> TransitionKind<'t> {
         use crate::kind::StartType;
         if let Some(label) = self.label() {
@@ -452,13 +458,13 @@ impl<'t> Transition<'t> {
         }
     }
 
-    /// The frame it begins, if it does.
+    /// The frame that it starts, if any.
     pub fn begins(&self) -> Option<Frame<'t>> {
         let frame = self.context_after().stack()?.frame()?;
         (frame.creation_transition().map(|transition| transition.id()) == Some(self.id)).then_some(frame)
     }
 
-    /// The outermost frame it ends by a return, if it does.
+    /// The outermost frame that it ends, if any.
     pub fn ends(&self) -> Option<Frame<'t>> {
         use crate::kind::EndType;
         let mut frame = self.context_before().stack()?.frame()?;
@@ -472,8 +478,8 @@ impl<'t> Transition<'t> {
         Some(frame)
     }
 
-    /// The next transition in the same frame or one further out: behind a call, that behind the function's return.
-    /// `None` where that lies outside the trace.
+    /// The next transition in the same frame or in an ancestor. For a call, the transition after
+    /// the return of the function. `None` outside the trace.
     pub fn step_over(&self) -> Option<Self> {
         let next = match self.begins() {
             Some(frame) if frame.has_ended() => frame.last_context().id().0 + 1,
@@ -483,7 +489,8 @@ impl<'t> Transition<'t> {
         self.trace.transition(TransitionId(next)).ok()
     }
 
-    /// The transition before, or, if that was a return, the one that called. `None` outside the trace.
+    /// The previous transition, or, if that ended a frame, the transition that created the frame.
+    /// `None` outside the trace.
     pub fn step_over_backward(&self) -> Option<Self> {
         let before = self.trace.transition(TransitionId(self.id.0.checked_sub(1)?)).ok()?;
         match before.ends() {
@@ -492,13 +499,13 @@ impl<'t> Transition<'t> {
         }
     }
 
-    /// The first transition behind the return of the function it happens in. `None` outside the trace.
+    /// The first transition after the return of the current function. `None` outside the trace.
     pub fn step_out(&self) -> Option<Self> {
         let frame = self.context_before().stack()?.frame().filter(Frame::has_ended)?;
         self.trace.transition(TransitionId(frame.last_context().id().0 + 1)).ok()
     }
 
-    /// The transition that called the function it happens in. `None` if that was not seen.
+    /// The transition that called the current function. `None` if it was not observed.
     pub fn step_out_backward(&self) -> Option<Self> {
         self.context_before().stack()?.frame()?.function_start()
     }
@@ -510,7 +517,7 @@ impl PartialEq for Transition<'_> {
     }
 }
 
-/// As in `#199862 call 0xfffff800fe4ac010`.
+/// For example `#199862 call 0xfffff800fe4ac010`.
 impl fmt::Display for Transition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
@@ -535,7 +542,7 @@ impl fmt::Debug for Transition<'_> {
     }
 }
 
-/// The contexts from one to another, both included.
+/// A range of contexts, including its first and its last context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextRange {
     begin: ContextId,
@@ -543,10 +550,10 @@ pub struct ContextRange {
 }
 
 impl ContextRange {
-    /// The contexts from `begin` to `last`.
+    /// Creates the range from `begin` to `last`.
     ///
     /// # Errors
-    /// `last` lies before `begin`.
+    /// `last` is before `begin`.
     pub fn new(begin: ContextId, last: ContextId) -> Result<Self, Error> {
         if begin <= last { Ok(Self { begin, last }) } else { Err(Error::EmptyRange { begin, last }) }
     }
@@ -555,43 +562,43 @@ impl ContextRange {
         Self { begin: context, last: context }
     }
 
-    /// Its first context.
+    /// The first context.
     pub fn begin(&self) -> ContextId {
         self.begin
     }
 
-    /// Its last context.
+    /// The last context.
     pub fn last(&self) -> ContextId {
         self.last
     }
 
-    /// How many contexts it has; at least one.
+    /// The number of contexts, at least one.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> u64 {
         self.last.0 - self.begin.0 + 1
     }
 
-    /// Whether a context is one of them.
+    /// Whether it contains a context.
     pub fn contains(&self, context: ContextId) -> bool {
         (self.begin..=self.last).contains(&context)
     }
 }
 
-/// As in `[Context before #199863, Context before #200320]`.
+/// For example `[Context before #199863, Context before #200320]`.
 impl fmt::Display for ContextRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {}]", self.begin, self.last)
     }
 }
 
-/// As in `ContextRange(begin=Context before #199863, last=Context before #200320)`.
+/// For example `ContextRange(begin=Context before #199863, last=Context before #200320)`.
 impl fmt::Debug for ContextRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ContextRange(begin={}, last={})", self.begin, self.last)
     }
 }
 
-/// A stack as it is at one context: its known frames, from the top down.
+/// A stack at one context, with its known frames.
 #[derive(Clone, Copy)]
 pub struct Stack<'t> {
     trace: &'t Trace,
@@ -599,13 +606,13 @@ pub struct Stack<'t> {
     at: ContextId,
 }
 
-/// Along what the stack before or behind is looked for.
+/// The direction in which previous and next stacks are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Axis {
-    /// What the same processor did before or behind.
+    /// The previous or next stack of the same processor.
     #[default]
     Cpu,
-    /// The other stack of the same thread: from the kernel to the user mode that called it.
+    /// The other stacks of the same thread: from the kernel stack to the user stack that called it.
     Thread,
 }
 
@@ -614,27 +621,27 @@ impl<'t> Stack<'t> {
         Self { trace, id, at }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> StackId {
         self.id
     }
 
-    /// The context at which it is seen.
+    /// The context of the query.
     pub fn context(&self) -> Context<'t> {
         Context::new(self.trace, self.at)
     }
 
-    /// What it is for and whose it is.
+    /// Its kind, name, process, thread and memory.
     pub fn info(&self) -> StackInfo {
         self.trace.index.tables.stack_info(self.id.0)
     }
 
-    /// Whether it is the active stack of some processor at its context.
+    /// Whether it is the active stack of a processor at its context.
     pub fn is_active(&self) -> bool {
         self.period().is_some_and(|period| period.last >= self.at.0)
     }
 
-    /// Its top frame; `None` if no frame of it is known here.
+    /// Its top frame. `None` if no frame is known at its context.
     pub fn frame(&self) -> Option<Frame<'t>> {
         let position = self.trace.position(self.id, self.at.0)?;
         let (row, _) = self.trace.row(self.id);
@@ -650,15 +657,15 @@ impl<'t> Stack<'t> {
         numbers.into_iter().filter_map(move |number| Frame::numbered(trace, number.0))
     }
 
-    /// The numbers of its known frames, from the top down, appended to `numbers`: a call stack at the price of one look
-    /// into the index.
+    /// Appends the numbers of its known frames to `numbers`, from the top down. Costs one lookup in
+    /// the index.
     pub fn frame_ids(&self, numbers: &mut Vec<FrameId>) {
         let Some(position) = self.trace.position(self.id, self.at.0) else { return };
         self.trace.index.frames.line(position, |number| numbers.push(FrameId(number)));
     }
 
-    /// What came to be known of the start of the period of activity it is seen in, or of the one before; `None` if it
-    /// was never active until here.
+    /// The start of its current period of activity, or of the previous one. `None` if it was never
+    /// active up to its context.
     pub fn active_since(&self) -> Option<Bound> {
         let period = self.period()?;
         let index = &self.trace.index;
@@ -672,8 +679,8 @@ impl<'t> Stack<'t> {
         })
     }
 
-    /// The stack that was active before this one's period of activity, as it was at the end of its own. `None` at the
-    /// beginning of the trace, or where it is not known.
+    /// The stack that was active before the current period of this one, at the end of its own
+    /// period. `None` at the start of the trace, or if it is unknown.
     pub fn prev_stack(&self, axis: Axis) -> Option<Self> {
         let period = self.period()?;
         let before = match axis {
@@ -691,11 +698,12 @@ impl<'t> Stack<'t> {
         Some(Self::new(self.trace, before.stack?, ContextId(before.last)))
     }
 
-    /// The stack that becomes active after this one's period of activity, as it is at the beginning of its own.
+    /// The stack that becomes active after the current period of this one, at the start of its own
+    /// period.
     pub fn next_stack(&self, axis: Axis) -> Option<Self> {
         let period = self.period()?;
-        let behind = match axis {
-            Axis::Cpu => self.trace.period(period.number + 1).filter(|behind| behind.cpu == period.cpu)?,
+        let next = match axis {
+            Axis::Cpu => self.trace.period(period.number + 1).filter(|next| next.cpu == period.cpu)?,
             Axis::Thread => {
                 let periods = self.others_of_thread().filter_map(|stack| {
                     let nth = self.nth_period(stack, |first| first <= period.first);
@@ -704,22 +712,23 @@ impl<'t> Stack<'t> {
                 periods.min_by_key(|period| period.first)?
             }
         };
-        Some(Self::new(self.trace, behind.stack?, ContextId(behind.first)))
+        Some(Self::new(self.trace, next.stack?, ContextId(next.first)))
     }
 
-    /// The stack of its thread that is for something else, as it is at the same context.
+    /// The stack of its thread with this kind, at the same context.
     pub fn of_thread(&self, kind: StackKind) -> Option<Self> {
         let stacks = self.others_of_thread().map(|id| Self::new(self.trace, id, self.at));
         stacks.filter(|stack| stack.info().kind == kind).find(|stack| stack.frame().is_some())
     }
 
-    /// Its last period of activity that began at or before its context.
+    /// Its last period of activity that started at or before its context.
     fn period(&self) -> Option<Period> {
         let nth = self.nth_period(self.id, |first| first <= self.at.0).checked_sub(1)?;
         self.trace.period_of_stack(nth).filter(|period| period.stack == Some(self.id))
     }
 
-    /// The number, among all stacks' periods, of the first one of `stack` whose start `before` does not hold for.
+    /// The number, among the periods of all stacks, of the first period of `stack` for whose start
+    /// `before` is false.
     fn nth_period(&self, stack: StackId, before: impl Fn(u64) -> bool) -> u64 {
         let (row, _) = self.trace.row(stack);
         partition(row.periods, |nth| {
@@ -741,7 +750,7 @@ impl<'t> Stack<'t> {
     }
 }
 
-/// The first number in a range for which `holds` does not hold, where it holds for all before.
+/// The first number in a range for which `holds` is false. It must be true for all numbers before.
 pub(crate) fn partition((mut low, mut high): (u64, u64), holds: impl Fn(u64) -> bool) -> u64 {
     while low < high {
         let middle = low.midpoint(high);
@@ -756,7 +765,7 @@ impl PartialEq for Stack<'_> {
     }
 }
 
-/// As in `user stack of thread 1234`.
+/// For example `user stack of thread 1234`.
 impl fmt::Display for Stack<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = self.info();

@@ -1,40 +1,51 @@
-//! The exact tracker: from every transition's class and stack pointer to frames and stacks.
+//! The exact tracker: derives frames and stacks from the class and the stack pointer of every
+//! transition.
 //!
-//! It knows registers and, where it asks for them, words of memory. It does no input or output, knows no machine but what
-//! its [`Step`]s say, and no names: functions are addresses.
+//! It reads registers and a few words of memory. It does no I/O and is independent of the
+//! processor: [`Step`]s classify the instructions. Functions are addresses, without names.
 //!
 //! # Rules
 //!
-//! - **Slot.** A call leaves its return address in a slot; the frame is over once the stack pointer is above the slot,
-//!   for whatever reason. A return that took the address from the slot makes it [`EndType::Return`], or
-//!   [`EndType::ReturnElsewhere`] if it led elsewhere; the return from an interrupt, [`EndType::InterruptReturn`]; all
-//!   else [`EndType::Unwound`]. So `longjmp`, exceptions and lost returns need no rule of their own.
-//! - **Switch.** Only classes that give the stack pointer a value from elsewhere can change the stack, and do so if it
-//!   then lies in another region. Regions are declared ([`Tracker::declare`]) or grow with what is seen; a pointer less
-//!   than [`MERGE_DISTANCE`] from what was seen belongs to the same stack. Stacks closer to each other than that must be
-//!   declared to be told apart.
-//! - **Entering.** Where the pointer is higher than the stack was left with, frames below it are `Unwound`; where it is
-//!   lower, somebody else has put a frame there: [`StartType::Manual`], up to where the stack was left. Otherwise the
-//!   slots are read from the top on until one holds what it should; those that do not are [`EndType::Replaced`] and one
-//!   [`StartType::Damaged`] frame stands for them. Frames further down are read when they become the top.
-//! - **Interrupts and signals.** An interrupt opens a frame. A signal opens a frame, and in it one for its handler, which
-//!   the system called: [`StartType::Manual`]. They explain a lower pointer by themselves.
-//! - **Base.** An active stack has an open frame at any time. If nothing else is known, that is one of start
-//!   [`StartType::Unknown`]. A return from it shows that there was a frame below ([`Tracked::Below`]). Its slot cannot be
-//!   lower than the highest stack pointer seen in it: a return from below that used an address pushed for it.
-//! - **Jumps by return.** A return whose slot is no frame's is a jump (`push …; ret`).
-//! - **Doubtful calls.** A call to at most [`NEAR`] bytes behind itself may be none: a retpoline (`call; mov [rsp], …;
-//!   ret`), a question for the own address (`call; pop`) or a filling of the return predictor (`call; call; add rsp,
-//!   16`). Its frame is announced only when something else is done with it, at most [`DOUBT_MAX`] transitions later. If
-//!   before that a return leads elsewhere or the pointer rises without a return, there was no frame at all: the retpoline
-//!   was a jump, and the frame that jumped goes on.
+//! - **Slot.** A call stores its return address in a slot. The frame ends when the stack pointer
+//!   rises above the slot, for any reason. The end type is [`EndType::Return`] if a return consumed
+//!   the address in the slot, [`EndType::ReturnElsewhere`] if that return led elsewhere,
+//!   [`EndType::InterruptReturn`] for the return from an interrupt, and [`EndType::Unwound`]
+//!   otherwise. `longjmp`, exceptions and lost returns therefore need no rules of their own.
+//! - **Switch.** Only classes that load the stack pointer with an unrelated value can change the
+//!   stack. The stack changes if the new pointer is in another region. Regions are declared
+//!   ([`Tracker::declare`]) or grow with the observed pointers. A pointer less than
+//!   [`MERGE_DISTANCE`] from observed pointers belongs to the same stack. Stacks that are closer to
+//!   each other must be declared; otherwise they are treated as one.
+//! - **Entry.** If the pointer is higher than when the stack was left, the frames below the pointer
+//!   are `Unwound`. If it is lower, other code has created a frame there: [`StartType::Manual`], up
+//!   to the pointer at which the stack was left. Otherwise the slots are read from the top down
+//!   until one contains the expected address. Frames whose slots do not are [`EndType::Replaced`],
+//!   and one [`StartType::Damaged`] frame replaces them. Frames further down are read when they
+//!   become the top.
+//! - **Interrupts and signals.** An interrupt opens a frame. A signal opens a frame and, inside it,
+//!   a frame for its handler, which the system called: [`StartType::Manual`]. These frames explain
+//!   a lower pointer.
+//! - **Base.** An active stack always has an open frame. If nothing else is known, its start type
+//!   is [`StartType::Unknown`]. A return from it shows that there was a frame below
+//!   ([`Tracked::Below`]). Its slot cannot be lower than the highest stack pointer that was
+//!   observed in it. A return from a lower address used an address that was pushed for it.
+//! - **Jumps by return.** A return whose slot belongs to no frame is a jump (`push …; ret`).
+//! - **Doubtful calls.** A call to a target at most [`NEAR`] bytes after the call instruction may
+//!   not start a function. It can be a retpoline (`call; mov [rsp], …; ret`), a way to read the
+//!   instruction pointer (`call; pop`), or filling of the return predictor (`call; call; add rsp,
+//!   16`). Its frame is reported only when another operation uses it, at most [`DOUBT_MAX`]
+//!   transitions later. If a return leads elsewhere before that, or the pointer rises without a
+//!   return, there was no frame: the retpoline was a jump, and the frame that jumped continues.
 //!
-//! # Bounds
+//! # Limits
 //!
-//! [`FRAMES_MAX`] open frames, [`STACKS_MAX`] regions, [`THREADS_MAX`] threads. What is beyond them is counted and not
-//! tracked; a stack that is refused leaves the trace without an active stack. A step that changes nothing costs a few
-//! comparisons, others a constant number of operations besides the frames they end; only changes of stacks look regions
-//! up, in a tree.
+//! At most [`FRAMES_MAX`] open frames, [`STACKS_MAX`] regions and [`THREADS_MAX`] threads are
+//! tracked. Excess frames, stacks and threads are counted. After a switch to a stack that was
+//! refused, the trace has no active stack.
+//!
+//! A step that changes no frame and no stack costs a few comparisons. Other steps cost a constant
+//! number of operations, and one for each frame that they end. Only changes of stacks look up
+//! regions, in a tree.
 
 mod open;
 mod regions;
@@ -52,56 +63,59 @@ use self::regions::{RegionIndex, Regions};
 use crate::id::{ContextId, StackId, TransitionId};
 use crate::kind::{EndType, StackKind, StartType};
 
-/// How many frames can be open at a time, on all stacks together.
+/// Maximum number of open frames, on all stacks together.
 pub const FRAMES_MAX: usize = 1 << 22;
-/// How many regions can be known at a time.
+/// Maximum number of known regions.
 pub const STACKS_MAX: usize = 1 << 16;
-/// How many threads can be known at a time.
+/// Maximum number of known threads.
 pub const THREADS_MAX: usize = 1 << 16;
-/// How far behind a call the target lies, in bytes, for it to be doubted. A retpoline's is aligned to 16.
+/// Maximum distance in bytes from the return address of a doubtful call to its target. The target
+/// of a retpoline is aligned to 16.
 pub const NEAR: u64 = 32;
-/// For how many transitions a call is doubted.
+/// Maximum number of transitions for which a call is doubtful.
 pub const DOUBT_MAX: u64 = 8;
 
-/// So many doubted calls one above the other. A retpoline is one, code that fills the return predictor does two at once.
+/// Maximum number of nested doubtful calls. A retpoline is one; code that fills the return
+/// predictor nests two.
 const DOUBTED_MAX: usize = 4;
-/// So many frames one Damaged frame can stand for.
+/// Maximum number of frames that one `Damaged` frame replaces.
 const DAMAGED_MAX: usize = 64;
 
-/// Reads the word at an address, as it is after the transition, in the space of the step.
+/// Reads the word at an address of the step's space, as it is after the transition.
 type Read<'a> = &'a mut dyn FnMut(Address) -> Option<Address>;
 type Sink<'a> = &'a mut dyn FnMut(Tracked);
 
-/// Follows one sequence of transitions. See the [module](self) for the rules.
+/// Tracks one sequence of transitions. See the [module](self) for the rules.
 #[derive(Debug)]
 pub struct Tracker {
-    /// The number of the next transition.
     next: u64,
     started: bool,
     thread: Thread,
     threads: HashMap<Thread, Position>,
     regions: Regions,
-    /// Where the stack pointer is; there is an open stack in that region. `None` if it is not known.
+    /// The region that contains the stack pointer, which has an open stack. `None` if it is
+    /// unknown.
     active: Option<RegionIndex>,
-    /// The active stack's limit: see [`OpenStack::limit`].
+    /// The limit of the active stack: see [`OpenStack::limit`].
     limit: u64,
-    /// A stack pointer of that space, above the first address and up to the second, is on the active stack.
+    /// A stack pointer of this space, above the first address and at most the second, is on the
+    /// active stack.
     window: (Space, u64, u64),
-    /// After the last step.
+    /// The stack pointer after the last step.
     sp: u64,
-    /// The top frames of the active stack that are not announced yet, the outermost first.
+    /// The top frames of the active stack that are not reported yet, outermost first.
     doubted: Vec<Doubted>,
-    /// The transition that announces them.
+    /// The transition at which they are reported.
     doubted_until: u64,
     frames: usize,
     stacks: u32,
     counts: Counts,
 }
 
-/// Where a thread is, or was when another one went on.
+/// The stacks of a thread that was switched out, and its last stack pointer.
 #[derive(Clone, Copy, Debug)]
 struct Position {
-    /// The stack it was first seen on.
+    /// The first stack that the thread used.
     own: Option<(RegionIndex, StackId)>,
     last: Option<(RegionIndex, StackId)>,
     space: Space,
@@ -115,7 +129,8 @@ struct Doubted {
 }
 
 impl Tracker {
-    /// Starts with a thread that runs. The stack it is on and a frame for what it does are opened by the first step.
+    /// Creates a tracker for a running thread. The first step opens the thread's stack and a frame
+    /// on it.
     pub fn new(thread: Thread) -> Tracker {
         Tracker {
             next: 0,
@@ -135,25 +150,26 @@ impl Tracker {
         }
     }
 
-    /// The transition that the next step will be: as many as were told.
+    /// Returns the number of the next step's transition, which is the number of transitions so far.
     pub fn transition(&self) -> TransitionId {
         TransitionId(self.next)
     }
 
-    /// What was seen and refused so far.
+    /// Returns the counts of events without frames, and of refused objects, so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// So many transitions change nothing that concerns stacks and are not told one by one. They may have moved the
-    /// stack pointer by `Static` steps; frames that ended by this are closed at the next step.
+    /// Skips transitions that change no frame and no stack. They may have moved the stack pointer
+    /// by `Static` steps; frames that they ended are closed at the next step.
     pub fn skip(&mut self, transitions: u32) {
         self.next += u64::from(transitions);
     }
 
-    /// The next transition. `read` gives the word at an address of the step's space, as it is after the step; `None`
-    /// means that it cannot be read, and then nothing is concluded. It is called where stacks are entered, for signals,
-    /// and once for each older frame that becomes the top of a stack that was entered again.
+    /// Processes the next transition. `read` returns the word at an address of the step's space, as
+    /// it is after the step, or `None` if it cannot be read. Words that cannot be read change
+    /// nothing. `read` is called when stacks are entered, for signals, and once for each older
+    /// frame that becomes the top of a stack that was entered again.
     #[inline]
     pub fn step(
         &mut self,
@@ -178,9 +194,9 @@ impl Tracker {
         }
     }
 
-    /// Announces the last frames. Those still open stay so.
+    /// Reports the remaining doubtful frames. Open frames stay open.
     pub fn finish(mut self, mut sink: impl FnMut(Tracked)) -> Counts {
-        self.announce(&mut sink);
+        self.report_doubted(&mut sink);
         self.counts
     }
 
@@ -192,9 +208,9 @@ impl Tracker {
             self.started = true;
             self.sp = step.before.sp.0;
             let index = self.locate(step.space, self.sp, StackKind::User, false);
-            // Steps that were skipped were on the same stack.
+            // Skipped steps were on the same stack.
             self.arrive(ContextId(0), index, sink);
-            self.look_around();
+            self.update_window();
             self.ensure_frame(ContextId(0), step.before.pc, sink);
             self.remember_own();
         }
@@ -202,7 +218,7 @@ impl Tracker {
             Now { transition, class: step.class, before: step.before, after: step.after, space: step.space };
         self.sp = step.after.sp.0;
         if self.active.is_some() {
-            // What rose unseen.
+            // Skipped steps may have raised the stack pointer.
             self.unwind(&now, now.before.sp.0, sink);
         }
         match step.class {
@@ -224,7 +240,7 @@ impl Tracker {
             Class::Switch { to } => self.switch(&now, to, read, sink),
         }
         if !self.doubted.is_empty() && transition.0 >= self.doubted_until {
-            self.announce(sink);
+            self.report_doubted(sink);
         }
         self.renew_limit();
     }
@@ -235,12 +251,12 @@ impl Tracker {
         }
         let near = now.after.pc.0.wrapping_sub(return_address.0) <= NEAR;
         if !near || self.doubted.len() >= DOUBTED_MAX {
-            self.announce(sink);
+            self.report_doubted(sink);
         }
         let slot = now.after.sp.0;
         self.overwrite(now, slot, sink);
         let frame = Frame { slot, return_address: Some(return_address), start: StartType::Call };
-        // Without another frame, this one would leave its stack empty until it is announced.
+        // Without another frame, the stack would be empty until this frame is reported.
         if !near || self.stack().is_some_and(|stack| stack.is_empty()) {
             self.open(now, frame, Some(now.after.pc), sink);
         } else if self.push(frame) {
@@ -276,7 +292,7 @@ impl Tracker {
     }
 
     fn interrupt(&mut self, now: &Now, slot: Address, sink: Sink) {
-        self.announce(sink);
+        self.report_doubted(sink);
         if !self.reach(now, None, sink) {
             return;
         }
@@ -288,7 +304,7 @@ impl Tracker {
     }
 
     fn signal(&mut self, now: &Now, slot: Address, read: Read, sink: Sink) {
-        self.announce(sink);
+        self.report_doubted(sink);
         if !self.reach(now, None, sink) {
             return;
         }
@@ -305,7 +321,7 @@ impl Tracker {
 
     fn interrupt_returned(&mut self, now: &Now, read: Read, sink: Sink) {
         if let Some(frame) = self.top().filter(|frame| frame.slot == now.before.sp.0) {
-            self.announce(sink);
+            self.report_doubted(sink);
             let end = match frame.start {
                 StartType::Interrupt => EndType::InterruptReturn,
                 _ if frame.return_address == Some(now.after.pc) => EndType::Return,
@@ -316,7 +332,7 @@ impl Tracker {
         self.go(now, None, read, sink);
     }
 
-    /// A step that stays on its stack.
+    /// Processes a step that stays on its stack.
     fn stay(&mut self, now: &Now, read: Read, sink: Sink) {
         if self.active.is_none() {
             return;
@@ -326,7 +342,7 @@ impl Tracker {
         self.ensure_frame(now.first(), now.after.pc, sink);
     }
 
-    /// A step that may change the stack, and is no interrupt.
+    /// Processes a step that may change the stack and is not an interrupt.
     fn go(&mut self, now: &Now, known: Option<RegionIndex>, read: Read, sink: Sink) {
         let from = self.active;
         if !self.reach(now, known, sink) {
@@ -350,7 +366,7 @@ impl Tracker {
     }
 }
 
-/// The step at hand.
+/// The current step.
 struct Now {
     transition: TransitionId,
     class: Class,
@@ -360,25 +376,26 @@ struct Now {
 }
 
 impl Now {
-    /// The last context of what ends.
+    /// Returns the last context of frames that end at this step.
     fn last(&self) -> ContextId {
         self.transition.context_before()
     }
 
-    /// The first context of what starts.
+    /// Returns the first context of frames that start at this step.
     fn first(&self) -> ContextId {
         self.transition.context_after()
     }
 }
 
 impl Frame {
-    /// Whether a return that took these words took the return address, for a frame whose slot is a bound only.
+    /// Whether a return that consumed the words from `from` to `to` consumed the return address.
+    /// For frames whose slot is only a bound.
     fn holds(&self, from: u64, to: u64) -> bool {
         self.return_address.is_none() && from <= self.slot && self.slot < to
     }
 }
 
-/// What happens to the frames of the active stack.
+/// Frames of the active stack.
 impl Tracker {
     /// Closes the frames whose slots are below a stack pointer that rose without a return.
     fn unwind(&mut self, now: &Now, sp: u64, sink: Sink) {
@@ -398,17 +415,17 @@ impl Tracker {
         }
     }
 
-    /// Closes the frames whose slots are at or below one that is about to be written.
+    /// Closes the frames whose slots are at or below a slot that is about to be written.
     fn overwrite(&mut self, now: &Now, slot: u64, sink: Sink) {
         if self.top().is_some_and(|frame| frame.slot <= slot) {
-            self.announce(sink);
+            self.report_doubted(sink);
             while self.top().is_some_and(|frame| frame.slot <= slot) {
                 self.close(now, EndType::Unwound, sink);
             }
         }
     }
 
-    /// Looks whether the top frames are what they were when their stack was left.
+    /// Compares the slots of the top frames with their values from when the stack was left.
     fn check(&mut self, now: &Now, read: Read, sink: Sink) {
         let mut damaged = None;
         for _ in 0..DAMAGED_MAX {
@@ -432,7 +449,7 @@ impl Tracker {
         self.open(now, frame, Some(now.after.pc), sink);
     }
 
-    /// An active stack has an open frame.
+    /// Opens a frame if the active stack has none.
     fn ensure_frame(&mut self, first: ContextId, function: Address, sink: Sink) {
         let sp = self.sp;
         if let Some(stack) = self.stack()
@@ -464,9 +481,8 @@ impl Tracker {
         true
     }
 
-    /// Closes the top frame.
     fn close(&mut self, now: &Now, end: EndType, sink: Sink) {
-        self.announce(sink);
+        self.report_doubted(sink);
         let Some(stack) = self.stack() else { return };
         if stack.pop() {
             sink(Tracked::Close { stack: stack.id, last: now.last(), end });
@@ -474,7 +490,7 @@ impl Tracker {
         }
     }
 
-    /// Takes back the top frame, which was not announced.
+    /// Removes the top frame, which was not reported.
     fn forget(&mut self) {
         self.doubted.pop();
         if let Some(stack) = self.stack()
@@ -484,7 +500,7 @@ impl Tracker {
         }
     }
 
-    fn announce(&mut self, sink: Sink) {
+    fn report_doubted(&mut self, sink: Sink) {
         if self.doubted.is_empty() {
             return;
         }
@@ -503,11 +519,12 @@ impl Tracker {
     }
 }
 
-/// Which stack is the active one: regions as they are declared and given back, threads, and the way from one stack to another.
+/// The active stack: declared and released regions, threads, and switches between stacks.
 impl Tracker {
-    /// Memory was set up as a stack, by the next transition: a thread's, an alternate one for signals, a coroutine's.
-    /// What was known of other stacks that lie in it is given up, but a region that only grew from what was seen, or
-    /// ends at the same address, goes on with these bounds. Memory of a region that is larger is cut out of it.
+    /// Declares memory that the next transition sets up as a stack: that of a thread, an alternate
+    /// stack for signals, or that of a coroutine. Other stacks in this memory end. However, an
+    /// undeclared region, or a region with the same end address, continues with the new bounds. If
+    /// a larger region contains the memory, the memory is removed from it.
     pub fn declare(
         &mut self,
         space: Space,
@@ -531,7 +548,7 @@ impl Tracker {
         });
         if let Some(index) = grown {
             self.regions.adopt(index, low, high, kind);
-            self.look_around();
+            self.update_window();
             return;
         }
         for &index in &known {
@@ -549,11 +566,11 @@ impl Tracker {
                 self.discard(index, &mut sink);
             }
         }
-        self.look_around();
+        self.update_window();
     }
 
-    /// Memory is given back by the next transition. A stack all of whose frames lie above it only loses free memory;
-    /// others are abandoned.
+    /// Declares that the next transition releases memory. A stack whose frames are all above the
+    /// memory only loses free memory; other stacks are abandoned.
     pub fn release(&mut self, space: Space, low: Address, high: Address, mut sink: impl FnMut(Tracked)) {
         let (low, high) = (low.0, high.0);
         for index in self.regions.within(space, low, high) {
@@ -572,11 +589,11 @@ impl Tracker {
                 self.discard(index, &mut sink);
             }
         }
-        self.look_around();
+        self.update_window();
     }
 
-    /// A thread ends by the next transition. The stack it is on and the one it began with are abandoned. Declared memory
-    /// stays declared, for the stack of another thread.
+    /// Declares that a thread ends by the next transition. Its current stack and its first stack
+    /// are abandoned. Declared memory stays declared, for the stack of another thread.
     pub fn exit(&mut self, thread: Thread, mut sink: impl FnMut(Tracked)) {
         let active = self.active.filter(|_| thread == self.thread);
         let mut ended: Vec<RegionIndex> = active.into_iter().collect();
@@ -597,7 +614,7 @@ impl Tracker {
     }
 
     fn switch(&mut self, now: &Now, to: Thread, read: Read, sink: Sink) {
-        self.announce(sink);
+        self.report_doubted(sink);
         let current = self.position();
         if self.threads.len() < THREADS_MAX || self.threads.contains_key(&self.thread) {
             let space = self
@@ -612,7 +629,8 @@ impl Tracker {
         }
         self.thread = to;
         let known = self.threads.get(&to).copied();
-        // Where it stopped, it goes on, even if its pointer has left the region by then.
+        // The thread continues on the stack where it stopped, even if its pointer is no longer in
+        // the region.
         let known_stack = known
             .filter(|position| position.space == now.space && position.sp == now.after.sp.0)
             .and_then(|position| position.last)
@@ -624,7 +642,7 @@ impl Tracker {
         }
     }
 
-    /// Notes the active stack as the one that the thread began with.
+    /// Stores the active stack as the first stack of the thread.
     fn remember_own(&mut self) {
         let own = self.position();
         if self.threads.len() < THREADS_MAX {
@@ -633,10 +651,10 @@ impl Tracker {
         }
     }
 
-    /// Makes the stack of the new pointer the active one. `false` if that is not known.
+    /// Activates the stack of the new pointer. Returns `false` if that stack is unknown.
     fn reach(&mut self, now: &Now, known: Option<RegionIndex>, sink: Sink) -> bool {
         if let Some(active) = self.active {
-            // Whatever the pointer did in static steps, it was still on this stack.
+            // Static steps cannot have left this stack.
             self.regions.extend(active, now.before.sp.0);
         }
         let (kind, pushes) = match now.class {
@@ -647,17 +665,17 @@ impl Tracker {
         };
         let index = known.or_else(|| self.locate(now.space, now.after.sp.0, kind, pushes));
         if index.is_none() || index != self.active {
-            self.announce(sink);
+            self.report_doubted(sink);
             if let Some(stack) = self.stack() {
                 stack.left = now.before.sp.0;
             }
             self.arrive(now.first(), index, sink);
         }
-        self.look_around();
+        self.update_window();
         self.active.is_some()
     }
 
-    /// Makes the stack in a region the active one, if there is room for it.
+    /// Activates the stack in a region, if a limit allows it.
     fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) {
         let (thread, number) = (self.thread, self.stacks);
         let region = index.and_then(|index| self.regions.get_mut(index));
@@ -681,10 +699,11 @@ impl Tracker {
         self.active = index;
     }
 
-    /// The region of a stack pointer: a known one, the nearest, or a new one of that kind. Declared bounds are exact,
-    /// except that a system that `pushes` may go on below them on the active stack.
+    /// Returns the region of a stack pointer: a known region, the nearest one, or a new one of this
+    /// kind. Declared bounds are exact, except that a system that `pushes` may continue below them
+    /// on the active stack.
     fn locate(&mut self, space: Space, sp: u64, kind: StackKind, pushes: bool) -> Option<RegionIndex> {
-        // Nothing lies below address 0, where hostile pointers point.
+        // A hostile pointer can be 0, but no memory is below address 0.
         let sp = sp.max(1);
         if let Some((index, ..)) = self.regions.find(space, sp) {
             return Some(index);
@@ -701,7 +720,7 @@ impl Tracker {
         (self.regions.len() < STACKS_MAX).then(|| self.regions.observe(space, sp, kind))
     }
 
-    /// Forgets a region, and ends its stack.
+    /// Removes a region and ends its stack.
     fn discard(&mut self, index: RegionIndex, sink: Sink) {
         self.abandon(index, sink);
         self.regions.remove(index);
@@ -710,7 +729,7 @@ impl Tracker {
     /// Ends a region's stack between two transitions.
     fn abandon(&mut self, index: RegionIndex, sink: Sink) {
         if self.active == Some(index) {
-            self.announce(sink);
+            self.report_doubted(sink);
         }
         let Some(stack) = self.regions.get_mut(index).and_then(|region| region.stack.take()) else { return };
         let last = ContextId(self.next);
@@ -721,7 +740,7 @@ impl Tracker {
         if self.active == Some(index) {
             sink(Tracked::Leave { last });
             self.active = None;
-            self.look_around();
+            self.update_window();
         }
     }
 
@@ -729,14 +748,16 @@ impl Tracker {
         Some(self.regions.get(index)?.stack.as_ref()?.id)
     }
 
-    /// The active stack, with its number to tell it from later ones in the same region.
+    /// Returns the active stack. The stack id distinguishes it from later stacks in the same
+    /// region.
     fn position(&self) -> Option<(RegionIndex, StackId)> {
         let index = self.active?;
         Some((index, self.stack_id(index)?))
     }
 
-    /// Renews what quick steps are evaluated by, after regions or the active stack have changed.
-    fn look_around(&mut self) {
+    /// Updates the limit and the window of fast steps, after the regions or the active stack have
+    /// changed.
+    fn update_window(&mut self) {
         self.renew_limit();
         self.window = match self.active.and_then(|index| Some((index, self.regions.get(index)?))) {
             Some((index, region)) => match self.regions.find(region.space, self.sp) {
@@ -748,7 +769,7 @@ impl Tracker {
     }
 
     fn renew_limit(&mut self) {
-        // Without an active stack, static steps mean nothing. The first step starts one.
+        // Without an active stack, static steps have no effect. The first step activates a stack.
         let none = if self.started { u64::MAX } else { 0 };
         self.limit = self.stack().map_or(none, |stack| stack.limit());
     }

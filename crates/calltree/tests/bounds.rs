@@ -1,4 +1,4 @@
-//! What is inferred is kept apart from what was observed.
+//! Tests that inferred and observed facts stay separate.
 
 use stackhound_calltree::{
     Bound, Builder, Change, ContextId, Continuity, Count, Cpu, EndType, Evidence, LabelId, StackInfo,
@@ -10,7 +10,7 @@ fn thread(thread: u32, kind: StackKind) -> StackInfo {
 }
 
 #[test]
-fn bounds_come_back_as_they_were_stated() {
+fn bounds_round_trip() {
     let [c2, c5, c6, c8, c9] = [2, 5, 6, 8, 9].map(ContextId);
     let mut builder = Builder::new();
     builder.sampled();
@@ -28,7 +28,7 @@ fn bounds_come_back_as_they_were_stated() {
     let outer = trace.context(c9).unwrap().stack().unwrap().frames().last().unwrap();
     let inner: Vec<_> = outer.children().collect();
     let table = [
-        // start, end, evidence, continuity, as shown
+        // start, end, evidence, continuity, display
         (
             outer,
             Bound::Inferred { lo: c2, hi: c5 },
@@ -42,7 +42,7 @@ fn bounds_come_back_as_they_were_stated() {
             Bound::Observed(c6),
             Bound::Inferred { lo: c6, hi: c8 },
             Evidence::Stitched,
-            // Seen once.
+            // Observed once.
             Continuity::Observed,
             "~#6 - ???",
         ),
@@ -81,7 +81,7 @@ fn transitions_have_times_processors_and_names() {
         let open = Change::Open { stack, first: ContextId(0), start: StartType::Unknown, location: None };
         builder.apply(open).unwrap();
     }
-    // The third one's clock lies behind: it counts as the second one's.
+    // The clock of the third transition is behind. It gets the time of the second one.
     for (time, cpu, label) in [(1000, 0, sample), (1010, 1, switch), (1005, 0, sample), (1020, 1, sample)] {
         builder.transition(time, Cpu(cpu), label);
     }
@@ -92,7 +92,7 @@ fn transitions_have_times_processors_and_names() {
             (context.time().unwrap(), context.cpu().0, context.stack().unwrap().info().thread.unwrap())
         })
         .collect();
-    // The last context is behind the last transition and seen as that one was.
+    // The last context is after the last transition and has its time and processor.
     assert_eq!(seen, [(1000, 0, 0), (1010, 1, 1), (1010, 0, 0), (1020, 1, 1), (1020, 1, 1)]);
     let shown: Vec<String> = (0..4)
         .map(|id| trace.transition(stackhound_calltree::TransitionId(id)).unwrap().to_string())
@@ -106,7 +106,7 @@ fn transitions_have_times_processors_and_names() {
 }
 
 #[test]
-fn changes_that_cannot_be_are_refused() {
+fn invalid_changes_are_rejected() {
     let at = ContextId;
     let mut builder = Builder::new();
     let stack = builder.stack(thread(1, StackKind::User));
@@ -117,15 +117,15 @@ fn changes_that_cannot_be_are_refused() {
     builder.apply(open(5)).unwrap();
     builder.apply(enter(5)).unwrap();
     let table = [
-        (open(4), "a change at context #4 comes behind one at context #5"),
-        (close(4), "no frame of stack 0 is open that could end at context #4"),
+        (open(4), "the change at context #4 is out of order: the previous change is at context #5"),
+        (close(4), "stack 0 has no open frame that could end at context #4"),
         (
             Change::Enter { cpu: Cpu(0), stack, first: at(4) },
-            "a change at context #4 comes behind one at context #5",
+            "the change at context #4 is out of order: the previous change is at context #5",
         ),
         (
             Change::Enter { cpu: Cpu(0), stack: other, first: at(9) },
-            "stack number 5 is not of this trace, which has 1 stacks",
+            "stack number 5 is outside the trace, which has 1",
         ),
     ];
     for (change, expected) in table {
@@ -134,7 +134,7 @@ fn changes_that_cannot_be_are_refused() {
     builder.apply(close(5)).unwrap();
     assert_eq!(
         builder.apply(close(6)).unwrap_err().to_string(),
-        "no frame of stack 0 is open that could end at context #6"
+        "stack 0 has no open frame that could end at context #6"
     );
     assert_eq!(
         builder.finish(3).unwrap_err().to_string(),

@@ -1,4 +1,5 @@
-//! The examples of the public description of the reven2 stack API, as far as their numbers are known, word for word.
+//! The examples of the public reven2 stack API description, with the same output as far as their
+//! numbers are known.
 
 mod fixtures;
 
@@ -51,7 +52,7 @@ fn siblings() {
         assert_eq!(pair[1].previous_sibling(), Some(pair[0]));
     }
     assert_eq!((children[0].previous_sibling(), children[3].next_sibling()), (None, None));
-    // Frames of another stack are no siblings.
+    // Frames of different stacks are not siblings.
     for number in 0..trace.stack_count() {
         let stack = trace.stack(StackId(number), trace.last_context().id()).unwrap();
         let base = stack.frames().last().unwrap();
@@ -65,7 +66,7 @@ fn frames_are_found_by_their_first_context() {
     let first = |id| lines(trace.frames_from(ContextId(id)).unwrap());
     assert_eq!(first(199_863), ["#199862 - usbhub!UsbhDecHubBusy"]);
     assert_eq!(first(199_864), [""; 0]);
-    // The stack of the second thread does not stand there yet.
+    // The stack of the second thread is not active yet.
     assert_eq!(first(0), ["??? - ???"]);
     assert!(trace.frames_from(ContextId(fixtures::TRANSITIONS + 1)).is_err());
 }
@@ -162,11 +163,11 @@ fn events_below_a_frame() {
 fn navigation() {
     let trace = fixtures::trace();
     let transition = |id| trace.transition(TransitionId(id)).unwrap();
-    // Over a call, to behind its return, and back.
+    // Over a call to the transition after its return, and back.
     assert_eq!(transition(199_886).step_over(), Some(transition(199_993)));
     assert_eq!(transition(199_993).step_over_backward(), Some(transition(199_886)));
     assert_eq!(transition(199_900).step_over(), Some(transition(199_901)));
-    // Out to behind the return, backward to the call.
+    // Out of the function to the transition after its return, and backward to the call.
     assert_eq!(transition(200_190).step_out(), Some(transition(200_200)));
     assert_eq!(transition(200_190).step_out_backward(), Some(transition(200_183)));
     assert_eq!(transition(0).step_over_backward(), None);

@@ -6,14 +6,14 @@ use clap::{Parser, Subcommand};
 
 use crate::options::Common;
 
-/// Who really called? Windows trace events with the call stacks that caused them.
+/// Join Windows trace events to the call stacks that caused them.
 ///
-/// Reads event trace logs (.etl) on any system, also packed as .etl.zst or .etl.zip, and directories of them. Several
-/// files of one capture are merged by time; those of other machines, boots or times are analysed one after the other.
+/// Reads event trace logs (.etl, also packed as .etl.zst or .etl.zip) and directories of them on
+/// any operating system. Several files of one capture are merged by time. Files of other machines,
+/// boots or times are analyzed one after the other.
 #[derive(Debug, Parser)]
 #[command(name = "stackhound", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
     #[command(flatten)]
@@ -22,71 +22,70 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  stackhound trace.etl                     what the recording says about itself
-  stackhound events trace.etl --stacks     every event with its call stack
-  stackhound stacks trace.etl --top 10     the most frequent call stacks
-  stackhound profile trace.etl -o t.svg    a flame graph
-  stackhound tree x.stacks --at 1000       the calls around a context of a trace
-  stackhound hunt trace.etl                what call stacks give away
-  stackhound demo                          make a recording and show all this on it";
+  stackhound trace.etl                     show the session, buffers and losses of a trace
+  stackhound events trace.etl --stacks     show every event with its call stack
+  stackhound stacks trace.etl --top 10     show the most frequent call stacks
+  stackhound profile trace.etl -o t.svg    write a flame graph
+  stackhound tree x.stacks --at 1000       show the calls around a context of a trace
+  stackhound hunt trace.etl                find suspicious call stacks
+  stackhound demo                          generate a trace and show what is in it";
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// What recordings say about themselves; with --full also what is in them
+    /// Show the session, buffers and losses of traces; with --full, also count events and stacks
     Info(crate::info::Arguments),
-    /// Events in time order, with their call stacks if wanted
+    /// Show events in time order; with --stacks, also their call stacks
     Events(crate::events::Arguments),
-    /// The most frequent call stacks, by kind of event
+    /// Show the most frequent call stacks by event
     Stacks(crate::stacks::Arguments),
-    /// Names and system-call stubs of image and symbol files
+    /// List, check and download the image and symbol files of modules, and look up names and stubs
     Symbols {
-        /// What to do with them.
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
-    /// Providers of events: names, GUIDs, keywords, events and their fields
+    /// List event providers, or show one with its keywords, events and fields
     Providers(crate::providers::Arguments),
-    /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
+    /// Write a profile for the Firefox Profiler, speedscope or Perfetto, or a flame graph
     Profile(crate::profile::Arguments),
-    /// Record what happens: on Windows a session of the whole system, on Linux every call of one program (--exact)
+    /// Record a trace: on Windows a session of the whole system, on Linux all calls of one program
+    /// (--exact)
     Record(crate::live::record::Arguments),
-    /// The calls around a point of a trace: who called, and what was called
+    /// Show the calls around a position in a trace: callers and callees
     Tree(crate::calltree::tree::Arguments),
-    /// The stack that is active at a point of a trace, and those before and behind it
+    /// Show the active stack at a position in a trace, and the previous and next stacks
     Stack(crate::calltree::stack::Arguments),
-    /// All frames at a point of a trace, from stack to stack down to the user mode
+    /// Show all frames at a position in a trace, through all stacks down to user mode
     Backtrace(crate::calltree::backtrace::Arguments),
-    /// When a frame was executed, without what other stacks did meanwhile
+    /// Show when a frame was executing, without the times when other stacks were active
     Ranges(crate::calltree::ranges::Arguments),
-    /// What happened below a frame: calls, returns, and changes of the stack
+    /// Show the calls, returns and stack changes below a frame
     EventsOf(crate::calltree::events::Arguments),
-    /// All calls of functions by name
+    /// List all calls of functions by name
     Calls(crate::calltree::calls::Arguments),
-    /// Kernel stacks of threads: of a recording at any time, of what happens now, or of a process that runs
+    /// Show kernel stacks of threads: from a trace, from a live session, or of a running process
     Kstack(crate::kstack::Arguments),
-    /// Make a recording of a small system under attack, and show the main job on it
+    /// Generate a trace of a small system under attack, and show its suspicious call stacks
     Demo(crate::demo::Arguments),
-    /// Settings and where they come from
+    /// Show settings and their sources
     Config {
-        /// What to do
         #[command(subcommand)]
         verb: crate::config::Verb,
     },
-    /// Evaluate call stacks: who calls the kernel in a way that honest programs do not
+    /// Find suspicious call stacks: code that enters the kernel in ways that legitimate programs do
+    /// not
     ///
-    /// A file can be a recording, or Sysmon's events: an event log (.evtx), or JSON with one object on each line, which can also
-    /// come through a pipe (`-` is standard input).
+    /// Each file is a trace (.etl), or Sysmon events: an event log (.evtx), or JSON with one object
+    /// per line, also from a pipe (`-` is standard input).
     ///
-    /// Exits with 1 if findings were written, with 0 if not; 2 is an error.
+    /// The exit code is 1 if findings were written, 0 if not, and 2 on an error.
     Hunt(crate::hunt::Arguments),
-    /// What a finding means, what it needs, what it misses, and what to do next
+    /// Explain a detection: its meaning, the evidence it needs, its limitations and the next steps
     Explain(crate::explain::Arguments),
-    /// Completions for a shell
+    /// Write completions for a shell
     Completions {
-        /// Which shell
+        /// Write completions for this shell
         shell: clap_complete::Shell,
     },
-    /// The manual page
+    /// Write the manual page
     Man,
 }

@@ -1,4 +1,5 @@
-//! Settings: built in, from a config file, from the environment, from the command line; and `config show`.
+//! Settings: built in, from a config file, from the environment, from the command line; and
+//! `config show`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,19 +16,17 @@ use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Where names come from.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Names")]
 pub struct SymbolArguments {
-    /// Where symbol files are, in the syntax of _NT_SYMBOL_PATH, which it replaces
-    #[arg(long, value_name = "PATH")]
+    /// Search symbol files along this path, in the syntax of _NT_SYMBOL_PATH, which it replaces
+    #[arg(long, value_name = "PATH", help_heading = "Symbols")]
     pub symbol_path: Option<String>,
-    /// Ask the servers of the symbol path for what is missing
-    #[arg(long)]
+    /// Download missing files from the servers of the symbol path
+    #[arg(long, help_heading = "Symbols")]
     pub online: bool,
 }
 
-/// What a config file may state; all of it may be left out.
+/// The contents of a config file. Every key is optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigText {
@@ -46,7 +45,7 @@ struct SymbolsText {
     download_timeout_seconds: Option<u32>,
 }
 
-/// A value, and who stated it.
+/// A value and its source.
 #[derive(Clone, Debug)]
 pub struct Stated<T> {
     pub value: T,
@@ -58,7 +57,7 @@ impl<T> Stated<T> {
         Stated { value, origin: Origin::Default }
     }
 
-    /// What is stated later counts more.
+    /// Overrides the value if one is given, so that later sources take precedence.
     fn put(&mut self, value: Option<T>, origin: &Origin) {
         if let Some(value) = value {
             *self = Stated { value, origin: origin.clone() };
@@ -69,24 +68,24 @@ impl<T> Stated<T> {
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which events get stacks and names.
+    /// The events that get stacks and names.
     pub policy: Policy,
     /// In the syntax of `_NT_SYMBOL_PATH`; `None` for the store in the user's cache directory.
     pub symbol_path: Stated<Option<String>>,
-    /// Whether servers of the symbol path are asked.
+    /// Whether files are downloaded from the servers of the symbol path.
     pub online: Stated<bool>,
-    /// Memory for symbol tables.
+    /// Limit of the memory for symbol tables.
     pub memory_limit_mib: Stated<u32>,
-    /// The largest file that is downloaded.
+    /// Limit of the size of one downloaded file.
     pub download_limit_mib: Stated<u32>,
-    /// How long a download may take.
+    /// Limit of the time of one download.
     pub download_timeout_seconds: Stated<u32>,
 }
 
-/// The variable that Windows' own tools read.
+/// The environment variable of Microsoft's debugging tools.
 const SYMBOL_PATH_VARIABLE: &str = "_NT_SYMBOL_PATH";
 
-/// What a config file states.
+/// Reads a config file. Errors name the file and the line.
 pub fn read_file(file: &Path) -> Result<ConfigText> {
     let text = inputs::text(file)?;
     toml::from_str(&text).map_err(|error| {
@@ -97,7 +96,8 @@ pub fn read_file(file: &Path) -> Result<ConfigText> {
 }
 
 impl Config {
-    /// Built-in values with those of the environment, the config file and the arguments on top, in this order.
+    /// Reads the built-in values, the environment, the config file and the arguments, in this
+    /// order. Later sources override earlier ones.
     pub fn read(common: &Common, symbols: &SymbolArguments) -> Result<Config> {
         let mut config = Config {
             policy: Policy::default(),
@@ -131,7 +131,7 @@ impl Config {
         Ok(())
     }
 
-    /// All settings, as a config file would state them.
+    /// All settings, under their keys in a config file.
     fn rows(&self) -> Vec<Row> {
         fn row<T: Serialize>(key: &str, stated: &Stated<T>) -> Row {
             let value = serde_json::json!(stated.value);
@@ -172,17 +172,15 @@ impl Row {
     }
 }
 
-/// What to do with settings.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Each setting, its value, and where the value comes from
+    /// Show each setting with its value and the source of the value
     Show(Show),
 }
 
-/// Arguments of `config show`.
 #[derive(Args, Debug)]
 pub struct Show {
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,
     #[command(flatten)]
@@ -191,7 +189,6 @@ pub struct Show {
     pub output: Output,
 }
 
-/// Runs a verb of `config`.
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     let Verb::Show(arguments) = verb;
     let rows = Config::read(common, &arguments.symbols)?.rows();

@@ -1,7 +1,8 @@
-//! `demo`: a generated recording, and the main job on it, for people who have no recording at hand.
+//! `demo`: a generated trace and its suspicious call stacks, for users without a trace of their
+//! own.
 //!
-//! The recording is made by a simulation and says so; what is shown is what the reader finds in it, by the same path
-//! as for any other file.
+//! The trace is simulated, and the output states that. The shown events are read back from the file
+//! by the same code as for any other trace.
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
@@ -25,40 +26,38 @@ use crate::output::{Sink, grouped};
 use crate::progress::Progress;
 use crate::{naming, render};
 
-/// Arguments of `demo`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Keep the recording in this directory
+    /// Keep the trace in this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How many events
+    /// Generate this many events
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub events: u64,
-    /// Another seed makes another recording
+    /// Seed of the generator; each seed gives another trace
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Which mix of events
+    /// Generate this mix of events
     #[arg(long, value_enum, default_value = "default")]
     pub mix: Mix,
 }
 
-/// Which mix of events `demo` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mix {
-    /// A bit of everything
+    /// All kinds of events
     Default,
-    /// As a profiling session records: 44 % samples, 38 % provider events, 5 % stack parts. Drawn at random, for measuring: what
-    /// `hunt` finds in it means nothing
+    /// Events of a profiling session, for measurements: 44 % samples, 38 % provider events, 5 %
+    /// stack parts. Stacks are random, so findings of `hunt` have no meaning
     Profile,
 }
 
-/// Frames of a stack that are shown of each mode; the middle of long stacks says little.
+/// The limit of shown frames per stack and mode.
 const FRAMES_SHOWN: usize = 12;
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let temporary = temporary::folder().context("cannot make a temporary directory")?;
+    let temporary = temporary::folder().context("cannot create a temporary directory")?;
     let folder = arguments.out.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let path = folder.join("stackhound-demo.etl");
     let mix = match arguments.mix {
         Mix::Default => stackhound_scenario::Mix::Default,
@@ -79,7 +78,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     show_hunt(&mut sink, &found.hunted, arguments.mix)?;
     if arguments.out.is_some() {
         let (path, symbols) = (path.display(), symbols.display());
-        writeln!(sink, "\nThe recording is {path}. Try:\n")?;
+        writeln!(sink, "\nThe trace is {path}. Try:\n")?;
         writeln!(sink, "  stackhound hunt {path} --images {symbols}")?;
         for verb in ["info --full", "events --stacks", "stacks --top 3"] {
             writeln!(sink, "  stackhound {verb} {path}")?;
@@ -87,7 +86,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     } else {
         writeln!(
             sink,
-            "\n`stackhound demo --out DIR` keeps the recording and its images, for `hunt`, `info`, `events` and `stacks`."
+            "\n`stackhound demo --out DIR` keeps the trace and its images, for `hunt`, `info`, `events` and `stacks`."
         )?;
     }
     sink.finish()?;
@@ -96,7 +95,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 
 fn write(scenario: &Scenario, path: &Path) -> Result<Truth> {
     let unwritable = || format!("cannot write {}", path.display());
-    // A recording that is there already stays if this one cannot be made.
+    // An existing trace is not replaced if this one cannot be written completely.
     let file = Temporary::in_folder(path.parent().unwrap_or(Path::new("."))).with_context(unwritable)?;
     let mut output = BufWriter::with_capacity(1 << 20, file);
     let truth = scenario.write(&mut output).with_context(unwritable)?;
@@ -105,40 +104,39 @@ fn write(scenario: &Scenario, path: &Path) -> Result<Truth> {
     Ok(truth)
 }
 
-/// Writes the recording's images as a symbol store, so that names are found.
+/// Writes the images of the trace as a symbol store, so that frames get names.
 fn write_images(truth: &Truth, store: &Path) -> Result<()> {
     for image in truth.image_files() {
         let path = store.join(image.store_path);
         let folder = path.parent().unwrap_or(store);
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         std::fs::write(&path, image.bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
 
-/// What the reader finds.
+/// The contents of the trace, as read back.
 struct Found {
     events: u64,
-    /// Events by state of their stack, in the order of [`StackState::ALL`].
+    /// Number of events by stack state, in the order of [`StackState::ALL`].
     by_state: [u64; StackState::ALL.len()],
     processes: usize,
-    /// The events of attacks, as the reader shows them.
+    /// The events of attacks, as text.
     attacks: Vec<(AttackKind, Vec<String>)>,
-    /// What evaluating all stacks comes to.
     hunted: Hunted,
 }
 
-/// Findings of one detection in one program, of one severity.
+/// The findings of one detection and severity in one program.
 struct Hits {
     id: DetectionId,
     severity: Severity,
     process: String,
     count: u64,
-    /// Why the first of them is one.
+    /// The reason of the first finding.
     sentence: String,
 }
 
-/// What `hunt` finds, the worst first, as far as it matters.
+/// The findings of severity low or higher, the most severe first.
 type Hunted = Vec<Hits>;
 
 fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
@@ -165,7 +163,7 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
     Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks, hunted })
 }
 
-/// Evaluates an event, and puts what is found to what was found before.
+/// Evaluates an event and adds its findings to the earlier ones.
 fn hunt(hunt_session: &mut HuntSession, view: &EventView<'_>, hunted: &mut Hunted) {
     if !HuntSession::can_evaluate(view) {
         return;
@@ -224,7 +222,7 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
         .sum();
     writeln!(
         out,
-        "A generated recording of a Windows system under attack: {} records, {} processes, {} events with call stacks.",
+        "A generated trace of a Windows system under attack: {} records, {} processes, {} events with call stacks.",
         grouped(found.events),
         found.processes,
         grouped(with_stack)
@@ -233,14 +231,14 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
     let states: Vec<_> = states
         .map(|state| format!("{} {}", state.name(), grouped(found.by_state[*state as usize])))
         .collect();
-    writeln!(out, "Stacks: {}. Lost on purpose: {} buffers.", states.join(", "), truth.lost.buffers)?;
+    writeln!(out, "Stacks: {}. Buffers dropped on purpose: {}.", states.join(", "), truth.lost.buffers)?;
     writeln!(out, "\nWho really called?")?;
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     for (kind, lines) in &found.attacks {
-        if told.contains(kind) {
+        if shown.contains(kind) {
             continue;
         }
-        told.push(*kind);
+        shown.push(*kind);
         writeln!(out, "\n{}", title(*kind))?;
         for line in lines {
             writeln!(out, "  {line}")?;
@@ -249,13 +247,12 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// The findings in a few lines.
 fn show_hunt(out: &mut impl Write, hunted: &Hunted, mix: Mix) -> Result<()> {
-    let aside = match mix {
+    let note = match mix {
         Mix::Default => "",
-        Mix::Profile => ", which means nothing, since its stacks are drawn at random",
+        Mix::Profile => " (without meaning, because the stacks are random)",
     };
-    writeln!(out, "\nWhat `hunt` finds in it{aside}:\n")?;
+    writeln!(out, "\nFindings of `hunt` in this trace{note}:\n")?;
     let width = hunted.iter().map(|hits| hits.process.len()).max().unwrap_or_default();
     for Hits { id, severity, process, count, sentence } in hunted {
         let (name, severity) = (id.name(), severity.name());
@@ -264,20 +261,22 @@ fn show_hunt(out: &mut impl Write, hunted: &Hunted, mix: Mix) -> Result<()> {
     Ok(())
 }
 
-/// What the scenario put into the recording.
+/// The heading of an attack.
 fn title(kind: AttackKind) -> &'static str {
     match kind {
         AttackKind::DirectSyscall => {
-            "A direct system call: the program itself entered the kernel, and not through ntdll.dll."
+            "A direct system call: the program entered the kernel itself, not through ntdll.dll."
         }
         AttackKind::IndirectSyscall => {
             "An indirect system call: through ntdll.dll, but called from memory that no file backs."
         }
         AttackKind::OwnStub => {
-            "A stub of the program's own: it jumps into ntdll.dll, whose stub nobody has called."
+            "A private stub: it jumps to the system call instruction of a stub in ntdll.dll that was not called."
         }
-        AttackKind::StraySyscall => "A system call by an instruction of ntdll.dll that belongs to no stub.",
+        AttackKind::StraySyscall => {
+            "A system call by an instruction of ntdll.dll that is not part of a stub."
+        }
         AttackKind::UnbackedThreadStart => "A thread is started in memory that no file backs.",
-        AttackKind::UnbackedThread => "What that thread does: its own frames lie in no module.",
+        AttackKind::UnbackedThread => "An event of that thread: its own frames are in no module.",
     }
 }

@@ -1,4 +1,4 @@
-//! Ending early: by a signal, or since a file that is read became shorter. Nothing is left behind.
+//! Early exits: on a signal, or because an input file became shorter. Temporary files are removed.
 
 #[cfg(unix)]
 use crate::output::message;
@@ -6,7 +6,7 @@ use crate::output::message;
 #[cfg(unix)]
 use stackhound::symbols::temporary;
 
-/// Prepares for it. For verbs that go on recording until a signal comes, this is not.
+/// Installs the handlers. Not for verbs that record until a signal arrives.
 #[cfg(unix)]
 pub fn prepare() -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,7 +26,7 @@ pub fn prepare() -> std::io::Result<()> {
     })
 }
 
-/// What shells state of programs that were ended by a signal.
+/// The exit code of shells for programs that were ended by SIGINT.
 #[cfg(unix)]
 const INTERRUPTED: i32 = 130;
 

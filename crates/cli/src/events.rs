@@ -26,20 +26,19 @@ use crate::reading::Reading;
 use crate::time::TimeFormat;
 use crate::{inputs, render};
 
-/// Arguments of `events`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub sources: Sources,
     #[command(flatten)]
     pub filters: Filters,
-    /// With call stacks
+    /// Show the call stack of each event
     #[arg(long)]
     pub stacks: bool,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
-    /// How times are shown in tables
+    /// Time format in tables
     #[arg(long, value_enum, default_value = "utc")]
     pub time: TimeFormat,
     #[command(flatten)]
@@ -50,14 +49,13 @@ pub struct Arguments {
     pub output: Output,
 }
 
-/// Forms of `events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable table
     Table,
-    /// One object a line
+    /// One JSON object per line
     Ndjson,
-    /// Comma-separated, one line an event
+    /// Comma-separated values, one line per event
     Csv,
 }
 
@@ -67,7 +65,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let Sources { files, grouping, .. } = &arguments.sources;
     let captures = inputs::captures(files, *grouping, common)?;
-    // Whatever is wrong with the filter, nothing is written then.
+    // An invalid filter is reported before the output file is created.
     EventFilter::parse(&arguments.filters)?;
     let mut printer = Printer::open(arguments)?;
     let mut damaged = false;
@@ -82,7 +80,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
-/// The events of one capture. Says whether a byte of it is damaged.
+/// Writes the events of one capture. Returns whether a byte of it is damaged.
 fn run_recorded(
     arguments: &Arguments,
     common: &Common,
@@ -104,26 +102,28 @@ fn run_recorded(
     Ok(!outcome.trace.damage.is_empty())
 }
 
-/// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.
+/// Writes the events of a session as they arrive. Otherwise like [`run`] with one pass.
 fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    // Of somebody else's session, events are chosen by provider; ours has what is enabled in it.
+    // In a session of another program, `--provider` selects events. In our own session it enables
+    // providers instead.
     let mut filters = arguments.filters.clone();
     if arguments.sources.attach.is_none() {
         filters.provider.clear();
     }
     let filter = EventFilter::parse(&filters)?;
-    // Where events go to the terminal themselves, a line below them would only flicker.
+    // A status line below events on the same terminal would only flicker.
     let status =
         io::stderr().is_terminal() && (arguments.output.output.is_some() || !io::stdout().is_terminal());
     let live = Live::open(&arguments.sources, &arguments.filters.provider, arguments.stacks, common, status)?;
     let window = live.window();
-    // Should something fail, events must no longer be waited for when the sessions end.
-    let Live { session_monitor, arrivals, .. } = live;
-    let (clock, start) = (arrivals.clock(), arrivals.start_time());
+    // On an error, the merger is dropped before the monitor, which ends the sessions: ending them
+    // would otherwise wait for the delivery of their last events.
+    let Live { session_monitor, merger, .. } = live;
+    let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
     let printer = RefCell::new(Printer { start, ..Printer::open(arguments)? });
     let enrichment = enrichment(arguments, &filter, common)?;
-    let mut pipeline = with(Pipeline::live(arrivals, arguments.reading.schemas()?), enrichment);
+    let mut pipeline = with(Pipeline::live(merger, arguments.reading.schemas()?), enrichment);
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }
@@ -132,7 +132,7 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         |view| printer.borrow_mut().event(view),
         |counted| {
             let trace = counted.trace();
-            session_monitor.tell(trace.events, trace.events_dropped);
+            session_monitor.update(trace.events, trace.events_dropped);
             printer.borrow_mut().flush()
         },
     );
@@ -142,12 +142,12 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
         message(format_args!("{}{stacks}{symbols}", live::closing(&outcome, &ended)));
-        naming::tell_missing(pipeline.symbol_stats().as_ref());
+        naming::report_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())
 }
 
-/// How much of stacks is named, if anything is asked of it.
+/// The enrichment that the output or the filter needs, if any.
 fn enrichment(arguments: &Arguments, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
     let used = match arguments.format {
         Format::Ndjson => naming::Use::EventsWithCode,
@@ -164,11 +164,11 @@ fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> 
     }
 }
 
-/// Writes events in the form that is asked for.
+/// Writes events in the requested format.
 struct Printer<'a> {
     arguments: &'a Arguments,
     sink: Sink,
-    /// When the capture begins.
+    /// The start of the capture.
     start: FileTime,
     failure: Option<anyhow::Error>,
 }
@@ -182,7 +182,7 @@ impl<'a> Printer<'a> {
         Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
     }
 
-    /// Breaks if nothing more can be written.
+    /// Writes an event. Breaks if writing fails.
     fn event(&mut self, view: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
         let written = match self.arguments.format {
@@ -200,7 +200,7 @@ impl<'a> Printer<'a> {
         self.note(written)
     }
 
-    /// What was written so far can be seen.
+    /// Flushes the output. Breaks if writing fails.
     fn flush(&mut self) -> Flow {
         let flushed = self.sink.flush();
         self.note(flushed.map_err(Into::into))
@@ -246,7 +246,7 @@ fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, with_stack: boo
     Ok(())
 }
 
-/// Characters of a value that a table shows; the other forms have all of it.
+/// The limit of characters of a value in tables. The other formats have no limit.
 const VALUE_MAX: usize = 1024;
 
 /// An event without its stack.

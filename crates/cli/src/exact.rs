@@ -1,4 +1,4 @@
-//! `stackhound record --exact`: runs a program and records what it calls.
+//! `stackhound record --exact`: runs a program and records its calls.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{grouped, message};
 
-/// The exit code of a program that is interrupted twice.
+/// The exit code after a second interrupt.
 const INTERRUPTED: i32 = 130;
 
-/// Records, and waits for the program's end unless interrupted.
+/// Records, and waits for the end of the program unless interrupted.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = match &arguments.output {
         Some(path) => path.clone(),
@@ -27,13 +27,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The first one ends the recording, another one this program.
+        // The first signal ends the recording, the second one ends this program.
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let recorder = Recorder::start(&arguments.program)?;
     let process = recorder.process();
-    // Under its own name from the start: what was recorded is there whatever happens to this program.
+    // Written under its final name from the start, so that the recorded part survives a crash.
     let unwritable = || format!("cannot write {}", path.display());
     let journal = Writer::new(File::create(&path).with_context(unwritable)?).with_context(unwritable)?;
     let started = Instant::now();
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
     let ending = match recorded.ending {
         Ending::Running if !interrupted => {
-            wait_for_end(process).context("cannot wait for the program's end")?
+            wait_for_end(process).context("cannot wait for the end of the program")?
         }
         ending => ending,
     };
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// A file in this directory, called as the program.
+/// A file in the current directory, named after the program.
 fn default_path(program: &[std::ffi::OsString]) -> PathBuf {
     let name = program.first().and_then(|program| Path::new(program).file_name());
     let mut name = name.unwrap_or_default().to_owned();
@@ -62,23 +62,23 @@ fn default_path(program: &[std::ffi::OsString]) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What was recorded, in one line.
+/// The closing line.
 fn closing(totals: &Totals, seconds: f64) -> String {
-    let mut odd = String::new();
-    for (number, what) in [
+    let mut unusual = String::new();
+    for (number, kind) in [
         (totals.returns_below, "from calls before the recording"),
         (totals.returns_as_jumps, "used as jumps"),
         (totals.returns_elsewhere, "elsewhere"),
     ] {
         if number > 0 {
-            odd += &format!(", {} {what}", grouped(number));
+            unusual += &format!(", {} {kind}", grouped(number));
         }
     }
     if totals.refused > 0 {
-        odd += &format!(", {} frames or stacks too many to be followed", grouped(totals.refused));
+        unusual += &format!(", {} frames or stacks beyond the limit", grouped(totals.refused));
     }
     format!(
-        "{} transitions, {} calls, {} of {} returns matched{odd}, {} frames on {} {} in {seconds:.1} s ({} transitions/s)",
+        "{} transitions, {} calls, {} of {} returns matched{unusual}, {} frames on {} {} in {seconds:.1} s ({} transitions/s)",
         grouped(totals.transitions),
         grouped(totals.calls),
         grouped(totals.returns_matched),
@@ -93,8 +93,8 @@ fn closing(totals: &Totals, seconds: f64) -> String {
 fn end(ending: Ending) -> String {
     match ending {
         Ending::Exited(code) => format!("the program ended with exit code {code}"),
-        Ending::Killed(signal) => format!("the program was ended by signal {signal}"),
-        Ending::Running => "the program runs on".to_owned(),
+        Ending::Killed(signal) => format!("the program was killed by signal {signal}"),
+        Ending::Running => "the program continues to run".to_owned(),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_called_as_programs() {
+    fn files_are_named_after_programs() {
         for (program, expected) in
             [("ls", "ls.calls"), ("/usr/bin/gzip", "gzip.calls"), ("./a.out", "a.out.calls")]
         {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_returns_are_told_by_kind() {
+    fn unusual_returns_are_counted_by_kind() {
         let mut totals =
             Totals { transitions: 2_000, calls: 20, returns: 18, returns_matched: 18, ..Totals::default() };
         let plain = closing(&totals, 2.0);
@@ -121,7 +121,10 @@ mod tests {
             "2,000 transitions, 20 calls, 18 of 18 returns matched, 0 frames on 0 stacks in 2.0 s (1,000 transitions/s)"
         );
         (totals.returns_matched, totals.returns_as_jumps, totals.returns_elsewhere) = (15, 2, 1);
-        let odd = closing(&totals, 2.0);
-        assert!(odd.contains("15 of 18 returns matched, 2 used as jumps, 1 elsewhere, 0 frames"), "{odd}");
+        let unusual = closing(&totals, 2.0);
+        assert!(
+            unusual.contains("15 of 18 returns matched, 2 used as jumps, 1 elsewhere, 0 frames"),
+            "{unusual}"
+        );
     }
 }

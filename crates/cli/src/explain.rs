@@ -1,4 +1,5 @@
-//! `explain`: the meaning of a detection, its false positives and limitations, and the next steps for its findings.
+//! `explain`: the meaning of a detection, its false positives and limitations, and the next steps
+//! for its findings.
 
 use std::io::Write;
 
@@ -9,13 +10,13 @@ use stackhound::detect::DetectionId;
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `explain`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Explain this detection, such as CS05; without it, list all detections
     #[arg(value_name = "ID")]
     pub detection: Option<String>,
-    /// List the detections whose title, explanation or ATT&CK techniques contain this text, in any case
+    /// List the detections whose title, explanation or ATT&CK techniques contain this text, in any
+    /// case
     #[arg(long, value_name = "TERM", conflicts_with = "detection")]
     pub search: Option<String>,
 }

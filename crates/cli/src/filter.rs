@@ -1,4 +1,4 @@
-//! Which events a verb shows: one filter out of all options.
+//! The filter of a verb, built from all its filter options.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -15,66 +15,64 @@ use stackhound::{Clock, EventView, FileTime, Predicate, RawTime};
 use crate::output::{RefusedFilter, grouped};
 use crate::time::Point;
 
-/// Which events.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Which events")]
 pub struct Filters {
-    /// An expression, such as "pid = 4 and event ~ 'Image/*'"
-    #[arg(long = "where", value_name = "EXPR")]
+    /// Show only events for which this expression is true, such as "pid = 4 and event ~ 'Image/*'"
+    #[arg(long = "where", value_name = "EXPR", help_heading = "Filters")]
     pub expression: Option<String>,
-    /// Of these processes
-    #[arg(long, value_name = "ID")]
+    /// Show only events of these processes
+    #[arg(long, value_name = "ID", help_heading = "Filters")]
     pub pid: Vec<u32>,
-    /// Of processes with these image names (* and ? stand for any text)
-    #[arg(long, value_name = "NAME")]
+    /// Show only events of processes with these image names (* and ? match any text)
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
     pub process: Vec<String>,
-    /// Of these providers (name or GUID)
-    #[arg(long, value_name = "NAME")]
+    /// Show only events of these providers (name or GUID)
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
     pub provider: Vec<String>,
-    /// Of these kinds, such as Process/Start (* and ? stand for any text)
-    #[arg(long, value_name = "NAME")]
+    /// Show only these kinds of events, such as Process/Start (* and ? match any text)
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
     pub event: Vec<String>,
-    /// Not before this time: RFC 3339, or +5s since the start
-    #[arg(long, value_name = "TIME")]
+    /// Show only events at or after this time: RFC 3339, or +5s since the start
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub from: Option<Point>,
-    /// Before this time
-    #[arg(long, value_name = "TIME")]
+    /// Show only events before this time
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub to: Option<Point>,
 }
 
-/// Decides about events.
+/// Selects events.
 #[derive(Debug)]
 pub struct EventFilter {
-    /// All must hold.
+    /// All of these must be true.
     predicates: Vec<Predicate>,
     from: Option<RawTime>,
     to: Option<RawTime>,
-    /// Events that could not be decided, by predicate and by the field that was missing.
+    /// Number of undecided events by predicate and missing field.
     undecided: RefCell<Vec<Vec<u64>>>,
-    asked: Cell<u64>,
-    /// Kinds of events and how many there are, as long as none is wanted.
+    evaluated: Cell<u64>,
+    /// Number of events by kind, until the first event is selected.
     kinds: RefCell<Option<Kinds>>,
 }
 
 type Kinds = FxHashMap<TriggerKind, (u64, String)>;
 
-/// Names that are listed where nothing is selected.
+/// The limit of names in the message that no event matches.
 const LISTED_MAX: usize = 8;
 
 impl EventFilter {
-    /// For recordings.
+    /// Builds the filter for a trace, with times relative to the start of its first file.
     pub fn new(filters: &Filters, trace: &OpenTrace) -> Result<EventFilter> {
         let start = trace.sources()[0].etl_file.session().start_time;
         Ok(EventFilter::parse(filters)?.between(filters, &trace.clock(), start))
     }
 
-    /// Puts the short cuts and the expression together, without times.
+    /// Combines the short options and the expression, without times.
     pub fn parse(filters: &Filters) -> Result<EventFilter> {
         let predicates: Result<Vec<_>> = texts(filters).iter().map(|text| parse(text)).collect();
         Ok(EventFilter::of(predicates?))
     }
 
-    /// Of these, those within the times, on a clock that began with the trace.
+    /// Adds the time limits. Relative times count from `start`.
     pub fn between(self, filters: &Filters, clock: &Clock, start: FileTime) -> EventFilter {
         let raw = |point: Point| point.to_raw(clock, start);
         EventFilter { from: filters.from.map(raw), to: filters.to.map(raw), ..self }
@@ -87,12 +85,12 @@ impl EventFilter {
             from: None,
             to: None,
             undecided: RefCell::new(undecided),
-            asked: Cell::new(0),
+            evaluated: Cell::new(0),
             kinds: RefCell::new(Some(Kinds::default())),
         }
     }
 
-    /// How many events could not be decided, and which fields were missing, for the closing line.
+    /// The number of undecided events and the missing fields, for the closing line.
     pub fn undecided(&self) -> String {
         let counts = self.undecided.borrow();
         let mut missing: Vec<(u64, String)> = Vec::new();
@@ -110,18 +108,18 @@ impl EventFilter {
         }
     }
 
-    /// Whether the names of functions decide.
+    /// Whether a predicate uses names of functions.
     pub fn names_functions(&self) -> bool {
         self.predicates.iter().any(Predicate::names_functions)
     }
 
-    /// Whether the event is wanted.
+    /// Whether the event is selected.
     pub fn wants(&self, view: &EventView<'_>) -> bool {
         let time = RawTime(view.time().0);
         let is_wanted = self.from.is_none_or(|from| time >= from)
             && self.to.is_none_or(|to| time < to)
             && self.holds(view);
-        self.asked.set(self.asked.get() + 1);
+        self.evaluated.set(self.evaluated.get() + 1);
         if is_wanted {
             self.kinds.replace(None);
         } else if let Some(kinds) = &mut *self.kinds.borrow_mut() {
@@ -131,7 +129,7 @@ impl EventFilter {
         is_wanted
     }
 
-    /// Where events were asked about and none was wanted: how many, and which events and processes there are.
+    /// If no event was selected: the number of events, and the events and processes of the trace.
     pub fn no_match(&self, system: &System) -> Option<String> {
         let kinds = self.kinds.borrow();
         let kinds = kinds.as_ref().filter(|kinds| !kinds.is_empty())?;
@@ -143,35 +141,35 @@ impl EventFilter {
         processes.dedup();
         processes.retain(|name| !name.is_empty());
         let (events, processes) = (listed("events", events), listed("processes", processes));
-        Some(format!("0 of {} events match{events}{processes}", grouped(self.asked.get())))
+        Some(format!("0 of {} events match{events}{processes}", grouped(self.evaluated.get())))
     }
 
-    /// Modules that it names and that are not there.
+    /// The modules in the expression that the trace does not contain.
     pub fn unknown_modules(&self, system: &System) -> Vec<String> {
         self.predicates.iter().flat_map(|predicate| predicate.unknown_modules(system)).collect()
     }
 
     fn holds(&self, view: &EventView<'_>) -> bool {
-        let mut open = None;
+        let mut undecided = None;
         for (number, predicate) in self.predicates.iter().enumerate() {
             match predicate.decide(view) {
                 Ok(true) => {}
                 Ok(false) => return false,
-                Err(Undecided(field)) => open = open.or(Some((number, field))),
+                Err(Undecided(field)) => undecided = undecided.or(Some((number, field))),
             }
         }
-        if let Some((number, field)) = open {
+        if let Some((number, field)) = undecided {
             self.undecided.borrow_mut()[number][field] += 1;
         }
-        open.is_none()
+        undecided.is_none()
     }
 
-    /// Whether the event is wanted; breaks where no more can be.
+    /// Whether the event is selected. Breaks if no later event can be.
     pub fn choose(&self, view: &EventView<'_>) -> ControlFlow<(), bool> {
         if self.is_past(view) { ControlFlow::Break(()) } else { ControlFlow::Continue(self.wants(view)) }
     }
 
-    /// Whether no event from here on can be wanted, since time has passed the end.
+    /// Whether the event is after the end of the selected time, so that no later event is selected.
     pub fn is_past(&self, view: &EventView<'_>) -> bool {
         self.to.is_some_and(|to| RawTime(view.time().0) >= to)
     }
@@ -182,7 +180,7 @@ pub fn of_kind(pattern: &str) -> Result<Predicate> {
     parse(&format!("event i~ {}", quoted(pattern)))
 }
 
-/// The short cuts and the expression, each as an expression; all must hold.
+/// The short options and the expression, each as an expression. All must be true.
 pub fn texts(filters: &Filters) -> Vec<String> {
     let any = |field: &str, operator: &str, values: &[String]| {
         let terms = values.iter().map(|value| format!("{field} {operator} {}", quoted(value)));
@@ -200,20 +198,20 @@ pub fn texts(filters: &Filters) -> Vec<String> {
     texts
 }
 
-/// An error to be reported.
+/// Converts an error in an expression to the error that the program reports.
 pub fn rendered(error: &stackhound::expr::Error, text: &str) -> anyhow::Error {
-    // The program says "error: " itself.
+    // The program adds "error: " itself.
     let message = error.render(text);
     RefusedFilter(message.strip_prefix("error: ").unwrap_or(&message).to_owned()).into()
 }
 
-fn listed(what: &str, names: Vec<&str>) -> String {
+fn listed(kind: &str, names: Vec<&str>) -> String {
     match (names.split_at_checked(LISTED_MAX), names.is_empty()) {
         (_, true) => String::new(),
         (Some((first, rest)), _) if !rest.is_empty() => {
-            format!("; {what}: {} and {} more", first.join(", "), grouped(rest.len() as u64))
+            format!("; {kind}: {} and {} more", first.join(", "), grouped(rest.len() as u64))
         }
-        _ => format!("; {what}: {}", names.join(", ")),
+        _ => format!("; {kind}: {}", names.join(", ")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `info`: what a recording says about itself, and with `--full` what is in it.
+//! `info`: the session, buffers and losses of traces, and with `--full` their contents.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,27 +26,25 @@ use crate::output::{Sink, grouped};
 use crate::progress::Progress;
 use crate::render;
 
-/// Arguments of `info`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
-    /// Read everything: count events, losses, damage and stacks
+    /// Read all events, and count events, losses, damage and stacks
     #[arg(long)]
     pub full: bool,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
     #[command(flatten)]
     pub output: Output,
 }
 
-/// Forms of `info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable table
     Table,
-    /// One object, or {"files": […]} for several files; with "captures" if they are several
+    /// One JSON object, or {"files": […]} for several files; with "captures" for several captures
     Json,
 }
 
@@ -112,7 +110,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 fn session_facts(source: &Source, index: &Index) -> FileInfo {
     let session = source.etl_file.session();
     let clock = session.clock();
-    // A session that was appended counts its own buffers only.
+    // An appended session counts only its own buffers.
     let is_counted = index.sessions.len() > 1 || u64::from(session.buffers_written) >= index.found();
     FileInfo {
         file: source.name.clone(),
@@ -143,7 +141,7 @@ fn session_facts(source: &Source, index: &Index) -> FileInfo {
     }
 }
 
-/// Reads everything: once as stored for the counts, and once in order for the stacks.
+/// Reads the trace twice: in file order for the counts, and in time order for the stacks.
 fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>)> {
     let index = &trace.indexes()[0];
     let mut contents = Contents {
@@ -176,7 +174,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     }
     progress.finish(&lost);
     let known = pipeline.trace_state();
-    contents.stacks = stack_info(&outcome.stacks, outcome.distinct_frames, |owner| known.owner_name(owner));
+    contents.stacks = stack_info(&outcome.stacks, outcome.distinct_frames, |event| known.owner_name(event));
     contents.schema_misses = known.schema_misses();
     contents.out_of_order = outcome.trace.out_of_order;
     for (guid, provider) in &mut contents.providers {
@@ -209,8 +207,8 @@ fn stack_info(
     name: impl Fn(&TriggerKind) -> String,
 ) -> StackCounts {
     let mut by_triggering_event = BTreeMap::new();
-    for (owner, parts) in &stats.by_triggering_event {
-        *by_triggering_event.entry(name(owner)).or_default() += parts;
+    for (event, parts) in &stats.by_triggering_event {
+        *by_triggering_event.entry(name(event)).or_default() += parts;
     }
     StackCounts {
         full: stats.full,
@@ -231,7 +229,7 @@ fn stack_info(
     }
 }
 
-/// Counters by dense numbers, so that the scan does not hash.
+/// Counters in arrays, so that the scan does not hash.
 struct Counts {
     kinds: [u64; HeaderKind::ALL.len()],
     hook_ids: Vec<u64>,
@@ -254,7 +252,7 @@ impl Default for Counts {
 
 impl Counts {
     fn add(&mut self, block: &Arc<Block>) {
-        // Each session of an appended recording has its own clock.
+        // Each session of an appended trace has its own clock.
         let clock = block.session().clock();
         let times = block.entries().iter().map(|entry| entry.time);
         if let (Some(first), Some(last)) = (times.clone().min(), times.max()) {
@@ -336,7 +334,7 @@ fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Content
         )?;
     }
     if full.buffers_missing > 0 {
-        line("missing", format!("{} buffers by their sequence numbers", full.buffers_missing))?;
+        line("missing", format!("{} buffers, according to their sequence numbers", full.buffers_missing))?;
     }
     let kinds: Vec<_> =
         full.by_header_type.iter().map(|(kind, n)| format!("{kind} {}", grouped(*n))).collect();
@@ -357,8 +355,8 @@ fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Content
                 grouped(s.extended)
             ),
         )?;
-        for (owner, parts) in &s.by_triggering_event {
-            line("", format!("{:>9}  {owner}", grouped(*parts)))?;
+        for (event, parts) in &s.by_triggering_event {
+            line("", format!("{:>9}  {event}", grouped(*parts)))?;
         }
         let states: Vec<_> = s.by_state.iter().filter(|(_, n)| **n > 0).collect();
         let states: Vec<_> =

@@ -1,4 +1,4 @@
-//! Opening the recordings that a verb is given.
+//! Opening the input traces of a verb.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,23 +14,22 @@ use crate::options::Common;
 use crate::output::message;
 use crate::recognition;
 
-/// What to read.
 #[derive(Args, Debug)]
 pub struct Inputs {
-    /// Recordings, archives or directories
+    /// Read these traces (.etl), archives or directories
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub grouping: Grouping,
 }
 
-/// How several files are put together.
+/// The grouping of several files into captures.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Grouping {
-    /// Take all files as one capture, even if they come from several machines, boots or times
+    /// Merge all files into one capture, even if they are of several machines, boots or times
     #[arg(long, help_heading = "Reading")]
     pub merge: bool,
-    /// Take every file as a capture of its own
+    /// Analyze each file as a separate capture
     #[arg(long, conflicts_with = "merge", help_heading = "Reading")]
     pub separate: bool,
 }
@@ -45,15 +44,15 @@ impl From<Grouping> for trace::Grouping {
     }
 }
 
-/// Whether an input was left out, which the exit code says whatever the verb.
+/// Whether an input was skipped, which sets the exit code of every verb.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a file of a folder was left out, since it could not be opened.
+/// Whether a file of a folder was skipped because it could not be opened.
 pub fn is_incomplete() -> bool {
     IS_INCOMPLETE.load(Ordering::Relaxed)
 }
 
-/// Reports the files that are left out, and gives the captures of the others.
+/// Reports the skipped files, and returns the captures of the others.
 pub fn reported(Captures { captures, skipped }: Captures) -> Vec<Capture> {
     for error in skipped {
         IS_INCOMPLETE.store(true, Ordering::Relaxed);
@@ -62,22 +61,22 @@ pub fn reported(Captures { captures, skipped }: Captures) -> Vec<Capture> {
     captures
 }
 
-/// Texts that people write are smaller, and devices without an end larger.
+/// Larger than any settings file. Rejects devices that never end.
 const TEXT_SIZE_MAX: u64 = 64 << 20;
 
-/// The text of a file with settings.
+/// Reads the text of a settings file of at most 64 MiB.
 pub fn text(path: &Path) -> Result<String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(TEXT_SIZE_MAX + 1).read_to_string(&mut text));
     read.with_context(|| path.display().to_string())?;
     if text.len() as u64 > TEXT_SIZE_MAX {
-        bail!("{}: larger than 64 MiB", path.display());
+        bail!("{}: expected a text file of at most 64 MiB, found a larger one", path.display());
     }
     Ok(text)
 }
 
-/// The shells of Windows leave `*` and `?` to programs: a path that does not exist and has one in its file name is all
-/// files with such names, in the order of their names.
+/// Expands wildcards, which the shells of Windows leave to programs. A path that does not exist and
+/// has `*` or `?` in its file name stands for all files with matching names, sorted by name.
 pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -94,7 +93,7 @@ pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
         let mut found: Vec<_> = names.filter(|name| fits.is_match(name)).collect();
         if found.is_empty() {
-            bail!("{}: no file has such a name", path.display());
+            bail!("{}: no file name matches this pattern", path.display());
         }
         found.sort_unstable();
         files.extend(found.into_iter().map(|name| folder.join(name)));
@@ -102,7 +101,7 @@ pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `*` and `?` only: brackets and braces are ordinary characters of file names.
+/// A pattern in which only `*` and `?` are special. Brackets and braces are common in file names.
 fn wildcards(pattern: &str) -> Result<GlobMatcher> {
     let plain = |character: char| match character {
         '*' | '?' => character.to_string(),
@@ -112,8 +111,8 @@ fn wildcards(pattern: &str) -> Result<GlobMatcher> {
     Ok(GlobBuilder::new(&pattern).case_insensitive(cfg!(windows)).build()?.compile_matcher())
 }
 
-/// Opens files and groups them into captures, of which there is at least one. A file that holds call trees is refused by
-/// naming the verbs that read it.
+/// Opens files and groups them into captures, at least one. The error about a trace of calls or a
+/// file of Sysmon events names the verbs that read it.
 pub fn captures(
     files: &[PathBuf],
     grouping: impl Into<trace::Grouping>,
@@ -122,36 +121,37 @@ pub fn captures(
     let files = expanded(files)?;
     let trace_files = TraceFiles::files(files.clone()).threads(common.threads()).grouping(grouping.into());
     match trace_files.captures() {
-        Err(error @ Error::NotATrace(..)) => match files
-            .iter()
-            .find(|path| recognition::holds_call_trees(path))
-        {
-            Some(path) => {
-                let path = path.display();
-                bail!(
-                    "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
-                )
-            }
-            None => match files.iter().find(|path| path.is_file() && recognition::is_sysmon(path)) {
+        Err(error @ Error::NotATrace(..)) => {
+            match files.iter().find(|path| recognition::holds_call_trees(path)) {
                 Some(path) => {
                     let path = path.display();
-                    bail!("{path} is no recording: if it holds Sysmon's events, ask `stackhound hunt {path}`")
+                    bail!(
+                        "{path}: expected an .etl file, found a trace of calls; use `stackhound stack {path} --at '#0'`, or tree, backtrace or calls"
+                    )
                 }
-                None => Err(error.into()),
-            },
-        },
+                None => match files.iter().find(|path| path.is_file() && recognition::is_sysmon(path)) {
+                    Some(path) => {
+                        let path = path.display();
+                        bail!(
+                            "{path}: expected an .etl file; if it contains Sysmon events, use `stackhound hunt {path}`"
+                        )
+                    }
+                    None => Err(error.into()),
+                },
+            }
+        }
         opened => Ok(reported(opened?)),
     }
 }
 
-/// Names the capture that is analysed next, if there are several.
+/// Reports the next capture, if there are several.
 pub fn announce(captures: &[Capture], index: usize, common: &Common) {
     if captures.len() > 1 && !common.quiet {
         message(format_args!("capture {} of {}: {}", index + 1, captures.len(), captures[index]));
     }
 }
 
-/// Opens the files of one capture, for verbs that show one machine at one time.
+/// Opens the files of one capture, for verbs that show one position of one trace.
 pub fn one(files: &[PathBuf], merge: bool, common: &Common) -> Result<OpenTrace> {
     let mut captures = captures(files, grouping(merge), common)?;
     match captures.len() {
@@ -164,7 +164,7 @@ pub fn grouping(merge: bool) -> trace::Grouping {
     if merge { trace::Grouping::Merge } else { trace::Grouping::ByCapture }
 }
 
-/// What to do about several captures where one is needed.
+/// Adds the remedy to the error about several captures.
 pub fn refusal(error: &Error) -> anyhow::Error {
-    anyhow!("{error}; give the files of one, or --merge to take them as one")
+    anyhow!("{error}; pass the files of one capture, or use --merge to read them as one")
 }

@@ -1,6 +1,6 @@
 //! The `stackhound` program.
 //!
-//! Knows arguments, tables and exit codes; what recordings mean, the library knows.
+//! Handles arguments, tables and exit codes. The library interprets traces.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -18,6 +18,7 @@ mod info;
 mod inputs;
 mod kstack;
 mod live;
+mod log;
 mod naming;
 mod options;
 mod outcome;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
         Ok(outcome) if outcome.damaged && arguments.common.strict => ExitCode::from(DAMAGED),
         Ok(outcome) if outcome.found => ExitCode::from(FOUND),
         Ok(_) => ExitCode::SUCCESS,
-        // Whoever read the output has read enough.
+        // The reader of the output has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report_error(&error);
@@ -88,16 +89,19 @@ fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Whether an argument means a file, which may be missing, and not a verb.
+/// Whether an argument is a file name, even of a missing file, and not a verb.
 fn looks_like_file(argument: &std::ffi::OsStr) -> bool {
     argument.as_encoded_bytes().iter().any(|byte| matches!(byte, b'.' | b'/' | b'\\'))
 }
 
 fn run(arguments: &Arguments) -> Result<Outcome> {
     let common = &arguments.common;
-    // Recordings end with a signal, and keep what was recorded.
+    if common.verbose {
+        log::show();
+    }
+    // `record` ends with a signal and keeps the recorded part, so it handles signals itself.
     if !is_recording(&arguments.verb) {
-        ending::prepare().context("cannot prepare for signals")?;
+        ending::prepare().context("cannot install signal handlers")?;
     }
     if let Some(file) = &common.config {
         config::read_file(file)?;
@@ -145,6 +149,6 @@ use exact::run as exact;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn exact(_: &live::record::Arguments, _: &options::Common) -> Result<Outcome> {
     anyhow::bail!(
-        "programs are recorded exactly on Linux (x86-64) only; on Windows, `stackhound record` without --exact records a session"
+        "--exact needs Linux on x86-64; on Windows, use `stackhound record` without --exact to record a session"
     )
 }

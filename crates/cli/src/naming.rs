@@ -1,4 +1,4 @@
-//! What arguments and settings say of names, for the library.
+//! Converts arguments and settings for symbols to options of the library.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -15,47 +15,45 @@ use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 use crate::config::{Config, SymbolArguments};
 use crate::filter::EventFilter;
 use crate::options::Common;
-use crate::output::message;
+use crate::output::{counted, message};
 use crate::progress::Progress;
 use crate::render;
 
-/// How much of stacks is named.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Names")]
 pub struct Naming {
-    /// How much of stacks is named; by default what the settings say for each event
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Resolve frames to this depth; by default as configured for each event
+    #[arg(long, value_enum, value_name = "DEPTH", help_heading = "Symbols")]
     pub symbols: Option<Symbols>,
-    /// How much of the kernel's frames is named at most; by default what the settings say, which is modules
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Resolve kernel frames at most to this depth; by default as configured, initially modules
+    #[arg(long, value_enum, value_name = "DEPTH", help_heading = "Symbols")]
     pub kernel_symbols: Option<Symbols>,
     #[command(flatten)]
     pub locations: SymbolArguments,
 }
 
-/// How much of stacks is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Symbols {
-    /// Functions, with their module and the offset
+    /// Functions with module and offset
     Full,
-    /// Modules, with the offset in them
+    /// Modules with offset
     Modules,
-    /// Nothing: addresses only
+    /// Addresses only
     Off,
 }
 
-/// What names are for.
+/// The use of the names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Events one by one: the settings say how much of each stack is named.
+    /// Single events. The settings define how much of each stack is named.
     Events,
-    /// As [`Use::Events`], with the code around return addresses.
+    /// Like [`Use::Events`], with the code around return addresses.
     EventsWithCode,
-    /// Stacks put together: everything is named, since each frame is shown once.
+    /// Aggregated stacks. All frames are named, because each distinct frame is resolved only once.
     Summary,
 }
 
-/// How much of stacks is named, and with what. A filter that asks for names gets them, whatever is shown.
+/// The enrichment for these arguments. A filter that uses names of functions gets a symbolizer even
+/// if the output shows no names.
 pub fn enrichment(
     arguments: &Naming,
     common: &Common,
@@ -88,21 +86,21 @@ pub fn enrichment(
     Ok(Enrichment { policy: config.policy, depth, symbolizer })
 }
 
-/// Everything named, from one folder and nothing else.
+/// An enrichment that names all frames with the symbol files of one folder.
 pub fn from_folder(folder: &Path) -> Result<Enrichment> {
     let store = folder_options(folder);
     let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })
-        .context("cannot start the threads for symbols")?;
+        .context("cannot start the symbol threads")?;
     Ok(Enrichment { depth: Some(Depth::Function), symbolizer: Some(symbolizer), ..Enrichment::default() })
 }
 
-/// Files in a folder, and nowhere else.
+/// Options of a symbol store that uses one folder and no cache.
 pub fn folder_options(folder: &Path) -> StoreOptions {
     StoreOptions { path: SymbolPath::store(folder.to_owned()), cache: None, ..StoreOptions::default() }
 }
 
 fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
-    Symbolizer::new(options(config, common, call_sites)?).context("cannot start the threads for symbols")
+    Symbolizer::new(options(config, common, call_sites)?).context("cannot start the symbol threads")
 }
 
 fn options(config: &Config, common: &Common, call_sites: bool) -> Result<SymbolizerOptions> {
@@ -112,13 +110,13 @@ fn options(config: &Config, common: &Common, call_sites: bool) -> Result<Symboli
     Ok(SymbolizerOptions { store, work, call_sites })
 }
 
-/// What a symbolizer is made with, for sources that make their own.
+/// Options for sources that build their own symbolizer.
 #[cfg(windows)]
 pub fn symbolizer_options(locations: &SymbolArguments, common: &Common) -> Result<SymbolizerOptions> {
     options(&Config::read(common, locations)?, common, false)
 }
 
-/// Where symbol files are looked for.
+/// Options of the symbol store. Reports the parts of the symbol path that this system cannot use.
 pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     let path = match &config.symbol_path.value {
         Some(text) => SymbolPath::parse(text)?,
@@ -126,15 +124,17 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     };
     if !common.quiet {
         for unusable in path.unusable() {
-            message(format_args!("The symbol path names {unusable}, which cannot be used on this system."));
+            message(format_args!(
+                "The symbol path contains {unusable}, which cannot be used on this system."
+            ));
         }
     }
     if config.online.value && cfg!(not(feature = "download")) {
-        bail!("this program was built without the feature `download`: --online needs it");
+        bail!("--online needs the feature `download`, without which this program was built");
     }
     if config.online.value && !path.has_server() {
         bail!(
-            "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH"
+            "the symbol path contains no server; add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH"
         );
     }
     let limits = DownloadLimits {
@@ -145,7 +145,7 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     Ok(StoreOptions { path, online: config.online.value, limits, ..StoreOptions::default() })
 }
 
-/// The closing line of a verb that shows stacks; then, once, what was missing, by cause.
+/// Writes the closing line of a verb that shows stacks, then the missing files by cause.
 pub fn finish(
     progress: Progress,
     outcome: &Outcome,
@@ -162,11 +162,12 @@ pub fn finish(
     progress.finish(&counts.concat());
     if !common.quiet {
         report_no_match(filter, pipeline);
-        tell_missing(symbols.as_ref());
+        report_missing(symbols.as_ref());
     }
 }
 
-/// Reports that a filter selected nothing, and what there is; and modules that it names and that are not there.
+/// Reports that a filter selected no event, and the events and processes of the trace. Also reports
+/// modules in the filter that the trace does not contain.
 pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
     let system = pipeline.trace_state().system();
     if let Some(report) = filter.and_then(|filter| filter.no_match(system)) {
@@ -177,14 +178,15 @@ pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
     }
 }
 
-/// Reports what was to match a module, and matches none.
+/// Reports a pattern that matches no module of the trace.
 pub fn report_unknown_module(pattern: &dyn Display) {
     message(format_args!("No module of the trace matches `{pattern}`."));
 }
 
-/// Which files were missing, by cause.
-pub fn tell_missing(stats: Option<&SymbolStats>) {
+/// Reports the number of modules without a file, by cause.
+pub fn report_missing(stats: Option<&SymbolStats>) {
     for ((file, cause), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
-        message(format_args!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint()));
+        let modules = counted(*modules, "module", "modules");
+        message(format_args!("{modules} without {}: {cause}. {}", file.name(), cause.hint()));
     }
 }

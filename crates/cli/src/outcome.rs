@@ -1,17 +1,17 @@
-//! What running a verb came to, and the exit codes.
+//! The result of a verb, and the exit codes.
 
-/// What a verb found, as far as the exit code says it.
+/// The result of a verb, as far as the exit code depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// A byte of the input was damaged.
     pub damaged: bool,
-    /// Something was found that somebody has to look at.
+    /// Findings were written.
     pub found: bool,
 }
 
-/// Exit code: something was found.
+/// Exit code: findings were written.
 pub const FOUND: u8 = 1;
-/// Exit code: wrong usage, or input and output failed.
+/// Exit code: wrong usage, or an input or output error.
 pub const USAGE_OR_IO: u8 = 2;
 /// Exit code: the input was damaged, with `--strict`.
 pub const DAMAGED: u8 = 3;

@@ -1,4 +1,4 @@
-//! Where results go: standard output, or a file that appears when it is complete.
+//! Output: to standard output, or to a file that is created when its content is complete.
 
 use std::error::Error;
 use std::fmt::{self, Arguments};
@@ -11,7 +11,6 @@ use serde::Serialize;
 use stackhound::symbols::temporary::Temporary;
 use stackhound_export::escape::{Plain, json_pretty};
 
-/// A destination for data.
 #[derive(Debug)]
 pub struct Sink {
     inner: Inner,
@@ -20,7 +19,7 @@ pub struct Sink {
 #[derive(Debug)]
 enum Inner {
     Standard(BufWriter<io::Stdout>),
-    /// A pipe or device, which nothing must replace.
+    /// A pipe or device, which must not be replaced by a file.
     Destination(BufWriter<File>),
     File(BufWriter<Temporary>, PathBuf),
 }
@@ -28,15 +27,15 @@ enum Inner {
 const BUFFER_SIZE: usize = 1 << 18;
 
 impl Sink {
-    /// Standard output, or a file beside which a temporary one is written first. Links are followed; pipes and devices are
-    /// written to as they are.
+    /// Opens standard output or a file. A temporary file in the same folder is written first. Links
+    /// are followed. Pipes and devices are written directly.
     pub fn open(path: Option<&Path>) -> Result<Sink> {
         let inner = match path {
             None => Inner::Standard(BufWriter::with_capacity(BUFFER_SIZE, io::stdout())),
-            Some(path) if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) => {
-                let location = File::options().write(true).open(path);
-                let location = location.with_context(|| format!("cannot write {}", path.display()))?;
-                Inner::Destination(BufWriter::with_capacity(BUFFER_SIZE, location))
+            Some(path) if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => {
+                let device = File::options().write(true).open(path);
+                let device = device.with_context(|| format!("cannot write {}", path.display()))?;
+                Inner::Destination(BufWriter::with_capacity(BUFFER_SIZE, device))
             }
             Some(path) => {
                 let path = path.canonicalize().unwrap_or(path.to_owned());
@@ -50,7 +49,7 @@ impl Sink {
         Ok(Sink { inner })
     }
 
-    /// Writes what is left; gives the file its name.
+    /// Flushes the output and renames the temporary file to its final name.
     pub fn finish(self) -> Result<()> {
         match self.inner {
             Inner::Standard(mut out) => out.flush()?,
@@ -88,12 +87,13 @@ impl Write for Sink {
     }
 }
 
-/// Writes one line to standard error, whatever the names in it are.
+/// Writes one line to standard error. Control characters in names are replaced.
 pub fn message(text: Arguments<'_>) {
     anstream::eprintln!("{}", Plain(text));
 }
 
-/// What is wrong with an expression, with the place below it, in three lines.
+/// The error in a filter expression, in three lines: the error, the expression, and a caret below
+/// the position of the error.
 #[derive(Debug)]
 pub struct RefusedFilter(pub String);
 
@@ -105,7 +105,7 @@ impl fmt::Display for RefusedFilter {
 
 impl Error for RefusedFilter {}
 
-/// Writes an error with its causes; a filter that was refused keeps the line that it is in and the caret below it.
+/// Writes an error with its causes in one line. A [`RefusedFilter`] keeps its three lines.
 pub fn report_error(error: &anyhow::Error) {
     match error.downcast_ref::<RefusedFilter>() {
         Some(RefusedFilter(text)) => {
@@ -131,6 +131,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number with its noun, such as `1 event` or `1,200 events`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +144,13 @@ mod tests {
     fn numbers_are_grouped() {
         for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(grouped(number), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        for (number, expected) in [(0, "0 events"), (1, "1 event"), (1_200, "1,200 events")] {
+            assert_eq!(counted(number, "event", "events"), expected);
         }
     }
 }

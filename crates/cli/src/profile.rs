@@ -1,4 +1,4 @@
-//! `profile`: samples, context switches and events for the tools that people look at profiles with.
+//! `profile`: samples, context switches and events in the formats of profile viewers.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -18,28 +18,28 @@ use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped, message};
+use crate::output::{Sink, counted, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::render;
 
-/// Arguments of `profile`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
     #[command(flatten)]
     pub output: Output,
-    /// Form of the output, where the name of the file does not tell it
+    /// Output format; by default derived from the file name
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Count events of these kinds instead of profile samples, such as FileIo/* (* and ? stand for any text)
+    /// Use events of this kind, such as FileIo/*, instead of profile samples (* and ? match any
+    /// text)
     #[arg(long, value_name = "EVENT")]
     pub samples: Option<String>,
-    /// How many other events become markers, at most
+    /// Write at most N other events as markers
     #[arg(long, value_name = "N", default_value_t = Limits::default().markers)]
     pub markers: usize,
-    /// How many context switches are taken, at most
+    /// Write at most N context switches
     #[arg(long, value_name = "N", default_value_t = Limits::default().switches)]
     pub switches: usize,
     #[command(flatten)]
@@ -50,12 +50,12 @@ pub struct Arguments {
     pub reading: Reading,
 }
 
-/// Forms of `profile`. A name that ends in `.gz` means that it is compressed.
+/// Output formats of `profile`. The output is compressed if the file name ends in `.gz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Firefox Profiler (.json, .json.gz)
     Firefox,
-    /// A flame graph (.svg)
+    /// Flame graph (.svg)
     #[cfg(feature = "flamegraph")]
     Flamegraph,
     /// Folded stacks (.folded, .txt)
@@ -91,10 +91,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         damaged |= !outcome.trace.damage.is_empty();
         symbols.push(named);
     }
-    let (profile, counted) = collector.finish();
+    let (profile, counts) = collector.finish();
     #[cfg(feature = "flamegraph")]
     if format == Format::Flamegraph && profile.samples() == 0 {
-        bail!("no event with a stack: there is nothing to draw");
+        bail!("no selected event has a stack, so there is no flame graph to draw");
     }
     let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
     let mut sink = Sink::open(path)?;
@@ -110,13 +110,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
     progress.finish(&(losses.to_string() + &undecided + &named));
     if !common.quiet {
-        symbols.iter().for_each(|named| naming::tell_missing(named.as_ref()));
-        tell(&profile, &counted, shows_time(format));
+        symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
+        report(&profile, &counts, shows_time(format));
     }
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
-/// Takes in one capture.
+/// Adds the events of one capture.
 fn collect(
     arguments: &Arguments,
     common: &Common,
@@ -133,8 +133,8 @@ fn collect(
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }
-        let taken = collector.observe(view, || filter.wants(view));
-        taken.map_or_else(
+        let added = collector.observe(view, || filter.wants(view));
+        added.map_or_else(
             |full| {
                 failure = Some(full);
                 ControlFlow::Break(())
@@ -153,23 +153,25 @@ fn collect(
     Ok((outcome, pipeline.symbol_stats(), filter.undecided()))
 }
 
-/// Whether a format shows more than samples.
+/// Whether a format has a time axis, with context switches and markers.
 fn shows_time(format: Format) -> bool {
     matches!(format, Format::Firefox | Format::Perfetto)
 }
 
-/// The names of the files that were read.
+/// The names of the input files.
 fn product(arguments: &Arguments) -> String {
     let names = arguments.inputs.files.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
     names.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ")
 }
 
-/// The format that is asked for, else the one that the name of the file means.
-fn format(asked: Option<Format>, path: Option<&Path>) -> Result<Format> {
-    if let Some(asked) = asked {
-        return Ok(asked);
+/// The requested format, or the one of the file name.
+fn format(requested: Option<Format>, path: Option<&Path>) -> Result<Format> {
+    if let Some(requested) = requested {
+        return Ok(requested);
     }
-    let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
+    let Some(path) = path else {
+        bail!("expected an output file or format; use -o FILE, or --format for standard output")
+    };
     const ENDINGS: &[(&str, Format)] = &[
         (".speedscope.json", Format::Speedscope),
         (".json", Format::Firefox),
@@ -186,7 +188,7 @@ fn format(asked: Option<Format>, path: Option<&Path>) -> Result<Format> {
     known.map(|&(_, format)| format).with_context(|| {
         let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
         format!(
-            "{}: the name does not tell the format; write --format, or a name that ends in {}",
+            "{}: cannot derive the format from the file name; use --format, or one of the extensions {}",
             path.display(),
             endings.join(", ")
         )
@@ -204,25 +206,36 @@ fn write(profile: &Collected, format: Format, out: &mut impl Write) -> io::Resul
     }
 }
 
-/// What is in the profile, and what is not.
-fn tell(profile: &Collected, counted: &Counted, with_time: bool) {
-    if counted.stand_ins {
-        message(format_args!("There are no profile samples: every event with a stack counts as one."));
+/// Reports the contents of the profile, and the dropped events.
+fn report(profile: &Collected, counts: &Counted, with_time: bool) {
+    if counts.stand_ins {
+        message(format_args!(
+            "The trace has no profile samples; each event with a stack counts as one sample."
+        ));
     }
-    let samples = grouped(profile.samples() as u64);
+    let samples = counted(profile.samples() as u64, "sample", "samples");
     if !with_time {
-        message(format_args!("{samples} samples"));
+        message(format_args!("{samples}"));
         return;
     }
-    let (switches, markers) = (grouped(profile.switches() as u64), grouped(profile.markers() as u64));
-    message(format_args!("{samples} samples, {switches} context switches, {markers} markers"));
+    let switches = counted(profile.switches() as u64, "context switch", "context switches");
+    let markers = counted(profile.markers() as u64, "marker", "markers");
+    message(format_args!("{samples}, {switches}, {markers}"));
     let dropped = [
-        (counted.markers_dropped, "events did not become markers", "--markers"),
-        (counted.switches_dropped, "context switches were not taken", "--switches"),
+        (
+            counts.markers_dropped,
+            ("event was not written as a marker", "events were not written as markers"),
+            "--markers",
+        ),
+        (
+            counts.switches_dropped,
+            ("context switch was not written", "context switches were not written"),
+            "--switches",
+        ),
     ];
-    for (number, what, option) in dropped {
+    for (number, (one, many), option) in dropped {
         if number > 0 {
-            message(format_args!("{} {what}: the limit is set by {option}", grouped(number)));
+            message(format_args!("{}; {option} sets the limit", counted(number, one, many)));
         }
     }
 }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::options::Common;
-use crate::output::{grouped, message};
+use crate::output::{counted, message};
 
-/// Work shorter than this shows no bar.
+/// The time before the bar appears.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often the time is looked at, in events.
+/// The number of events between two updates of the bar.
 const STEP: u64 = 1 << 15;
 
-/// A bar that appears if work takes long and standard error is a terminal; and the closing line.
+/// The progress bar, which appears during long work if standard error is a terminal, and the
+/// closing line.
 #[derive(Debug)]
 pub struct Progress {
     started: Instant,
@@ -25,7 +26,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the clock.
     pub fn new(common: &Common, bytes: u64) -> Progress {
         let wanted = !common.quiet && !common.no_progress && std::io::stderr().is_terminal();
         let bar = wanted.then(|| {
@@ -37,7 +37,7 @@ impl Progress {
         Progress { started: Instant::now(), bar, bytes, events: 0, quiet: common.quiet }
     }
 
-    /// One more event.
+    /// Counts one event.
     #[inline]
     pub fn tick(&mut self) {
         self.events += 1;
@@ -55,7 +55,7 @@ impl Progress {
         bar.set_position(self.events);
     }
 
-    /// Removes the bar and, unless it is unwanted, says what was done.
+    /// Removes the bar and writes the closing line, unless the program is quiet.
     pub fn finish(self, rest: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -66,7 +66,7 @@ impl Progress {
         let seconds = self.started.elapsed().as_secs_f64();
         let mib = self.bytes as f64 / f64::from(1 << 20);
         let rate = self.events as f64 / seconds.max(1e-9) / 1e6;
-        let events = grouped(self.events);
-        message(format_args!("{events} events, {mib:.1} MiB in {seconds:.2} s ({rate:.2} M events/s){rest}"));
+        let events = counted(self.events, "event", "events");
+        message(format_args!("{events}, {mib:.1} MiB in {seconds:.2} s ({rate:.2} M events/s){rest}"));
     }
 }

@@ -1,5 +1,4 @@
-//! How traces are read: in one pass or two, with descriptions of providers from manifests and
-//! images.
+//! Reading traces in one pass or two, with provider descriptions from manifests and images.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,54 +12,53 @@ use stackhound::schema::{
 };
 use stackhound::trace::OpenTrace;
 
-/// No manifest and no image of a provider is larger.
+/// Larger than any manifest or image of a provider.
 const FILE_SIZE_MAX: u64 = 1 << 30;
 
-/// How the trace is read.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Reading")]
 pub struct Reading {
-    /// Read once, as a live session would be read: names and stack keys that stand later are not known earlier
-    #[arg(long)]
+    /// Read the trace once, like a live session: names and stack keys apply only to later events
+    #[arg(long, help_heading = "Reading")]
     pub one_pass: bool,
-    /// Describes events that recordings do not: a manifest (.man, .xml) or an image that has one (.dll, .exe, .sys)
-    #[arg(long, value_name = "FILE")]
+    /// Decode events with this manifest (.man, .xml), or the manifest in this image (.dll, .exe,
+    /// .sys)
+    #[arg(long, value_name = "FILE", help_heading = "Reading")]
     pub manifest: Vec<PathBuf>,
 }
 
 impl Reading {
-    /// As the library names it.
     pub fn passes(&self) -> stackhound::Passes {
         if self.one_pass { stackhound::Passes::One } else { stackhound::Passes::Two }
     }
 
-    /// Reads a trace so, with the descriptions that are given.
+    /// A pipeline that reads a trace with these arguments.
     pub fn pipeline<'t>(&self, trace: &'t OpenTrace) -> Result<Pipeline<'t>> {
         Ok(Pipeline::with_schemas(trace, self.passes(), self.schemas()?))
     }
 
-    /// The descriptions that are given.
+    /// The provider descriptions of the given manifests and images.
     pub fn schemas(&self) -> Result<SchemaStore> {
         store(&self.manifest)
     }
 }
 
-/// A store that knows what manifests and images say.
+/// A schema store with the provider descriptions of manifests and images.
 fn store(files: &[PathBuf]) -> Result<SchemaStore> {
     let mut store = SchemaStore::new();
     for path in files {
         let Some(descriptions) = of_manifest_or_image(path, None)? else {
-            bail!("{}: expected a manifest or an image with one", path.display());
+            bail!("{}: expected a manifest or an image with a manifest", path.display());
         };
         descriptions.into_iter().for_each(|description| store.learn_description(description));
     }
     Ok(store)
 }
 
-/// What a file says if it is a manifest or an image, as its first bytes tell.
+/// The providers in a manifest or image, which is recognized by its first bytes; `None` for other
+/// files.
 pub fn of_manifest_or_image(path: &Path, culture: Option<&str>) -> Result<Option<Vec<ProviderDescription>>> {
     let context = || path.display().to_string();
-    // Opening a pipe waits for a writer.
+    // Opening a pipe would wait for a writer.
     if path.exists() && !path.is_file() {
         return Ok(None);
     }
@@ -73,7 +71,7 @@ pub fn of_manifest_or_image(path: &Path, culture: Option<&str>) -> Result<Option
     if !start.starts_with(b"MZ") {
         return Ok(None);
     }
-    let texts: Vec<Vec<u8>> = texts_beside(path, culture).iter().filter_map(|path| read(path).ok()).collect();
+    let texts: Vec<Vec<u8>> = mui_files(path, culture).iter().filter_map(|path| read(path).ok()).collect();
     let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
     providers_of_image(&read(path)?, &texts).map(Some).with_context(context)
 }
@@ -83,14 +81,14 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     file.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
-        bail!("{}: larger than 1 GiB", path.display());
+        bail!("{}: expected a manifest or image of at most 1 GiB, found a larger file", path.display());
     }
     Ok(bytes)
 }
 
-/// The files with the texts of an image: its name with `.mui`, in a folder that is called as the culture, in that of en-US,
-/// beside the image, and in other folders there.
-fn texts_beside(image: &Path, culture: Option<&str>) -> Vec<PathBuf> {
+/// The files with the messages of an image: its name with `.mui`, in the folder named after the
+/// culture, in the folder en-US, in the folder of the image, and in the other folders there.
+fn mui_files(image: &Path, culture: Option<&str>) -> Vec<PathBuf> {
     let Some(name) = image.file_name() else { return Vec::new() };
     let mut mui = name.to_owned();
     mui.push(".mui");

@@ -1,4 +1,4 @@
-//! Text forms that all verbs share.
+//! Text formats that several verbs share.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use stackhound::symbols::SymbolStats;
 use stackhound::types::Rfc3339;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
 
-use crate::output::grouped;
+use crate::output::{counted, grouped};
 
 /// UTC, RFC 3339 with seven digits of a second.
 pub fn utc(time: FileTime) -> String {
@@ -21,7 +21,7 @@ pub fn seconds(span: i64) -> String {
     format!("{sign}{}.{:07}", span / second, span % second)
 }
 
-/// What a session's timestamps count.
+/// The name of a session clock.
 pub fn clock_name(kind: ClockKind) -> &'static str {
     match kind {
         ClockKind::PerformanceCounter => "performance counter",
@@ -30,21 +30,21 @@ pub fn clock_name(kind: ClockKind) -> &'static str {
     }
 }
 
-/// What was lost of a recording, for the closing line.
+/// The losses of a trace, for the closing line.
 pub fn losses(outcome: &stackhound::Outcome) -> String {
     let mut losses = Losses::default();
     losses.add(outcome);
     losses.to_string()
 }
 
-/// What became of stacks, for the closing line.
+/// The counts of attributed and orphaned stack parts, for the closing line.
 pub fn stacks(stats: &StackStats) -> String {
     let mut losses = Losses::default();
     losses.add_stacks(stats);
     losses.to_string()
 }
 
-/// What was lost of one or several captures, and what became of their stacks.
+/// The losses and stack counts of one or several captures.
 #[derive(Debug, Default)]
 pub struct Losses {
     events: u64,
@@ -72,18 +72,18 @@ impl Losses {
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
-            (self.events, "events lost"),
-            (self.buffers, "buffers lost"),
-            (self.damaged, "damaged places"),
-            (self.attributed, "stack parts attributed"),
-            (self.orphaned, "orphaned"),
+            (self.events, "event lost", "events lost"),
+            (self.buffers, "buffer lost", "buffers lost"),
+            (self.damaged, "damaged range", "damaged ranges"),
+            (self.attributed, "stack part attributed", "stack parts attributed"),
+            (self.orphaned, "orphaned", "orphaned"),
         ];
-        let mut counts = counts.iter().filter(|(count, _)| *count > 0);
-        counts.try_for_each(|(count, what)| write!(f, ", {} {what}", grouped(*count)))
+        let mut counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        counts.try_for_each(|(count, one, many)| write!(f, ", {}", counted(count, one, many)))
     }
 }
 
-/// The work on symbols, for the closing line.
+/// The symbol statistics, for the closing line.
 pub fn symbols(stats: Option<&SymbolStats>) -> String {
     let Some(stats) = stats.filter(|stats| stats.resolved > 0) else { return String::new() };
     format!(

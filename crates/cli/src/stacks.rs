@@ -1,4 +1,4 @@
-//! `stacks`: the most frequent call stacks, by kind of event.
+//! `stacks`: the most frequent call stacks by event.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -24,21 +24,20 @@ use crate::inputs::{self, Inputs};
 use crate::naming;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, counted, grouped};
 use crate::progress::Progress;
 use crate::reading::Reading;
 
-/// Arguments of `stacks`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
     #[command(flatten)]
     pub filters: Filters,
-    /// How many stacks of each kind of event
+    /// Show at most N stacks of each kind of event
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub top: usize,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
     #[command(flatten)]
@@ -49,18 +48,17 @@ pub struct Arguments {
     pub output: Output,
 }
 
-/// Forms of `stacks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable table
     Table,
     /// Folded stacks for flame graphs: all stacks, outermost frame first
     Folded,
-    /// One object
+    /// One JSON object
     Json,
 }
 
-/// One stack of one process, as it is shown. Addresses mean different modules in different processes.
+/// One stack of one process. An address can belong to different modules in different processes.
 #[derive(Clone, Debug)]
 struct StackRow {
     count: u64,
@@ -84,9 +82,9 @@ struct Kind {
     stacks: Vec<StackRow>,
 }
 
-/// What makes two stacks of one kind of event the same row.
+/// The key of a row: stacks of one kind of event with the same key are counted together.
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
-struct Same {
+struct RowKey {
     stack: usize,
     pid: Option<u32>,
     states: StackStates,
@@ -96,10 +94,10 @@ struct Same {
 struct Collected {
     events: u64,
     with_stack: u64,
-    rows: HashMap<Same, StackRow>,
+    rows: HashMap<RowKey, StackRow>,
 }
 
-/// Where a frame is, in whose address space.
+/// The key of a distinct frame: its address and address space.
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 struct FrameKey {
     address: Address,
@@ -110,7 +108,7 @@ struct FrameKey {
     method: Option<MethodId>,
 }
 
-/// All distinct frames. What is known of the memory of one is what was known when it was met first.
+/// All distinct frames. The facts about the memory of a frame are those at its first occurrence.
 #[derive(Default)]
 struct Frames {
     known: HashMap<FrameKey, FrameIndex>,
@@ -127,7 +125,7 @@ impl Frames {
     fn index(&mut self, pid: Option<u32>, frame: &FrameView<'_>) -> FrameIndex {
         let (facts, depth) = (frame.facts(), frame.depth());
         let module = facts.loaded;
-        // The same module at the same place is the same in every process.
+        // A module at the same address is the same in every process.
         let pid = pid.filter(|_| module.is_none());
         let key =
             FrameKey { address: frame.address(), kind: facts.kind, depth, pid, module, method: facts.method };
@@ -138,7 +136,7 @@ impl Frames {
     }
 }
 
-/// Frames with all that is needed to show them.
+/// Frames with everything needed to show them.
 struct Shown<'a> {
     frames: &'a Frames,
     modules: &'a frames::Modules,
@@ -147,7 +145,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// The summary of a row, if modules are asked for.
+    /// The summary of a row, unless frames are shown as addresses only.
     fn summary(&self, row: &StackRow) -> Option<StackSummary<'static>> {
         let rows = || row.frames.iter().map(|&index| &self.frames.rows[index as usize]);
         if rows().all(|row| row.depth == Depth::Address) {
@@ -159,7 +157,6 @@ impl Shown<'_> {
         Some(StackSummary::new(&summary, self.modules))
     }
 
-    /// Calls `show` with a frame.
     fn frame<T>(&self, index: FrameIndex, show: impl FnOnce(Label<'_>) -> T) -> T {
         let row = &self.frames.rows[index as usize];
         let frame = FrameView::new(row.facts, self.system, row.depth);
@@ -176,14 +173,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut damaged = false;
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
-        damaged |= of_capture(arguments, common, &capture.trace, &mut report)?;
+        damaged |= report_capture(arguments, common, &capture.trace, &mut report)?;
     }
     report.finish()?;
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
-/// Takes in the stacks of one capture. Says whether a byte of it is damaged.
-fn of_capture(
+/// Reports the stacks of one capture. Returns whether a byte of it is damaged.
+fn report_capture(
     arguments: &Arguments,
     common: &Common,
     trace: &OpenTrace,
@@ -229,14 +226,13 @@ struct Report<'a> {
     format: Format,
     sink: Sink,
     captures: &'a [Capture],
-    /// How many captures are written.
+    /// The number of written captures.
     written: usize,
-    /// Lines of all captures.
+    /// The folded lines of all captures.
     folded: BTreeMap<String, u64>,
 }
 
 impl Report<'_> {
-    /// Writes the stacks of the next capture.
     fn add(&mut self, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
         let capture = (self.captures.len() > 1).then(|| &self.captures[self.written]);
         self.written += 1;
@@ -282,46 +278,46 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, view: &E
     let Some(stack) = view.stack().filter(|_| view.level() != frames::Level::None) else { return };
     kind.with_stack += 1;
     let pid = view.pid().map(|pid| pid.0);
-    // Without the doubt about the end of the walk, which is not shown.
+    // Without the uncertainty about the end of the walk, which is not shown.
     let states = view.stack_states();
     let states = states.others().fold(StackStates::of(states.first()), StackStates::with);
-    let same = Same { stack: stack.index(), pid, states };
-    let row = kind.rows.entry(same).or_insert_with(|| {
-        let owner = view.stack_owner().pid.map(|pid| pid.0);
+    let key = RowKey { stack: stack.index(), pid, states };
+    let row = kind.rows.entry(key).or_insert_with(|| {
+        let frames_pid = view.stack_owner().pid.map(|pid| pid.0);
         StackRow {
             count: 0,
             pid,
             process: view.process_name().map(str::to_owned),
             states,
-            frames: view.frames().map(|frame| frames.index(owner, &frame)).collect(),
+            frames: view.frames().map(|frame| frames.index(frames_pid, &frame)).collect(),
         }
     });
     row.count += 1;
 }
 
-/// Puts the rows of a kind in order: most frequent first, then by process, frames, state and process id.
+/// Sorts the rows of a kind: most frequent first, then by process, frames, state and process id.
 fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
-    let mut stacks: Vec<(Same, StackRow)> = found.rows.into_iter().collect();
+    let mut stacks: Vec<(RowKey, StackRow)> = found.rows.into_iter().collect();
     let addresses = |row: &StackRow| -> Vec<Address> {
         row.frames
             .iter()
             .map(|&index| frames.rows[index as usize].facts.address.unwrap_or(Address(0)))
             .collect()
     };
-    stacks.sort_by(|(same_a, a), (same_b, b)| {
+    stacks.sort_by(|(key_a, a), (key_b, b)| {
         let by_frames = || addresses(a).cmp(&addresses(b));
-        let rest = |same: &Same| (same.states, same.pid, same.stack);
+        let rest = |key: &RowKey| (key.states, key.pid, key.stack);
         b.count
             .cmp(&a.count)
             .then_with(|| a.process.cmp(&b.process))
             .then_with(by_frames)
-            .then_with(|| rest(same_a).cmp(&rest(same_b)))
+            .then_with(|| rest(key_a).cmp(&rest(key_b)))
     });
     let stacks: Vec<StackRow> = stacks.into_iter().map(|(_, row)| row).collect();
     Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
 }
 
-/// Has the frames that will be shown named; all modules are asked at once.
+/// Resolves the names of the frames that are shown. Requests all modules before waiting.
 fn name(pipeline: &mut Pipeline<'_>, kinds: &[Kind], frames: &mut Frames) {
     let (known, _, Some(naming)) = pipeline.parts() else { return };
     for &index in kinds.iter().flat_map(|kind| &kind.stacks).flat_map(|row| &row.frames) {
@@ -344,9 +340,9 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         line(
             out,
             format_args!(
-                "{}: {} events, {} with a stack, {} distinct",
+                "{}: {}, {} with a stack, {} distinct",
                 kind.event,
-                grouped(kind.events),
+                counted(kind.events, "event", "events"),
                 grouped(kind.with_stack),
                 grouped(kind.distinct as u64)
             ),
@@ -372,7 +368,8 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
     Ok(())
 }
 
-/// One line a stack: process, event and frames from the outermost in, then the count. Equal lines are added up.
+/// Adds one line per stack: the process, the frames from the outermost one on and the event, then
+/// the count. The counts of equal lines are summed.
 fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
     for kind in kinds {
         for row in &kind.stacks {
@@ -389,7 +386,7 @@ fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) 
     Ok(())
 }
 
-/// The frames of a row, each made as it is written: their names are only lent.
+/// The frames of a row. Each one is built when it is written, because its names are borrowed.
 struct RowFrames<'a> {
     row: &'a StackRow,
     shown: &'a Shown<'a>,

@@ -1,22 +1,21 @@
-//! Times as people write and read them.
+//! Times on the command line and in output.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use stackhound::{Clock, FileTime, RawTime, TICKS_PER_SECOND};
 
-/// How times are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum TimeFormat {
-    /// UTC, RFC 3339 with seven digits of a second
+    /// UTC as RFC 3339, with seven fractional digits
     Utc,
-    /// Seconds since the start of the recording
+    /// Seconds since the start of the trace
     Relative,
     /// Ticks of the session's clock
     Raw,
 }
 
-/// A point in a recording: absolute, or relative to its start.
+/// A point in time: absolute, or relative to the start of the trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// UTC.
@@ -52,7 +51,7 @@ impl std::str::FromStr for Point {
             Err(_) => {
                 let civil: jiff::civil::DateTime = text.parse().with_context(|| {
                     format!(
-                        "`{text}` is no time; write 2026-01-31T12:00:00Z, or +5s for a span since the start"
+                        "`{text}` is not a valid time; write 2026-01-31T12:00:00Z, or +5s for a time since the start"
                     )
                 })?;
                 civil.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp()
@@ -63,27 +62,28 @@ impl std::str::FromStr for Point {
     }
 }
 
-/// How long something shall go on: as spans, and not nothing.
+/// Parses a duration greater than 0, such as `30s`.
 pub fn parse_duration(text: &str) -> Result<Duration> {
     let units = parse_span(text)?;
     if units <= 0 {
-        bail!("`{text}` is no time to wait for; write 30s, 500ms or 5min");
+        bail!("`{text}` is not a valid duration: expected more than 0; write 30s, 500ms or 5min");
     }
     Ok(Duration::from_nanos(u64::try_from(units)?.saturating_mul(100)))
 }
 
-/// A span such as `5s`, `2.5ms`, `10us` or `3` (seconds), in units of 100 ns.
+/// Parses a duration such as `5s`, `2.5ms`, `10us` or `3` (seconds), in units of 100 ns.
 fn parse_span(text: &str) -> Result<i64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let value: f64 =
-        number.parse().with_context(|| format!("`{text}` is no span; write 5s, 250ms or 10us"))?;
+    let value: f64 = number
+        .parse()
+        .with_context(|| format!("`{text}` is not a valid duration; write 5s, 250ms or 10us"))?;
     let factor = match unit {
         "" | "s" => TICKS_PER_SECOND as f64,
         "ms" => 10_000.0,
         "us" | "µs" => 10.0,
         "m" | "min" => 60.0 * TICKS_PER_SECOND as f64,
-        _ => bail!("`{unit}` is no unit of time; write s, ms, us or min"),
+        _ => bail!("`{unit}` is not a unit of time; write s, ms, us or min"),
     };
     Ok((value * factor) as i64)
 }

@@ -1,4 +1,4 @@
-//! `docs/apc.md` has a row for each thing that is wrong with the HOWTO of 2009, and each test that it names exists.
+//! `docs/apc.md` has a row for each error in the HOWTO of 2009, and each test that it names exists.
 
 mod shown;
 
@@ -11,13 +11,13 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/apc.md")).expect("the page")
 }
 
-/// The tests that a text names: what stands in backticks and has a file and a name.
+/// The tests that a text names: code spans with a file and a name.
 fn tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
     spans(text).filter_map(|span| span.split_once(".rs::"))
 }
 
 #[test]
-fn each_thing_that_is_wrong_is_shown() {
+fn each_error_has_evidence() {
     let page = page();
     let rows: Vec<Vec<&str>> = page
         .lines()
@@ -31,8 +31,9 @@ fn each_thing_that_is_wrong_is_shown() {
     for row in rows {
         let [number, wrong, consequence, here, shown] = row[..] else { panic!("{row:?}") };
         assert!([wrong, consequence, here].iter().all(|cell| cell.len() > 20), "{number}");
-        assert!(tests(shown).count() > 0 || shown == "a sentence", "{number}: nothing is named");
-        // What is wrong with the life of a capture is looked for where it was put in again.
+        assert!(tests(shown).count() > 0 || shown == "a sentence", "{number}: no evidence is named");
+        // Errors in the life cycle of a capture are tested with models into which they are
+        // inserted.
         let life = ["4", "5", "6", "7", "9", "13"].contains(&number);
         assert!(
             !life || tests(shown).any(|(file, _)| file.ends_with("mutants")),
@@ -42,7 +43,7 @@ fn each_thing_that_is_wrong_is_shown() {
 }
 
 #[test]
-fn each_test_that_is_named_exists() {
+fn each_named_test_exists() {
     let page = page();
     let named: Vec<(&str, &str)> = tests(&page).collect();
     assert!(named.len() > 20);
@@ -50,14 +51,14 @@ fn each_test_that_is_named_exists() {
         .into_iter()
         .filter(|(file, name)| !has_test(&root().join("crates").join(file).with_extension("rs"), name))
         .collect();
-    assert!(missing.is_empty(), "not there: {missing:#?}");
+    assert!(missing.is_empty(), "missing: {missing:#?}");
 }
 
 #[test]
-fn what_is_no_test_is_told_from_tests() {
+fn only_tests_are_recognized_as_tests() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apc.rs");
-    assert!(has_test(&here, "what_is_no_test_is_told_from_tests"));
+    assert!(has_test(&here, "only_tests_are_recognized_as_tests"));
     assert!(!has_test(&here, "page"));
-    assert!(!has_test(&here, "what_is_no"));
+    assert!(!has_test(&here, "only_tests_are"));
     assert!(!has_test(Path::new("no/such/file.rs"), "page"));
 }

@@ -1,4 +1,4 @@
-//! The program as people meet it: bad input, exit codes, forms of output.
+//! The program as a user sees it: invalid input, exit codes and output formats.
 
 mod program;
 
@@ -19,9 +19,9 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn bad_input_gets_one_clear_sentence() {
     for verb in ["info", "events", "stacks"] {
-        let check = |bytes: &[u8], what: &str| {
+        let check = |bytes: &[u8], error: &str| {
             let (_folder, path) = file(bytes);
-            refused(&[verb, text(&path)], &format!("{}: {what}", path.display()));
+            refused(&[verb, text(&path)], &format!("{}: {error}", path.display()));
         };
         check(b"", "the file is empty");
         check(&[0; 100_000], "the file starts with zeros; nothing was recorded");
@@ -30,8 +30,8 @@ fn bad_input_gets_one_clear_sentence() {
         for magic in [b"shcalls\n", b"shstacks"] {
             let (_folder, path) = file(&[&magic[..], &[0; 10_000]].concat());
             let path = text(&path);
-            let ask = format!("ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls");
-            refused(&[verb, path], &format!("{path} holds call trees: {ask}"));
+            let hint = format!("use `stackhound stack {path} --at '#0'`, or tree, backtrace or calls");
+            refused(&[verb, path], &format!("{path}: expected an .etl file, found a trace of calls; {hint}"));
         }
         let folder = tempfile::tempdir().unwrap();
         let path = text(folder.path());
@@ -41,7 +41,7 @@ fn bad_input_gets_one_clear_sentence() {
 }
 
 #[test]
-fn a_truncated_first_buffer_is_told() {
+fn a_truncated_first_buffer_is_reported() {
     let Some(bytes) = stackhound_corpus::etl_file("perfview-primitive-types.etl") else { return };
     let (_folder, path) = file(&bytes[..5_000]);
     let sentence = format!("{}: the first buffer is cut off: 5000 of 8192 bytes", path.display());
@@ -58,7 +58,7 @@ fn damage_is_reported_and_strict_makes_it_an_error() {
     assert!(output.status.success());
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(info["damage"][0]["offset"], 131_072);
-    // The buffer is given up, and so missing.
+    // The damaged buffer is skipped, and therefore counts as missing.
     assert!(info["damage"][1]["reason"].as_str().unwrap().starts_with("the file is incomplete: 1 of "));
     assert_eq!(info["damage"].as_array().unwrap().len(), 2);
     assert_eq!(info["buffers"], 48);
@@ -86,7 +86,7 @@ fn a_repeated_buffer_is_damage() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-/// No create of the demo has a result that Windows does not give for its request.
+/// All file creations of the demo have a result that Windows gives for their request.
 #[test]
 fn creates_of_the_demo_are_shown_as_windows_ends_them() {
     for (seed, mix) in [("1", "default"), ("2", "default"), ("3", "default"), ("1", "profile")] {
@@ -168,7 +168,7 @@ fn filters_choose_events() {
 }
 
 #[test]
-fn csv_has_one_line_an_event_and_quotes_commas() {
+fn csv_has_one_line_per_event_and_quotes_commas() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
     let output = stackhound(&["events", "-q", "--format", "csv", text(&path)]);
     let lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().split("\r\n").collect();
@@ -177,7 +177,7 @@ fn csv_has_one_line_an_event_and_quotes_commas() {
 }
 
 #[test]
-fn output_goes_to_a_file_that_appears_when_complete() {
+fn output_files_appear_when_complete() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("events.ndjson");
@@ -189,7 +189,7 @@ fn output_goes_to_a_file_that_appears_when_complete() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let Some(path) = stackhound_corpus::path("tx-Process.etl") else { return };
     let mut child = Command::new(env!("CARGO_BIN_EXE_stackhound"))
         .args(["events", "-q", text(&path)])
@@ -224,7 +224,8 @@ fn several_files_are_merged_by_time() {
         last = time;
         count += 1;
     }
-    // 16,335 + 62,379 + 22,035 + 4, as `facts.json` counts them; there are no stack records in them.
+    // 16,335 + 62,379 + 22,035 + 4, as `facts.json` counts them; there are no stack records in
+    // them.
     assert_eq!(count, 100_753);
     let info = stackhound(&["info", "--format", "json", text(&paths[0]), text(&paths[1])]);
     let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
@@ -244,7 +245,7 @@ fn completions_and_manual_come_from_the_same_definition() {
     assert!(manual.status.success() && manual.stdout.starts_with(b".ie"));
 }
 
-/// Kernel logger files are packed in archives with other files beside them.
+/// Kernel logger files are packed in archives together with other files.
 #[test]
 fn archives_and_packed_files_are_opened() {
     let Some(bytes) = stackhound_corpus::etl_file("perfview-primitive-types.etl") else { return };
@@ -261,15 +262,15 @@ fn archives_and_packed_files_are_opened() {
     let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(info["events"], 7);
     assert!(info["file"].as_str().unwrap().ends_with("trace.etl.zip:inner/trace.etl"));
-    // A directory is all recordings in it.
+    // A directory stands for all traces in it.
     let info = stackhound(&["info", "--format", "json", text(folder.path())]);
     assert!(info.status.success());
 }
 
-/// A file put in its place by renaming would take the place of a device such as `/dev/null`.
+/// Renaming a temporary file to the output would replace a device such as `/dev/null`.
 #[cfg(unix)]
 #[test]
-fn output_goes_into_pipes_and_through_links() {
+fn output_can_be_a_pipe_or_a_link() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
     let folder = tempfile::tempdir().unwrap();
@@ -296,5 +297,26 @@ fn output_goes_into_pipes_and_through_links() {
     write_to("new");
     std::fs::write(location("usual"), "").unwrap();
     let mode = |name: &str| std::fs::metadata(location(name)).unwrap().permissions().mode();
-    assert_eq!(mode("new"), mode("usual"), "who may read it");
+    assert_eq!(mode("new"), mode("usual"), "file permissions");
+}
+
+/// Only with `--verbose`, and without characters that a terminal would interpret.
+#[cfg(unix)]
+#[test]
+fn opened_files_are_logged_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(stackhound(&["demo", "-q", "--out", text(folder.path())]).status.success());
+    let path = folder.path().join("named \u{1b}[31m.etl");
+    std::fs::rename(folder.path().join("stackhound-demo.etl"), &path).unwrap();
+    for (option, logged) in [("--verbose", true), ("--no-progress", false)] {
+        let output = stackhound(&["info", option, text(&path)]);
+        assert!(output.status.success());
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            log.lines().filter(|line| line.contains("trace opened")).count(),
+            usize::from(logged),
+            "{log}"
+        );
+        assert!(!log.contains('\u{1b}'), "{log:?}");
+    }
 }

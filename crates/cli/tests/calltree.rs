@@ -1,4 +1,5 @@
-//! The verbs about the stack model, on the trace of the documented examples and on one with times and bounds.
+//! The verbs about call trees, on the trace of the documented examples and on one with times and
+//! bounds.
 
 #[path = "../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;
@@ -20,7 +21,7 @@ fn index(trace: &Trace) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What the program writes.
+/// The standard output of a verb.
 #[track_caller]
 fn output(verb: &str, trace: &Trace, arguments: &[&str]) -> String {
     let (_folder, path) = index(trace);
@@ -41,10 +42,11 @@ fn object(verb: &str, trace: &Trace, arguments: &[&str]) -> Value {
     serde_json::from_str(&output).unwrap()
 }
 
-/// A recording of a thread that is interrupted in a system call: times, two processors, bounds.
+/// A trace of a thread that is interrupted in a system call, with times, two processors and bounds.
 ///
-/// Transitions are a millisecond apart. Processor 0: the thread's user stack, from #3 on its kernel stack, from #5 to #6
-/// an interrupt. Processor 1: not known before #4, then another thread of the same process, which the first one follows at
+/// Transitions are a millisecond apart. Processor 0: the thread's user stack, from #3 on its kernel
+/// stack, from #5 to #6 an interrupt. Processor 1: not known before #4, then another thread of the
+/// same process, which the first one follows at
 /// #8.
 fn trace() -> Trace {
     let mut builder = Builder::new();
@@ -151,7 +153,7 @@ fn the_examples_of_the_stack_model() {
             "[Context before #200310, Context before #200320]",
         ],
     );
-    // The same contexts as without the cuts, where nothing is left out.
+    // With nothing excluded, the ranges are those without --exclude.
     check(
         "ranges",
         &trace,
@@ -286,7 +288,7 @@ fn times_and_processors() {
 }
 
 #[test]
-fn bounds_and_lower_bounds_are_told_in_every_form() {
+fn bounds_and_lower_bounds_are_shown_in_every_format() {
     let trace = trace();
     check(
         "calls",
@@ -324,7 +326,7 @@ fn bounds_and_lower_bounds_are_told_in_every_form() {
 }
 
 #[test]
-fn lists_are_one_object_or_one_object_a_line() {
+fn lists_are_one_object_or_one_object_per_line() {
     let trace = fixtures::trace();
     for (verb, arguments, key) in [
         ("ranges", &["#199862", "--by-call"][..], "ranges"),
@@ -361,7 +363,7 @@ fn frames_are_named_as_they_are_shown() {
 }
 
 #[test]
-fn a_tree_goes_to_a_file_in_the_form_its_name_says() {
+fn the_format_of_a_tree_follows_the_file_name() {
     let trace = fixtures::trace();
     let (folder, path) = index(&trace);
     for (name, begins) in
@@ -394,9 +396,9 @@ fn a_tree_goes_to_a_file_in_the_form_its_name_says() {
 }
 
 #[test]
-fn what_is_not_there_gets_one_clear_sentence() {
+fn missing_positions_are_reported_in_one_sentence() {
     let (_examples, path) = index(&fixtures::trace());
-    let (_recording, trace) = index(&trace());
+    let (_folder, trace) = index(&trace());
     let (path, trace) = (text(&path), text(&trace));
     for verb in ["tree", "stack", "backtrace", "ranges", "events-of"] {
         for (trace, arguments, sentence) in [
@@ -405,19 +407,15 @@ fn what_is_not_there_gets_one_clear_sentence() {
                 &["--at", "#3100001"][..],
                 "context #3100001 is outside the trace, whose contexts are #0 to #3100000",
             ),
-            (path, &["--at", "+5s"], "the trace has no times: name a context by its number, such as #1000"),
-            (path, &["--at", "5", "--tid", "9"], "thread 9 is not of this trace"),
-            (path, &["--at", "5", "--tid", "2"], "thread 2 was not seen running before context #5"),
-            (path, &["--at", "5", "--cpu", "1"], "processor 1 is not of this trace, which has 1"),
-            (
-                trace,
-                &["--at", "8", "--cpu", "0"],
-                "which stack of processor 0 is active at context #8 is not known",
-            ),
+            (path, &["--at", "+5s"], "the trace has no times; use the number of a context, such as #1000"),
+            (path, &["--at", "5", "--tid", "9"], "thread 9 is not in this trace"),
+            (path, &["--at", "5", "--tid", "2"], "thread 2 was not observed running before context #5"),
+            (path, &["--at", "5", "--cpu", "1"], "processor 1 is not in this trace, which has 1 processor"),
+            (trace, &["--at", "8", "--cpu", "0"], "the active stack of processor 0 at context #8 is unknown"),
             (
                 trace,
                 &["--at", "+1s"],
-                "2024-01-01T00:00:01.0000000Z is behind the trace, which ends at 2024-01-01T00:00:00.0110000Z",
+                "2024-01-01T00:00:01.0000000Z is after the trace, which ends at 2024-01-01T00:00:00.0110000Z",
             ),
             (
                 trace,
@@ -431,13 +429,13 @@ fn what_is_not_there_gets_one_clear_sentence() {
     for verb in ["ranges", "events-of"] {
         for (trace, frame, sentence) in [
             (path, "#3100000", "transition #3100000 is outside the trace, which has 3100000"),
-            (path, "#5", "no frame begins at transition #5; name it as it is shown, or use --at"),
-            (path, "~#5", "no frame begins at context #5; name it as it is shown, or use --at"),
-            (path, "@16", "frame number 16 is not of this trace, which has 16 frames"),
+            (path, "#5", "no frame begins at transition #5; write it as shown in output, or use --at"),
+            (path, "~#5", "no frame begins at context #5; write it as shown in output, or use --at"),
+            (path, "@16", "frame number 16 is outside the trace, which has 16"),
             (
                 trace,
                 "#3",
-                "2 frames begin at transition #3; say which: @1 (NtWriteFile on the kernel stack of thread 8), \
+                "2 frames begin at transition #3; use one of their numbers: @1 (NtWriteFile on the kernel stack of thread 8), \
                  @2 (NtWaitForSingleObject on the kernel stack of thread 8)",
             ),
         ] {
@@ -451,7 +449,7 @@ fn what_is_not_there_gets_one_clear_sentence() {
 }
 
 #[test]
-fn names_do_not_command_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let mut builder = Builder::new();
     let stack = builder.stack(StackInfo {
         kind: StackKind::User,
@@ -489,7 +487,7 @@ fn names_do_not_command_the_terminal() {
         assert_eq!(written.lines().count(), lines, "{arguments:?}: {written:?}");
         assert!(written.chars().all(|c| c == '\n' || !c.is_control()), "{arguments:?}: {written:?}");
     }
-    // What was named twice is refused; the message has names as well.
+    // An ambiguous frame is refused. The message contains names, too.
     let output = stackhound(&["ranges", text(&path), "#0"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("2 frames begin at transition #0"));
@@ -500,12 +498,12 @@ fn damaged_and_foreign_files_get_one_clear_sentence() {
     let trace = fixtures::trace();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.stacks");
-    let check = |bytes: &[u8], what: &str| {
+    let check = |bytes: &[u8], error: &str| {
         std::fs::write(&path, bytes).unwrap();
         let output = stackhound(&["calls", text(&path), "*"]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.starts_with(&format!("error: {}: {what}", path.display())), "{errors}");
+        assert!(errors.starts_with(&format!("error: {}: {error}", path.display())), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     };
     check(b"", "the file is empty");
@@ -518,7 +516,7 @@ fn damaged_and_foreign_files_get_one_clear_sentence() {
     check(&flipped, "the index is damaged at byte");
     let mut older = whole.to_vec();
     older[8] = older[8].wrapping_add(1);
-    check(&older, "the index has version 2 of the format, this program reads version 1");
+    check(&older, "the index has format version 2; this program reads version 1");
     refused(&["calls", "no/such.stacks", "*"], "no/such.stacks: No such file or directory (os error 2)");
     let empty = tempfile::tempdir().unwrap();
     let empty = text(empty.path());

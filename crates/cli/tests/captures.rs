@@ -1,4 +1,5 @@
-//! Files of several machines, boots and times: what one of them leads to does not depend on the others.
+//! Files of several machines, boots and times: the results of one capture do not depend on the
+//! others.
 
 mod program;
 
@@ -9,11 +10,11 @@ use std::process::Output;
 use program::{refused, stackhound, text};
 use serde_json::Value;
 
-/// Where the boot time is in a file whose logfile header is that of 64-bit Windows.
+/// The offsets of the boot time in a file of 64-bit Windows.
 const BOOT_TIME: std::ops::Range<usize> = 0x160..0x168;
 const DAY: u64 = 864_000_000_000;
 
-/// A folder with the demo and another system's trace of the same time, which was booted a day before.
+/// A folder with the demo and a trace of another system of the same time, booted one day earlier.
 fn two_machines() -> (tempfile::TempDir, [PathBuf; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let files = [("1", "a.etl", 0), ("2", "b.etl", DAY)].map(|(seed, name, earlier)| {
@@ -43,7 +44,7 @@ fn output(arguments: &[&str], paths: &[&Path]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Findings in their order, and alerts, which come by score.
+/// The findings in order, and the alerts, which are ordered by score.
 fn documents(lines: &str) -> (Vec<&str>, BTreeSet<&str>) {
     let (alerts, findings) = lines.lines().partition(|line| line.starts_with(r#"{"type":"alert""#));
     (findings, BTreeSet::from_iter::<Vec<_>>(alerts))
@@ -62,7 +63,7 @@ fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
         let both = documents(&together);
         assert!(of_a != of_b);
         assert!(documents(&output(verb, &[folder.path()])) == both);
-        // Both begin at once, so the first file given comes first.
+        // Both captures start at the same time, so the first argument is first.
         assert!(documents(&output(verb, &[&b, &a])) == documents(&reversed));
         assert!(documents(&output(&[verb, &["--separate"]].concat(), &[folder.path()])) == both);
         assert!(documents(&output(&[verb, &["--merge"]].concat(), &[folder.path()])) != both);
@@ -70,7 +71,7 @@ fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
 }
 
 #[test]
-fn verbs_analyse_one_capture_after_the_other() {
+fn verbs_analyze_one_capture_after_the_other() {
     let (folder, [a, b]) = two_machines();
     let events = ["events", "-q", "--stacks", "--symbols", "modules", "--time", "relative"];
     assert!(output(&events, &[folder.path()]) == output(&events, &[&a]) + &output(&events, &[&b]));
@@ -84,7 +85,7 @@ fn verbs_analyse_one_capture_after_the_other() {
         assert!(capture["kinds"] == json(&[file])["kinds"], "{}", file.display());
     }
 
-    // Equal lines of both are added up.
+    // The counts of equal lines are summed.
     let folded = ["stacks", "-q", "--symbols", "modules", "--format", "folded"];
     let counted = |text: &str| -> u64 {
         text.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
@@ -98,7 +99,7 @@ fn verbs_analyse_one_capture_after_the_other() {
 }
 
 #[test]
-fn captures_are_named() {
+fn captures_are_reported() {
     let (folder, [a, b]) = two_machines();
     let line = |number: u32, booted: &str, file: &Path| {
         format!(
@@ -116,8 +117,8 @@ fn captures_are_named() {
     };
     let expected = [line(1, "2023-12-31", &a), line(2, "2023-12-30", &b)];
     for verb in ["events", "hunt", "stacks"] {
-        let told = stackhound(&[verb, text(folder.path()), "--symbol-path", "", "--no-progress"]);
-        assert_eq!(without_end(&errors(&told)), expected, "{verb}");
+        let both = stackhound(&[verb, text(folder.path()), "--symbol-path", "", "--no-progress"]);
+        assert_eq!(without_end(&errors(&both)), expected, "{verb}");
         let one = stackhound(&[verb, text(&a), "--symbol-path", "", "--no-progress"]);
         assert_eq!(without_end(&errors(&one)), [""; 0], "{verb}");
     }
@@ -130,12 +131,12 @@ fn captures_are_named() {
 }
 
 #[test]
-fn one_machine_at_one_time_is_not_made_of_two() {
+fn verbs_about_one_position_refuse_several_captures() {
     let (folder, [a, b]) = two_machines();
     let captures = format!("({}) ({})", a.display(), b.display());
     let sentence = format!(
-        "the files are 2 captures, which cannot be read as one trace: {captures}; give the files of one, or --merge to \
-         take them as one"
+        "the files are 2 captures, which cannot be read as one trace: {captures}; pass the files of one capture, or \
+         use --merge to read them as one"
     );
     let folder = text(folder.path());
     for verb in [
@@ -152,7 +153,7 @@ fn one_machine_at_one_time_is_not_made_of_two() {
     assert_eq!(both.status.code(), Some(2));
 }
 
-/// The names of the corpus's files that make up each capture.
+/// The names of the corpus files of each capture.
 fn captures_of(folder: &Path) -> Vec<Vec<String>> {
     let json: Value = serde_json::from_str(&output(&["info", "--format", "json"], &[folder])).unwrap();
     let files = |capture: &Value| {
@@ -162,7 +163,7 @@ fn captures_of(folder: &Path) -> Vec<Vec<String>> {
     json["captures"].as_array().unwrap().iter().map(files).collect()
 }
 
-/// The output for a folder, and that for each of its captures alone, in order.
+/// The output for a folder, and the concatenated output for each of its captures alone.
 fn together_and_alone(verb: &[&str], folder: &Path) -> (String, String) {
     let of_capture = |files: &Vec<String>| output(verb, &files.iter().map(Path::new).collect::<Vec<_>>());
     let alone = captures_of(folder).iter().map(of_capture).collect();
@@ -170,7 +171,7 @@ fn together_and_alone(verb: &[&str], folder: &Path) -> (String, String) {
 }
 
 #[test]
-fn the_corpus_in_one_folder_is_what_its_captures_are() {
+fn findings_of_the_corpus_equal_those_of_its_captures() {
     let Some(corpus) = stackhound_corpus::folder() else { return };
     let folder = corpus.join("etl");
     let captures = captures_of(&folder);
@@ -187,10 +188,10 @@ fn the_corpus_in_one_folder_is_what_its_captures_are() {
     assert!(together == alone, "findings of a folder differ from those of its captures");
 }
 
-/// Small files; `scripts/mixture.sh` does the same with all of them.
+/// Small files; `cargo xtask mixture` does the same with all of them.
 #[cfg(unix)]
 #[test]
-fn what_is_undetermined_of_the_corpus_does_not_depend_on_other_captures() {
+fn answers_for_the_corpus_do_not_depend_on_other_captures() {
     const SIZE_MAX: u64 = 600_000;
     let folder = tempfile::tempdir().unwrap();
     for (_, path) in stackhound_corpus::trace_files() {

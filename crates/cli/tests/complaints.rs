@@ -1,4 +1,4 @@
-//! `docs/complaints.md` names what shows each answer: all of it exists.
+//! All tests and files that `docs/complaints.md` names as evidence exist.
 
 mod shown;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use shown::{has_test, root, spans};
 
 #[test]
-fn every_complaint_has_an_answer_that_is_shown() {
+fn every_complaint_has_an_answer_with_evidence() {
     let page = fs::read_to_string(root().join("docs/complaints.md")).unwrap();
     let rows: Vec<Vec<&str>> = page
         .lines()
@@ -33,14 +33,14 @@ fn every_complaint_has_an_answer_that_is_shown() {
             }
         }
     }
-    assert!(missing.is_empty(), "not there: {missing:#?}");
+    assert!(missing.is_empty(), "missing: {missing:#?}");
 }
 
 #[test]
-fn what_is_no_test_is_told_from_tests() {
+fn only_tests_are_recognized_as_tests() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/complaints.rs");
-    assert!(has_test(&here, "what_is_no_test_is_told_from_tests"));
+    assert!(has_test(&here, "only_tests_are_recognized_as_tests"));
     assert!(!has_test(&here, "spans"));
-    assert!(!has_test(&here, "what_is_no_test"));
+    assert!(!has_test(&here, "only_tests_are"));
     assert!(!has_test(Path::new("no/such/file.rs"), "spans"));
 }

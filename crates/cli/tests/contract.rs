@@ -1,8 +1,10 @@
-//! The output contract: every JSON document follows its published schema, which leaves no key out; the type of a key does not
-//! depend on its value, and no integer is larger than all readers keep.
+//! The output contract: every JSON document follows its published schema, which contains every key.
+//! The type of a key does not depend on its value, and no integer exceeds the range that all JSON
+//! readers keep.
 //!
-//! An ordinary run looks at the demo and at some recordings of the corpus, with `STACKHOUND_WHOLE_CORPUS=1` at all of them.
-//! That other programs load what is written, as `docs/events.md` says, is what `scripts/check-json.py` checks.
+//! An ordinary run checks the demo and some traces of the corpus, with `STACKHOUND_WHOLE_CORPUS=1`
+//! all of them. `scripts/check-json.py` checks that other programs load the output as described in
+//! `docs/events.md`.
 
 mod program;
 
@@ -14,8 +16,8 @@ use std::process::{Command, Stdio};
 use program::{stackhound, text};
 use serde_json::Value;
 
-/// All that writes JSON, by the name of its schema; `T` is the trace, `S` the folder with symbols. Documents that state a `type`
-/// follow the schema of that name.
+/// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
+/// symbols. Documents with a `type` follow the schema of that name.
 const VERBS: [(&str, &str); 24] = [
     ("info", "info --full --format json T"),
     ("event", "events --stacks --symbols full --kernel-symbols full --symbol-path S --format ndjson T"),
@@ -43,16 +45,16 @@ const VERBS: [(&str, &str); 24] = [
     ("backtrace", "backtrace T --at #400 --symbols full --symbol-path S --format json"),
 ];
 
-/// Keys below which names of the trace are keys.
+/// Objects whose keys are names from the trace.
 const BY_NAME: [&str; 6] =
     ["providers", "kernel_hook_ids", "by_header_type", "by_triggering_event", "by_state", "verdicts"];
 
-/// Lines of one output that are looked at.
+/// The limit of checked lines per output.
 const LINES_MAX: usize = 10_000;
 
 const LARGEST: i64 = 1 << 53;
 
-/// The types that were seen, by path.
+/// The types that were found, by path.
 #[derive(Default)]
 struct Types(BTreeMap<String, BTreeMap<&'static str, String>>);
 
@@ -60,7 +62,7 @@ impl Types {
     fn add(&mut self, path: &str, value: &Value, location: &str) {
         let of_fields = path.contains(" fields.");
         let name = match value {
-            // What is not known is null whatever the type.
+            // Unknown values of any type are null.
             Value::Null => return,
             Value::Bool(_) => "bool",
             Value::String(_) => "text",
@@ -73,7 +75,7 @@ impl Types {
                 for (key, value) in entries {
                     let path = match () {
                         () if key == "fields" && !of_fields => {
-                            // Names of fields mean something within one kind of event.
+                            // The type of a field is fixed within one kind of event.
                             for (name, value) in value.as_object().into_iter().flatten() {
                                 let kind = ["provider", "event", "id", "version"]
                                     .map(|key| entries.get(key).map(Value::to_string));
@@ -110,7 +112,7 @@ impl Types {
     }
 }
 
-/// The published schemas by name, with every key forbidden that they do not have.
+/// The published schemas by name, closed so that they allow no other keys.
 struct Schemas(BTreeMap<String, jsonschema::Validator>);
 
 impl Schemas {
@@ -131,7 +133,8 @@ impl Schemas {
         )
     }
 
-    /// Says all that is wrong with a document, by the name of its schema. Formats of other tools have schemas of their own.
+    /// Checks a document against the schema of this name. Formats of other tools have their own
+    /// schemas elsewhere.
     fn check(&self, name: &str, document: &Value, location: &str) {
         let Some(schema) = self.0.get(document["type"].as_str().unwrap_or(name)) else {
             assert!(["ecs", "ocsf", "layer"].contains(&name), "{name} has no schema");
@@ -143,7 +146,8 @@ impl Schemas {
     }
 }
 
-/// Forbids other keys in all objects. Alternatives of an object share the keys of the whole, so that only the whole is closed.
+/// Forbids other keys in all objects. Alternatives share the keys of their object, so only the
+/// object is closed.
 fn close(schema: &mut Value, is_whole: bool) {
     let Value::Object(keywords) = schema else { return };
     for (keyword, value) in keywords.iter_mut() {
@@ -163,7 +167,7 @@ fn close(schema: &mut Value, is_whole: bool) {
     }
 }
 
-/// The documents that a verb writes, the first ones of many.
+/// The first documents that a command writes.
 fn documents(verb: &str, etl_file: &Path, symbols: &Path) -> Vec<Value> {
     let words = verb.split(' ').map(|word| match word {
         "T" => text(etl_file),
@@ -193,7 +197,7 @@ fn documents_follow_their_schemas() {
     let symbols = folder.path().join("symbols");
     let whole = std::env::var_os("STACKHOUND_WHOLE_CORPUS").is_some();
     let mut trace_files = vec![folder.path().join("stackhound-demo.etl")];
-    // Copies, since indexes are kept beside recordings.
+    // Copies, because indexes are written to the folder of the trace.
     for (index, (name, path)) in stackhound_corpus::trace_files().into_iter().enumerate() {
         if whole || index % 7 == 0 {
             let copy: PathBuf =
@@ -269,7 +273,8 @@ fn documents_of_other_inputs_follow_their_schemas() {
     }
 }
 
-/// The page of the schemas has an example of each document, under a heading with the name of its schema.
+/// The page about the schemas has an example of each document, under a heading with the name of its
+/// schema.
 #[test]
 fn examples_follow_their_schemas() {
     let schemas = Schemas::read();
@@ -286,7 +291,7 @@ fn examples_follow_their_schemas() {
     assert_eq!(shown.len(), schemas.0.len());
 }
 
-/// A schema that forbids nothing would find nothing.
+/// The schemas reject documents that break the contract.
 #[test]
 fn documents_that_break_the_contract_are_found() {
     let schemas = Schemas::read();
@@ -309,7 +314,7 @@ fn documents_that_break_the_contract_are_found() {
     }
 }
 
-/// A recording of the corpus has a value of each type: the numbers that the documentation states.
+/// A trace of the corpus has a field of each type, which has the documented JSON type.
 #[test]
 fn fields_have_the_json_type_of_their_declared_type() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };

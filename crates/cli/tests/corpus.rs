@@ -1,4 +1,4 @@
-//! The real recordings, read by the program: what it counts equals what others counted.
+//! Real traces: the counts of the program equal those of independent readers.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn info(file: &Path) -> Value {
     serde_json::from_slice(&stackhound(&["info", "--full", "--format", "json"], &[file])).expect("JSON")
 }
 
-/// `facts.json` was made by an independent reader.
+/// `facts.json` was written by an independent reader.
 #[test]
 fn counts_equal_the_facts() {
     let Some(facts) = stackhound_corpus::text("etl/facts.json") else { return };
@@ -44,7 +44,7 @@ fn counts_equal_the_facts() {
             "processors",
         ];
         for key in same {
-            // The facts use an older word.
+            // The facts use an older name.
             let fact = if key == "kernel_hook_ids" { "kernel_hooks" } else { key };
             assert!(!expected[fact].is_null(), "{name}: no fact {fact}");
             assert_eq!(found[key], expected[fact], "{name}: {key}");
@@ -56,9 +56,9 @@ fn counts_equal_the_facts() {
     }
 }
 
-/// Figures of `etl/README.md`, found by an independent program.
+/// Figures of `etl/README.md`, which were found by an independent program.
 #[test]
-fn every_stack_part_of_the_large_recording_finds_its_event() {
+fn every_stack_part_of_the_large_trace_is_attributed() {
     let Some(path) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
     let stacks = &info(&path)["stacks"];
     let expected = serde_json::json!({
@@ -85,9 +85,9 @@ fn every_stack_part_of_the_large_recording_finds_its_event() {
     }
 }
 
-/// Every event comes out once, in time order, except the stack records.
+/// Every event except the stack records is written once, in time order.
 #[test]
-fn events_come_out_in_order_and_complete() {
+fn events_are_ordered_and_complete() {
     for name in ["airbus-ShutdownPerfDiagLogger.etl", "perfview-net452-x64.etl", "msbuild-PerfViewData.etl"] {
         let Some(path) = stackhound_corpus::path(name) else { return };
         let found = info(&path);
@@ -111,7 +111,7 @@ fn events_come_out_in_order_and_complete() {
     }
 }
 
-/// The number of threads and the order of buffers in the file change nothing.
+/// The output does not depend on the number of threads or the order of buffers in the file.
 #[test]
 fn output_does_not_depend_on_threads_or_file_order() {
     let Some(bytes) = stackhound_corpus::etl_file("perfview-net452-x64.etl") else { return };
@@ -131,7 +131,7 @@ fn output_does_not_depend_on_threads_or_file_order() {
     assert!(events("1", &shuffled) == expected, "shuffled buffers");
 }
 
-/// The header buffer first, the data buffers in some other order.
+/// The header buffer, then the data buffers in a random order.
 fn shuffle(bytes: &[u8], mut state: u64) -> Vec<u8> {
     let mut buffers = Vec::new();
     let mut at = 0;

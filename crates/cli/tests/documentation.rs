@@ -1,9 +1,10 @@
-//! Every command that the documentation shows is run here, and does what is shown.
+//! Runs every command in the documentation, and compares its output with the documented output.
 //!
-//! A `console` block holds commands behind `$ ` and, if it shows any, their output; `…` stands for lines left out. All
-//! commands run in a folder where `trace.etl` is the demo recording, and `example.stacks` the trace that the examples of
-//! the stack model are about. `known.txt` and `lists.toml` are what `docs/hunt.md` gives to `hunt`. The commands that
-//! `explain` recommends are run there too.
+//! A `console` block contains commands after `$ `, each optionally followed by its output. `…`
+//! stands for omitted lines. All commands run in a folder where `trace.etl` is the demo trace, and
+//! `example.stacks` the trace of the examples about call trees. `known.txt` and `lists.toml` are
+//! the arguments of `hunt` in `docs/hunt.md`. The commands that `explain` recommends are also run
+//! there.
 
 #[path = "../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;
@@ -16,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Commands that other steps of `.ci/run` run, since they take long or need other tools.
+/// Commands that other steps of `.ci/run` run, because they take long or need other tools.
 const RUN_BY_CI: [&str; 11] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
@@ -31,7 +32,8 @@ const RUN_BY_CI: [&str; 11] = [
     "scripts/tree-check.sh",
 ];
 
-/// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
+/// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step
+/// of `.ci/run` as well.
 const RUN_FOR_PYTHON: [&str; 2] =
     ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
 
@@ -44,26 +46,27 @@ const RUN_UNDER_WINE: [&str; 2] = [
     "scripts/live-check.sh",
 ];
 
-/// Whether a command is for Windows. Elsewhere it is understood, and refused.
+/// Whether a command needs Windows. Other systems parse its arguments, and refuse it.
 fn is_live(arguments: &[String]) -> bool {
     let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
     has("--live") || (arguments[0] == "record" && !has("--exact"))
 }
 
-/// Commands for people with time; a short form of each is run below.
+/// Commands that take long. A short form of each runs elsewhere.
 const LONG: [&str; 4] = [
     "scripts/speed.py",
     "cargo run --release --locked -p stackhound-calltree --example scale",
     "STACKHOUND_LOAD=\"60 1000000\" scripts/with-fake cargo test",
-    // With settings of one's own, as the step "live" of windows-check.sh writes them.
+    // Needs settings such as those of the step "live" of windows-check.sh.
     "STACKHOUND_FAKE=settings.txt scripts/with-fake",
 ];
 
-/// Names of image files that `explain` uses, and the images of the demo that stand for them.
+/// Names of image files in the commands of `explain`, and the images of the demo that are used for
+/// them.
 const IMAGES: [(&str, &str); 3] =
     [("ntdll.dll", "ntdll.dll"), ("kernelbase.dll", "kernelbase.dll"), ("suspect.exe", "updater.exe")];
 
-/// What commands of `explain` that have this part must show on the demo.
+/// Parts of commands of `explain`, and a text that such commands must print for the demo.
 const SHOWS: [(&str, &str); 9] = [
     ("stack.contains_unbacked='yes'", "(unbacked"),
     ("--event PageFault/", "PageFault/VirtualAlloc"),
@@ -76,7 +79,8 @@ const SHOWS: [(&str, &str); 9] = [
     ("--format ndjson", "\"stack\""),
 ];
 
-/// Parts of commands of `explain` that select nothing in the demo: it has no thread pools and no second `ntdll.dll`.
+/// Parts of commands of `explain` that select nothing in the demo, which has no thread pools and no
+/// second `ntdll.dll`.
 const NOT_IN_DEMO: [&str; 2] = ["--event ThreadPool/*", "--only CS10 "];
 
 struct Shown {
@@ -117,7 +121,7 @@ fn commands() -> Vec<Shown> {
     shown
 }
 
-/// Splits a command at white space, quotes holding words together.
+/// Splits a command at spaces outside of quotes.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -133,7 +137,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// A folder with all files that commands name.
+/// A folder with all files that the commands need.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = run(folder.path(), &words("demo -q --out ."));
@@ -149,7 +153,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// A file of a store, whose keys nobody knows here.
+/// Finds a file in a store by its name, with any key.
 fn stored(store: &Path, name: &str) -> PathBuf {
     let entries = |folder: &Path| {
         let entries =
@@ -167,13 +171,13 @@ fn run(folder: &Path, arguments: &[String]) -> Output {
     Command::new(binary).args(arguments).current_dir(folder).output().expect("the program runs")
 }
 
-/// Whether a command did its work. `hunt` tells by its exit code whether it found something.
+/// Whether a command succeeded. `hunt` exits with 1 if it has findings.
 fn is_done(arguments: &[String], result: &Output) -> bool {
     result.status.success() || (arguments[0] == "hunt" && result.status.code() == Some(1))
 }
 
 #[test]
-fn every_command_that_explanations_recommend_runs() {
+fn every_recommended_command_runs() {
     let folder = folder();
     let listed = run(folder.path(), &words("explain"));
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -209,7 +213,7 @@ fn every_command_that_explanations_recommend_runs() {
 }
 
 #[test]
-fn every_command_shown_runs_and_does_what_is_shown() {
+fn every_documented_command_prints_the_documented_output() {
     let folder = folder();
     let run = |arguments: &[String]| run(folder.path(), arguments);
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
@@ -247,7 +251,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         if is_live(&arguments) && cfg!(not(windows)) {
             assert!(
                 output.iter().all(|line| line.is_empty()),
-                "{page}: {command}: nothing shows what it prints"
+                "{page}: {command}: its output cannot be tested here"
             );
             assert_eq!(result.status.code(), Some(2), "{page}: {command}: {errors}");
             let refused = errors.starts_with("error: ") && errors.contains("Windows");
@@ -260,7 +264,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         for line in output.iter().filter(|line| !line.is_empty() && line.trim() != "…") {
             assert!(
                 lines.any(|printed| printed.trim_end() == line.trim_end()),
-                "{page}: {command}: does not print (in this place)\n{line}\nbut\n{printed}"
+                "{page}: {command}: does not print (in this order)\n{line}\nbut\n{printed}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Filters on the demo: what they select is what all names and facts say, whatever is shown.
+//! Filters on the demo: they use all names and facts, including those that are not shown.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The demo's recording and its symbols, made once.
+/// The demo trace and its symbols, generated once.
 fn demo() -> (&'static str, &'static str) {
     static DEMO: OnceLock<(tempfile::TempDir, String, String)> = OnceLock::new();
     let (_, trace, symbols) = DEMO.get_or_init(|| {
@@ -32,7 +32,7 @@ fn demo() -> (&'static str, &'static str) {
 /// Raw time and processor of an event.
 type RecordKey = (i64, u64);
 
-/// The events that pass, as raw time and processor, and the closing line.
+/// The selected events, as raw time and processor, and the closing line.
 fn chosen(arguments: &[&str]) -> (Vec<RecordKey>, String) {
     let (trace, symbols) = demo();
     let fixed = ["events", trace, "--symbol-path", symbols, "--no-progress", "--format", "ndjson"];
@@ -46,12 +46,12 @@ fn chosen(arguments: &[&str]) -> (Vec<RecordKey>, String) {
     (String::from_utf8(output.stdout).unwrap().lines().map(location).collect(), errors)
 }
 
-/// System calls with the names of all their frames, as shown when everything is named; `None` where one that could have
-/// a name has none.
+/// System calls with the names of all their frames, if everything is named. `None` for frames in
+/// modules without a name.
 fn calls() -> Vec<(RecordKey, Vec<Option<String>>)> {
     let (trace, symbols) = demo();
-    let asked = ["--symbols", "full", "--stacks", "--event", "PerfInfo/SysCallEnter", "--format", "ndjson"];
-    let output = stackhound(&[&["events", "-q", trace, "--symbol-path", symbols], &asked[..]].concat());
+    let options = ["--symbols", "full", "--stacks", "--event", "PerfInfo/SysCallEnter", "--format", "ndjson"];
+    let output = stackhound(&[&["events", "-q", trace, "--symbol-path", symbols], &options[..]].concat());
     let calls = String::from_utf8(output.stdout).unwrap();
     let call = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -69,7 +69,7 @@ fn calls() -> Vec<(RecordKey, Vec<Option<String>>)> {
 }
 
 #[test]
-fn filters_see_names_that_are_not_shown() {
+fn filters_use_names_that_are_not_shown() {
     let calls = calls();
     let wanted = "ntdll.dll!NtCreateFile";
     let expected: Vec<_> = calls
@@ -79,7 +79,7 @@ fn filters_see_names_that_are_not_shown() {
         .collect();
     assert!(expected.len() > 50, "{}", expected.len());
     let filter = format!("event = PerfInfo/SysCallEnter and stack.symbol = '{wanted}'");
-    // High-volume events are shown with modules only, and with --symbols off with nothing.
+    // High-volume events show only modules, and with --symbols off only addresses.
     for shown in [&[][..], &["--symbols", "modules"], &["--symbols", "off"], &["--symbols", "full"]] {
         let (found, errors) = chosen(&[shown, &["--where", &filter]].concat());
         assert_eq!(found, expected, "{shown:?}: {errors}");
@@ -87,7 +87,7 @@ fn filters_see_names_that_are_not_shown() {
 }
 
 #[test]
-fn what_has_no_name_makes_no_negation_true() {
+fn negations_are_undecided_for_frames_without_names() {
     let filter = "event = PerfInfo/SysCallEnter and not stack.symbol ~ 'ntdll.dll!*'";
     let (found, _) = chosen(&["--where", filter]);
     let calls = calls();
@@ -97,7 +97,7 @@ fn what_has_no_name_makes_no_negation_true() {
             |name: &Option<String>| name.as_ref().is_some_and(|name| !name.starts_with("ntdll.dll!"));
         assert!(names.iter().all(is_other), "{location:?}: {names:?}");
     }
-    // Without symbol files, nothing is known of any stack with frames in modules.
+    // Without symbol files, all stacks with frames in modules are undecided.
     let (trace, _) = demo();
     let output = stackhound(&["events", trace, "--symbol-path", "", "--no-progress", "--where", filter]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -106,7 +106,7 @@ fn what_has_no_name_makes_no_negation_true() {
 }
 
 #[test]
-fn no_match_says_what_there_is() {
+fn no_match_lists_events_and_processes() {
     let (trace, _) = demo();
     for verb in [&["events"][..], &["stacks"], &["profile", "--format", "folded"], &["hunt"]] {
         let output = stackhound(&[verb, &["--no-progress", "--process", "nosuch.exe", trace]].concat());
@@ -146,11 +146,11 @@ fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
         let frame = line.strip_prefix("    user ").or_else(|| line.strip_prefix("    kernel "));
         match frame.map(|frame| frame.trim_start()) {
             Some(frame) => {
-                // Before a name comes the address, which frames without a module are called by.
+                // The address precedes the name. It is also the name of frames without a module.
                 let (address, name) = frame.split_once(' ').unwrap_or((frame, ""));
                 let name = if name.starts_with('(') || name.is_empty() { frame } else { name };
                 assert!(address.starts_with("0x"), "{frame}");
-                events.last_mut().expect("an event comes first").1.push(name.to_owned());
+                events.last_mut().expect("an event before its frames").1.push(name.to_owned());
             }
             None if !line.starts_with(' ') => events.push((line.to_owned(), Vec::new())),
             None => {}
@@ -160,7 +160,7 @@ fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn every_printed_name_selects_the_events_that_have_it() {
+fn every_printed_name_selects_its_events() {
     let events = printed(&[]);
     let mut with_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (event, frames) in &events {
@@ -171,17 +171,17 @@ fn every_printed_name_selects_the_events_that_have_it() {
             }
         }
     }
-    // Some of each form: functions by origin, modules without names, no module.
+    // Some of each form: functions by origin, modules without functions, addresses without modules.
     let form = |name: &str| match (name.contains('!'), name.split_once(['[', '('])) {
         (true, Some((_, origin))) => origin.to_owned(),
         (false, Some((_, memory))) => memory.to_owned(),
         _ => "module".to_owned(),
     };
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    let mut tried: BTreeMap<String, usize> = BTreeMap::new();
     for (name, expected) in with_name {
-        let taken = taken.entry(form(name)).or_default();
-        *taken += 1;
-        if *taken > 5 {
+        let count = tried.entry(form(name)).or_default();
+        *count += 1;
+        if *count > 5 {
             continue;
         }
         let selected = |text: &str| -> Vec<String> {
@@ -203,7 +203,7 @@ fn every_printed_name_selects_the_events_that_have_it() {
             assert!(expected.iter().all(|event| selected.iter().any(|known| known == event)), "{text}");
         }
     }
-    assert!(taken.len() >= 4, "{taken:?}");
+    assert!(tried.len() >= 4, "{tried:?}");
 }
 
 #[test]
@@ -232,12 +232,12 @@ fn fields_are_compared_with_fields() {
 }
 
 #[test]
-fn what_is_no_field_needs_quotes() {
+fn text_needs_quotes() {
     let (trace, _) = demo();
     for (filter, message, caret) in [
-        ("process = svchost.exe", "`svchost.exe` is no field, text needs quotes", 10),
+        ("process = svchost.exe", "`svchost.exe` is not a field; put text in quotes", 10),
         ("pid = 99999999999999999999999999", "number of more than 64 bits", 6),
-        ("stack.symbol i~ ('a', b)", "`b` is no field, text needs quotes", 22),
+        ("stack.symbol i~ ('a', b)", "`b` is not a field; put text in quotes", 22),
     ] {
         for verb in ["events", "stacks", "hunt"] {
             let output = stackhound(&[verb, trace, "--where", filter]);
@@ -247,12 +247,12 @@ fn what_is_no_field_needs_quotes() {
             assert!(errors.lines().any(|line| line == format!("  {}^", " ".repeat(caret))), "{errors}");
         }
     }
-    // Names of events need none.
+    // Names of events need no quotes.
     assert!(!chosen(&["--where", "event = Process/Start"]).0.is_empty());
 }
 
 #[test]
-fn modules_that_are_not_there_are_reported() {
+fn unknown_modules_are_reported() {
     let report = |module: &str| format!("No module of the trace matches `{module}`.");
     for (filter, module) in [
         ("stack.symbol i~ ('ntdl!Nt*', 'ntdll!Nt*')", Some("ntdl")),
@@ -280,7 +280,7 @@ fn modules_that_are_not_there_are_reported() {
 }
 
 #[test]
-fn kernel_frames_are_named_where_that_is_asked_for() {
+fn kernel_frames_are_named_on_request() {
     let (trace, symbols) = demo();
     let kernel_names = |arguments: &[&str]| {
         let fixed = ["stacks", "-q", trace, "--symbol-path", symbols, "--format", "table"];

@@ -1,4 +1,4 @@
-//! `hunt` and `explain` as people meet them, on the demo's recording.
+//! `hunt` and `explain` on the demo trace.
 
 mod program;
 
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use program::{refused, stackhound, text};
 use serde_json::Value;
 
-/// The demo's folder, made once.
+/// The folder of the demo, generated once.
 fn demo() -> &'static Path {
     static DEMO: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = DEMO.get_or_init(|| {
@@ -50,7 +50,7 @@ fn ids(findings: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn the_attack_is_found_and_nothing_else_matters() {
+fn only_the_attack_has_severe_findings() {
     let (found, code) = findings(&["--min-severity", "medium"]);
     assert_eq!(code, Some(1));
     let ids = ids(&found);
@@ -62,16 +62,17 @@ fn the_attack_is_found_and_nothing_else_matters() {
         assert!(finding["input"]["record"].as_u64().unwrap() > 0);
         assert_eq!(finding["count"], 1);
         assert!(finding["input"]["file"].as_str().unwrap().ends_with("stackhound-demo.etl"));
-        // Whoever attacks, and the process that it attacks.
+        // The attacker, or the process that it attacks.
         let direct = finding["detection"] == "CS02";
         let name = finding["process"]["name"].as_str().unwrap();
         assert!(!direct || name == "updater.exe", "{finding}");
     }
 }
 
-/// Alerts are what the findings say of them, the highest score first, after all findings.
+/// Alerts follow all findings, the highest score first, and their counts are those of their
+/// findings.
 #[test]
-fn alerts_follow_the_findings_that_they_are_made_of() {
+fn alerts_summarize_their_findings() {
     let (found, alerts, _) = documents(&["--min-severity", "low"]);
     assert!(alerts.len() > 1, "{alerts:?}");
     let mut scores: Vec<u64> = alerts.iter().map(|alert| alert["score"].as_u64().unwrap()).collect();
@@ -111,7 +112,8 @@ fn the_summary_has_alerts_counts_and_few_findings() {
     let order =
         ["Alerts by score", "Findings in ", "The most severe findings"].map(|head| summary.find(head));
     assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}\n{summary}");
-    // The most severe come first, and each process with each set of detections comes once.
+    // The most severe findings are first, and each process with each set of detections appears
+    // once.
     let severities = ["CRITICAL", "HIGH", "MEDIUM", "LOW"];
     let of = |line: &str| severities.iter().position(|name| line.starts_with(&format!("{name}  CS")));
     let top = &summary[order[2].unwrap()..];
@@ -121,7 +123,7 @@ fn the_summary_has_alerts_counts_and_few_findings() {
 }
 
 #[test]
-fn with_image_files_only_the_attacker_enters_the_kernel_oddly() {
+fn with_image_files_only_the_attacker_has_findings_about_kernel_entry() {
     let symbols = demo().join("symbols");
     let (found, _) = findings(&["--images", text(&symbols), "--only", "CS01,CS02,CS03,CS04,CS05,CS06"]);
     for expected in ["CS02", "CS03", "CS04", "CS05", "CS06"] {
@@ -133,14 +135,14 @@ fn with_image_files_only_the_attacker_enters_the_kernel_oddly() {
 }
 
 #[test]
-fn the_exit_code_tells_whether_something_was_found() {
+fn the_exit_code_shows_whether_findings_were_written() {
     for (arguments, expected) in [
         (&["--quiet"][..], 1),
         (&["--exit-zero"], 0),
         (&["--min-severity", "critical"], 0),
         (&["--only", "CS02"], 1),
         (&["--only", "cs20,CS23"], 0),
-        // What is not decided is not found.
+        // Undetermined answers are not findings.
         (&["--only", "CS18", "--all"], 0),
         (&["--pid", "4"], 0),
     ] {
@@ -151,7 +153,7 @@ fn the_exit_code_tells_whether_something_was_found() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_told() {
+fn only_selected_findings_are_written() {
     let (found, _) = findings(&["--only", "CS02"]);
     assert!(!found.is_empty() && ids(&found).iter().all(|id| *id == "CS02"), "{:?}", ids(&found));
     let (all, _) = findings(&["--only", "CS05", "--all", "--min-severity", "info"]);
@@ -165,7 +167,7 @@ fn only_what_is_asked_for_is_told() {
 }
 
 #[test]
-fn every_form_can_be_read() {
+fn every_format_can_be_parsed() {
     for format in ["ndjson", "ecs", "ocsf"] {
         let output = hunt(&["--format", format]);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -184,21 +186,21 @@ fn every_form_can_be_read() {
     assert!(lines.clone().any(|line| line.contains("CS02")), "{csv}");
     let table = String::from_utf8(hunt(&[]).stdout).unwrap();
     assert!(table.contains("CS02") && table.contains("updater.exe"), "{table}");
-    assert!(!table.contains('\u{1b}'), "colours though it goes to no terminal");
+    assert!(!table.contains('\u{1b}'), "colors without a terminal");
 }
 
 #[test]
-fn threads_change_nothing() {
-    let told = |threads: &str| {
+fn findings_do_not_depend_on_threads() {
+    let written = |threads: &str| {
         let output = hunt(&["--format", "ndjson", "--all", "--threads", threads]);
         assert!(!output.stdout.is_empty());
         output.stdout
     };
-    assert!(told("1") == told("2"));
+    assert!(written("1") == written("2"));
 }
 
 #[test]
-fn output_goes_to_a_file_when_it_is_complete() {
+fn findings_are_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("findings.ndjson");
     let output = hunt(&["--format", "ndjson", "-o", text(&path)]);
@@ -208,7 +210,7 @@ fn output_goes_to_a_file_when_it_is_complete() {
 }
 
 #[test]
-fn the_closing_line_says_what_was_evaluated_found_and_missing() {
+fn the_closing_line_counts_evaluations_findings_and_missing_evidence() {
     let output = hunt(&[]);
     let errors = String::from_utf8(output.stderr).unwrap();
     let closing = errors.lines().last().unwrap();
@@ -218,7 +220,7 @@ fn the_closing_line_says_what_was_evaluated_found_and_missing() {
         " of them with stacks; findings: ",
         " high",
         "; missing evidence: ",
-        "buffers lost",
+        " buffer lost",
     ] {
         assert!(closing.contains(part), "{part}: {closing}");
     }
@@ -226,7 +228,7 @@ fn the_closing_line_says_what_was_evaluated_found_and_missing() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_in_a_sentence() {
+fn invalid_arguments_are_reported_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let etl_file = etl_file();
     let etl_file = text(&etl_file);
@@ -241,20 +243,17 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
     refused(&["hunt", missing], &format!("{missing}: {no_file}"));
     refused(&["hunt", etl_file, "--lists", missing], &format!("{missing}: {no_file}"));
     refused(&["hunt", etl_file, "--known-images", missing], &format!("{missing}: {no_file}"));
-    refused(
-        &["hunt", etl_file, "--images", missing],
-        &format!("{missing}: no directory, which --images needs"),
-    );
+    refused(&["hunt", etl_file, "--images", missing], &format!("{missing}: --images needs a directory"));
     let lists = file("lists.toml", "[modules]\nsystem_call = 5\n");
     let output = stackhound(&["hunt", etl_file, "--lists", text(&lists)]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.starts_with(&format!("error: {}:2: ", lists.display())), "{errors}");
     for (arguments, part) in [
-        (&["--only", "CS99"][..], "there is no detection `CS99`; they are CS01 to CS24"),
+        (&["--only", "CS99"][..], "there is no detection `CS99`; write an id from CS01 to CS24"),
         (
             &["--min-severity", "grave"],
-            "`grave` is no severity; write one of info, low, medium, high, critical",
+            "`grave` is not a severity; write one of info, low, medium, high, critical",
         ),
     ] {
         let output = hunt(arguments);
@@ -264,11 +263,11 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
     }
 }
 
-/// An access by code in no module, as a line of Winlogbeat's.
+/// A ProcessAccess event by code in no module, as a line of Winlogbeat.
 const ACCESS: &str = r#"{"@timestamp":"2023-01-01T00:00:00.000Z","winlog":{"event_id":10,"provider_name":"Microsoft-Windows-Sysmon","event_data":{"SourceImage":"C:\\t.exe","SourceProcessId":"5","TargetImage":"C:\\a.exe","GrantedAccess":"0x1fffff","CallTrace":"C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4|C:\\Windows\\System32\\KERNELBASE.dll+2c13e|UNKNOWN(000000000338D572)"}}}"#;
 
 #[test]
-fn one_bad_input_leaves_out_no_other() {
+fn an_invalid_input_does_not_affect_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{ACCESS}\n");
     for (name, text) in [
@@ -290,15 +289,15 @@ fn one_bad_input_leaves_out_no_other() {
         names.dedup();
         names
     };
-    // In a folder, what only has the name is told and left out.
+    // In a folder, files with only the extension are reported and skipped.
     let output = stackhound(&["hunt", text(folder.path()), "--format", "ndjson", "--min-severity", "high"]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert_eq!(files(&output), [path("a.jsonl"), path("f.ndjson")]);
     for name in ["b.json", "c.json", "d.evtx"] {
-        assert!(errors.contains(&format!("{}: left out", path(name))), "{errors}");
+        assert!(errors.contains(&format!("{}: skipped", path(name))), "{errors}");
     }
-    // What is named is expected to be read.
+    // Files on the command line must be readable.
     let output =
         stackhound(&["hunt", "--format", "ndjson", &path("a.jsonl"), &path("d.evtx"), &path("f.ndjson")]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -306,20 +305,20 @@ fn one_bad_input_leaves_out_no_other() {
     assert_eq!(files(&output), [path("a.jsonl"), path("f.ndjson")]);
     assert!(errors.contains(&format!("error: {}: ", path("d.evtx"))), "{errors}");
     assert!(errors.contains(", 2 evaluated, "), "{errors}");
-    assert!(errors.ends_with("error: 1 of 3 inputs could not be read, or not to their end\n"), "{errors}");
+    assert!(errors.ends_with("error: 1 of 3 inputs could not be read completely\n"), "{errors}");
     for name in ["b.json", "c.json"] {
         let sentence =
-            "JSON is read with one object on each line; `jq -c '.[]?' FILE` writes the objects of a list so";
+            "expected JSON with one object per line; `jq -c '.[]?' FILE` converts a list to this form";
         refused(&["hunt", &path(name)], &format!("{}: {sentence}", path(name)));
     }
     let output = stackhound(&["hunt", &path("e.txt")]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(errors.contains("nor are these Sysmon's events"), "{errors}");
+    assert!(errors.contains("; expected a trace, or Sysmon events"), "{errors}");
 }
 
 #[test]
 #[cfg(unix)]
-fn rows_come_through_pipes() {
+fn rows_are_read_from_pipes() {
     use std::io::Write;
     use std::process::{Command, Stdio};
     let given = |name: &str, bytes: &[u8]| {
@@ -327,7 +326,7 @@ fn rows_come_through_pipes() {
         command.args(["hunt", name, "--format", "ndjson", "--min-severity", "high"]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It may have ended already, if it does not want them.
+        // The program may have ended already, if it refuses the input.
         let _ = child.stdin.take().unwrap().write_all(bytes);
         child.wait_with_output().unwrap()
     };
@@ -343,12 +342,12 @@ fn rows_come_through_pipes() {
         let refused = given(name, b"ElfFile\0");
         let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2));
-        assert!(errors.contains("through pipes only JSON can be read"), "{errors}");
+        assert!(errors.contains("expected JSON with one object per line from a pipe"), "{errors}");
     }
 }
 
 #[test]
-fn options_of_live_sessions_do_not_go_with_files() {
+fn live_options_conflict_with_files() {
     let etl_file = etl_file();
     let output = stackhound(&["hunt", text(&etl_file), "--live-memory"]);
     assert_eq!(output.status.code(), Some(2));
@@ -359,19 +358,19 @@ fn options_of_live_sessions_do_not_go_with_files() {
 }
 
 #[test]
-fn lists_of_ones_own_count() {
+fn lists_of_the_user_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let lists = folder.path().join("lists.toml");
     let own = "[modules]\nsystem_call = [\"ntdll.dll\", \"win32u.dll\", \"updater.exe\"]\n[folders]\nwritable = []\n";
     std::fs::write(&lists, own).unwrap();
-    // Only in Windows' own folders such a name counts, so the finding stays.
+    // Names in the list apply only to the folders of Windows, so the finding remains.
     let (found, _) = findings(&["--lists", text(&lists), "--only", "CS02"]);
     assert!(!found.is_empty());
 }
 
-/// An analyst's terms lead to their detections, and are in the documentation.
+/// Common terms lead to their detections, and are in the documentation.
 #[test]
-fn detections_are_found_by_the_terms_of_the_field() {
+fn detections_are_found_by_common_terms() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hunt.md");
     let page = std::fs::read_to_string(page).unwrap().to_lowercase();
     for (term, expected) in [

@@ -1,5 +1,5 @@
-//! Inputs that are incomplete, endless or none, and runs that are ended early: what is reported, the exit code, and what is
-//! left behind.
+//! Incomplete, endless and invalid inputs, and runs that end early: messages, exit codes and
+//! leftover files.
 
 mod program;
 
@@ -13,7 +13,7 @@ use stackhound_calltree::journal::Writer;
 use stackhound_calltree::{Change, ContextId, Cpu, StackInfo, StackKind};
 use tempfile::TempDir;
 
-/// A folder with the demo recording, called `a.etl`.
+/// A folder with the demo trace as `a.etl`.
 fn demo(events: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let made = stackhound(&["demo", "-q", "--events", events, "--out", text(folder.path())]);
@@ -29,7 +29,7 @@ fn zst(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// The exit code of a verb with and without `--strict`, and whether the run printed anything.
+/// The exit codes of a verb without and with `--strict`.
 fn codes(verb: &[&str], path: &Path) -> [Option<i32>; 2] {
     let run = |strict: &[&str]| {
         let output = stackhound(&[verb, strict, &["-q", text(path)]].concat());
@@ -39,7 +39,7 @@ fn codes(verb: &[&str], path: &Path) -> [Option<i32>; 2] {
 }
 
 #[test]
-fn a_recording_that_ends_at_a_buffer_is_incomplete_for_every_verb() {
+fn a_trace_that_is_cut_between_buffers_is_incomplete_for_every_verb() {
     let (folder, path) = demo("8000");
     let bytes = fs::read(&path).unwrap();
     let size = 65_536;
@@ -71,7 +71,7 @@ fn a_recording_that_ends_at_a_buffer_is_incomplete_for_every_verb() {
 }
 
 #[test]
-fn a_session_that_was_not_closed_is_stated() {
+fn an_unclosed_session_is_reported() {
     let (_folder, path) = demo("8000");
     let mut bytes = fs::read(&path).unwrap();
     // BuffersWritten, in the header record's payload.
@@ -89,7 +89,7 @@ fn a_session_that_was_not_closed_is_stated() {
 }
 
 #[test]
-fn a_bad_file_of_a_folder_is_skipped_and_the_exit_code_says_so() {
+fn an_invalid_file_in_a_folder_is_skipped_and_sets_the_exit_code() {
     let (folder, path) = demo("8000");
     fs::remove_dir_all(folder.path().join("symbols")).unwrap();
     let alone = stackhound(&["events", "-q", "--format", "ndjson", text(&path)]).stdout;
@@ -109,7 +109,7 @@ fn a_bad_file_of_a_folder_is_skipped_and_the_exit_code_says_so() {
 }
 
 #[test]
-fn journals_that_break_off_are_damaged() {
+fn truncated_journals_are_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.calls");
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -130,7 +130,7 @@ fn journals_that_break_off_are_damaged() {
 
 #[cfg(unix)]
 #[test]
-fn what_has_no_end_is_refused() {
+fn endless_inputs_are_refused() {
     let (_folder, path) = demo("8000");
     let verbs = [
         &["info"][..],
@@ -144,9 +144,18 @@ fn what_has_no_end_is_refused() {
         refused(&[verb, &["/dev/zero"]].concat(), "/dev/zero: neither a file nor a folder");
     }
     let trace = text(&path);
-    refused(&["events", trace, "--config", "/dev/zero"], "/dev/zero: larger than 64 MiB");
-    refused(&["hunt", trace, "--lists", "/dev/zero"], "/dev/zero: larger than 64 MiB");
-    refused(&["hunt", trace, "--known-images", "/dev/zero"], "/dev/zero: larger than 64 MiB");
+    refused(
+        &["events", trace, "--config", "/dev/zero"],
+        "/dev/zero: expected a text file of at most 64 MiB, found a larger one",
+    );
+    refused(
+        &["hunt", trace, "--lists", "/dev/zero"],
+        "/dev/zero: expected a text file of at most 64 MiB, found a larger one",
+    );
+    refused(
+        &["hunt", trace, "--known-images", "/dev/zero"],
+        "/dev/zero: expected a text file of at most 64 MiB, found a larger one",
+    );
     let pipe = path.with_extension("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for verb in verbs {
@@ -165,7 +174,7 @@ fn a_config_file_is_read_by_every_verb() {
 }
 
 #[test]
-fn a_refused_demo_leaves_the_recording_that_is_there() {
+fn a_failed_demo_keeps_the_existing_trace() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stackhound-demo.etl");
     fs::write(&path, b"precious").unwrap();
@@ -175,7 +184,7 @@ fn a_refused_demo_leaves_the_recording_that_is_there() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// One ProcessAccess by code in no module, as each tool writes it.
+/// A ProcessAccess event by code in no module, as each tool writes it.
 fn rows() -> Vec<(&'static str, String)> {
     const TRACE: &str =
         r"C:\\Windows\\SYSTEM32\\ntdll.dll+9d934|UNKNOWN(0000024F64B7B7A1)|C:\\Temp\\a.exe+18be";
@@ -242,7 +251,8 @@ fn gz(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// What is found in a folder: the names of the files with findings; the exit code; what is written beside.
+/// Hunts in a folder. Returns the names of the files with findings, the exit code and standard
+/// error.
 fn hunted(folder: &Path) -> (BTreeSet<String>, Option<i32>, String) {
     let output = stackhound(&["hunt", "--only", "CS07", "--format", "ndjson", text(folder)]);
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -256,7 +266,7 @@ fn hunted(folder: &Path) -> (BTreeSet<String>, Option<i32>, String) {
 }
 
 #[test]
-fn what_each_tool_writes_is_found_in_folders_below() {
+fn rows_of_each_tool_are_found_in_subfolders() {
     let folder = tempfile::tempdir().unwrap();
     let mut expected = BTreeSet::new();
     for (name, row) in rows() {
@@ -272,7 +282,7 @@ fn what_each_tool_writes_is_found_in_folders_below() {
     let other = r#"{"EventID":4656,"SourceName":"Microsoft-Windows-Security-Auditing"}"#;
     fs::write(folder.path().join("nxlog/other.json"), format!("{other}\n{other}\n")).unwrap();
     fs::write(folder.path().join("azure/readme.txt"), "text").unwrap();
-    // No recording that is read, and no reason to look for one.
+    // Neither a supported extension nor Sysmon events.
     fs::write(folder.path().join("azure/a.etl.gz"), "text").unwrap();
     fs::write(folder.path().join("list.json"), "[\n1]").unwrap();
     let (found, code, errors) = hunted(folder.path());
@@ -281,7 +291,7 @@ fn what_each_tool_writes_is_found_in_folders_below() {
 }
 
 #[test]
-fn rows_of_sysmon_are_chosen_as_events_are() {
+fn filters_apply_to_sysmon_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.json");
     fs::write(&path, &rows()[0].1).unwrap();
@@ -305,13 +315,14 @@ fn rows_of_sysmon_are_chosen_as_events_are() {
         assert_eq!(output.status.code(), Some(i32::from(is_found)), "{arguments:?}: {errors}");
     }
     let path = text(&path);
-    let relative = "Sysmon's events have no start to count from: write 2026-01-31T12:00:00Z";
+    let relative = "Sysmon events have no start time for a relative time; write an absolute time such as 2026-01-31T12:00:00Z";
     refused(&["hunt", path, "--from", "+5s"], relative);
     let unknown = stackhound(&["hunt", path, "--where", "stack.symbl = 'x'"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
 
-/// The shells of Windows leave this to programs; elsewhere, they do it themselves unless the text is in quotes.
+/// The shells of Windows leave wildcards to programs. Other shells expand them unless they are in
+/// quotes.
 #[test]
 fn wildcards_in_file_names_are_expanded() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,35 +346,40 @@ fn wildcards_in_file_names_are_expanded() {
         let output = stackhound(&[verb, &[text(&folder.path().join("*.evtx"))]].concat());
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains("*.evtx: no file has such a name"), "{errors}");
+        assert!(errors.contains("*.evtx: no file name matches this pattern"), "{errors}");
     }
-    // A file of just this name comes first.
+    // A file with exactly this name takes precedence.
     fs::rename(folder.path().join("a.etl"), folder.path().join("?.etl")).unwrap();
     assert_eq!(files("?.etl"), ["?.etl"]);
 }
 
 #[test]
-fn where_nothing_is_recognised_the_exit_code_says_so() {
+fn unrecognized_inputs_set_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("below")).unwrap();
     fs::write(folder.path().join("below/notes.txt"), "text").unwrap();
     let (found, code, errors) = hunted(folder.path());
     assert_eq!((found.len(), code), (0, Some(2)));
-    assert!(errors.contains("none of its 1 files is a recording"), "{errors}");
+    assert!(errors.contains("found only 1 other file"), "{errors}");
     fs::write(folder.path().join("below/rows.json"), r#"{"EventID":4656,"Hostname":"a"}"#).unwrap();
     let (found, code, errors) = hunted(folder.path());
     assert_eq!((found.len(), code), (0, Some(2)));
-    assert!(errors.contains("nothing was recognised in 1 rows: looked for Sysmon's events 8"), "{errors}");
+    assert!(
+        errors.contains(
+            "expected Sysmon's events 8 (CreateRemoteThread) or 10 (ProcessAccess), found none in 1 row"
+        ),
+        "{errors}"
+    );
 }
 
 #[test]
-fn a_file_of_sysmon_and_a_missing_one_are_named() {
+fn sysmon_files_and_missing_files_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.json");
     fs::write(&path, &rows()[0].1).unwrap();
     let path = text(&path);
     let sentence =
-        format!("{path} is no recording: if it holds Sysmon's events, ask `stackhound hunt {path}`");
+        format!("{path}: expected an .etl file; if it contains Sysmon events, use `stackhound hunt {path}`");
     for arguments in [&[path][..], &["info", path], &["events", path]] {
         refused(arguments, &sentence);
     }
@@ -378,7 +394,7 @@ mod ended {
 
     use super::*;
 
-    /// A run whose output cannot go on, since no one reads it: it waits when `is_there` is true.
+    /// Starts a run whose output is not read, so that it blocks. Returns when `is_there` is true.
     fn started(arguments: &[&str], is_there: impl Fn() -> bool) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stackhound"));
         let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -398,7 +414,7 @@ mod ended {
     }
 
     #[test]
-    fn a_signal_leaves_nothing_behind() {
+    fn a_signal_removes_temporary_files() {
         let (folder, path) = demo("200000");
         let before = names(folder.path());
         let out = folder.path().join("out.ndjson");
@@ -414,11 +430,11 @@ mod ended {
     }
 
     #[test]
-    fn a_file_that_becomes_shorter_is_named() {
+    fn a_file_that_becomes_shorter_is_reported() {
         let (folder, path) = demo("200000");
         let before = names(folder.path());
         let mut child = started(&["events", "-q", "--format", "ndjson", text(&path)], || true);
-        // It has read something, and waits for a reader.
+        // The program has read a part of the file, and waits for its output to be read.
         let mut first = [0; 100];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();

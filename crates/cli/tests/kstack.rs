@@ -1,4 +1,5 @@
-//! `kstack` on the demo recording and on what runs here: forms, choices, times, names and refusals.
+//! `kstack` on the demo trace and on a running process: formats, selections, times, names and
+//! errors.
 
 mod demonstration;
 
@@ -10,20 +11,21 @@ use serde_json::Value;
 
 const TRACE: [&str; 4] = ["kstack", "-q", "--trace", "stackhound-demo.etl"];
 
-fn told(folder: &Path, more: &[&str]) -> String {
+fn printed(folder: &Path, more: &[&str]) -> String {
     let output = run(folder, &[&TRACE, more].concat());
     assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn threads(folder: &Path, more: &[&str]) -> Vec<Value> {
-    let text = told(folder, &[more, &["--format", "json"]].concat());
+    let text = printed(folder, &[more, &["--format", "json"]].concat());
     let all: Value = serde_json::from_str(&text).unwrap();
     assert!(all["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{}", all["time"]);
     all["threads"].as_array().unwrap().clone()
 }
 
-/// Whether a thread is told as documented: a part that is there has frames, one that is not has a reason.
+/// Checks that a thread is shown as documented: each part has either frames or a reason for their
+/// absence.
 fn is_well_formed(thread: &Value, with_user: bool) {
     assert!(thread["tid"].is_u64() && thread["pid"].is_u64(), "{thread}");
     for part in ["kernel", "user"] {
@@ -52,7 +54,7 @@ fn is_well_formed(thread: &Value, with_user: bool) {
 }
 
 #[test]
-fn every_form_tells_the_same_threads() {
+fn every_format_shows_the_same_threads() {
     let folder = demo();
     let at = ["--at", "+40ms", "--user"];
     let all = threads(folder.path(), &at);
@@ -61,11 +63,11 @@ fn every_form_tells_the_same_threads() {
     let relation = |wanted: &str| all.iter().filter(|thread| thread["capture"]["relation"] == wanted).count();
     assert!(relation("last") > 0 && relation("resumed") > 0, "{all:?}");
 
-    let lines = told(folder.path(), &[&at[..], &["--format", "ndjson"]].concat());
+    let lines = printed(folder.path(), &[&at[..], &["--format", "ndjson"]].concat());
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines, all);
 
-    let table = told(folder.path(), &at);
+    let table = printed(folder.path(), &at);
     for thread in &all {
         let head = format!(
             "{} ({}), thread {}",
@@ -81,7 +83,7 @@ fn every_form_tells_the_same_threads() {
 }
 
 #[test]
-fn processes_and_threads_are_chosen() {
+fn processes_and_threads_are_selected() {
     let folder = demo();
     let all = threads(folder.path(), &[]);
     all.iter().for_each(|thread| is_well_formed(thread, false));
@@ -95,12 +97,12 @@ fn processes_and_threads_are_chosen() {
 }
 
 #[test]
-fn functions_are_named_as_elsewhere() {
+fn functions_are_named_as_in_other_verbs() {
     let folder = demo();
     let named = threads(folder.path(), &["--symbol-path", "srv*symbols"]);
     let frames = || named.iter().filter_map(|thread| thread["kernel"].as_array()).flatten();
     assert!(frames().all(|frame| frame["module"].is_string() && frame["rva"].is_string()));
-    // The kernel of the store has exports, and no symbol file.
+    // The kernel image in the store has exports, but no PDB.
     let is_named =
         |frame: &&Value| frame["symbol"] == frame["nearest_export"]["name"] && frame["symbol"].is_string();
     assert!(frames().filter(is_named).count() > 10, "the store has the kernel's exports");
@@ -110,19 +112,19 @@ fn functions_are_named_as_elsewhere() {
 }
 
 #[test]
-fn one_pass_and_threads_change_nothing_that_can_be_known() {
+fn the_known_threads_do_not_depend_on_passes_and_worker_threads() {
     let folder = demo();
-    let expected = told(folder.path(), &["--format", "ndjson", "--user", "--threads", "1"]);
-    assert_eq!(told(folder.path(), &["--format", "ndjson", "--user", "--threads", "4"]), expected);
+    let expected = printed(folder.path(), &["--format", "ndjson", "--user", "--threads", "1"]);
+    assert_eq!(printed(folder.path(), &["--format", "ndjson", "--user", "--threads", "4"]), expected);
     let once = threads(folder.path(), &["--one-pass", "--user"]);
     once.iter().for_each(|thread| is_well_formed(thread, true));
-    // A recording's keys are explained at its end, so that some stacks are known only to who reads twice.
+    // Stack keys are defined at the end of a trace, so some stacks are known only with two passes.
     let keys = |threads: &[Value]| threads.iter().map(|thread| thread["tid"].clone()).collect::<Vec<_>>();
     assert_eq!(keys(&once), keys(&threads(folder.path(), &["--user"])));
 }
 
 #[test]
-fn what_cannot_be_told_is_said_in_one_sentence() {
+fn missing_threads_and_times_are_reported_in_one_sentence() {
     let folder = demo();
     let refused = |arguments: &[&str], part: &str| {
         let output = run(folder.path(), arguments);
@@ -133,11 +135,8 @@ fn what_cannot_be_told_is_said_in_one_sentence() {
     refused(&[&TRACE[..], &["--pid", "77777"]].concat(), "error: there is no process 77777");
     refused(&[&TRACE[..], &["--tid", "77777"]].concat(), "error: there is no thread 77777");
     let early = [&TRACE[..], &["--at", "2023-12-31T23:59:59Z"]].concat();
-    refused(
-        &early,
-        "2023-12-31T23:59:59.0000000Z is before the recording, which begins at 2024-01-01T00:00:00",
-    );
-    assert!(!told(folder.path(), &["--at", "+0"]).is_empty());
+    refused(&early, "2023-12-31T23:59:59.0000000Z is before the trace, which begins at 2024-01-01T00:00:00");
+    assert!(!printed(folder.path(), &["--at", "+0"]).is_empty());
     refused(&["kstack"], "--pid");
     refused(&["kstack", "--trace", "missing.etl"], "missing.etl");
     refused(&["kstack", "--pid", "4", "--at", "+1s"], "--trace");
@@ -152,11 +151,11 @@ fn what_cannot_be_told_is_said_in_one_sentence() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_process_that_runs_here_is_told_or_refused_in_one_sentence() {
+fn a_running_process_is_shown_or_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = child.id().to_string();
-    // It takes a moment until it is the other program, and sleeps.
+    // The child process needs some time to start the program and to sleep.
     let mut output = run(folder.path(), &["kstack", "--pid", &pid, "--user", "--format", "json"]);
     for _ in 0..500 {
         let sleeps = String::from_utf8_lossy(&output.stdout).contains("nanosleep");

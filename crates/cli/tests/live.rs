@@ -1,5 +1,5 @@
-//! Live sessions on the command line, as far as every system has them: what is understood, and what is said where there
-//! are none. Under Wine, `scripts/live-cli-check.sh` runs the rest.
+//! Live sessions on the command line, on every system: parsing of arguments, and the errors on
+//! systems without sessions. `scripts/live-cli-check.sh` runs sessions in Wine.
 
 mod program;
 
@@ -17,13 +17,13 @@ fn elsewhere() -> String {
         ""
     };
     format!(
-        "live sessions need Windows; here, `stackhound events FILE.etl` reads what a session recorded there{exact}"
+        "live sessions need Windows; here, `stackhound events FILE.etl` reads a trace that was recorded on Windows{exact}"
     )
 }
 
 #[cfg(not(windows))]
 #[test]
-fn events_of_now_need_windows() {
+fn live_events_need_windows() {
     for more in [
         &[][..],
         &["--stacks", "--format", "ndjson", "--where", "pid = 4"],
@@ -40,8 +40,8 @@ fn events_of_now_need_windows() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn recording_a_session_needs_windows() {
-    let sentence = "sessions are recorded on Windows only; here, `stackhound record --exact -- PROGRAM` records the calls \
-                    of one program, and `stackhound events FILE.etl` reads recordings";
+    let sentence = "recording a session needs Windows; here, `stackhound record --exact -- PROGRAM` records the calls \
+                    of one program, and `stackhound events FILE.etl` reads a trace";
     for arguments in [
         &["record"][..],
         &["record", "-o", "x.etl", "--for", "5s", "--preset", "syscalls"],
@@ -53,7 +53,7 @@ fn recording_a_session_needs_windows() {
     }
 }
 
-/// Refused for the arguments alone, with this in the message, and with the usage.
+/// Checks that the parser of arguments refuses them, with this text in the message.
 #[track_caller]
 fn misused(arguments: &[&str], part: &str) {
     let output = stackhound(arguments);
@@ -76,21 +76,21 @@ fn arguments_that_contradict_each_other_are_refused_everywhere() {
     misused(&["events", "--live", "--replace"], "--session");
     misused(&["events", "--live", "--preset", "everything"], "syscalls, enrichment");
     misused(&["events", "--live", "--buffers", "huge"], "throughput, low-latency");
-    misused(&["events", "--live", "--for", "soon"], "is no span");
+    misused(&["events", "--live", "--for", "soon"], "is not a valid duration");
     misused(&["record", "--exact"], "<PROGRAM>...");
     misused(&["record", "--", "true"], "--exact");
     misused(&["record", "--exact", "--preset", "syscalls", "--", "true"], "cannot be used with");
     misused(&["record", "--limit", "5"], "--exact");
     misused(&["record", "--list", "--stop", "mine"], "cannot be used with");
     misused(&["record", "--list", "-o", "x.etl"], "cannot be used with");
-    misused(&["record", "--provider", "A:many"], "no keyword mask");
-    misused(&["record", "--provider", "A:0x10:loud"], "no level");
+    misused(&["record", "--provider", "A:many"], "not a keyword mask");
+    misused(&["record", "--provider", "A:0x10:loud"], "not a level");
 }
 
 #[test]
-fn providers_are_read_before_anything_is_started() {
-    misused(&["events", "--live", "--provider", "A:many"], "`many` is no keyword mask");
-    misused(&["events", "--live", "--provider", ":0x10"], "names no provider");
+fn providers_are_parsed_before_a_session_starts() {
+    misused(&["events", "--live", "--provider", "A:many"], "`many` is not a keyword mask");
+    misused(&["events", "--live", "--provider", ":0x10"], "does not name a provider");
     misused(&["events", "--live", "--where", "pid ="], "pid =");
 }
 
@@ -99,7 +99,7 @@ fn help_is_the_same_everywhere() {
     for (verb, parts) in [
         (
             "events",
-            &["--live", "--attach <SESSION>", "--preset <WHAT>", "--buffers <HOW>", "--for <TIME>"][..],
+            &["--live", "--attach <SESSION>", "--preset <PRESET>", "--buffers <BUFFERS>", "--for <TIME>"][..],
         ),
         ("record", &["--exact", "--list", "--stop <SESSION>", "--replace", "--output <FILE>"]),
     ] {

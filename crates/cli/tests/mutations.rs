@@ -1,7 +1,8 @@
-//! Inputs of all formats, cut off and with flipped bits: the program ends, says what it could not read, and `--strict`
-//! says it with the exit code.
+//! Inputs of all formats, truncated and with flipped bits: the program ends and reports what it
+//! could not read, and `--strict` sets the exit code.
 //!
-//! An ordinary run tries 300 of each; `STACKHOUND_MUTATIONS` is another number, and `scripts/mutations.sh` tries 5,000.
+//! An ordinary run tries 300 of each; `STACKHOUND_MUTATIONS` is another number, and
+//! `scripts/mutations.sh` tries 5,000.
 
 use std::fs;
 use std::io::Write;
@@ -21,13 +22,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What is tried on a file.
+/// An input format and the command that reads it.
 struct Format {
     name: &'static str,
     bytes: Vec<u8>,
     /// The verb with its arguments; the file follows the first one.
     verb: &'static [&'static str],
-    /// Whether every change shows: all of it has checksums, or its length is stated.
+    /// Whether every change is detected by checksums or lengths.
     is_checked: bool,
 }
 
@@ -78,7 +79,7 @@ fn journal() -> Vec<u8> {
     writer.finish(300).unwrap()
 }
 
-/// What a run comes to: its exit code and what it prints.
+/// Runs the program. Returns its exit code and standard output.
 fn run(format: &Format, folder: &Path, bytes: &[u8]) -> (i32, Vec<u8>) {
     let path: PathBuf = folder.join(format.name);
     fs::write(&path, bytes).unwrap();
@@ -96,7 +97,7 @@ fn count() -> u64 {
     std::env::var("STACKHOUND_MUTATIONS").map_or(300, |count| count.parse().expect("a number"))
 }
 
-/// Numbers that look random, always the same ones.
+/// Deterministic pseudorandom numbers.
 fn numbers() -> impl FnMut(usize) -> usize {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |below| {
@@ -106,7 +107,7 @@ fn numbers() -> impl FnMut(usize) -> usize {
 }
 
 #[test]
-fn what_breaks_off_is_never_whole() {
+fn truncated_inputs_are_never_complete() {
     let (formats, mut number) = (formats(), numbers());
     let folder = tempfile::tempdir().unwrap();
     for format in &formats {
@@ -116,17 +117,17 @@ fn what_breaks_off_is_never_whole() {
         let format = &formats[turn as usize % formats.len()];
         let length = number(format.bytes.len());
         let (code, printed) = run(format, folder.path(), &format.bytes[..length]);
-        let what = || format!("{}: {length} of {} bytes: {code}", format.name, format.bytes.len());
+        let context = || format!("{}: {length} of {} bytes: {code}", format.name, format.bytes.len());
         match format.name {
-            // Between two lines, or at the end of one, nothing shows that more came.
+            // A cut between two lines, or at the end of one, cannot be detected.
             "d.json" if format.bytes[..length].last().is_none_or(|byte| b"\n}".contains(byte)) => {}
-            _ => assert!(matches!(code, 2 | 3), "{}", what()),
+            _ => assert!(matches!(code, 2 | 3), "{}", context()),
         }
         if format.name == "a.etl" && code == 3 {
             let info: Value = serde_json::from_slice(&printed).unwrap();
             let [read, unreadable] =
                 ["bytes_read", "bytes_unreadable"].map(|key| info[key].as_u64().unwrap());
-            assert_eq!(read + unreadable, length as u64, "{}", what());
+            assert_eq!(read + unreadable, length as u64, "{}", context());
         }
     }
 }

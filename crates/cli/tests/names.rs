@@ -1,4 +1,4 @@
-//! Names in what the program writes, on the demo recording and the image files that go with it.
+//! Names in output, on the demo trace and its image files.
 
 mod demonstration;
 
@@ -15,7 +15,7 @@ fn text(folder: &Path, arguments: &[&str]) -> String {
 
 const EVENTS: [&str; 6] = ["events", "stackhound-demo.etl", "--stacks", "--format", "ndjson", "-q"];
 
-/// The stacks of events of a kind, with names from the demo's store.
+/// The stacks of one kind of event, with names from the store of the demo.
 fn stacks(folder: &Path, event: &str, more: &[&str]) -> Vec<Value> {
     let mut arguments = EVENTS.to_vec();
     arguments.extend(["--event", event, "--symbol-path", "srv*symbols"]);
@@ -39,21 +39,21 @@ fn creations_have_functions_in_user_mode_and_modules_in_the_kernel() {
         assert!(
             kernel.iter().all(|frame| frame["module"] == "ntoskrnl.exe" && frame.get("symbol").is_none())
         );
-        // The stub's place in the genuine ntdll.dll of this build is known.
+        // The offset of the stub in the genuine ntdll.dll of this build is known.
         let stub = user[0];
         assert_eq!((&stub["module"], &stub["rva"]), (&"ntdll.dll".into(), &"0x9d6b4".into()));
         assert_eq!((&stub["symbol"], &stub["offset"]), (&"NtCreateUserProcess".into(), &0x14.into()));
         assert_eq!((&stub["origin"], &stub["pdb"]), (&"export".into(), &Value::Null));
         assert_eq!(stub["region"]["kind"], "image");
         let call_site = stub["call_site"]["leading_bytes"].as_str().unwrap();
-        assert!(call_site.ends_with("0f05"), "behind a system call: {call_site}");
+        assert!(call_site.ends_with("0f05"), "after a system call: {call_site}");
         assert_eq!(stack["final_kernel_module"], "ntoskrnl.exe");
         assert!(stack["summary"].as_str().unwrap().starts_with("ntdll.dll|KernelBase.dll|kernel32.dll|"));
     }
 }
 
 #[test]
-fn other_events_have_modules_unless_all_names_are_asked_for() {
+fn other_events_have_modules_unless_all_names_are_requested() {
     let folder = demo();
     let named = |stack: &Value| frames(stack).iter().any(|frame| frame.get("symbol").is_some());
     let by_policy = stacks(folder.path(), "PerfInfo/SampledProfile", &[]);
@@ -70,7 +70,7 @@ fn other_events_have_modules_unless_all_names_are_asked_for() {
 }
 
 #[test]
-fn a_config_file_changes_what_is_named_and_says_so() {
+fn a_config_file_changes_the_named_events_and_is_shown_as_origin() {
     let folder = demo();
     let config = "kernel_symbols = \"full\"\n\n[events]\n\"Thread/Start\" = \"none\"\n\n[symbols]\npath = \"srv*symbols\"\n";
     std::fs::write(folder.path().join("settings.toml"), config).unwrap();
@@ -79,8 +79,8 @@ fn a_config_file_changes_what_is_named_and_says_so() {
     let symbols: Vec<_> =
         frames(&kernel[0]).iter().map(|frame| frame["symbol"].as_str().unwrap_or("")).collect();
     assert!(symbols.contains(&"NtCreateUserProcess"), "in the kernel's image: {symbols:?}");
-    let left_out = stacks(folder.path(), "Thread/Start", &with_config);
-    assert!(!left_out.is_empty() && left_out.iter().all(Value::is_null));
+    let disabled = stacks(folder.path(), "Thread/Start", &with_config);
+    assert!(!disabled.is_empty() && disabled.iter().all(Value::is_null));
     let shown = text(folder.path(), &["config", "show", "--config", "settings.toml", "--format", "json"]);
     let shown: Vec<Value> = serde_json::from_str(&shown).unwrap();
     let setting =
@@ -97,9 +97,9 @@ fn a_config_file_changes_what_is_named_and_says_so() {
 }
 
 #[test]
-fn bad_settings_are_told_in_a_sentence() {
+fn invalid_settings_are_reported_in_one_sentence() {
     let folder = demo();
-    for (config, location, told) in [
+    for (config, location, reason) in [
         ("kernel_symbols = \"all\"", "bad.toml:1", "unknown variant"),
         ("\n[symbols]\nservers = 3", "bad.toml:3", "unknown field"),
         ("[events]\n\"Process/Start\" = ", "bad.toml:2", ""),
@@ -108,7 +108,7 @@ fn bad_settings_are_told_in_a_sentence() {
         let output = run(folder.path(), &["config", "show", "--config", "bad.toml"]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(error.starts_with(&format!("error: {location}: ")) && error.contains(told), "{error}");
+        assert!(error.starts_with(&format!("error: {location}: ")) && error.contains(reason), "{error}");
     }
     let output = run(folder.path(), &["config", "show", "--config", "missing.toml"]);
     assert_eq!(output.status.code(), Some(2));
@@ -126,7 +126,7 @@ fn names_do_not_depend_on_threads() {
 }
 
 #[test]
-fn what_is_missing_is_counted_and_told_once() {
+fn missing_files_are_counted_and_reported_once() {
     let folder = demo();
     let ntdll = folder.path().join("symbols/ntdll.dll/70E69BAD1f5000/ntdll.dll");
     std::fs::write(&ntdll, b"MZ no image").unwrap();
@@ -138,12 +138,12 @@ fn what_is_missing_is_counted_and_told_once() {
     let damaged = errors.lines().filter(|line| line.contains("the file cannot be read")).count();
     assert_eq!(damaged, 1, "{errors}");
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("ntdll.dll+0x9d6b4"), "the module's name is left");
+    assert!(shown.contains("ntdll.dll+0x9d6b4"), "the module is still named");
     assert!(shown.contains("KernelBase.dll!CreateProcessW+0x66 [export]"));
 }
 
 #[test]
-fn files_say_what_was_asked_and_what_came_of_it() {
+fn file_creations_have_request_and_result() {
     let folder = demo();
     let events = text(
         folder.path(),

@@ -1,5 +1,5 @@
-//! The same question has the same answer in all verbs: the stack of an event is equal in `events`, `hunt`, `stacks`, `kstack` and to
-//! filters. That holds in the library, too: `stackhound/tests/one_answer.rs`.
+//! All verbs agree: the stack of an event is the same in `events`, `hunt`, `stacks`, `kstack` and
+//! in filters. `stackhound/tests/one_answer.rs` tests the same for the library.
 
 mod program;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use program::{stackhound, text};
 use serde_json::Value;
 
-/// The documents that a verb writes about a trace, one a line.
+/// The documents that a verb writes about a trace, one per line.
 fn lines(arguments: &[&str], trace: &Path) -> Vec<Value> {
     let output = stackhound(&[arguments, &[text(trace), "-q"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -77,7 +77,7 @@ fn compare(trace: &Path) -> Compared {
         }
     }
 
-    // A row of `stacks` states what was known at the first of its events.
+    // A row of `stacks` shows the facts at its first event.
     let key = |kind: &Value, of: &Value| {
         let addresses = of["stack"]["frames"].as_array()?.iter().map(|frame| &frame["address"]);
         let states = [kind, &of["pid"], &of["stack"]["state"], &of["stack"]["also"]];
@@ -115,7 +115,7 @@ fn compare(trace: &Path) -> Compared {
         compared.kstack += 1;
     }
 
-    // What filters select is what they name.
+    // Filters select exactly the events with the value in the expression.
     let mut by_answer: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for event in events.iter().filter(|event| event["stack"]["summary"].is_string()) {
         for key in ["state", "contains_unbacked", "final_user_module"] {
@@ -125,7 +125,7 @@ fn compare(trace: &Path) -> Compared {
             }
         }
     }
-    // Those of one key follow one another.
+    // Sorted by key, so that the steps include each key.
     let step = by_answer.len().div_ceil(8).max(1);
     for ((key, answer), count) in by_answer.into_iter().step_by(step) {
         let filter = format!("stack.{key} = '{answer}'");
@@ -140,7 +140,7 @@ fn compare(trace: &Path) -> Compared {
 }
 
 #[test]
-fn of_the_demo() {
+fn all_verbs_agree_on_the_demo() {
     let folder = tempfile::tempdir().unwrap();
     assert!(stackhound(&["demo", "-q", "--out", text(folder.path())]).status.success());
     let compared = compare(&folder.path().join("stackhound-demo.etl"));
@@ -150,7 +150,7 @@ fn of_the_demo() {
 }
 
 #[test]
-fn of_genuine_traces() {
+fn all_verbs_agree_on_genuine_traces() {
     for (name, path) in stackhound_corpus::trace_files() {
         let info = document(&["info", "--full", "--format", "json"], &path);
         if info["stacks"]["distinct_frames"] == 0 {

@@ -1,4 +1,4 @@
-//! `profile`, on the demo recording: against what `events` says of the same recording, and across formats.
+//! `profile` on the demo trace, compared with `events` and across formats.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +29,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Runs `profile` on the demo recording.
+/// Runs `profile` on the demo trace.
 fn profile(arguments: &[&str]) -> Output {
     let mut all = vec!["profile", text(&DEMO.etl_file)];
     all.extend(arguments);
@@ -56,7 +56,7 @@ fn folded(arguments: &[&str]) -> BTreeMap<String, u64> {
     lines.map(|(path, weight)| (path.to_owned(), weight.parse().unwrap())).collect()
 }
 
-/// The events as `events` tells them.
+/// The output of `events`.
 fn events(arguments: &[&str]) -> Vec<Value> {
     let mut all = vec!["events", "-q", "--stacks", "--format", "ndjson", text(&DEMO.etl_file)];
     all.extend(arguments);
@@ -111,7 +111,7 @@ fn folded_stacks_are_those_of_the_events() {
     let samples = events(&["--event", "PerfInfo/SampledProfile"]);
     assert!(samples.len() > 1000);
     assert_eq!(folded(&[]), counted(samples.iter(), false));
-    // One pass knows less, but of the same samples.
+    // One pass has fewer facts about the same samples.
     assert_eq!(folded(&["--one-pass"]).values().sum::<u64>(), samples.len() as u64);
     let window = ["--from", "+10ms", "--to", "+60ms", "--process", "*.exe"];
     let samples = events(&[&window[..], &["--event", "PerfInfo/SampledProfile"]].concat());
@@ -120,25 +120,25 @@ fn folded_stacks_are_those_of_the_events() {
 }
 
 #[test]
-fn other_events_are_samples_where_wanted_or_needed() {
+fn other_events_can_be_samples() {
     let chosen = events(&["--event", "FileIo/*"]);
     assert!(chosen.iter().any(has_stack));
     assert_eq!(folded(&["--samples", "FileIo/*"]), counted(chosen.iter(), true));
     let all = events(&["--event", "Process/*", "--event", "FileIo/*"]);
     let arguments = ["--event", "Process/*", "--event", "FileIo/*"];
     assert_eq!(folded(&arguments), counted(all.iter().filter(|event| has_stack(event)), true));
-    let told = profile(&[&arguments[..], &["--format", "folded"]].concat());
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    let output = profile(&[&arguments[..], &["--format", "folded"]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        told.contains("There are no profile samples: every event with a stack counts as one.\n"),
-        "{told}"
+        errors.contains("The trace has no profile samples; each event with a stack counts as one sample.\n"),
+        "{errors}"
     );
-    let told = profile(&["--format", "folded"]);
-    assert!(!String::from_utf8_lossy(&told.stderr).contains("There are no"));
+    let output = profile(&["--format", "folded"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("has no profile samples"));
 }
 
 #[test]
-fn all_formats_weigh_the_same() {
+fn all_formats_have_the_same_total_weight() {
     let samples = folded(&[]).values().sum::<u64>();
     let sum = |weights: &Value| {
         weights.as_array().unwrap().iter().map(|weight| weight.as_u64().unwrap()).sum::<u64>()
@@ -156,7 +156,7 @@ fn all_formats_weigh_the_same() {
 }
 
 #[test]
-fn files_do_not_depend_on_threads_and_are_compressed_where_the_name_says_so() {
+fn files_do_not_depend_on_threads_and_are_compressed_by_extension() {
     for name in ["b.json", "b.speedscope.json", "b.pftrace", "b.folded"] {
         let plain = written(name, &["--threads", "1"]);
         assert_eq!(plain, written(name, &["--threads", "4"]), "{name}");
@@ -167,19 +167,19 @@ fn files_do_not_depend_on_threads_and_are_compressed_where_the_name_says_so() {
     }
 }
 
-/// Every event is a sample, a context switch or a marker, or counted as none.
+/// Every event is a sample, a context switch or a marker, or is counted as dropped.
 #[test]
-fn what_is_left_out_is_counted() {
+fn dropped_events_are_counted() {
     let all = events(&[]);
     let of = |name: &str| all.iter().filter(|event| event["event"] == name).count();
     let (samples, switches) = (of("PerfInfo/SampledProfile"), of("Thread/CSwitch"));
     let markers = all.len() - samples - switches;
     let path = DEMO.folder.path().join("c.json");
-    let told = profile(&["-o", text(&path), "--markers", "10", "--switches", "7"]);
-    let told = String::from_utf8_lossy(&told.stderr).replace(',', "");
-    assert!(told.contains(&format!("{samples} samples 7 context switches 10 markers\n")), "{told}");
-    assert!(told.contains(&format!("{} events did not become markers", markers - 10)), "{told}");
-    assert!(told.contains(&format!("{} context switches were not taken", switches - 7)), "{told}");
+    let errors = profile(&["-o", text(&path), "--markers", "10", "--switches", "7"]);
+    let errors = String::from_utf8_lossy(&errors.stderr).replace(',', "");
+    assert!(errors.contains(&format!("{samples} samples 7 context switches 10 markers\n")), "{errors}");
+    assert!(errors.contains(&format!("{} events were not written as markers", markers - 10)), "{errors}");
+    assert!(errors.contains(&format!("{} context switches were not written", switches - 7)), "{errors}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn markers_have_the_fields_and_stacks_of_their_events() {
 }
 
 #[test]
-fn a_name_that_tells_no_format_is_refused() {
+fn a_file_name_without_a_known_format_is_refused() {
     let refused = |arguments: &[&str]| {
         let mut all = vec!["profile", text(&DEMO.etl_file)];
         all.extend(arguments);
@@ -212,21 +212,27 @@ fn a_name_that_tells_no_format_is_refused() {
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = refused(&["-o", "x.png"]);
-    assert!(told.starts_with("error: x.png: the name does not tell the format; write --format"), "{told}");
-    let told = refused(&[]);
-    assert_eq!(told, "error: where to? Write -o FILE, or --format for standard output\n");
+    let errors = refused(&["-o", "x.png"]);
+    assert!(
+        errors.starts_with("error: x.png: cannot derive the format from the file name; use --format"),
+        "{errors}"
+    );
+    let errors = refused(&[]);
+    assert_eq!(
+        errors,
+        "error: expected an output file or format; use -o FILE, or --format for standard output\n"
+    );
     if cfg!(feature = "flamegraph") {
-        let told = refused(&["--format", "flamegraph", "--event", "nothing"]);
-        let (report, error) = told.split_once('\n').unwrap();
+        let errors = refused(&["--format", "flamegraph", "--event", "nothing"]);
+        let (report, error) = errors.split_once('\n').unwrap();
         assert!(report.starts_with("0 of ") && report.contains(" events match; events: "), "{report}");
-        assert_eq!(error, "error: no event with a stack: there is nothing to draw\n");
+        assert_eq!(error, "error: no selected event has a stack, so there is no flame graph to draw\n");
     }
 }
 
-/// `facts.json` counts 79,528 profile samples in this recording of Windows.
+/// `facts.json` counts 79,528 profile samples in this trace.
 #[test]
-fn a_recording_of_windows_keeps_every_sample() {
+fn a_trace_written_by_windows_keeps_every_sample() {
     let Some(etl_file) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
     let output = run(&["profile", "-q", "--format", "folded", text(&etl_file)]);
     let lines = String::from_utf8(output.stdout).unwrap();

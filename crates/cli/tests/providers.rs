@@ -1,4 +1,4 @@
-//! `providers`, and events that are described by manifests of their users.
+//! `providers`, and events that are decoded with manifests of the user.
 
 mod program;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use program::{refused, stackhound, text};
 use serde_json::Value;
 
-/// A compiled manifest and its texts, as the schemas' own tests make them.
+/// A compiled manifest and its messages, from the tests of the crate for schemas.
 #[path = "../../schema/src/testing/compiled.rs"]
 #[allow(dead_code, reason = "not all of it is needed here")]
 mod compiled;
@@ -39,7 +39,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// What a command prints.
+/// The standard output of a command.
 #[track_caller]
 fn run(arguments: &[&str]) -> String {
     let output = stackhound(arguments);
@@ -53,7 +53,7 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn the_list_has_what_is_built_in() {
+fn the_list_contains_the_built_in_providers() {
     let list = json(&["providers", "--format", "json"]);
     let network = list.as_array().unwrap().iter().find(|row| row["guid"] == NETWORK).unwrap();
     assert_eq!(network["name"], "Microsoft-Windows-Kernel-Network");
@@ -75,11 +75,14 @@ fn one_provider_is_shown_by_name_or_guid() {
             "{sent}"
         );
     }
-    refused(&["providers", "Nobody"], "no provider Nobody is known; --manifest FILE tells more");
+    refused(
+        &["providers", "Nobody"],
+        "provider Nobody is unknown; use --manifest FILE to read further providers",
+    );
 }
 
 #[test]
-fn manifests_are_shown_in_the_language_that_is_asked_for() {
+fn manifests_are_shown_in_the_requested_language() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "shop.man", MANIFEST.as_bytes());
     let path = text(&path);
@@ -114,7 +117,7 @@ fn manifests_are_shown_in_the_language_that_is_asked_for() {
 }
 
 #[test]
-fn images_are_read_with_the_texts_beside_them() {
+fn images_are_read_with_their_mui_files() {
     let folder = tempfile::tempdir().unwrap();
     let image = write(folder.path(), "tool.dll", &compiled::image(Some(&compiled::manifest()), None));
     let image = text(&image);
@@ -134,7 +137,7 @@ fn demo(folder: &Path) -> PathBuf {
     folder.join("stackhound-demo.etl")
 }
 
-/// The provider of the demonstration that sends its manifest.
+/// The provider of the demo that writes its manifest to the trace.
 fn browser(etl_file: &Path) -> Value {
     let list = json(&["providers", "--manifest", text(etl_file), "--format", "json"]);
     let row = list.as_array().unwrap().iter().find(|row| row["events"] != 0).expect("a provider with events");
@@ -143,7 +146,7 @@ fn browser(etl_file: &Path) -> Value {
 }
 
 #[test]
-fn recordings_tell_what_they_describe() {
+fn providers_described_in_a_trace_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let etl_file = demo(folder.path());
     let browser = browser(&etl_file);
@@ -153,11 +156,11 @@ fn recordings_tell_what_they_describe() {
 }
 
 #[test]
-fn events_are_read_along_manifests_that_are_given() {
+fn events_are_decoded_with_given_manifests() {
     let folder = tempfile::tempdir().unwrap();
     let etl_file = demo(folder.path());
     let browser = browser(&etl_file);
-    // More fields than the recording's own description has are better.
+    // A description with more fields is preferred to the one in the trace.
     let fields = r#"<data name="octet" inType="win:UInt8"/>"#.repeat(20);
     let events: String = browser["events"]
         .as_array()
@@ -185,11 +188,11 @@ fn events_are_read_along_manifests_that_are_given() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_manifests_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes, expected) in [
         ("a.man", &b"<provider name='P'/>"[..], "expected a provider with a GUID"),
-        ("b.dll", &compiled::image(None, None)[..], "expected a resource WEVT_TEMPLATE in the image"),
+        ("b.dll", &compiled::image(None, None)[..], "expected a WEVT_TEMPLATE resource in the image"),
         ("c.dll", &b"MZ nothing"[..], "expected a PE image"),
     ] {
         let path = write(folder.path(), name, bytes);
@@ -197,11 +200,8 @@ fn what_cannot_be_read_is_said() {
         refused(&["providers", "--manifest", text(&path)], &sentence);
     }
     let etl_file = demo(folder.path());
-    let sentence = format!("{}: expected a manifest or an image with one", etl_file.display());
+    let sentence = format!("{}: expected a manifest or an image with a manifest", etl_file.display());
     refused(&["events", text(&etl_file), "--manifest", text(&etl_file)], &sentence);
     let path = write(folder.path(), "shop.man", MANIFEST.as_bytes());
-    refused(
-        &["providers", "Nobody", "--manifest", text(&path)],
-        "no provider Nobody is known to these files",
-    );
+    refused(&["providers", "Nobody", "--manifest", text(&path)], "provider Nobody is not in these files");
 }

@@ -1,4 +1,4 @@
-//! Recording programs: what people see of it, and what is left when it ends in the middle.
+//! Recording programs: the output, and the files that remain after an early end.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod program;
@@ -17,7 +17,7 @@ fn read(path: &Path) -> (Trace, Replayed) {
 }
 
 #[test]
-fn a_program_is_recorded_and_keeps_its_output_to_itself() {
+fn a_program_is_recorded_and_its_output_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("echo.calls");
     let output = stackhound(&[
@@ -43,7 +43,7 @@ fn a_program_is_recorded_and_keeps_its_output_to_itself() {
     assert!(trace.transition_count() > 10_000);
     let first = trace.first_context().stack().unwrap().info();
     assert_eq!((first.name.as_deref(), first.process), (Some("sh"), first.thread));
-    // From the beginning to the end, something is being executed.
+    // A frame is executing at every context.
     for context in (0..trace.transition_count() - 1).step_by(997) {
         let context = trace.context(ContextId(context)).unwrap();
         assert!(context.stack().unwrap().frame().is_some(), "{:?}", context.id());
@@ -64,9 +64,9 @@ fn part_of_a_program_can_be_recorded() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused() {
+fn programs_that_cannot_be_recorded_are_refused() {
     refused(&["record", "--exact", "--", "no-such-program"], "no-such-program: there is no such program");
-    refused(&["record", "--exact", "--", "/"], "/: not a program that may be run");
+    refused(&["record", "--exact", "--", "/"], "/: not an executable file");
     let nowhere = "no/such/folder/a.calls";
     let sentence = format!("cannot write {nowhere}: No such file or directory (os error 2)");
     refused(&["record", "--exact", "-o", nowhere, "--", "true"], &sentence);
@@ -81,8 +81,8 @@ fn what_cannot_be_recorded_is_refused() {
     }
 }
 
-/// A recording of a program that never ends, of which something is in the file already. Left behind by a test that fails, the
-/// program ends all the same, when it has had ten minutes of a processor.
+/// Starts to record a program that never ends, and waits until a part is written. If a test fails,
+/// the program ends after ten minutes of processor time.
 fn endless(folder: &Path) -> (Child, PathBuf) {
     let path = folder.join("endless.calls");
     let child = Command::new(env!("CARGO_BIN_EXE_stackhound"))
@@ -105,21 +105,21 @@ fn signal(name: &str, process: u32) {
     assert!(sent.success());
 }
 
-/// The recorded process, as the recording says.
+/// The id of the recorded process, from the trace.
 fn recorded_process(trace: &Trace) -> u32 {
     trace.first_context().stack().unwrap().info().process.unwrap()
 }
 
 fn is_running(process: u32) -> bool {
-    // One that has ended stays until somebody asks for its end.
+    // A process that has ended remains as a zombie until it is waited for.
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-fn becomes_true(what: &str, condition: impl Fn() -> bool) {
+fn becomes_true(state: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_secs(120), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(120), "{state}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -130,29 +130,29 @@ fn an_interrupt_ends_the_recording_cleanly() {
     let (mut child, path) = endless(folder.path());
     signal("INT", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    // The program has the other end, too, and does not close it.
+    // The recorded program inherits standard error and does not close it.
     let mut closing = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut closing).unwrap();
-    assert!(closing.contains("; the program runs on: "), "{closing}");
+    assert!(closing.contains("; the program continues to run: "), "{closing}");
     let (trace, replayed) = read(&path);
     assert!(replayed.finished && replayed.lost_bytes == 0);
     let process = recorded_process(&trace);
-    assert!(is_running(process), "it is not traced any more, and goes on");
+    assert!(is_running(process), "it continues without being traced");
     signal("KILL", process);
 }
 
 #[test]
-fn a_recorder_that_is_killed_leaves_what_it_has_written() {
+fn a_killed_recorder_leaves_a_readable_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, path) = endless(folder.path());
     child.kill().unwrap();
     child.wait().unwrap();
     let (trace, replayed) = read(&path);
-    assert!(!replayed.finished, "the recorder had no time to say that it ends");
+    assert!(!replayed.finished, "the recorder could not write the end");
     assert!(trace.frame_count() > 100 && trace.transition_count() >= 50_000, "{replayed:?}");
     let process = recorded_process(&trace);
-    becomes_true("the program is ended with its recorder", || !is_running(process));
-    // A page that was being written is lost, and no more than that.
+    becomes_true("the program ends with its recorder", || !is_running(process));
+    // Only an incomplete page is lost.
     let bytes = std::fs::read(&path).unwrap();
     let cut = bytes.len() - 100;
     let (part, replayed) = stackhound_calltree::journal::trace(&bytes[..cut]).unwrap();
@@ -161,7 +161,7 @@ fn a_recorder_that_is_killed_leaves_what_it_has_written() {
 }
 
 #[test]
-fn a_program_that_is_killed_leaves_a_whole_recording() {
+fn a_killed_program_leaves_a_complete_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (child, path) = endless(folder.path());
     let process = recorded_process(&read(&path).0);
@@ -169,7 +169,7 @@ fn a_program_that_is_killed_leaves_a_whole_recording() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let closing = String::from_utf8(output.stderr).unwrap();
-    assert!(closing.contains("; the program was ended by signal 9: "), "{closing}");
+    assert!(closing.contains("; the program was killed by signal 9: "), "{closing}");
     let (_, replayed) = read(&path);
     assert!(replayed.finished && replayed.lost_bytes == 0);
 }

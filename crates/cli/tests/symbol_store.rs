@@ -1,6 +1,6 @@
-//! `stackhound symbols list`, `check` and `fetch` on generated recordings, with a server on this machine.
+//! `stackhound symbols list`, `check` and `fetch` on generated traces, with a local server.
 
-#[expect(dead_code, reason = "how a server misbehaves is tested where it is asked")]
+#[expect(dead_code, reason = "errors of servers are tested in the crate for symbols")]
 #[path = "../../symbols/tests/fixtures/server.rs"]
 mod server;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use server::{Answer, Server};
 use stackhound_scenario::{ImageFile, Mix, Scenario};
 
-/// A user with a recording of their own, and the image files that go with it.
+/// A user with a trace and its image files.
 struct User {
     folder: tempfile::TempDir,
     files: Vec<ImageFile>,
@@ -62,7 +62,7 @@ fn row<'a>(list: &'a Value, module: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|row| row["module"] == module).expect(module)
 }
 
-/// How many modules a report names for a file and cause.
+/// The number of modules in a report for a file and cause.
 fn missing(report: &Value, file: &str, cause: &str) -> usize {
     let mut groups = report["missing"].as_array().unwrap().iter();
     groups
@@ -125,7 +125,7 @@ fn failures_are_grouped_by_cause_with_a_hint() {
         "{table}"
     );
     let with_server = user.json(&["check", "--symbol-path", &format!("{store};srv*http://127.0.0.1:1")]);
-    assert_eq!(missing(&with_server, "image", "not-asked"), 2, "nothing is asked without --online");
+    assert_eq!(missing(&with_server, "image", "not-asked"), 2, "no server is queried without --online");
 }
 
 #[test]
@@ -143,15 +143,15 @@ fn files_are_fetched_once() {
     let bytes: usize = user.files[1..].iter().map(|file| file.bytes.len()).sum();
     assert_eq!(report["downloaded_bytes"], bytes);
     assert_eq!((&report["with_image"], missing(&report, "image", "not-on-server")), (&(all - 1).into(), 1));
-    assert_eq!(server.asked().len(), all);
+    assert_eq!(server.requests().len(), all);
     let kept = |file: &ImageFile| std::fs::read(user.path("cache/stackhound/symbols").join(&file.store_path));
     assert!(user.files[1..].iter().all(|file| kept(file).is_ok_and(|bytes| bytes == file.bytes)));
 
     let again = user.json(&arguments);
     assert_eq!(
-        (&again["downloaded_files"], server.asked().len()),
+        (&again["downloaded_files"], server.requests().len()),
         (&0.into(), all),
-        "nothing is asked again"
+        "no server is queried again"
     );
     server.set(&format!("/{}", user.files[0].store_path), Answer::File(user.files[0].bytes.clone()));
     let retried = user.json(&[&arguments[..], &["--retry"]].concat());
@@ -166,33 +166,33 @@ fn files_are_fetched_once() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_told_and_nothing_aborts() {
+fn an_unreachable_server_is_reported() {
     let user = User::new();
     let nothing =
         user.run(&["fetch", "--online", "--symbol-path", "srv*http://127.0.0.1:1", "--format", "json"]);
-    assert_eq!(nothing.status.code(), Some(2), "nothing that was asked for is in the store");
+    assert_eq!(nothing.status.code(), Some(2), "no requested file is in the store");
     let report: Value = serde_json::from_slice(&nothing.stdout).unwrap();
     assert_eq!(missing(&report, "image", "unreachable"), user.files.len(), "{report}");
 }
 
 #[test]
-fn bad_use_gets_one_sentence() {
+fn invalid_usage_is_reported_in_one_sentence() {
     let user = User::new();
     let folder = user.path("");
     for (arguments, sentence) in [
-        (&["fetch"][..], "nothing is fetched without --online"),
-        (&["fetch", "--symbol-path", "srv*http://h"], "nothing is fetched without --online"),
+        (&["fetch"][..], "fetching symbols needs --online"),
+        (&["fetch", "--symbol-path", "srv*http://h"], "fetching symbols needs --online"),
         (
             &["fetch", "--online"],
-            "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH",
+            "the symbol path contains no server; add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH",
         ),
         (
             &["check", "--symbol-path", "http://h"],
-            "in the symbol path, \"http://h\" is a server, which is written srv*http://h",
+            "in the symbol path, the server \"http://h\" must be written as srv*http://h",
         ),
         (
             &["list", "--symbol-path", "a*b"],
-            "in the symbol path, \"a*b\" starts with none of srv*, symsrv*, cache*",
+            "in the symbol path, \"a*b\" must start with srv*, symsrv* or cache*",
         ),
     ] {
         let output = user.run(arguments);
@@ -203,7 +203,7 @@ fn bad_use_gets_one_sentence() {
     assert!(!Path::new(&folder).join("cache").exists(), "nothing was written");
     if cfg!(unix) {
         let output = user.run(&["check", "--symbol-path", r"srv*C:\Symbols"]);
-        let note = "The symbol path names C:\\Symbols, which cannot be used on this system.\n";
+        let note = "The symbol path contains C:\\Symbols, which cannot be used on this system.\n";
         assert_eq!(String::from_utf8_lossy(&output.stderr), note);
         assert!(output.status.success());
     }

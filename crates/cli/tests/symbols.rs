@@ -63,7 +63,7 @@ fn stubs_of_wine_are_all_listed() {
 #[test]
 fn a_hooked_stub_is_shown() {
     let Some(mut ntdll) = corpus("wine/ntdll.dll") else { return };
-    // The numbers of addresses are those of the file: NtAllocateVirtualMemory gets a jump out of the image.
+    // Offsets in this file equal its RVAs. NtAllocateVirtualMemory gets a jump out of the image.
     let clean = folder(&[("ntdll.dll", &ntdll)]);
     let stubs = json(&["symbols", "stubs", &in_folder(&clean, "ntdll.dll"), "--format", "json", "-q"]);
     let stubs = stubs.as_array().unwrap();
@@ -126,9 +126,10 @@ fn addresses_get_the_names_of_each_origin() {
     else {
         return;
     };
-    // Addresses of exports and function ranges as other readers give them: NSC_ModuleDBFunc has a range. C_GetFunctionList,
-    // also named NSC_GetFunctionList, has none in the image. FC_GetInterface is the last export before 0x5a00, in a
-    // function that is not exported. The last address is data.
+    // Addresses of exports and function ranges from other readers: NSC_ModuleDBFunc has a range.
+    // C_GetFunctionList, also named NSC_GetFunctionList, has no range in the image. FC_GetInterface
+    // is the last export before 0x5a00, which is in a function that is not exported. The last
+    // address is data.
     let rvas = ["0xc690", "0xf1b0", "61877", "0x5a00", "0x38000"];
     let (function, inside) = ("C_GetFunctionList", "C_GetFunctionList+0x5");
     let module = "NSC_ModuleDBFunc+0x10";
@@ -146,7 +147,8 @@ fn addresses_get_the_names_of_each_origin() {
         exported("-").iter().map(|[export, nearest]| ["-", export, nearest].map(String::from)).collect();
     assert_eq!(names(&["--image", &in_folder(&alone, "softokn3.dll")], &rvas), expected);
 
-    // The PDB says age 2 of itself and 1 of its image. It is found by the name in the image, whatever its case.
+    // The PDB has age 2, and states age 1 for its image. It is found by the name in the image, in
+    // any case.
     let both = folder(&[("softokn3.dll", &image), ("SOFTOKN3.pdb", &pdb)]);
     let named = [module, function, inside, "FC_InitToken+0x20", "-"];
     let expected: Vec<_> = named
@@ -163,7 +165,7 @@ fn addresses_get_the_names_of_each_origin() {
 }
 
 #[test]
-fn rows_say_what_was_asked_for() {
+fn rows_contain_the_requested_addresses() {
     let Some(pdb) = corpus("pairs/symbolic/CrashWithException.pdb") else { return };
     let folder = folder(&[("crash.pdb", &pdb)]);
     let pdb = in_folder(&folder, "crash.pdb");
@@ -187,9 +189,9 @@ fn rows_say_what_was_asked_for() {
     assert!(output.stderr.is_empty());
 }
 
-/// As LLVM's symbolizer says.
+/// The expected lines are those of LLVM's symbolizer.
 #[test]
-fn inlined_functions_are_listed_with_the_places_in_them() {
+fn inlined_functions_are_listed_with_their_source_lines() {
     let Some(pdb) = corpus("pairs/samply/WriteArgument.pdb") else { return };
     let folder = folder(&[("WriteArgument.pdb", &pdb)]);
     let pdb = in_folder(&folder, "WriteArgument.pdb");
@@ -216,9 +218,9 @@ fn a_pdb_of_another_build_is_not_used() {
     else {
         return;
     };
-    let beside = folder(&[("a.exe", &image), ("CrashWithException.pdb", &pdb)]);
-    let (image, pdb) = (in_folder(&beside, "a.exe"), in_folder(&beside, "CrashWithException.pdb"));
-    let builds = "it is 3249D99D0C4049318610F4E4FB0B69361, the image wants F535C5FB2AE84BB8AA206C30BE566C5A1";
+    let same_folder = folder(&[("a.exe", &image), ("CrashWithException.pdb", &pdb)]);
+    let (image, pdb) = (in_folder(&same_folder, "a.exe"), in_folder(&same_folder, "CrashWithException.pdb"));
+    let builds = "expected F535C5FB2AE84BB8AA206C30BE566C5A1, found 3249D99D0C4049318610F4E4FB0B69361";
     refused(
         &["symbols", "lookup", "--image", &image, "--pdb", &pdb, "0x1176"],
         &format!("{pdb}: is of another build: {builds}"),
@@ -231,24 +233,24 @@ fn a_pdb_of_another_build_is_not_used() {
 }
 
 #[test]
-fn bad_arguments_of_a_lookup_are_told() {
+fn invalid_arguments_of_a_lookup_are_reported() {
     let folder =
         folder(&[("no.pdb", b"This is no PDB, but long enough to be looked at by whoever opens it as one.")]);
     let pdb = in_folder(&folder, "no.pdb");
-    let told = |arguments: &[&str], sentence: &str| {
+    let check = |arguments: &[&str], sentence: &str| {
         let output = stackhound(&[&["symbols", "lookup"], arguments].concat());
         assert_eq!(output.status.code(), Some(2));
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(errors.lines().next(), Some(sentence));
     };
-    told(&["0x1000"], "error: the following required arguments were not provided:");
+    check(&["0x1000"], "error: the following required arguments were not provided:");
     let number = "expected a number of at most 32 bits, such as 0x1a2b or 6699";
     for rva in ["0xzz", "+1", "0x+1", "0x100000000", "main", ""] {
-        told(&["--pdb", &pdb, rva], &format!("error: invalid value '{rva}' for '<RVA>...': {number}"));
+        check(&["--pdb", &pdb, rva], &format!("error: invalid value '{rva}' for '<RVA>...': {number}"));
     }
-    told(
+    check(
         &["--pdb", &pdb, "1"],
-        &format!("error: {pdb}: is no PDB: expected an MSF or MSFZ signature at offset 0"),
+        &format!("error: {pdb}: not a PDB: expected an MSF or MSFZ signature at offset 0"),
     );
-    told(&["--image", &pdb, "1"], &format!("error: {pdb}: not a PE image (it does not start with MZ)"));
+    check(&["--image", &pdb, "1"], &format!("error: {pdb}: not a PE image (it does not start with MZ)"));
 }

@@ -1,9 +1,10 @@
-//! Names in traces are data: whatever they are, every verb and form prints one row for one thing, and nothing that a
-//! terminal, a spreadsheet, an XML parser or a JSON parser would obey.
+//! Names in traces are data: with any name, every verb and format prints the same rows, and no
+//! character that a terminal, a spreadsheet, an XML parser or a JSON parser would interpret.
 //!
-//! A character of some name of a recording, of its symbols, of an archive's members or of Sysmon's rows is replaced by one
-//! that is obeyed, and in a twin by a letter. Both are read by a verb. What is printed may differ by this character only.
-//! An ordinary run tries 300 of them; `STACKHOUND_MUTATIONS` is another number, and `scripts/text.sh` tries 5,000.
+//! In a name of a trace, of its symbols, of an archive member or of a Sysmon row, one character is
+//! replaced by a special one, and in a control copy by a letter. A verb reads both. The outputs may
+//! differ by this character only. An ordinary run tries 100 names, `.ci/run` 300; `STACKHOUND_MUTATIONS` sets
+//! another number, and `scripts/text.sh` tries 5,000.
 
 mod program;
 
@@ -19,29 +20,29 @@ use stackhound_calltree::{
     Change, ContextId, Cpu, LocationInfo, ModuleInfo, StackInfo, StackKind, StartType,
 };
 
-/// Characters that something obeys, as units of UTF-16; the last two are halves of a pair.
+/// Characters with a special meaning, as units of UTF-16. The last two are single surrogates.
 const HOSTILE: [u16; 16] = [
     0x1b, 0x07, 0x0a, 0x0d, 0x09, 0x3b, 0x22, 0x3d, 0x3c, 0x7f, 0x9b, 0x202e, 0x2066, 0xfffe, 0xd800, 0xdfff,
 ];
 
-/// What stands for it in the twin.
+/// The letter in the control copy.
 const LETTER: char = 'q';
 
-/// What stands for what one byte cannot hold: the twin's text of one byte a character differs from its UTF-16, too.
-const WIDE_LETTER: u16 = 0x101;
+/// The letter in place of characters that do not fit into one byte.
+const TWO_BYTE_LETTER: u16 = 0x101;
 
-/// How a form has names.
+/// The structure of an output format, which defines how names are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
-    /// One thing a line.
+    /// One item per line.
     Lines,
-    /// The same, in an order and with counts that do not depend on names.
+    /// One item per line, with an order and counts that do not depend on names.
     SameLines,
     Csv,
     Json,
-    /// One object a line, in the order of time.
+    /// One object per line, in time order.
     Ndjson,
-    /// The same, with sums over names.
+    /// One object per line, aggregated by names.
     Sums,
     Xml,
     Html,
@@ -50,7 +51,8 @@ enum Form {
 
 use Form::{Binary, Csv, Html, Json, Lines, Ndjson, SameLines, Sums, Xml};
 
-/// Verbs with all their forms for recordings; `T` is the recording, `S` the folder with symbols, `O` a new file.
+/// Commands with all their formats for traces. `T` is the trace, `S` the folder with symbols, `O` a
+/// new file.
 const VERBS: [(&str, Form); 46] = [
     ("info T", Lines),
     ("info --full T", Lines),
@@ -100,9 +102,9 @@ const VERBS: [(&str, Form); 46] = [
     ("calls T * --limit 50 --symbol-path S --symbols full --format json", Json),
 ];
 
-/// What terminals, editors and parsers obey, by its definition in Unicode: categories Cc, Zl and Zp, the bidirectional
-/// controls, and what is no character.
-fn is_obeyed(c: char) -> bool {
+/// Whether terminals, editors or parsers interpret a character, by Unicode's definition: categories
+/// Cc, Zl and Zp, the bidirectional controls, and noncharacters.
+fn is_special(c: char) -> bool {
     let n = u32::from(c);
     let is_control = n < 0x20 || (0x7f..0xa0).contains(&n);
     let is_bidirectional = n == 0x61c
@@ -112,13 +114,13 @@ fn is_obeyed(c: char) -> bool {
     is_control || is_bidirectional || [0x2028, 0x2029].contains(&n) || n & 0xfffe == 0xfffe
 }
 
-/// A recording with everything that belongs to it.
+/// The demo trace with its names and images.
 struct Demo {
     folder: tempfile::TempDir,
     etl_file: Vec<u8>,
-    /// Names in it.
+    /// The names in the trace.
     names: Vec<String>,
-    /// Images, with the names that they export.
+    /// The images, with the names of their exports.
     images: Vec<(PathBuf, Vec<u8>, Vec<String>)>,
 }
 
@@ -128,7 +130,7 @@ impl Demo {
         let made = stackhound(&["demo", "-q", "--events", "8000", "--out", text(folder.path())]);
         assert!(made.status.success());
         let etl_file = fs::read(folder.path().join("stackhound-demo.etl")).unwrap();
-        let names: BTreeSet<String> = wide_names(&etl_file).chain(narrow_names(&etl_file)).collect();
+        let names: BTreeSet<String> = utf16_names(&etl_file).chain(ascii_names(&etl_file)).collect();
         let mut images = Vec::new();
         let mut left = vec![folder.path().join("symbols")];
         while let Some(path) = left.pop() {
@@ -138,7 +140,7 @@ impl Demo {
                     continue;
                 }
                 let bytes = fs::read(&entry).unwrap();
-                let names: Vec<String> = narrow_names(&bytes).collect();
+                let names: Vec<String> = ascii_names(&bytes).collect();
                 if !names.is_empty() {
                     images.push((entry, bytes, names));
                 }
@@ -159,14 +161,14 @@ fn is_of_name(byte: u8) -> bool {
 }
 
 /// Runs of at least six characters.
-fn narrow_names(bytes: &[u8]) -> impl Iterator<Item = String> {
+fn ascii_names(bytes: &[u8]) -> impl Iterator<Item = String> {
     let runs = bytes.split(|byte| !is_of_name(*byte)).filter(|run| (6..300).contains(&run.len()));
-    // Two of the same in a row are no names but numbers.
+    // Runs with few letters are not names.
     runs.map(|run| String::from_utf8(run.to_vec()).unwrap())
         .filter(|name| name.bytes().filter(u8::is_ascii_alphabetic).count() > 4)
 }
 
-fn wide_names(bytes: &[u8]) -> impl Iterator<Item = String> {
+fn utf16_names(bytes: &[u8]) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     for start in [0, 1] {
         let (units, _) = bytes[start..].as_chunks::<2>();
@@ -176,15 +178,15 @@ fn wide_names(bytes: &[u8]) -> impl Iterator<Item = String> {
     names.into_iter()
 }
 
-/// Replaces one character of a name wherever the name is, in UTF-16 and in text of one byte a character.
+/// Replaces one character of a name at all its occurrences, in UTF-16 and in ASCII.
 fn with_unit(bytes: &[u8], name: &str, at: usize, unit: u16) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let narrow = name.as_bytes().to_vec();
-    let wide: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let ascii = name.as_bytes().to_vec();
+    let utf16: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (pattern, at, replacement) in [
-        // What one byte cannot hold is the letter, as in the twin.
-        (narrow, at, vec![u8::try_from(unit).unwrap_or(LETTER as u8)]),
-        (wide, 2 * at, unit.to_le_bytes().to_vec()),
+        // Characters that do not fit into one byte become the letter, as in the control copy.
+        (ascii, at, vec![u8::try_from(unit).unwrap_or(LETTER as u8)]),
+        (utf16, 2 * at, unit.to_le_bytes().to_vec()),
     ] {
         let found: Vec<usize> = memchr::memmem::find_iter(&bytes, &pattern).collect();
         for start in found {
@@ -212,60 +214,60 @@ fn run(verb: &str, etl_file: &Path, symbols: &Path) -> (Vec<u8>, String) {
     (output.stdout, errors)
 }
 
-/// The text with the letter for whatever stands for the hostile character.
-fn like_twin(text: &str, hostile: u16) -> String {
+/// The text with the letter in place of the special character and its replacements.
+fn normalized(text: &str, hostile: u16) -> String {
     let hostile = char::from_u32(hostile.into()).unwrap_or('\u{fffd}');
-    let stands = |c: char| c == hostile || c == '\u{fffd}' || u32::from(c) == u32::from(WIDE_LETTER);
-    text.chars().map(|c| if stands(c) { LETTER } else { c }).collect()
+    let is_replaced = |c: char| c == hostile || c == '\u{fffd}' || u32::from(c) == u32::from(TWO_BYTE_LETTER);
+    text.chars().map(|c| if is_replaced(c) { LETTER } else { c }).collect()
 }
 
-/// Checks what is printed against what is printed for the twin.
-fn check(form: Form, hostile: u16, printed: &[u8], twin: &[u8], what: &str) {
+/// Compares the output with that for the control copy.
+fn check(form: Form, hostile: u16, printed: &[u8], control: &[u8], label: &str) {
     if form == Binary {
-        assert_eq!(printed.is_empty(), twin.is_empty(), "{what}");
+        assert_eq!(printed.is_empty(), control.is_empty(), "{label}");
         return;
     }
     let read =
-        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| panic!("{what}: not UTF-8"));
-    let (printed, twin) = (read(printed), read(twin));
-    let is_colored = what.contains("--color always");
+        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| panic!("{label}: not UTF-8"));
+    let (printed, control) = (read(printed), read(control));
+    let is_colored = label.contains("--color always");
     let is_allowed = |c: char| c == '\n' || (form == Csv && c == '\r') || (is_colored && c == '\u{1b}');
-    if let Some(obeyed) = printed.chars().find(|c| is_obeyed(*c) && !is_allowed(*c)) {
-        panic!("{what}: U+{:04X}", u32::from(obeyed));
+    if let Some(special) = printed.chars().find(|c| is_special(*c) && !is_allowed(*c)) {
+        panic!("{label}: U+{:04X}", u32::from(special));
     }
     if is_colored {
-        // The twin has as many, and all are ours.
-        assert_eq!(printed.matches('\u{1b}').count(), twin.matches('\u{1b}').count(), "{what}");
+        // The number of escape sequences does not depend on names.
+        assert_eq!(printed.matches('\u{1b}').count(), control.matches('\u{1b}').count(), "{label}");
     }
     let lines = |text: &str| text.lines().count();
-    assert_eq!(lines(&printed), lines(&twin), "{what}: rows\n{printed}\n{twin}");
+    assert_eq!(lines(&printed), lines(&control), "{label}: rows\n{printed}\n{control}");
     let longest = printed.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     match form {
-        Lines => assert!(longest < 20_000, "{what}: a row of {longest} characters"),
+        Lines => assert!(longest < 20_000, "{label}: a row of {longest} characters"),
         SameLines => {
-            assert!(longest < 20_000, "{what}: a row of {longest} characters");
-            for (line, twin) in printed.lines().zip(twin.lines()) {
-                assert_eq!(like_twin(line, hostile), like_twin(twin, hostile), "{what}");
+            assert!(longest < 20_000, "{label}: a row of {longest} characters");
+            for (line, control) in printed.lines().zip(control.lines()) {
+                assert_eq!(normalized(line, hostile), normalized(control, hostile), "{label}");
             }
         }
-        Csv => check_csv(&printed, &twin, what),
-        Json => drop(serde_json::from_str::<Value>(&printed).unwrap_or_else(|e| panic!("{what}: {e}"))),
+        Csv => check_csv(&printed, &control, label),
+        Json => drop(serde_json::from_str::<Value>(&printed).unwrap_or_else(|e| panic!("{label}: {e}"))),
         Sums => {
             for line in printed.lines() {
-                serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{what}: {e}"));
+                serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{label}: {e}"));
             }
         }
         Ndjson => {
-            for (line, twin) in printed.lines().zip(twin.lines()) {
-                let mut value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{what}: {e}"));
-                let mut twin: Value = serde_json::from_str(twin).unwrap();
-                for value in [&mut value, &mut twin] {
-                    map_texts(value, &|text| like_twin(text, hostile));
+            for (line, control) in printed.lines().zip(control.lines()) {
+                let mut value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{label}: {e}"));
+                let mut control: Value = serde_json::from_str(control).unwrap();
+                for value in [&mut value, &mut control] {
+                    map_texts(value, &|text| normalized(text, hostile));
                 }
-                assert_eq!(value, twin, "{what}");
+                assert_eq!(value, control, "{label}");
             }
         }
-        Xml => assert_eq!(elements(&printed, what), elements(&twin, what), "{what}"),
+        Xml => assert_eq!(elements(&printed, label), elements(&control, label), "{label}"),
         Html => {
             let tags = |page: &str| {
                 page.split('<')
@@ -273,22 +275,22 @@ fn check(form: Form, hostile: u16, printed: &[u8], twin: &[u8], what: &str) {
                     .map(str::to_owned)
                     .collect::<Vec<_>>()
             };
-            assert_eq!(tags(&printed), tags(&twin), "{what}");
+            assert_eq!(tags(&printed), tags(&control), "{label}");
         }
         Binary => {}
     }
 }
 
-fn check_csv(printed: &str, twin: &str, what: &str) {
+fn check_csv(printed: &str, control: &str, label: &str) {
     let records = |text: &str| -> Vec<csv::StringRecord> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-        reader.records().map(|record| record.unwrap_or_else(|e| panic!("{what}: {e}"))).collect()
+        reader.records().map(|record| record.unwrap_or_else(|e| panic!("{label}: {e}"))).collect()
     };
-    let (printed, twin) = (records(printed), records(twin));
-    assert_eq!(printed.len(), twin.len(), "{what}");
+    let (printed, control) = (records(printed), records(control));
+    assert_eq!(printed.len(), control.len(), "{label}");
     for cell in printed.iter().flatten() {
         let is_formula = cell.trim_start().starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err();
-        assert!(!is_formula, "{what}: {cell}");
+        assert!(!is_formula, "{label}: {cell}");
     }
 }
 
@@ -310,14 +312,14 @@ fn map_texts(value: &mut Value, change: &dyn Fn(&str) -> String) {
     }
 }
 
-/// How many elements a document has; it is well-formed.
-fn elements(document: &str, what: &str) -> usize {
+/// Counts the elements of a document, which must be well-formed.
+fn elements(document: &str, label: &str) -> usize {
     use quick_xml::events::Event;
     let mut reader = quick_xml::Reader::from_str(document);
     reader.config_mut().check_end_names = true;
     let mut count = 0;
     loop {
-        match reader.read_event().unwrap_or_else(|e| panic!("{what}: {e}")) {
+        match reader.read_event().unwrap_or_else(|e| panic!("{label}: {e}")) {
             Event::Eof => return count,
             Event::Start(_) | Event::Empty(_) => count += 1,
             _ => {}
@@ -325,17 +327,17 @@ fn elements(document: &str, what: &str) -> usize {
     }
 }
 
-/// Messages: as many lines as for the twin, and nothing that is obeyed.
-fn check_messages(errors: &str, twin: &str, what: &str) {
-    assert!(!errors.chars().any(|c| is_obeyed(c) && c != '\n'), "{what}: {errors:?}");
-    assert_eq!(errors.lines().count(), twin.lines().count(), "{what}: {errors}\n{twin}");
+/// Checks messages: as many lines as for the control copy, and no special characters.
+fn check_messages(errors: &str, control: &str, label: &str) {
+    assert!(!errors.chars().any(|c| is_special(c) && c != '\n'), "{label}: {errors:?}");
+    assert_eq!(errors.lines().count(), control.lines().count(), "{label}: {errors}\n{control}");
 }
 
 fn count() -> usize {
-    std::env::var("STACKHOUND_MUTATIONS").map_or(300, |count| count.parse().expect("a number"))
+    std::env::var("STACKHOUND_MUTATIONS").map_or(100, |count| count.parse().expect("a number"))
 }
 
-/// Numbers that look random, always the same ones.
+/// Deterministic pseudorandom numbers.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ seed << 40;
     move |below| {
@@ -344,44 +346,44 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Whether only some of all is tried.
+/// Whether only a sample is tried.
 fn is_short() -> bool {
     count() < 1000
 }
 
 #[test]
-fn names_of_recordings_and_symbols_are_data() {
-    // Each has its own copy of the symbols.
+fn names_of_traces_and_symbols_are_data() {
+    // Each thread has its own copy of the symbols.
     std::thread::scope(|scope| {
-        for half in 0..2 {
-            scope.spawn(move || names_are_data(half, (half..count()).step_by(2)));
+        for thread in 0..2 {
+            scope.spawn(move || names_are_data(thread, (thread..count()).step_by(2)));
         }
     });
 }
 
-fn names_are_data(half: usize, turns: impl Iterator<Item = usize>) {
-    let (demo, mut number) = (Demo::new(), numbers(half as u64));
+fn names_are_data(thread: usize, turns: impl Iterator<Item = usize>) {
+    let (demo, mut number) = (Demo::new(), numbers(thread as u64));
     let symbols = demo.folder.path().join("symbols");
     let path = demo.folder.path().join("a.etl");
     for turn in turns {
-        // Each half has all verbs.
+        // Each thread runs all verbs.
         let (verb, form) = VERBS[turn / 2 % VERBS.len()];
         let unit = HOSTILE[number(HOSTILE.len())];
-        // One in four of those that read symbols has a name there.
+        // A quarter of the commands that read symbols get the name in a symbol file.
         let of_symbol =
             (verb.contains(" S") && number(4) == 0).then(|| &demo.images[number(demo.images.len())]);
         let name = match of_symbol {
             Some((_, _, names)) => &names[number(names.len())],
             None => &demo.names[number(demo.names.len())],
         };
-        // What breaks a manifest changes what is known of its events.
+        // A broken manifest would change the decoding of its events.
         if name.contains(['<', '>', '"']) {
             continue;
         }
         let at = number(name.len());
-        let what = format!("{verb}: U+{unit:04X} in {name:?} at {at}");
-        let letter = if unit > 0xff { WIDE_LETTER } else { LETTER as u16 };
-        let [(printed, errors), (twin, twin_errors)] = [unit, letter].map(|unit| match of_symbol {
+        let label = format!("{verb}: U+{unit:04X} in {name:?} at {at}");
+        let letter = if unit > 0xff { TWO_BYTE_LETTER } else { LETTER as u16 };
+        let [(printed, errors), (control, control_errors)] = [unit, letter].map(|unit| match of_symbol {
             Some((image, bytes, _)) => {
                 fs::write(image, with_unit(bytes, name, at, unit)).unwrap();
                 let result = run(verb, &demo.etl_file(), &symbols);
@@ -393,8 +395,8 @@ fn names_are_data(half: usize, turns: impl Iterator<Item = usize>) {
                 run(verb, &path, &symbols)
             }
         });
-        check(form, unit, &printed, &twin, &what);
-        check_messages(&errors, &twin_errors, &what);
+        check(form, unit, &printed, &control, &label);
+        check_messages(&errors, &control_errors, &label);
     }
 }
 
@@ -405,7 +407,8 @@ fn names_of_inputs_are_data() {
     let folder = tempfile::tempdir().unwrap();
     let mut number = numbers(0);
     for unit in HOSTILE {
-        // File names of Linux are bytes and those of archives text, so halves of pairs have no place there.
+        // File names on Linux are bytes and those in archives are text, so they contain no single
+        // surrogates.
         let Some(hostile) = char::from_u32(unit.into()).filter(|_| !is_short() || number(4) == 0) else {
             continue;
         };
@@ -436,12 +439,12 @@ fn names_of_inputs_are_data() {
             });
             for (verb, form) in verbs {
                 let verb = verb.replace("#500", "#50");
-                let what = format!("{verb}: U+{unit:04X} in the {kind}'s name");
-                let [(printed, errors), (twin, twin_errors)] =
+                let label = format!("{verb}: U+{unit:04X} in the {kind}'s name");
+                let [(printed, errors), (control, control_errors)] =
                     [&paths[0], &paths[1]].map(|path| run(&verb, path, folder.path()));
-                assert!(!twin.is_empty() || verb.contains("0x7fffffff"), "{what}: {twin_errors}");
-                check(*form, unit, &printed, &twin, &what);
-                check_messages(&errors, &twin_errors, &what);
+                assert!(!control.is_empty() || verb.contains("0x7fffffff"), "{label}: {control_errors}");
+                check(*form, unit, &printed, &control, &label);
+                check_messages(&errors, &control_errors, &label);
             }
         }
     }
@@ -472,19 +475,19 @@ fn journal(name: &str) -> Vec<u8> {
     writer.finish(100).unwrap()
 }
 
-/// Names in Sysmon's events.
+/// Names in Sysmon events.
 #[test]
 fn names_of_rows_are_data() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.json");
     let hunts: Vec<_> = VERBS.iter().filter(|(verb, _)| verb.starts_with("hunt")).collect();
-    // JSON has no halves of pairs.
+    // JSON has no single surrogates.
     let mut number = numbers(0);
     let is_character = |unit: &u16| char::from_u32((*unit).into()).is_some();
     for unit in HOSTILE.into_iter().filter(is_character).filter(|_| !is_short() || number(4) == 0) {
         for (verb, form) in &hunts {
-            let what = format!("{verb}: U+{unit:04X} in rows");
-            let [(printed, errors), (twin, twin_errors)] = [unit, LETTER as u16].map(|unit| {
+            let label = format!("{verb}: U+{unit:04X} in rows");
+            let [(printed, errors), (control, control_errors)] = [unit, LETTER as u16].map(|unit| {
                 let c = format!("\\u{unit:04x}");
                 let row = format!(
                     r#"{{"EventID":10,"SourceName":"Microsoft-Windows-Sysmon","Hostname":"PC{c}","SourceProcessId":"7","SourceImage":"C:\\a{c}b.exe","TargetImage":"C:\\Windows\\System32\\lsass{c}.exe","GrantedAccess":"0x1410","CallTrace":"C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4|C:\\x{c}y.dll+2730e|UNKNOWN(000001F0AABB1234)"}}"#
@@ -492,16 +495,16 @@ fn names_of_rows_are_data() {
                 fs::write(&path, format!("{row}\n{row}\n")).unwrap();
                 run(verb, &path, folder.path())
             });
-            assert!(!twin.is_empty(), "{what}: {twin_errors}");
-            check(*form, unit, &printed, &twin, &what);
-            check_messages(&errors, &twin_errors, &what);
+            assert!(!control.is_empty(), "{label}: {control_errors}");
+            check(*form, unit, &printed, &control, &label);
+            check_messages(&errors, &control_errors, &label);
         }
     }
 }
 
-/// A value of 300,000 characters is cut in tables, and whole elsewhere.
+/// A value of 300,000 characters is truncated in tables, but not in other formats.
 #[test]
-fn no_row_of_a_table_is_endless() {
+fn rows_of_tables_have_a_limit() {
     let long = "x".repeat(300_000);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.json");

@@ -1,6 +1,7 @@
-//! What evaluating costs: stacks as those of recordings, without files.
+//! The cost of evaluation, with stacks as in traces and without image files.
 //!
-//! Evaluating happens once for each distinct stack and its circumstances; this measures that, not the look-up.
+//! Evaluation runs once per distinct stack and context. This measures the evaluation, not the cache
+//! look-up.
 
 use std::hint::black_box;
 
@@ -15,7 +16,7 @@ fn module(detector: &mut Detector, path: &str) -> ModuleIndex {
     detector.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
 }
 
-/// Stacks of 8 to 39 frames: ordinary ones, and in one of 16 a frame in no module.
+/// Stacks of 8 to 39 frames. One of 16 has a frame in no module.
 fn stacks(detector: &mut Detector) -> Vec<Vec<Frame>> {
     let ntdll = module(detector, r"C:\Windows\System32\ntdll.dll");
     let base = module(detector, r"C:\Windows\System32\KernelBase.dll");

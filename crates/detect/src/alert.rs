@@ -1,4 +1,4 @@
-//! Findings put together: what a process did within some time is one alert, however many findings tell of it.
+//! Alerts: the findings about one process within a time window.
 
 use std::borrow::Borrow;
 
@@ -8,7 +8,7 @@ use crate::catalogue::DetectionId;
 use crate::report::{EventContext, Finding, ProcessReport};
 use crate::verdict::{Severity, Verdict};
 
-/// What tells the processes of a machine apart.
+/// Identifies a process of a machine.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 struct Entity {
     host: String,
@@ -17,24 +17,25 @@ struct Entity {
     path: String,
 }
 
-/// Findings about one process within some time.
+/// The findings about one process within a time window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Alert {
-    /// Equal for the same process doing the same again, in another recording of it too: host, process and first finding.
+    /// A key derived from host, process and first finding. It is the same in every trace of the
+    /// same activity.
     pub key: String,
-    /// The machine; empty if not known.
+    /// The host name; empty if not known.
     pub host: String,
-    /// Who acted.
+    /// The acting process.
     pub process: ProcessReport,
-    /// When it began and ended, in units of 100 ns since 1601.
+    /// Times of the first and last finding, in units of 100 ns since 1601.
     pub times: Option<(u64, u64)>,
-    /// Each detection that found something, how severe at most, and how many raw events.
+    /// Each detection with findings, its highest severity, and its number of raw events.
     pub detections: Vec<(DetectionId, Severity, u64)>,
-    /// How severe at most.
+    /// The highest severity of its findings.
     pub severity: Severity,
 }
 
-/// What findings of each severity add to the score of an alert.
+/// What a finding of each severity adds to the score of an alert.
 fn weight(severity: Severity) -> u32 {
     match severity {
         Severity::Info => 1,
@@ -46,8 +47,9 @@ fn weight(severity: Severity) -> u32 {
 }
 
 impl Alert {
-    /// From 1 to 100. Different detections add up; the same one again adds little, so that one unbacked caller with a
-    /// sensitive handle outweighs any number of unbacked frames.
+    /// The score, from 1 to 100. Different detections add up. Repetitions of the same one add
+    /// little, so that an unbacked caller with a sensitive handle outweighs any number of unbacked
+    /// frames.
     pub fn score(&self) -> u32 {
         let one = |(_, severity, count): &(DetectionId, Severity, u64)| {
             let again = count.max(&1).ilog2().min(4) * weight(*severity) / 20;
@@ -63,37 +65,41 @@ impl Alert {
         detections
     }
 
-    /// Raw events that it was found in; one that several detections found is counted by each.
+    /// The number of raw events with findings. An event with findings of several detections is
+    /// counted once per detection.
     pub fn count(&self) -> u64 {
         self.detections.iter().map(|(_, _, count)| count).sum()
     }
 }
 
-/// Puts findings together as they come.
+/// Groups findings into alerts.
 #[derive(Debug)]
 pub struct Alerts {
     window: u64,
-    /// By process; those that take in more, the one that did so last at the end. Where findings come in the order of time
-    /// it is one.
+    /// Alerts by process, the one that was extended last at the end. If findings arrive in the
+    /// order of time, there is one per process.
     open: HashMap<Entity, Vec<Alert>, foldhash::fast::RandomState>,
-    /// That made room.
+    /// Alerts that were closed to limit the number of open ones.
     closed: Vec<Alert>,
 }
 
-/// Processes with open alerts; the one that is longest quiet is closed if there are more.
+/// Maximum number of processes with open alerts. If there are more, the process with the oldest
+/// last finding is closed.
 const OPEN_MAX: usize = 1 << 16;
-/// Open alerts of one process, for files that are not in the order of time; the one that took in something longest ago is
-/// closed if there are more.
+/// Maximum number of open alerts of one process, for files that are not in the order of time. If
+/// there are more, the alert that was extended least recently is closed.
 const OPEN_OF_ONE_MAX: usize = 8;
 
 impl Alerts {
-    /// Findings about one process, each within `window` (100 ns) of another one, are one alert. They may come in any order;
-    /// alerts that were begun apart stay two, though something between them comes later.
+    /// Findings about one process belong to one alert if each is within `window` (in units of 100
+    /// ns) of another one. They may arrive in any order, but two separate alerts are not joined by
+    /// a later finding between them.
     pub fn new(window: u64) -> Alerts {
         Alerts { window, open: HashMap::default(), closed: Vec::new() }
     }
 
-    /// Takes in what was found in an event, and says which alert it belongs to. Nothing but findings counts.
+    /// Adds the findings of an event and sets the alert of each. Only the verdict "yes" opens or
+    /// extends an alert.
     pub fn add(&mut self, event_context: &EventContext, findings: &mut [Finding]) {
         if findings.iter().all(|finding| finding.outcome.verdict != Verdict::Yes) {
             return;
@@ -155,7 +161,7 @@ impl Alerts {
         }
     }
 
-    /// All alerts, the highest score first.
+    /// Returns all alerts, the highest score first.
     pub fn finish(mut self) -> Vec<Alert> {
         let mut alerts = self.closed;
         alerts.extend(self.open.drain().flat_map(|(_, alerts)| alerts));
@@ -164,7 +170,7 @@ impl Alerts {
     }
 }
 
-/// Puts alerts in order, the highest score first.
+/// Sorts alerts, the highest score first.
 pub fn sort<A: Borrow<Alert>>(alerts: &mut [A]) {
     alerts.sort_by(|one, other| {
         let (one, other) = (one.borrow(), other.borrow());
@@ -172,7 +178,7 @@ pub fn sort<A: Borrow<Alert>>(alerts: &mut [A]) {
     });
 }
 
-/// Host, process and time of the first finding, as a number of 64 bits.
+/// A 64-bit hash of the host, the process and the time of its first finding.
 fn key(event_context: &EventContext) -> String {
     let process = &event_context.process;
     let parts = [
@@ -180,7 +186,7 @@ fn key(event_context: &EventContext) -> String {
         process.path.to_ascii_lowercase(),
         format!("{:?} {:?} {:?}", process.pid, process.started, event_context.time),
     ];
-    // FNV-1a: equal on all machines and in all versions.
+    // FNV-1a: the same value on all machines and in all versions.
     let hash =
         parts.iter().flat_map(|part| part.bytes().chain([0])).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3_u64)

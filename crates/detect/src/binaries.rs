@@ -1,8 +1,8 @@
-//! Evidence from files: names, and the code of images, of the modules in stacks.
+//! Evidence from files: function names and code of the modules in stacks.
 //!
-//! Files are loaded when a detection asks for them first, and the one that was not asked for longest is given up when all
-//! take too much memory. What a file tells depends on the module alone, and what was asked once is kept, so giving up
-//! changes no answer.
+//! A file is loaded when a detection needs it for the first time. If the loaded files take too much
+//! memory, the least recently used one is unloaded. Answers from a file depend only on the module
+//! and are cached, so unloading changes no answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use stackhound_types::{AddressKind, Rva};
 
 use crate::images::reach::Reach;
 use crate::images::site::Site;
-use crate::images::{ImageFile, ServiceNames, Silence};
+use crate::images::{ImageError, ImageFile, ServiceNames};
 
-/// Loads the files of a module. What it gives must depend on the module alone, and must be a file of this very module.
+/// Loads the files of a module. The result must depend only on the module, and must be the file of
+/// exactly this module.
 pub type Load = Box<dyn Fn(&Module) -> Loaded + Send>;
 
-/// A module, and an offset in it.
+/// A module and an offset in it.
 pub type CodeLocation = (ModuleIndex, u64);
 
-/// What a look into a file gives.
+/// The result of a look-up in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup<T> {
-    /// What is there.
+    /// The requested data.
     Found(T),
-    /// The file is not at hand.
+    /// The file is not available.
     NoFile,
     /// The file cannot be read.
     Unreadable,
-    /// The file is for a processor whose code is not known.
+    /// The file is for a processor that is not supported.
     Unsupported,
 }
 
 impl<T> Lookup<T> {
-    /// What is there, as something else.
+    /// Applies a function to the requested data.
     pub fn map<U>(self, other: impl FnOnce(T) -> U) -> Lookup<U> {
         match self {
             Lookup::Found(found) => Lookup::Found(other(found)),
@@ -46,29 +47,29 @@ impl<T> Lookup<T> {
         }
     }
 
-    /// What is there, if anything is.
+    /// The requested data, if it was found.
     pub fn found(self) -> Option<T> {
         if let Lookup::Found(found) = self { Some(found) } else { None }
     }
 }
 
-/// A function that an address is in.
+/// The function that contains an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionName {
     /// Its name.
     pub text: Box<str>,
-    /// Bytes from its start to the address.
+    /// Bytes from the start of the function to the address.
     pub offset: u32,
-    /// Where the name comes from. Never the nearest export, which can be the name of another function.
+    /// The source of the name. Never the nearest export, which can be the name of another function.
     pub origin: Origin,
 }
 
-/// Bytes around an address of an image, up to 16 to each side.
+/// Bytes around an address of an image, at most 16 on each side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BytesAround {
-    /// Before it, in the order of addresses.
+    /// Bytes before the address, in the order of addresses.
     pub before: Vec<u8>,
-    /// From it on.
+    /// Bytes from the address on.
     pub after: Vec<u8>,
 }
 
@@ -77,12 +78,12 @@ pub struct Binaries {
     load: Option<Load>,
     /// By module.
     modules: Vec<Answers>,
-    /// Bytes that loaded files may take.
+    /// Maximum memory of loaded files, in bytes.
     memory_max: usize,
     memory: usize,
-    /// How many answers are kept, of all modules together.
+    /// Number of cached answers of all modules.
     answers: usize,
-    /// Counts how often files were asked.
+    /// Counts uses of files, to find the least recently used one.
     clock: u64,
 }
 
@@ -96,19 +97,20 @@ impl fmt::Debug for Binaries {
     }
 }
 
-/// What files may take in memory, if nothing else is said.
+/// Default limit for the memory of loaded files, in bytes.
 const MEMORY_MAX: usize = 512 << 20;
-/// No more answers are kept: about 50 MB.
+/// Maximum number of cached answers: about 50 MB.
 const ANSWERS_MAX: usize = 1 << 18;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// What was asked of a module.
+/// The cached answers about a module.
 #[derive(Default)]
 struct Answers {
-    /// The file, unless it was given up.
+    /// The file, unless it was unloaded.
     file: Option<Box<File>>,
-    /// Whether there is an image, once it was loaded; its names of services outlive it.
+    /// Whether there is an image, known once the file was loaded. The names of its services remain
+    /// after it is unloaded.
     image: Option<Result<Arc<ServiceNames>, NoImage>>,
     sites: Map<u32, Site>,
     reaches: Map<u32, Reach>,
@@ -119,15 +121,15 @@ struct Answers {
 #[derive(Clone, Copy)]
 enum NoImage {
     NoFile,
-    Silent(Silence),
+    Error(ImageError),
 }
 
 impl<T> From<NoImage> for Lookup<T> {
     fn from(none: NoImage) -> Lookup<T> {
         match none {
             NoImage::NoFile => Lookup::NoFile,
-            NoImage::Silent(Silence::Unreadable) => Lookup::Unreadable,
-            NoImage::Silent(Silence::Unsupported) => Lookup::Unsupported,
+            NoImage::Error(ImageError::Unreadable) => Lookup::Unreadable,
+            NoImage::Error(ImageError::Unsupported) => Lookup::Unsupported,
         }
     }
 }
@@ -136,37 +138,39 @@ struct File {
     symbols: Option<Box<dyn Symbols>>,
     image: Option<ImageFile>,
     memory: usize,
-    /// When it was asked last.
+    /// Time of the last use, by [`Binaries::clock`].
     used: u64,
 }
 
 impl Binaries {
-    /// No files: all that rests on them stays undetermined.
+    /// No files: all answers that need them are undetermined.
     pub fn none() -> Binaries {
         Binaries { load: None, modules: Vec::new(), memory_max: 0, memory: 0, answers: 0, clock: 0 }
     }
 
-    /// Files that `load` loads, called at most once at a time and again for a module whose file was given up.
+    /// Files that `load` loads. It is called again for a module whose file was unloaded.
     pub fn new(load: Load) -> Binaries {
         Binaries { load: Some(load), memory_max: MEMORY_MAX, ..Binaries::none() }
     }
 
-    /// The same with a limit for the memory that files take. The file asked last stays whatever it takes.
+    /// Sets the maximum memory of loaded files, in bytes. The last used file is kept even if it is
+    /// larger.
     pub fn with_memory_max(self, memory_max: usize) -> Binaries {
         Binaries { memory_max, ..self }
     }
 
-    /// Bytes of memory that loaded files take, about.
+    /// Approximate memory of the loaded files, in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Whether there are no files at all.
+    /// Whether there are no files.
     pub fn is_none(&self) -> bool {
         self.load.is_none()
     }
 
-    /// The function that an address is in. `None` where no file names it. Allocates nothing for addresses asked before.
+    /// The function that contains an address; `None` if no file names it. Does not allocate for
+    /// addresses that were looked up before.
     pub fn function(
         &mut self,
         modules: &Modules,
@@ -178,7 +182,7 @@ impl Binaries {
         }
         let rva = Rva(u32::try_from(offset).ok()?);
         let key = (rva.0, kind == AddressKind::Return);
-        let index = self.number(module);
+        let index = self.answers_index(module);
         if !self.modules[index].functions.contains_key(&key) {
             let name = self.file(modules, module).and_then(|file| name(file.symbols.as_deref()?, rva, kind));
             self.count_answer();
@@ -187,22 +191,19 @@ impl Binaries {
         self.modules[index].functions.get(&key)?.as_ref()
     }
 
-    /// The function that begins at an address. `None` where no file names one.
+    /// The function that starts at an address; `None` if no file names one.
     pub fn function_start(&mut self, modules: &Modules, location: CodeLocation) -> Option<&str> {
         let function = self.function(modules, location, AddressKind::Instruction)?;
         (function.offset == 0).then_some(&*function.text)
     }
 
-    /// Whether the bytes before an address are those of an instruction that enters the kernel. `None` where no file tells.
-    pub(crate) fn is_behind_system_call(
-        &mut self,
-        modules: &Modules,
-        location: CodeLocation,
-    ) -> Option<bool> {
+    /// Whether the bytes before an address are an instruction that enters the kernel; `None` if no
+    /// file has them.
+    pub(crate) fn follows_system_call(&mut self, modules: &Modules, location: CodeLocation) -> Option<bool> {
         self.site(modules, location).found()?.enters_kernel
     }
 
-    /// The bytes around an address, for people to look at.
+    /// The bytes around an address, for display.
     pub fn bytes_around(&mut self, modules: &Modules, (module, offset): CodeLocation) -> Lookup<BytesAround> {
         if let Err(none) = self.image(modules, module) {
             return none.into();
@@ -212,13 +213,14 @@ impl Binaries {
         around.map_or(Lookup::Unreadable, |(before, after)| Lookup::Found(BytesAround { before, after }))
     }
 
-    /// All that its image tells of an address. Decodes nothing for addresses asked before.
+    /// The facts that the image has about an address. Decodes nothing for addresses that were
+    /// looked up before.
     pub(crate) fn site(&mut self, modules: &Modules, (module, offset): CodeLocation) -> Lookup<Site> {
         if self.is_none() {
             return Lookup::NoFile;
         }
-        let index = self.number(module);
-        // Offsets that are too large lie outside of each image.
+        let index = self.answers_index(module);
+        // Offsets that are too large are outside of every image.
         let rva = u32::try_from(offset).unwrap_or(u32::MAX);
         if let Some(site) = self.modules[index].sites.get(&rva) {
             return Lookup::Found(*site);
@@ -234,12 +236,12 @@ impl Binaries {
         Lookup::Found(site)
     }
 
-    /// Where a call of this address of a module leads.
+    /// The functions that a call of this address can reach.
     pub(crate) fn reach(&mut self, modules: &Modules, module: ModuleIndex, target: Rva) -> Lookup<&Reach> {
         if let Err(none) = self.image(modules, module) {
             return none.into();
         }
-        let index = self.number(module);
+        let index = self.answers_index(module);
         if !self.modules[index].reaches.contains_key(&target.0) {
             let Some(reach) = self.ask(modules, module, |image| image.reach(target)) else {
                 return Lookup::Unreadable;
@@ -250,7 +252,7 @@ impl Binaries {
         self.modules[index].reaches.get(&target.0).map_or(Lookup::Unreadable, Lookup::Found)
     }
 
-    /// The services that a module's stubs ask for, and those that it imports.
+    /// The services of the module's stubs, and those that it imports.
     pub(crate) fn services(&mut self, modules: &Modules, module: ModuleIndex) -> Lookup<&ServiceNames> {
         if let Err(none) = self.image(modules, module) {
             return none.into();
@@ -276,20 +278,20 @@ impl Binaries {
         self.ask(modules, module, ask).map_or(Lookup::Unreadable, Lookup::Found)
     }
 
-    /// The index of a module's answers, which are there then.
-    fn number(&mut self, module: ModuleIndex) -> usize {
+    /// The index of the module's answers, which are created if necessary.
+    fn answers_index(&mut self, module: ModuleIndex) -> usize {
         if self.modules.len() <= module.index() {
             self.modules.resize_with(module.index() + 1, Answers::default);
         }
         module.index()
     }
 
-    /// Whether a module has an image; loads it if that is not known.
+    /// Checks that the module has an image, and loads it if necessary.
     fn image(&mut self, modules: &Modules, module: ModuleIndex) -> Result<(), NoImage> {
         if self.is_none() {
             return Err(NoImage::NoFile);
         }
-        let index = self.number(module);
+        let index = self.answers_index(module);
         if self.modules[index].image.is_none() {
             self.file(modules, module);
         }
@@ -309,16 +311,15 @@ impl Binaries {
         self.file(modules, module)?.image.as_ref().map(question)
     }
 
-    /// The file of a module, loaded if it is not there.
+    /// The file of a module, loaded if necessary.
     fn file(&mut self, modules: &Modules, module: ModuleIndex) -> Option<&File> {
-        let index = self.number(module);
+        let index = self.answers_index(module);
         self.clock += 1;
         if self.modules[index].file.is_none() {
             let load = self.load.as_ref()?;
             let Loaded { symbols, image, .. } = load(modules.get(module));
-            let image = image
-                .ok_or(NoImage::NoFile)
-                .and_then(|bytes| ImageFile::read(bytes).map_err(NoImage::Silent));
+            let image =
+                image.ok_or(NoImage::NoFile).and_then(|bytes| ImageFile::read(bytes).map_err(NoImage::Error));
             let answers = &mut self.modules[index];
             answers.image.get_or_insert_with(|| {
                 image.as_ref().map(|image| Arc::clone(image.services())).map_err(|none| *none)
@@ -329,15 +330,15 @@ impl Binaries {
                 + image.as_ref().map_or(0, ImageFile::memory);
             answers.file = Some(Box::new(File { symbols, image, memory, used: self.clock }));
             self.memory += memory;
-            self.make_room(index);
+            self.unload_files(index);
         }
         let file = self.modules[index].file.as_mut()?;
         file.used = self.clock;
         Some(file)
     }
 
-    /// Gives up the files that were not asked for longest, but never this one.
-    fn make_room(&mut self, keep: usize) {
+    /// Unloads the least recently used files except for one.
+    fn unload_files(&mut self, keep: usize) {
         while self.memory > self.memory_max {
             let files = self.modules.iter_mut().enumerate().filter(|(index, _)| *index != keep);
             let oldest = files
@@ -348,7 +349,7 @@ impl Binaries {
         }
     }
 
-    /// Counts a new answer. When there are too many, all are forgotten: they can be asked again.
+    /// Counts a new answer. If there are too many, all are removed and will be computed again.
     fn count_answer(&mut self) {
         self.answers += 1;
         if self.answers > ANSWERS_MAX {

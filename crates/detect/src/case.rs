@@ -1,52 +1,52 @@
-//! What a source knows of an event, beside its stack.
+//! The facts about an event that a source provides in addition to its stack.
 
 use stackhound_frames::{Code, ModuleIndex, Operation};
 
 use crate::stack::Stack;
 
-/// How the kernel was entered for what the event tells.
+/// How the kernel was entered for the event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Entry {
-    /// By a system call: the innermost user frame is where it returns to.
+    /// By a system call: the innermost user frame is the address that the call returns to.
     SystemCall,
     /// By an interrupt or a fault: the innermost user frame can be any instruction.
     Interrupt,
-    /// This kind of event has both.
+    /// Events of this kind have both causes.
     Unknown,
 }
 
 /// The system service that ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Services<'a> {
-    /// The one that was really entered, by the name of its routine in the kernel.
+    /// This service ran, given by the name of its routine in the kernel.
     Entered(&'a str),
-    /// One of these: others do not cause such an event.
+    /// One of these services ran; others do not cause such an event.
     OneOf(&'a [Box<str>]),
-    /// Nothing tells.
+    /// The source does not report it.
     Unknown,
 }
 
-/// The process that something was done to.
+/// The target process of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target<'a> {
-    /// The path or name of its program; empty if not known.
+    /// The path or file name of its program; empty if not known.
     pub image: &'a str,
-    /// Whether it is another process than the one that acts.
+    /// Whether it is another process than the acting one.
     pub is_other: bool,
-    /// The rights that were asked for, if the source tells.
+    /// The requested access rights, if the source reports them.
     pub access: Option<u32>,
 }
 
-/// Where a new thread starts.
+/// The start address of a new thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start<'a> {
-    /// The address. Sysmon's can be that of the kernel.
+    /// The address. Sysmon can report a kernel address.
     pub address: u64,
-    /// Whether it is in the kernel's half.
+    /// Whether it is a kernel address.
     pub is_kernel: bool,
-    /// What is there, in the process of the new thread.
+    /// The code at the address, in the process of the new thread.
     pub code: Code,
-    /// The function there, if the source names it.
+    /// The function at the address, if the source names it.
     pub function: Option<&'a str>,
     /// Whether another process started it.
     pub is_remote: bool,
@@ -55,9 +55,10 @@ pub struct Start<'a> {
 /// An image that was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
-    /// It.
+    /// The image.
     pub module: ModuleIndex,
-    /// An image of the same file name and width that the process has mapped already, at another place.
+    /// An image with the same file name and bitness that the process has already mapped at another
+    /// address.
     pub duplicate: Option<ModuleIndex>,
 }
 
@@ -66,20 +67,20 @@ pub struct Load {
 pub struct Event<'a> {
     /// How the kernel was entered.
     pub entry: Entry,
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
-    /// The service that ran.
+    /// The system service that ran.
     pub services: Services<'a>,
-    /// Whom it was done to, if to a process.
+    /// The target process, if the operation has one.
     pub target: Option<Target<'a>>,
-    /// Of the start of a thread: where it starts.
+    /// The start address, if a thread was started.
     pub start: Option<Start<'a>>,
-    /// Of the mapping of an image: which.
+    /// The image, if one was mapped.
     pub load: Option<Load>,
 }
 
 impl Event<'_> {
-    /// An event that tells nothing.
+    /// An event without any facts.
     pub const OTHER: Event<'static> = Event {
         entry: Entry::Unknown,
         operation: Operation::Other,
@@ -90,19 +91,21 @@ impl Event<'_> {
     };
 }
 
-/// The process whose stack it is.
+/// The process of the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process<'a> {
-    /// The path or name of its program; empty if not known.
+    /// The path or file name of its program; empty if not known.
     pub image: &'a str,
     /// Whether it is a 32-bit process on 64-bit Windows; `None` if not known.
     pub is_wow64: Option<bool>,
-    /// Whether a runtime is loaded in it that compiles code without telling of it; `None` if not known. Where all compiled
-    /// code is told of, this is `Some(false)`: what is then in no module and no method is neither.
+    /// Whether a runtime is loaded that compiles code without reporting it; `None` if not known. If
+    /// all JIT-compiled code is reported, this is `Some(false)`: code in no module and no method is
+    /// then not JIT-compiled.
     pub has_runtime: Option<bool>,
-    /// Whether `win32u.dll` is loaded in it, so that no other library has the stubs of graphics; `None` if not known.
+    /// Whether `win32u.dll` is loaded, so that no other library contains the stubs of graphics
+    /// services; `None` if not known.
     pub has_win32u: Option<bool>,
-    /// Where the thread of the stack started, as Win32 knows it, if that is known.
+    /// The Win32 start address of the stack's thread, if known.
     pub thread_start: Option<Code>,
 }
 
@@ -112,13 +115,13 @@ impl Process<'_> {
         Process { image: "", is_wow64: None, has_runtime: None, has_win32u: None, thread_start: None };
 }
 
-/// An event with its stack: what is evaluated.
+/// An event with its process and its stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case<'a> {
-    /// What happened.
+    /// The event.
     pub event: Event<'a>,
-    /// To whom the stack belongs.
+    /// The process of the stack.
     pub process: Process<'a>,
-    /// The stack of the thread that asked for it.
+    /// The stack of the thread that caused the event.
     pub stack: Stack<'a>,
 }

@@ -1,4 +1,5 @@
-//! The evaluate: asks all detections about one case, and limits their answers to what the evidence supports.
+//! The detector: runs all detections on one event, and limits their answers to what the evidence
+//! supports.
 
 use stackhound_frames::{Lists, ModuleFacts, ModuleIndex, Modules};
 
@@ -10,42 +11,42 @@ use crate::stack::{Part, Stack};
 use crate::verdict::{Evaluation, Input, Outcome, Reason, Verdict};
 use crate::view::View;
 
-/// Evaluates stacks, with its own table of modules. Traces have theirs: see [`evaluate`].
+/// Evaluates stacks with its own table of modules. Traces have their own table: see [`evaluate`].
 #[derive(Debug)]
 pub struct Detector {
-    /// All modules that were met, with the lists that give them their roles.
+    /// All modules seen so far, with the lists that assign their roles.
     pub modules: Modules,
     /// The image files of these modules.
     pub binaries: Binaries,
 }
 
 impl Detector {
-    /// Uses these lists and files.
+    /// Creates a detector with these lists and files.
     pub fn new(lists: Lists, binaries: Binaries) -> Detector {
         Detector { modules: Modules::new(lists), binaries }
     }
 
-    /// The lists.
+    /// The lists that the detections use.
     pub fn lists(&self) -> &Lists {
         self.modules.lists()
     }
 
-    /// The number of a module: see [`Modules::add`].
+    /// The index of a module: see [`Modules::add`].
     pub fn module(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
         self.modules.add(facts, windows)
     }
 
-    /// As [`evaluate`].
+    /// Evaluates one event: see [`evaluate`].
     pub fn evaluate(&mut self, case: &Case<'_>) -> Evaluation {
         evaluate(&self.modules, &mut self.binaries, case)
     }
 }
 
-/// Answers all questions about a case. Modules and files belong together: files are found by the numbers of modules. Allocates
-/// nothing where no file is read for the first time.
+/// Evaluates an event with all detections. `binaries` must belong to `modules`, because files are
+/// found by the indexes of modules. Allocates only when a file is read for the first time.
 pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> Evaluation {
     let (view, lists) = (View::new(case, modules), modules.lists());
-    let outcomes = [UNASKED; DETECTIONS.len()];
+    let outcomes = [NOT_EVALUATED; DETECTIONS.len()];
     let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
     for (index, (detection, (_, check))) in DETECTIONS.iter().zip(CHECKS).enumerate() {
         let outcome = check(&mut evidence);
@@ -55,7 +56,7 @@ pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> 
     Evaluation { outcomes: evidence.outcomes }
 }
 
-const UNASKED: Outcome = Outcome {
+const NOT_EVALUATED: Outcome = Outcome {
     verdict: Verdict::Undetermined,
     severity: crate::verdict::Severity::Info,
     reasons: crate::verdict::Reasons::NONE,
@@ -64,8 +65,8 @@ const UNASKED: Outcome = Outcome {
     frame: None,
 };
 
-/// Turns a "no" into "undetermined" where the stack, modules or events are missing that could show otherwise, and a "yes"
-/// where the frames that it rests on are uncertain.
+/// Changes "no" to "undetermined" if the stack, modules or events are missing that could change the
+/// answer, and "yes" if the frames that it is based on are uncertain.
 fn limited_to_evidence(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
     let Stack { user, map_is_complete, has_losses, is_certain, .. } = case.stack;
     if needs_stack && !is_certain && outcome.verdict == Verdict::Yes {

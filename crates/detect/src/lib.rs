@@ -1,10 +1,12 @@
-//! Evaluating call stacks: who entered the kernel, and in a way that legitimate programs do not?
+//! Detections for call stacks: code that enters the kernel in ways that legitimate programs do not.
 //!
-//! A source of events puts each stack into the normal form ([`Stack`]) and says what it knows of the event ([`Event`]).
-//! The [`Detector`] answers 24 questions about it, the [detections](catalogue::DETECTIONS): `yes`, `no` or `undetermined`, each
-//! with its reasons, what was looked at and what was missing. Where evidence is missing, no answer is "no".
+//! A source of events converts each stack to the normal form ([`Stack`]) and describes the event
+//! ([`Event`]). The [`Detector`] evaluates them with 24 [detections](catalogue::DETECTIONS). Each
+//! answers `yes`, `no` or `undetermined`, with its reasons, the evidence that was used and the
+//! evidence that was missing. Missing evidence never leads to the answer `no`.
 //!
-//! Knows modules, code and stacks. Must not know where stacks come from, or how findings are shown.
+//! This crate knows modules, code and stacks. It does not know where stacks come from or how
+//! findings are shown.
 #![forbid(unsafe_code)]
 
 pub mod alert;

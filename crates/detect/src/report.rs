@@ -1,4 +1,5 @@
-//! An evaluated event with the facts that outputs show: plain texts and numbers, whatever the source.
+//! An evaluated event with the facts that outputs show, as plain text and numbers that are
+//! independent of the source.
 
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_types::Mode;
@@ -6,31 +7,32 @@ use stackhound_types::Mode;
 use crate::catalogue::DetectionId;
 use crate::verdict::Outcome;
 
-/// Where an evaluated event stands.
+/// The location of an event in its source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceLocation {
-    /// The file, as the user named it; the session's name of live events.
+    /// The file, as the user named it; for live events, the name of the session.
     pub file: String,
-    /// Number of the line or event in it, from 1.
+    /// Number of the line or event in the file, starting at 1.
     pub record: u64,
 }
 
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessReport {
-    /// Its id.
+    /// The process id.
     pub pid: Option<u32>,
-    /// The thread that acted.
+    /// The acting thread.
     pub tid: Option<u32>,
-    /// File name of its program; empty if not known.
+    /// File name of the program; empty if not known.
     pub name: String,
-    /// Path of its program; empty if not known.
+    /// Path of the program; empty if not known.
     pub path: String,
-    /// How it was started; empty if not known.
+    /// The command line; empty if not known.
     pub command_line: String,
-    /// The process that started it.
+    /// The id of the parent process.
     pub parent_pid: Option<u32>,
-    /// When it was started, in units of 100 ns since 1601, if known. With the id it tells processes apart.
+    /// Start time in units of 100 ns since 1601, if known. Together with the id it identifies a
+    /// process.
     pub started: Option<u64>,
 }
 
@@ -39,32 +41,33 @@ pub struct ProcessReport {
 pub struct FunctionReport {
     /// The name.
     pub text: String,
-    /// Bytes from the beginning of the function to the address.
+    /// Bytes from the start of the function to the address.
     pub offset: u64,
-    /// Where the name comes from, as outputs spell it.
+    /// The source of the name, as spelled in output.
     pub origin: &'static str,
 }
 
-/// One frame, as it is shown.
+/// A frame, as shown in output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameReport {
     /// The address as recorded.
     pub address: Option<u64>,
-    /// Kernel or user.
+    /// Kernel or user mode.
     pub mode: Mode,
     /// Whether it is 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
-    /// Path of its module; empty if there is none.
+    /// Path of the module; empty if the code is in no module.
     pub module: String,
     /// Offset in the module.
     pub rva: Option<u64>,
     /// The function, if a file of the module or a runtime names it.
     pub function: Option<FunctionReport>,
-    /// Whether its code comes from an image.
+    /// Whether the code comes from an image.
     pub backing: Backing,
-    /// The memory that it is in, by the trace; where the trace does not state it, as it was read from the live process.
+    /// The memory that the frame is in, as the trace reports it, otherwise as read from the live
+    /// process.
     pub region: Region,
-    /// What its page allowed when the memory of the live process was read, as Windows numbers it.
+    /// Protection of the page when the memory of the live process was read, as Windows numbers it.
     pub page_protection: Option<u32>,
     /// Bytes before the return address, from a file or from memory.
     pub leading_bytes: Vec<u8>,
@@ -73,7 +76,7 @@ pub struct FrameReport {
 }
 
 impl Default for FrameReport {
-    /// A user frame of which nothing is known.
+    /// A user frame without any facts.
     fn default() -> FrameReport {
         FrameReport {
             address: None,
@@ -92,7 +95,7 @@ impl Default for FrameReport {
 }
 
 impl FrameReport {
-    /// File name of its module, or `jit:` and the runtime that compiled it.
+    /// File name of the module, or `jit:` followed by the runtime that compiled the code.
     pub fn module_or_runtime(&self) -> Option<&str> {
         match (self.module.rsplit('\\').next(), self.region.kind) {
             (Some(name), _) if !name.is_empty() => Some(name),
@@ -101,7 +104,7 @@ impl FrameReport {
         }
     }
 
-    /// The same, or whether its code comes from an image.
+    /// The module or runtime, otherwise the backing of the code.
     pub fn module_name(&self) -> &str {
         self.module_or_runtime().unwrap_or(self.backing.name())
     }
@@ -111,7 +114,8 @@ impl FrameReport {
         self.function.as_ref().map(|FunctionReport { text, offset, .. }| format!("{text}+{offset:#x}"))
     }
 
-    /// In a few words: `ntdll.dll!NtOpenProcess+0x14`, `ntdll.dll+0x9d4c4`, `unbacked 0x24f64b7b7a1`.
+    /// A short label: `ntdll.dll!NtOpenProcess+0x14`, `ntdll.dll+0x9d4c4`, `unbacked
+    /// 0x24f64b7b7a1`.
     pub fn label(&self) -> String {
         let name = self.module_name();
         match (self.symbol(), self.rva, self.address) {
@@ -123,73 +127,76 @@ impl FrameReport {
     }
 }
 
-/// What was done.
+/// The event, as shown in output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventReport {
-    /// Its name, such as `PerfInfo/SysCallEnter` or `ProcessAccess`.
+    /// Name of the event, such as `PerfInfo/SysCallEnter` or `ProcessAccess`.
     pub name: String,
-    /// Its provider, such as `Microsoft-Windows-Sysmon`.
+    /// The provider, such as `Microsoft-Windows-Sysmon`.
     pub provider: String,
-    /// The service that ran; empty if not known.
+    /// The system service that ran; empty if not known.
     pub service: String,
-    /// Path or name of the process that it was done to; empty if to none.
+    /// Path or file name of the target process; empty if there is none.
     pub target: String,
-    /// Its id.
+    /// Id of the target process.
     pub target_pid: Option<u32>,
-    /// The rights that were asked for.
+    /// The requested access rights.
     pub access: Option<u32>,
-    /// Where a thread was started.
+    /// Start address of the thread that was started.
     pub start_address: Option<u64>,
-    /// The module or function there; empty if not known.
+    /// The module or function at the start address; empty if not known.
     pub start_name: String,
 }
 
-/// An evaluated event.
+/// An evaluated event with its process and stack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
-    /// Where it stands.
+    /// The location of the event in its source.
     pub location: SourceLocation,
-    /// How many raw events are folded into it; at least 1.
+    /// Number of raw events that are folded into this one; at least 1.
     pub count: u64,
-    /// When it happened, in units of 100 ns since 1601; `None` if not known.
+    /// Time in units of 100 ns since 1601; `None` if not known.
     pub time: Option<u64>,
-    /// The machine; empty if not known.
+    /// The host name; empty if not known.
     pub host: String,
-    /// Who acted.
+    /// The acting process.
     pub process: ProcessReport,
-    /// What was done.
+    /// The event itself.
     pub event: EventReport,
-    /// The stack, innermost first.
+    /// The frames, innermost first.
     pub stack: Vec<FrameReport>,
-    /// The states of the stack that apply, the first one first; empty if the source does not state any.
+    /// The states of the stack, the first applicable one first; empty if the source does not report
+    /// any.
     pub states: Vec<&'static str>,
-    /// Names of the user frames' modules, as [`Summary::user`](stackhound_frames::Summary::user) gives them.
+    /// Names of the modules of the user frames, as in
+    /// [`Summary::user`](stackhound_frames::Summary::user).
     pub summary: String,
-    /// The same of the kernel frames: see [`Summary::kernel`](stackhound_frames::Summary::kernel).
+    /// Names of the modules of the kernel frames, as in
+    /// [`Summary::kernel`](stackhound_frames::Summary::kernel).
     pub kernel_summary: String,
-    /// The final user module, as [`Summary`](stackhound_frames::Summary::final_user_module) gives it.
+    /// The final user module, as in [`Summary`](stackhound_frames::Summary::final_user_module).
     pub final_user_module: Option<String>,
     /// The module of the innermost frame, if it is a kernel frame.
     pub final_kernel_module: Option<String>,
     /// Whether a user frame is in no image.
     pub contains_unbacked: Answer,
-    /// Whether the user part of the stack is known to be there, even if it has no frames.
+    /// Whether the user stack is known to be recorded, even if it has no frames.
     pub has_user_part: bool,
 }
 
-/// A detection's answer about an evaluated event, as it is shown.
+/// The answer of a detection for an evaluated event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The detection.
     pub id: DetectionId,
-    /// Its answer.
+    /// The answer.
     pub outcome: Outcome,
-    /// The alert that it belongs to: see [`Alerts`](crate::alert::Alerts).
+    /// The key of the alert that contains it: see [`Alerts`](crate::alert::Alerts).
     pub alert: String,
 }
 
 impl Finding {
-    /// Its reasons as sentences that name the frame they are about.
+    /// The reasons as sentences that name the frame they are about.
     pub fn sentences(&self, event_context: &EventContext) -> Vec<String> {
         let frame = self.outcome.frame.and_then(|frame| event_context.stack.get(usize::from(frame)));
         let label = frame.map_or_else(|| "the frame".to_owned(), FrameReport::label);

@@ -1,35 +1,36 @@
-//! The normal form of a stack, which every detection looks at.
+//! The normal form of a stack, which every detection evaluates.
 //!
-//! Sources differ in what they can tell: a recording gives addresses and the modules around them, Sysmon gives modules with
-//! offsets and no addresses, a live session can ask for memory. What a source does not tell is absent here, never guessed.
+//! Sources provide different facts: a trace has addresses and the modules around them, Sysmon has
+//! modules with offsets but no addresses, and a live session can read memory. Facts that a source
+//! does not provide are absent here and never guessed.
 
 use stackhound_frames::{Frame, RegionKind};
 
-/// What kind of memory a frame lies in, where the source tells.
+/// The kind of memory that a frame is in, if the source reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryKind {
     /// A loaded image.
     Image,
-    /// A mapped section that is no loaded image.
+    /// A mapped section that is not a loaded image.
     Mapped,
-    /// Allocated for this process alone.
+    /// Private memory of the process.
     Private,
 }
 
-/// The memory of a frame. `None` is what the source does not tell.
+/// The memory of a frame. `None` for facts that the source does not report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory {
-    /// What it is.
+    /// The kind of memory.
     pub kind: Option<MemoryKind>,
-    /// What its page allows now, as Windows numbers it: `PAGE_EXECUTE_READ` is 0x20.
+    /// The current protection of the page, as Windows numbers it: `PAGE_EXECUTE_READ` is 0x20.
     pub protection: Option<u32>,
-    /// Of an image: whether the page is still the file's, not a private copy that was written to (`SharedOriginal` of
-    /// `QueryWorkingSetEx`).
+    /// For an image, whether the page is still shared with the file and not a private, modified
+    /// copy (`SharedOriginal` of `QueryWorkingSetEx`).
     pub is_original: Option<bool>,
 }
 
 impl Memory {
-    /// Nothing is told.
+    /// Memory about which nothing is known.
     pub const UNKNOWN: Memory = Memory { kind: None, protection: None, is_original: None };
 }
 
@@ -38,59 +39,61 @@ impl Memory {
 pub struct SiteBytes {
     /// The 16 bytes before it, in the order of addresses.
     pub before: [u8; 16],
-    /// The 16 bytes from it on.
+    /// The 16 bytes from the address on.
     pub after: [u8; 16],
 }
 
-/// What was read from the memory of a live process at a frame's address, after the event.
+/// Facts that were read from the memory of a live process at a frame's address, after the event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LiveFrame {
-    /// The memory there.
+    /// The memory at the address.
     pub memory: Memory,
-    /// Bytes around it. Those of files are looked up in [`Binaries`](crate::Binaries).
+    /// The bytes around the address. Those of files are in [`Binaries`](crate::Binaries).
     pub bytes: Option<SiteBytes>,
 }
 
-/// Why a part of a stack is not there.
+/// Why a part of a stack is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gap {
     /// The source does not record it.
     NotRecorded,
-    /// It was recorded, and lost.
+    /// It was recorded and lost.
     Lost,
-    /// Its key was never explained, or several stacks may be meant.
+    /// Its stack key was never defined, or several stacks are possible.
     Unresolved,
 }
 
 /// A part of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Part {
-    /// All of it is there, up to the limit of the capture. It may have no frames.
+    /// It is complete up to the limit of the capture. It may have no frames.
     Whole,
-    /// It is not there, or not all of it.
+    /// It is missing or incomplete.
     Missing(Gap),
 }
 
 /// A stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stack<'a> {
-    /// The frames, innermost first. Kernel frames between user frames are there where the source gives them.
+    /// The frames, innermost first. Kernel frames between user frames are included if the source
+    /// provides them.
     pub frames: &'a [Frame],
-    /// What was read from live memory, frame by frame; empty where nothing was read.
+    /// The facts that were read from live memory, one per frame; empty if nothing was read.
     pub live: &'a [LiveFrame],
-    /// The kernel frames before the first user frame.
+    /// Whether the kernel frames before the first user frame are complete.
     pub kernel: Part,
-    /// The rest.
+    /// Whether all other frames are complete.
     pub user: Part,
-    /// How many frames are captured at most; 24 or 16 by Sysmon, 192 by ETW. A stack as long may go on.
+    /// The maximum number of frames of a capture: 16 or 24 for Sysmon, 192 for ETW. A stack with
+    /// this many frames may be incomplete.
     pub limit: Option<u16>,
-    /// Whether all modules of the process at the time are known.
+    /// Whether all modules of the process at that time are known.
     pub map_is_complete: bool,
-    /// Whether events that could have told of this one, its stack or its modules are known to be missing.
+    /// Whether events about this event, its stack or its modules are known to be missing.
     pub has_losses: bool,
-    /// Whether the frames are certain: no loss, damage or ambiguity that is known could have changed them.
+    /// Whether the frames are certain: no known loss, damage or ambiguity could have changed them.
     pub is_certain: bool,
-    /// Whether the walk is known not to have reached the outermost function of its thread.
+    /// Whether the stack walk is known not to have reached the outermost function of its thread.
     pub is_truncated: bool,
 }
 
@@ -104,7 +107,8 @@ impl MemoryKind {
         }
     }
 
-    /// Of the memory that the source of a stack knows. JIT-compiled code is in private memory.
+    /// Converts the memory kind that the source of a stack reports. JIT-compiled code is in private
+    /// memory.
     pub fn of(kind: RegionKind) -> Option<MemoryKind> {
         match kind {
             RegionKind::Image => Some(MemoryKind::Image),
@@ -116,18 +120,19 @@ impl MemoryKind {
 }
 
 impl Stack<'_> {
-    /// The memory of a frame: its kind by the source of the stack, else as it was read; the rest as it was read.
+    /// The memory of a frame: its kind as the source of the stack reports it, otherwise as read
+    /// from the live process; its other facts as read from the live process.
     pub fn memory(&self, index: usize) -> Memory {
         let live = self.live.get(index).map_or(Memory::UNKNOWN, |live| live.memory);
         Memory { kind: MemoryKind::of(self.frames[index].region.kind).or(live.kind), ..live }
     }
 
-    /// Bytes around a frame that were read from memory.
+    /// The bytes around a frame, if they were read from memory.
     pub fn bytes(&self, index: usize) -> Option<SiteBytes> {
         self.live.get(index)?.bytes
     }
 
-    /// Whether it is as long as stacks can be, so that outer frames may be missing.
+    /// Whether the stack has the maximum number of frames, so that outer frames may be missing.
     pub fn is_at_limit(&self) -> bool {
         self.limit.is_some_and(|limit| self.frames.len() >= usize::from(limit))
     }

@@ -1,32 +1,33 @@
-//! What became of all questions: how many were answered, how, and what was missing.
+//! Statistics of answers: verdicts, severities and missing evidence by detection.
 
 use crate::catalogue::{DETECTIONS, DetectionId};
 use crate::verdict::{Evaluation, Input, Outcome, Severity, Verdict};
 
-/// The answers to one detection's question, in raw events.
+/// The answers of one detection, counted in raw events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Those that were yes, by [`Severity::ALL`].
+    /// Answers yes, in the order of [`Severity::ALL`].
     pub yes: [u64; Severity::ALL.len()],
-    /// Those that were no.
+    /// Answers no.
     pub no: u64,
-    /// Those that were undetermined.
+    /// Answers undetermined.
     pub undetermined: u64,
-    /// Those of them that missed an input, by [`Input::ALL`]. One that missed two is in both.
+    /// Undetermined answers by missing input, in the order of [`Input::ALL`]. An answer that misses
+    /// two inputs is counted for both.
     pub missing: [u64; Input::ALL.len()],
 }
 
-/// The answers to all questions, in raw events.
+/// The answers of all detections, counted in raw events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Events that were evaluated.
+    /// Number of evaluated events.
     pub events: u64,
     tallies: [Tally; DETECTIONS.len()],
 }
 
 impl Totals {
-    /// Counts an evaluation that holds for so many raw events. Evaluations that are kept for many events are best counted
-    /// once with their number.
+    /// Adds an evaluation that applies to `count` raw events. An evaluation that is reused for many
+    /// events is best added once with their number.
     pub fn add(&mut self, evaluation: &Evaluation, count: u64) {
         self.events += count;
         for (id, outcome) in evaluation.iter() {
@@ -34,7 +35,8 @@ impl Totals {
         }
     }
 
-    /// Counts one answer alone, where not all detections are of interest. The events are then counted by the caller.
+    /// Adds the answer of one detection, if not all detections are of interest. The caller counts
+    /// the events.
     pub fn add_outcome(&mut self, id: DetectionId, outcome: &Outcome, count: u64) {
         let tally = &mut self.tallies[id.index()];
         match outcome.verdict {
@@ -49,7 +51,7 @@ impl Totals {
         }
     }
 
-    /// Counts what was counted elsewhere.
+    /// Adds other totals.
     pub fn merge(&mut self, other: &Totals) {
         self.events += other.events;
         for (tally, other) in self.tallies.iter_mut().zip(&other.tallies) {
@@ -60,35 +62,35 @@ impl Totals {
         }
     }
 
-    /// Forgets the answers to questions that are of no interest.
+    /// Removes the answers of detections that are not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(DetectionId) -> bool) {
         let unwanted = DetectionId::all().filter(|id| !is_wanted(*id));
         unwanted.for_each(|id| self.tallies[id.index()] = Tally::default());
     }
 
-    /// The answers to one detection's question.
+    /// The answers of one detection.
     pub fn tally(&self, id: DetectionId) -> &Tally {
         &self.tallies[id.index()]
     }
 
-    /// All of them, in the order of detections.
+    /// The answers of all detections, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (DetectionId, &Tally)> {
         DetectionId::all().zip(&self.tallies)
     }
 }
 
 impl Tally {
-    /// Those that were yes.
+    /// The number of answers yes.
     pub fn findings(&self) -> u64 {
         self.yes.iter().sum()
     }
 
-    /// How severe they are at most; `None` if none was yes.
+    /// The highest severity of the findings; `None` if there are none.
     pub fn severity(&self) -> Option<Severity> {
         Severity::ALL.into_iter().rev().find(|severity| self.yes[*severity as usize] > 0)
     }
 
-    /// The inputs that undetermined answers missed, with their numbers, the most frequent first.
+    /// The inputs that undetermined answers missed, with their counts, the most frequent first.
     pub fn wanted(&self) -> Vec<(Input, u64)> {
         let mut wanted: Vec<_> =
             Input::ALL.into_iter().zip(self.missing).filter(|(_, count)| *count > 0).collect();
@@ -103,7 +105,7 @@ mod tests {
     use crate::verdict::{Inputs, Reason};
 
     #[test]
-    fn each_answer_is_counted_where_it_belongs() {
+    fn answers_are_counted_by_detection_and_verdict() {
         let id = DetectionId::new(6).unwrap();
         let inputs = Inputs::NONE;
         let mut totals = Totals::default();
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_add_up_and_unwanted_ones_go() {
+    fn totals_are_merged_and_unwanted_detections_removed() {
         let (one, other) = (DetectionId::new(6).unwrap(), DetectionId::new(7).unwrap());
         let missing = Inputs::NONE.with(Input::Modules);
         let mut totals = Totals { events: 2, ..Totals::default() };

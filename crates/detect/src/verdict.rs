@@ -1,15 +1,16 @@
-//! Answers: verdicts with reasons, and what they rest on. All of it is plain numbers, so that evaluating allocates nothing.
+//! Answers: verdicts with their reasons and evidence. All types are plain numbers, so that
+//! evaluation does not allocate.
 
 use crate::catalogue::{DETECTIONS, DetectionId};
 
-/// An answer to a detection's question.
+/// The answer of a detection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
-    /// It is so.
+    /// The detection applies to the event.
     Yes,
-    /// It is not so.
+    /// The detection does not apply to the event.
     No,
-    /// What would tell is missing, or does not decide.
+    /// Evidence is missing or not conclusive.
     Undetermined,
 }
 
@@ -24,23 +25,23 @@ impl Verdict {
     }
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// Worth knowing where something else was found.
+    /// Useful in addition to other findings.
     Info,
-    /// Honest programs do so too.
+    /// Benign programs do this too.
     Low,
-    /// Seldom honest.
+    /// Rarely benign.
     Medium,
-    /// Hardly ever honest.
+    /// Almost never benign.
     High,
-    /// Never honest.
+    /// Never benign.
     Critical,
 }
 
 impl Severity {
-    /// All of them, the lowest first.
+    /// All severities, the lowest first.
     pub const ALL: [Severity; 5] =
         [Severity::Info, Severity::Low, Severity::Medium, Severity::High, Severity::Critical];
 
@@ -55,52 +56,52 @@ impl Severity {
         }
     }
 
-    /// The one with this spelling.
+    /// Returns the severity with this spelling.
     pub fn of(name: &str) -> Option<Severity> {
         Severity::ALL.into_iter().find(|severity| severity.name() == name)
     }
 }
 
-/// Something that an answer can rest on.
+/// A kind of evidence that an answer can be based on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Input {
     /// The stack.
     Stack,
-    /// Which modules are where, all of them.
+    /// All modules of the process, with their addresses.
     Modules,
-    /// What runtimes compiled.
+    /// The JIT-compiled code that runtimes report.
     CompiledCode,
     /// The image file of a module in the stack.
     ImageBytes,
-    /// Where functions are: unwind data of that file.
+    /// The bounds of functions, from the unwind data of that file.
     UnwindData,
-    /// Names of functions in Windows' own modules.
+    /// Names of functions in modules of Windows.
     Symbols,
-    /// The service that ran.
+    /// The system service that ran.
     Service,
-    /// What memory a frame lies in, and what that allows.
+    /// The kind and protection of a frame's memory.
     Regions,
     /// Bytes of the process's memory.
     MemoryBytes,
-    /// Where the thread started.
+    /// The start address of the thread.
     ThreadStart,
-    /// That a file is what its path says: a hash, signature or list.
+    /// The identity of a file: a hash, signature or list.
     ImageIdentity,
-    /// The process that something was done to.
+    /// The target process of the operation.
     Target,
-    /// The rights that were asked for.
+    /// The requested access rights.
     AccessMask,
     /// How the kernel was entered.
     KernelEntry,
-    /// The kernel's part of the stack.
+    /// The kernel stack.
     KernelStack,
     /// The registers of the thread.
     ThreadContext,
 }
 
 impl Input {
-    /// All of them.
+    /// All inputs.
     pub const ALL: [Input; 16] = [
         Input::Stack,
         Input::Modules,
@@ -148,10 +149,10 @@ impl Input {
 pub struct Inputs(u16);
 
 impl Inputs {
-    /// None.
+    /// The empty set.
     pub const NONE: Inputs = Inputs(0);
 
-    /// These.
+    /// The set of these inputs.
     pub const fn of(inputs: &[Input]) -> Inputs {
         let (mut set, mut at) = (0, 0);
         while at < inputs.len() {
@@ -161,27 +162,27 @@ impl Inputs {
         Inputs(set)
     }
 
-    /// With one more.
+    /// Adds an input.
     pub const fn with(self, input: Input) -> Inputs {
         Inputs(self.0 | 1 << input as u16)
     }
 
-    /// With those of another set.
+    /// Adds the inputs of another set.
     pub const fn and(self, other: Inputs) -> Inputs {
         Inputs(self.0 | other.0)
     }
 
-    /// Whether one is among them.
+    /// Whether the set contains an input.
     pub fn has(self, input: Input) -> bool {
         self.0 & 1 << input as u16 != 0
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those in the set, in the order of [`Input::ALL`].
+    /// The inputs in the set, in the order of [`Input::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Input> {
         Input::ALL.into_iter().filter(move |input| self.has(*input))
     }
@@ -194,44 +195,44 @@ pub use crate::catalogue::reason::Reason;
 pub struct Reasons(u128);
 
 impl Reasons {
-    /// None.
+    /// The empty set.
     pub const NONE: Reasons = Reasons(0);
 
-    /// With one more.
+    /// Adds a reason.
     pub fn with(self, reason: Reason) -> Reasons {
         Reasons(self.0 | 1 << reason as u8)
     }
 
-    /// Whether one is among them.
+    /// Whether the set contains a reason.
     pub fn has(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0
     }
 
-    /// Those in the set, in the order of [`Reason::all`].
+    /// The reasons in the set, in the order of [`Reason::all`].
     pub fn iter(self) -> impl Iterator<Item = Reason> {
         Reason::all().filter(move |reason| self.has(*reason))
     }
 }
 
-/// The answer to one detection's question.
+/// The answer of one detection for one event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outcome {
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How much it matters if the answer is yes; how much it would at most if undetermined.
+    /// The severity of a finding; for undetermined, the highest possible severity.
     pub severity: Severity,
-    /// Why.
+    /// The reasons for the verdict.
     pub reasons: Reasons,
-    /// What was looked at.
+    /// The evidence that was used.
     pub used: Inputs,
-    /// What would have been looked at too, if it had been there.
+    /// The missing evidence that would have been used too.
     pub missing: Inputs,
-    /// The frame that it is about.
+    /// The index of the frame that the answer concerns.
     pub frame: Option<u16>,
 }
 
 impl Outcome {
-    /// A "no" for this reason, which rests on these inputs.
+    /// The verdict "no" with its reason and evidence.
     pub fn no(reason: Reason, used: Inputs) -> Outcome {
         Outcome {
             verdict: Verdict::No,
@@ -243,29 +244,29 @@ impl Outcome {
         }
     }
 
-    /// A "yes" about a frame.
+    /// The verdict "yes" about a frame.
     pub fn yes(severity: Severity, frame: Option<usize>, reason: Reason, used: Inputs) -> Outcome {
         let frame = frame.and_then(|frame| u16::try_from(frame).ok());
         Outcome { verdict: Verdict::Yes, severity, frame, ..Outcome::no(reason, used) }
     }
 
-    /// Undecided, since something is missing.
+    /// The verdict "undetermined" because evidence is missing.
     pub fn undetermined(severity: Severity, reason: Reason, used: Inputs, missing: Inputs) -> Outcome {
         Outcome { verdict: Verdict::Undetermined, severity, missing, ..Outcome::no(reason, used) }
     }
 
-    /// With one more reason.
+    /// Adds a reason.
     pub fn because(self, reason: Reason) -> Outcome {
         Outcome { reasons: self.reasons.with(reason), ..self }
     }
 
-    /// About this frame.
+    /// Sets the frame that the answer concerns.
     pub fn at(self, frame: usize) -> Outcome {
         Outcome { frame: u16::try_from(frame).ok(), ..self }
     }
 }
 
-/// The answers to all detections' questions about one case.
+/// The answers of all detections for one event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Evaluation {
     /// In the order of [`DETECTIONS`].
@@ -273,17 +274,17 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The answer to one.
+    /// The answer of one detection.
     pub fn outcome(&self, id: DetectionId) -> &Outcome {
         &self.outcomes[id.index()]
     }
 
-    /// All of them.
+    /// All answers with their detections.
     pub fn iter(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
         DetectionId::all().zip(&self.outcomes)
     }
 
-    /// Those that are so.
+    /// The answers with the verdict "yes".
     pub fn findings(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
         self.iter().filter(|(_, outcome)| outcome.verdict == Verdict::Yes)
     }

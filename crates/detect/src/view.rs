@@ -1,4 +1,4 @@
-//! What the detections look at in a stack, found once for all of them.
+//! The frames of a stack that detections evaluate, found once for all detections.
 
 use stackhound_frames::{Code, Frame, Module, Modules, Role, Roles};
 use stackhound_types::Mode;
@@ -7,39 +7,43 @@ use crate::case::Case;
 use crate::stack::{Memory, Part, SiteBytes};
 use crate::verdict::Reason;
 
-/// A stack with its landmarks. All places are indexes of frames, innermost first.
+/// A stack with the positions of its relevant frames. Positions are indexes of frames, innermost
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// What is evaluated.
+    /// The event and its stack.
     pub case: &'a Case<'a>,
-    /// The modules that its frames name.
+    /// The modules that the frames refer to.
     pub modules: &'a Modules,
-    /// The innermost user frame, unless the kernel called user code back before it: the place where the kernel was entered.
-    pub top: Option<usize>,
-    /// In a 32-bit process, the innermost 32-bit frame, behind the layer's 64-bit ones.
+    /// The innermost user frame: the address that the kernel returns to. Kernel frames after it, of
+    /// a callback to user mode, are skipped.
+    pub return_frame: Option<usize>,
+    /// In a 32-bit process, the innermost 32-bit frame, after the 64-bit frames of the WoW64 layer.
     pub top_32_bit: Option<usize>,
-    /// The first user frame that is neither in a module of system calls nor in the WoW64 layer: the caller of the native
-    /// layer.
+    /// The innermost user frame that is in neither a system-call module nor the WoW64 layer: the
+    /// caller of the native API.
     pub caller: Option<usize>,
-    /// The first user frame outside of Windows' own layers and known hooks: who asked.
+    /// The innermost user frame outside of the native layer, forwarders and known hooks: the frame
+    /// of the final user module.
     pub final_module_frame: Option<usize>,
     /// The outermost frame, if it is a user frame.
     pub last: Option<usize>,
-    /// The first user frame in no module, and how many there are.
+    /// The innermost user frame in no module.
     pub unbacked: Option<usize>,
-    /// The first user frame of which that is not known.
+    /// The innermost user frame for which this is not known.
     pub unknown: Option<usize>,
-    /// Whether a module of a runtime, or code that it told of, is in the stack.
+    /// Whether a module of a runtime, or JIT-compiled code that a runtime reported, is in the
+    /// stack.
     pub has_runtime: bool,
 }
 
 impl<'a> View<'a> {
-    /// Finds the landmarks. One pass over the frames.
+    /// Finds the frames in one pass over the stack.
     pub fn new(case: &'a Case<'a>, modules: &'a Modules) -> View<'a> {
         let mut view = View {
             case,
             modules,
-            top: None,
+            return_frame: None,
             top_32_bit: None,
             caller: None,
             final_module_frame: None,
@@ -52,7 +56,7 @@ impl<'a> View<'a> {
             if frame.mode == Mode::Kernel {
                 continue;
             }
-            view.top.get_or_insert(index);
+            view.return_frame.get_or_insert(index);
             if frame.is_wow64 {
                 view.top_32_bit.get_or_insert(index);
             }
@@ -75,7 +79,7 @@ impl<'a> View<'a> {
         view
     }
 
-    /// A frame.
+    /// The frame at an index.
     pub fn frame(&self, index: usize) -> &'a Frame {
         &self.case.stack.frames[index]
     }
@@ -85,7 +89,7 @@ impl<'a> View<'a> {
         self.case.stack.memory(index)
     }
 
-    /// Bytes around a frame that were read from memory.
+    /// The bytes around a frame, if they were read from memory.
     pub fn bytes(&self, index: usize) -> Option<SiteBytes> {
         self.case.stack.bytes(index)
     }
@@ -95,7 +99,7 @@ impl<'a> View<'a> {
         self.case.stack.frames
     }
 
-    /// The user frames with their indexes.
+    /// The user frames, with their indexes.
     pub fn user_frames(&self) -> impl Iterator<Item = (usize, &'a Frame)> + use<'a> {
         self.frames().iter().enumerate().filter(|(_, frame)| frame.mode == Mode::User)
     }
@@ -105,7 +109,7 @@ impl<'a> View<'a> {
         Some(self.modules.get(frame.code.module()?))
     }
 
-    /// What the module of a frame is; nothing for code of no module.
+    /// The roles of a frame's module; empty for code in no module.
     pub fn roles(&self, frame: &Frame) -> Roles {
         frame.code.module().map_or_else(Roles::default, |module| self.modules.roles(module))
     }
@@ -115,12 +119,12 @@ impl<'a> View<'a> {
         self.roles(self.frame(index)).has(role)
     }
 
-    /// Whether the user part is there; it may be cut at the capture's limit.
+    /// Whether the user stack was recorded. It may end at the limit of the capture.
     pub fn has_user_part(&self) -> bool {
         self.case.stack.user == Part::Whole
     }
 
-    /// Why outer user frames may be missing, if they may.
+    /// Why outer user frames may be missing; `None` if they are not.
     pub fn cut(&self) -> Option<Reason> {
         let stack = &self.case.stack;
         let at_limit = stack.is_at_limit().then_some(Reason::AtLimit);

@@ -1,5 +1,5 @@
-//! What `stackhound explain` prints: every detection is explained under the same headings, and none says more of its
-//! severity than the table of detections.
+//! The texts of `stackhound explain`: all detections have the same headings, and the stated
+//! severity agrees with the table of detections.
 
 use stackhound_detect::catalogue::DETECTIONS;
 use stackhound_detect::{DetectionId, Severity};
@@ -7,13 +7,13 @@ use stackhound_detect::{DetectionId, Severity};
 const HEADINGS: [&str; 5] =
     ["What it means", "False positives", "Limitations", "Missing evidence", "Next steps"];
 
-/// What stands under a heading.
+/// The lines under a heading.
 fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| *line != heading).skip(1);
     lines.take_while(|line| !HEADINGS.contains(line)).collect()
 }
 
-/// What follows a word at the start of a line, up to the end of the sentence.
+/// The rest of the sentence after a word at the start of a line.
 fn statement(text: &str, heading: &str, start: &str) -> String {
     let lines = section(text, heading);
     let from = lines.iter().skip_while(|line| !line.trim_start().starts_with(start));
@@ -47,12 +47,12 @@ fn no_line_is_too_long_for_a_terminal() {
 }
 
 #[test]
-fn explanations_name_detections_that_there_are() {
+fn explanations_name_existing_detections() {
     for detection in &DETECTIONS {
         for (at, _) in detection.explanation.match_indices("CS") {
             let rest = &detection.explanation[at + 2..];
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            // Other words begin so too.
+            // Other words begin with the same letters.
             if digits.is_empty() {
                 continue;
             }
@@ -63,7 +63,7 @@ fn explanations_name_detections_that_there_are() {
 }
 
 #[test]
-fn the_highest_severity_of_an_explanation_is_that_of_the_table() {
+fn explanations_state_the_severity_of_the_table() {
     for detection in &DETECTIONS {
         let stated = statement(detection.explanation, "What it means", "Severity:");
         let words: Vec<_> = stated.split(|c: char| !c.is_ascii_alphabetic()).collect();

@@ -1,11 +1,11 @@
-//! `docs/hunt.md` says of every key of the lists what it is for, and of no other.
+//! `docs/hunt.md` documents exactly the keys of the lists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use stackhound_frames::lists::BUILT_IN;
 
-/// Sections that state one key for each name, which are too many to be told of one by one.
+/// Sections with one key per name, which are too many to document separately.
 const MAPS: [&str; 3] = ["services", "causes", "aliases"];
 
 fn page() -> String {
@@ -14,7 +14,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_documents_exactly_the_keys_that_there_are() {
+fn the_page_documents_exactly_the_existing_keys() {
     let lists: toml::Table = toml::from_str(BUILT_IN).expect("the built-in lists");
     let mut keys = BTreeSet::new();
     for (section, value) in &lists {
@@ -43,7 +43,7 @@ fn the_page_documents_exactly_the_keys_that_there_are() {
 }
 
 #[test]
-fn the_page_tells_of_every_detection_and_input() {
+fn the_page_documents_every_detection_and_input() {
     let page = page();
     for id in stackhound_detect::DetectionId::all() {
         let row = format!("| {} | {} |", id.name(), id.detection().title);
@@ -55,7 +55,7 @@ fn the_page_tells_of_every_detection_and_input() {
 }
 
 #[test]
-fn the_example_of_own_lists_can_be_read() {
+fn the_example_of_custom_lists_is_valid() {
     let page = page();
     let (_, rest) = page.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");

@@ -1,4 +1,4 @@
-//! Writing a recording of the usual mix, plain and compressed, to nowhere.
+//! Writes a trace with the usual mix of records, plain and compressed, to a sink.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::record::Descriptor;
@@ -8,7 +8,7 @@ use stackhound_types::{Address, Guid, Pid, PointerSize, Tid};
 const RECORDS: u32 = 1_000_000;
 const PROCESSORS: u16 = 8;
 
-/// Writes [`RECORDS`] records and tells how many bytes they took.
+/// Writes [`RECORDS`] records and returns the size of the trace in bytes.
 fn write(session: Session) -> u64 {
     let pointer_size = PointerSize::Eight;
     let frames: Vec<Address> = (0..24u64).map(|at| Address(0x7ff6_1234_0000 + at * 0x3f8)).collect();
@@ -59,7 +59,7 @@ fn write(session: Session) -> u64 {
 
 fn bench(criterion: &mut Criterion) {
     let session = Session { processors: PROCESSORS, ..Session::default() };
-    println!("{} bytes a record", write(session.clone()) / u64::from(RECORDS));
+    println!("{} bytes per record", write(session.clone()) / u64::from(RECORDS));
     let mut group = criterion.benchmark_group("write");
     group.throughput(Throughput::Elements(RECORDS.into()));
     group.sample_size(10);

@@ -1,4 +1,5 @@
-//! XPRESS on the buffers of a real recording: the decoder, its plain twin and the encoder. Their ratios count.
+//! XPRESS on the buffers of a real trace: the decoder, the bytewise reference decoder, and the
+//! encoder. Only the ratios of their times are meaningful.
 
 #[path = "../tests/chunks/mod.rs"]
 mod chunks;

@@ -1,7 +1,8 @@
-//! Writes small recordings with every kind of record, each beside a description of what is in it.
+//! Writes small traces with every kind of record, each with a description of its contents.
 //!
-//! `write_sample FOLDER` makes `NAME.etl` and `NAME.jsonl` for several sessions. `scripts/check-writer.py` compares the
-//! two with a reader that is not ours, so the descriptions are made from the records, never from the files.
+//! `write_sample FOLDER` writes `NAME.etl` and `NAME.jsonl` for several sessions.
+//! `scripts/check-writer.py` compares both with an independent reader. Therefore, descriptions are
+//! made from the records, never from the files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -22,12 +23,12 @@ const FRAMES: &[Address] = &[Address(0x7700_1234), Address(0x7700_5678), Address
 const GUID: Guid = Guid::new(0x9e81_4aad, 0x3204, 0x11d2, [0x9a, 0x82, 0, 0x60, 0x08, 0xa8, 0x69, 0x39]);
 /// The SID S-1-5-18.
 const SID: &[u8] = &[1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0];
-/// A provider's name and no traits.
+/// A provider name without traits.
 const TRAITS: &[u8] = b"\x09\x00Sample\x00";
 const SCHEMA: &[u8] = b"\x0f\x00\x00Event\x00field\x00\x04";
 const ISSUER: Issuer = Issuer { tid: Some(Tid(4321)), pid: Some(Pid(1234)), kernel_time: 5, user_time: 6 };
 const INSTANCE: InstanceIds = InstanceIds { id: 1, parent_id: 2, parent_guid: GUID };
-/// What is known of ERROR records is their first word; readers expect 0x50 bytes of header.
+/// Only the first word of ERROR records is known. Readers expect a header of 0x50 bytes.
 const ERROR_PAYLOAD: &[u8] = &[b'?'; 0x60];
 const DESCRIPTOR: Descriptor =
     Descriptor { id: 500, version: 1, channel: 11, level: 4, opcode: 2, task: 9, keyword: 1 << 47 };
@@ -37,7 +38,7 @@ fn main() -> Result<(), Error> {
     write_all(Path::new(&std::env::args_os().nth(1).ok_or("usage: write_sample FOLDER")?))
 }
 
-/// Writes all recordings to a folder, which is made if it is missing.
+/// Writes all traces to a folder, which is created if it is missing.
 pub fn write_all(folder: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(folder)?;
     let live = Session { processors: 4, buffer_size: 4096, ..Session::default() };
@@ -54,7 +55,7 @@ pub fn write_all(folder: &Path) -> Result<(), Error> {
         ("compressed", Session { compressed: true, buffer_size: 64 << 10, ..live.clone() }),
         ("merged-plain", Session { form: Form::Merged, ..live.clone() }),
         ("merged-compressed", Session { form: Form::Merged, compressed: true, ..live.clone() }),
-        ("narrow-windows7", windows7),
+        ("windows7-32bit", windows7),
         ("cycles", Session { clock: ClockKind::CpuCycles, ..live.clone() }),
         ("system-time", Session { clock: ClockKind::SystemTime, start: RawTime(live.start_time.0), ..live }),
     ] {
@@ -96,16 +97,16 @@ fn write(folder: &Path, name: &str, session: Session) -> Result<(), Error> {
     Ok(())
 }
 
-/// A record and what it must be read as.
+/// A record and its expected description.
 #[derive(Clone)]
 struct Sample<'a> {
     record: RecordSpec<'a>,
     kind: &'static str,
-    /// What identifies the event: hook, GUID or number.
+    /// The hook id, GUID or message number of the event.
     identity: String,
-    /// Whether the header stores the time, and thread and process.
+    /// Whether the header stores the time, and whether it stores thread and process.
     stores: (bool, bool),
-    /// What stands between the fixed header and the payload, apart from items.
+    /// The bytes between the fixed header and the payload, without items.
     extras: Vec<u8>,
     items: Vec<(u16, Vec<u8>)>,
     payload: Vec<u8>,
@@ -136,15 +137,15 @@ fn words(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// An extended item, its type and its data.
+/// An extended data item, its type and its data.
 type Item = (ItemSpec<'static>, u16, Vec<u8>);
 
-/// Every extended item.
+/// Every extended data item.
 fn items() -> Vec<Item> {
     let (four, eight) = (PointerSize::Four, PointerSize::Eight);
     let match_id = words(&[9]);
-    let narrow: Vec<u8> = FRAMES.iter().flat_map(|frame| (frame.0 as u32).to_le_bytes()).collect();
-    let wide: Vec<u8> = FRAMES.iter().flat_map(|frame| frame.0.to_le_bytes()).collect();
+    let frames32: Vec<u8> = FRAMES.iter().flat_map(|frame| (frame.0 as u32).to_le_bytes()).collect();
+    let frames64: Vec<u8> = FRAMES.iter().flat_map(|frame| frame.0.to_le_bytes()).collect();
     let stack = |pointer_size| ItemSpec::StackTrace { pointer_size, match_id: 9, frames: FRAMES };
     let key = |pointer_size| ItemSpec::StackKey { pointer_size, match_id: 9, key: 8 };
     vec![
@@ -152,8 +153,8 @@ fn items() -> Vec<Item> {
         (ItemSpec::Sid(SID), 0x02, SID.to_vec()),
         (ItemSpec::TerminalSessionId(3), 0x03, vec![3, 0, 0, 0]),
         (ItemSpec::InstanceInfo(INSTANCE), 0x04, [&[1, 0, 0, 0, 2, 0, 0, 0], &GUID.0[..]].concat()),
-        (stack(four), 0x05, [match_id.clone(), narrow].concat()),
-        (stack(eight), 0x06, [match_id, wide].concat()),
+        (stack(four), 0x05, [match_id.clone(), frames32].concat()),
+        (stack(eight), 0x06, [match_id, frames64].concat()),
         (ItemSpec::PebsIndex(5), 0x07, words(&[5])),
         (ItemSpec::PmcCounters(&[5, 6]), 0x08, words(&[5, 6])),
         (ItemSpec::PsmKey(b"eight of"), 0x09, b"eight of".to_vec()),
@@ -249,7 +250,8 @@ fn samples<'a>(specs: &'a [ItemSpec<'static>], items: &[Item]) -> Vec<Sample<'a>
     samples
 }
 
-/// A WPP message with these option bits; `None` where the reader is known to take another view of them.
+/// A WPP message with these option bits; `None` if the independent reader is known to interpret
+/// them differently.
 fn message<'a>(
     options: u16,
     sample: &impl Fn(HeaderSpec<'a>, &'static str, String) -> Sample<'a>,

@@ -1,7 +1,7 @@
-//! Blocks out of records that come one at a time, as a live session hands them over.
+//! Builds blocks from single records, as a live session delivers them.
 //!
-//! Each record is written once, in the layout that recordings have, so that everything behind this reads live events and
-//! recorded ones alike.
+//! Each record is written once, in the layout of trace files, so that all later stages read live
+//! and recorded events alike.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::write::{self, ItemSpec, RECORD_SIZE_MAX, RecordSpec, WriteError};
 /// Records start at multiples of this.
 const ALIGNMENT: usize = 8;
 
-/// A block that is being filled: the records of one processor.
+/// A block of one processor that is being filled.
 #[derive(Debug)]
 pub struct BlockBuilder {
     session: Arc<LogfileHeader>,
@@ -24,16 +24,17 @@ pub struct BlockBuilder {
     bytes: Vec<u8>,
     records: u32,
     capacity: usize,
-    /// Bytes of the last block: the next one is expected to be like it.
+    /// Size of the last block in bytes, as an estimate for the next one.
     expected: usize,
 }
 
-/// What is allocated for a first block.
+/// The initial allocation for the first block, in bytes.
 const FIRST_SIZE: usize = 4 << 10;
 
 impl BlockBuilder {
-    /// For records of one processor (`None` where the session does not keep them apart) of one of several sessions.
-    /// `capacity` is how many bytes a block has about, at most. A block that is taken has allocated what it holds.
+    /// A builder for the records of one processor (`None` if the session does not separate
+    /// processors) of one session. `capacity` is the approximate maximum size of a block in bytes.
+    /// A finished block has allocated only the bytes that it contains.
     pub fn new(
         session: Arc<LogfileHeader>,
         etl_file: u16,
@@ -45,30 +46,30 @@ impl BlockBuilder {
         BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity, expected: FIRST_SIZE }
     }
 
-    /// Records since the last block.
+    /// Number of records since the last block.
     pub fn len(&self) -> u32 {
         self.records
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Whether the block has its size, and should be taken before the next record.
+    /// Whether the block has reached its capacity and should be taken before the next record.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= self.capacity
     }
 
-    /// Says that something is missing before the next record of this processor. The block must be empty: what was
-    /// logged before the loss belongs to another one.
+    /// Marks that something is missing before the next record of this processor. The block must be
+    /// empty, because records from before the loss belong to another block.
     pub fn note_loss(&mut self) {
         debug_assert!(self.is_empty());
         self.origin.after_loss = true;
     }
 
-    /// Room for a record of `size` bytes at the end.
+    /// Reserves `size` bytes for a record at the end.
     #[inline]
     fn reserve(&mut self, size: usize) -> Result<&mut [u8], WriteError> {
         if self.bytes.is_empty() {
@@ -88,7 +89,7 @@ impl BlockBuilder {
     /// Appends a record. Costs a copy of its bytes.
     ///
     /// # Errors
-    /// If the record is larger than records can be.
+    /// If the record is larger than the maximum record size, or the block is too large.
     #[inline]
     pub fn push(&mut self, record: &RecordSpec<'_>) -> Result<(), WriteError> {
         let size = record.size()?;
@@ -96,20 +97,21 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Appends a record of another block as it stands. Costs a copy of its bytes.
+    /// Appends a record of another block unchanged. Costs a copy of its bytes.
     ///
     /// # Errors
-    /// If the block is too large already.
+    /// If the block is too large.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
         self.reserve(record.bytes().len())?.copy_from_slice(record.bytes());
         Ok(())
     }
 
-    /// Appends an event of a manifest, TraceLogging or EventSource provider whose EVENT_HEADER is at hand as it stands in
-    /// memory (`EVENT_HEADER` in evntcons.h): sizes, kind and flags are put as recordings have them.
+    /// Appends an event of a manifest, TraceLogging or EventSource provider, given its EVENT_HEADER
+    /// in the in-memory layout (`EVENT_HEADER` in evntcons.h). Size, type and flags are converted
+    /// to those of trace files.
     ///
     /// # Errors
-    /// If the record would be larger than records can be.
+    /// If the record would be larger than the maximum record size, or the block is too large.
     #[inline]
     pub fn push_event(
         &mut self,
@@ -122,15 +124,16 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// The block, and why its records end early if they do; `None` if there are no records. The next record begins a new
-    /// one.
+    /// Returns the block, and the reason if its records end early; `None` if there are no records.
+    /// The next record starts a new block.
     pub fn take(&mut self) -> Option<(Block, Option<RecordError>)> {
         if self.is_empty() {
             return None;
         }
         self.records = 0;
         let mut bytes = std::mem::take(&mut self.bytes);
-        // As much again and a little: what is too much is given back.
+        // The next block is expected to have this size and an eighth more. Unused memory is
+        // released.
         self.expected = bytes.len() + bytes.len() / 8;
         bytes.shrink_to_fit();
         let bytes = Bytes::from(bytes);
@@ -141,10 +144,10 @@ impl BlockBuilder {
 }
 
 impl Block {
-    /// A whole buffer of a live session, header included, as Windows 11 hands it over. `None` if it is no buffer with
-    /// records, or one of several small ones, whose form is not known.
+    /// A whole buffer of a live session, including its header, as Windows 11 delivers it. `None` if
+    /// the buffer has no records, or if it is a batch of small buffers, whose format is unknown.
     ///
-    /// The second value tells why the records end early, if they do.
+    /// The second value is the reason if the records end early.
     pub fn of_buffer(
         bytes: Bytes,
         session: Arc<LogfileHeader>,
@@ -157,19 +160,19 @@ impl Block {
         }
         let one_stream = session.mode.has(crate::LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let processor = (!one_stream).then(|| header.processor());
-        let after_loss = header.flags().tells_of_loss();
+        let after_loss = header.flags().indicates_loss();
         let origin = Origin { etl_file, session: etl_file.into(), processor, file_offset: 0, after_loss };
         let end = header.filled(bytes.len())?;
         let (block, error) = Block::scan(bytes.slice(..end), session, origin, None);
         Some((block, error.map(|(_, error)| error)))
     }
 
-    /// The same block, with the note that something is missing before it.
+    /// The same block, marked as following a loss.
     pub fn after_loss(self) -> Block {
         self.with_origin(|origin| origin.after_loss = true)
     }
 
-    /// The same block, as one of another recording with one session.
+    /// The same block, as part of another file with one session.
     pub fn of_file(self, number: u16) -> Block {
         self.with_origin(|origin| (origin.etl_file, origin.session) = (number, number.into()))
     }
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_as_a_recording_has_them() {
+    fn built_records_match_written_records() {
         let (settings, header) = session();
         let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
         let mut builder = BlockBuilder::new(header, 3, Some(1), 1 << 12);

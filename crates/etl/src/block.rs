@@ -1,7 +1,7 @@
-//! Blocks: one buffer's bytes and a column of where its records are.
+//! Blocks: the bytes of one buffer, and a column with the offsets of its records.
 //!
-//! A block is the unit of work of everything behind the container. Its bytes are shared by reference count with the
-//! file they come from.
+//! A block is the unit of work of all stages that follow the container. It shares its bytes with
+//! the file by reference count.
 
 use std::sync::Arc;
 
@@ -11,19 +11,20 @@ use stackhound_types::RawTime;
 use crate::record::{HeaderKind, Record, RecordError, Records};
 use crate::{LogfileHeader, Selection};
 
-/// One record of a block: its time, its place and what it is, in 16 bytes.
+/// One record of a block: its time, offset, size and kind, in 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Raw timestamp.
     pub time: RawTime,
-    /// Offset in units of 8 bytes, above the kind in the low byte.
-    location: u32,
+    /// The offset in units of 8 bytes in the upper 24 bits, and the kind in the low byte.
+    offset_and_kind: u32,
     size: u16,
-    /// The hook of a kernel event, the opcode of a classic one, the id of a manifest one, the number of a message.
+    /// The hook id of a kernel event, the opcode of a classic event, the event id of a manifest
+    /// event, or the number of a WPP message.
     pub tag: u16,
 }
 
-/// Where the tag stands in each kind of record, and which bits of it count.
+/// Offset of the tag in each kind of record, and the mask of its valid bits.
 const TAGS: [(u8, u16); HeaderKind::ALL.len()] = {
     let mut tags = [(0, 0); HeaderKind::ALL.len()];
     let mut index = 0;
@@ -45,34 +46,34 @@ impl Entry {
     #[inline]
     fn new(record: &Record<'_>, offset: usize) -> Entry {
         let bytes = record.bytes();
-        // Without a branch: which kind comes next, nobody can predict.
+        // Without a branch, because the kind of the next record cannot be predicted.
         let (at, mask) = TAGS[record.kind() as usize];
         let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
-        // Buffers have at most 64 MiB, so an eighth of an offset has 23 bits.
-        let location = (offset as u32 / 8) << 8 | record.kind() as u32;
-        Entry { time: record.time(), location, size: bytes.len() as u16, tag }
+        // Buffers have at most 64 MiB, so an eighth of an offset fits into 23 bits.
+        let offset_and_kind = (offset as u32 / 8) << 8 | record.kind() as u32;
+        Entry { time: record.time(), offset_and_kind, size: bytes.len() as u16, tag }
     }
 
     /// The kind of header.
     #[inline]
     pub fn kind(&self) -> HeaderKind {
-        HeaderKind::ALL[(self.location & 0xff) as usize]
+        HeaderKind::ALL[(self.offset_and_kind & 0xff) as usize]
     }
 
-    /// The hook, if this is a kernel event.
+    /// The hook id, if this is a kernel event.
     #[inline]
     pub fn hook_id(&self) -> Option<u16> {
         self.kind().has_hook_id().then_some(self.tag)
     }
 
-    /// Where the record starts in its block.
+    /// Offset of the record in its block, in bytes.
     #[inline]
     pub fn offset(&self) -> usize {
-        (self.location >> 8) as usize * 8
+        (self.offset_and_kind >> 8) as usize * 8
     }
 }
 
-/// One buffer of a recording, its records found.
+/// One buffer of a trace, with the list of its records.
 #[derive(Debug)]
 pub struct Block {
     bytes: Bytes,
@@ -82,37 +83,39 @@ pub struct Block {
     extent: Extent,
 }
 
-/// Which records of its buffer a block stands for, those outside of a selection included.
+/// The times of all records of a block's buffer, including those outside the selection, and gaps
+/// around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Raw times of the first and the last record; `None` if there are no records.
     pub times: Option<(RawTime, RawTime)>,
-    /// Whether damage hides records after the last one.
+    /// Whether records after the last one are missing because of damage.
     pub is_cut: bool,
-    /// Whether the buffer before it in its stream cannot be read at all.
+    /// Whether the previous buffer of the same stream cannot be read at all.
     pub follows_unreadable: bool,
 }
 
-/// Where a block comes from.
+/// The origin of a block: file, session, processor and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Which of several recordings.
+    /// Number of the file, if there are several.
     pub etl_file: u16,
-    /// Which of all sessions: an appended recording has several.
+    /// Number of the session among all sessions. An appended file has several.
     pub session: u32,
-    /// The processor whose records these are; `None` where the session did not keep them apart.
+    /// The processor of the records; `None` if the session did not separate processors.
     pub processor: Option<u16>,
-    /// Where the buffer starts in its file.
+    /// Offset of the buffer in its file, in bytes.
     pub file_offset: u64,
-    /// Whether events or buffers were lost just before it, by the session or to damage.
+    /// Whether events or buffers were lost immediately before this block, by the session or because
+    /// of damage.
     pub after_loss: bool,
 }
 
 impl Block {
-    /// Finds the records of `bytes`, which start with a buffer header and end where the records end.
+    /// Finds the records of `bytes`, which start with a buffer header and end with the last record.
     ///
-    /// With a `selection`, the others are stepped over. The second value tells why the walk ended before the end, and
-    /// where. One allocation.
+    /// With a `selection`, other records are skipped. The second value is the offset and the reason
+    /// if the walk ended before the end of the bytes. Allocates once.
     pub(crate) fn scan(
         bytes: Bytes,
         session: Arc<LogfileHeader>,
@@ -120,7 +123,7 @@ impl Block {
         selection: Option<&Selection>,
     ) -> (Block, Option<(usize, RecordError)>) {
         let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
-        // Real recordings average 127 bytes a record.
+        // Records of real traces have 127 bytes on average.
         let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
@@ -140,7 +143,7 @@ impl Block {
             }
             entries.push(Entry::new(&record, offset));
         }
-        // Writers on several processors that share one stream overtake each other by a little.
+        // Processors that share one stream may write their records slightly out of order.
         if !sorted && origin.processor.is_none() {
             entries.sort_by_key(|entry| entry.time);
         }
@@ -153,7 +156,7 @@ impl Block {
         (Block { bytes, entries, session, origin, extent }, error)
     }
 
-    /// All records, in the order in which they stand (by time in a stream that processors share).
+    /// All records in file order, or in time order if processors share the stream.
     #[inline]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -166,19 +169,19 @@ impl Block {
         Record::found(&self.bytes[at..at + usize::from(entry.size)], entry.time, entry.kind())
     }
 
-    /// Which records of its buffer the block stands for.
+    /// Times of all records of the buffer, and gaps around them.
     #[inline]
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// The same block, whose buffer has further records that cannot be read.
+    /// The same block, marked as having further records that cannot be read.
     pub(crate) fn cut(mut self) -> Block {
         self.extent.is_cut = true;
         self
     }
 
-    /// The same block, before which a buffer of its stream cannot be read.
+    /// The same block, marked as following a buffer of its stream that cannot be read.
     pub fn after_unreadable(mut self) -> Block {
         self.extent.follows_unreadable = true;
         self
@@ -189,7 +192,7 @@ impl Block {
         self
     }
 
-    /// Where the block comes from.
+    /// The origin of the block.
     #[inline]
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -200,12 +203,12 @@ impl Block {
         &self.session
     }
 
-    /// The block's bytes, buffer header included.
+    /// The bytes of the block, including the buffer header.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Bytes of memory that it takes, those of a file that it only refers to included.
+    /// Memory of the block in bytes, including shared bytes of the file.
     pub fn memory(&self) -> usize {
         size_of::<Block>() + self.bytes.len() + self.entries.capacity() * size_of::<Entry>()
     }

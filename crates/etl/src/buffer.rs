@@ -1,55 +1,60 @@
-//! Buffer headers: the 72 bytes in front of every buffer of a recording.
+//! Buffer headers: the 72 bytes at the start of every buffer of a trace.
 //!
-//! Layout, flags and the rules for where a payload ends are described in `docs/format/buffers.md`.
+//! The layout, the flags and the rules for the end of the records are described in
+//! `docs/format/buffers.md`.
 
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a buffer header; records start here.
+/// Size of a buffer header in bytes. The records follow it.
 pub const BUFFER_HEADER_SIZE: usize = 0x48;
 
-/// No buffer may be larger than this, whatever its header claims. Windows allows 16 MiB.
+/// Maximum size of a buffer in bytes, regardless of its header. Windows allows 16 MiB.
 pub const BUFFER_SIZE_MAX: u32 = 64 << 20;
 
-/// A compressed buffer inflates to at most this many bytes, and [`INFLATION_MAX`] more for each byte it has.
+/// A compressed buffer expands to at most this many bytes, plus [`INFLATION_MAX`] bytes for each of
+/// its bytes.
 ///
-/// Real buffers inflate about fivefold; without a bound, a small file could demand any amount of memory and time.
+/// Real buffers expand about fivefold. Without a limit, a small file could require any amount of
+/// memory and time.
 const INFLATED_ALLOWANCE: u64 = 64 << 10;
 
 /// See [`INFLATED_ALLOWANCE`].
 const INFLATION_MAX: u64 = 1024;
 
-/// A buffer header as it stands on disk.
+/// A buffer header as stored in the file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BufferHeader {
     /// Bytes from this header to the next buffer.
     pub buffer_size: U32,
-    /// End of the records, from the start of the header; of the inflated buffer if it is compressed.
+    /// End of the records, from the start of the header. In a compressed buffer, the end after
+    /// decompression.
     pub saved_offset: U32,
-    /// The reservation cursor of the kernel. Regularly beyond the end of the buffer.
+    /// The reservation cursor of the kernel, usually beyond the end of the buffer.
     pub current_offset: U32,
     /// Zero on disk.
     pub reference_count: I32,
-    /// When the buffer was written: raw ticks, or 100 ns since 1601 in merged recordings.
+    /// Time when the buffer was written: raw ticks, or units of 100 ns since 1601 in merged traces.
     pub time_stamp: I64,
-    /// Number in the order in which buffers were taken into use, over all processors.
+    /// Sequence number, in the order in which the session started to fill its buffers, across all
+    /// processors.
     pub sequence_number: I64,
-    /// Clock type and frequency in crash-dump extractions, stale pointers elsewhere.
+    /// Clock type and frequency in crash-dump extractions, stale pointers in other files.
     pub clock: U64,
     /// Processor index, or processor number and alignment; see [`BufferHeader::processor`].
     pub processor: U16,
-    /// The session's number on the recording machine.
+    /// Number of the session on the machine that recorded the trace.
     pub logger_id: U16,
-    /// Life cycle state; compression format in the first buffer.
+    /// Life cycle state. In the first buffer: the compression format.
     pub state: U32,
-    /// End of the records once more.
+    /// End of the records, a second time.
     pub offset: U32,
     /// See [`BufferFlags`].
     pub flags: U16,
     /// See [`BufferType`].
     pub buffer_type: U16,
-    /// List links or a reference clock.
+    /// List links, or a reference clock.
     pub links: [u8; 16],
 }
 
@@ -60,20 +65,20 @@ const _: () = assert!(size_of::<BufferHeader>() == BUFFER_HEADER_SIZE);
 pub struct BufferFlags(pub u16);
 
 impl BufferFlags {
-    /// Written by an explicit flush or at the end of the session.
+    /// Written by an explicit flush, or at the end of the session.
     pub const FLUSH_MARKER: BufferFlags = BufferFlags(0x01);
-    /// Events were dropped before this buffer.
+    /// Events were lost before this buffer.
     pub const EVENTS_LOST: BufferFlags = BufferFlags(0x02);
-    /// A whole buffer was dropped before this one.
+    /// A whole buffer was lost before this one.
     pub const BUFFER_LOST: BufferFlags = BufferFlags(0x04);
     /// The processor index has 16 bits.
     pub const PROCESSOR_INDEX: BufferFlags = BufferFlags(0x20);
-    /// Everything behind the header is compressed.
+    /// The content after the header is compressed.
     pub const COMPRESSED: BufferFlags = BufferFlags(0x40);
     const KNOWN: u16 = 0x7f;
 
-    /// Whether events or whole buffers were dropped before this buffer.
-    pub fn tells_of_loss(self) -> bool {
+    /// Whether events or whole buffers were lost before this buffer.
+    pub fn indicates_loss(self) -> bool {
         self.has(BufferFlags::EVENTS_LOST) || self.has(BufferFlags::BUFFER_LOST)
     }
 
@@ -83,22 +88,22 @@ impl BufferFlags {
     }
 }
 
-/// What a buffer holds.
+/// The kind of content of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BufferType {
     /// Records of one processor.
     Generic,
     /// The rundown stream of old systems.
     Rundown,
-    /// The context-switch stream of old systems, in a form of its own.
+    /// The context-switch stream of old systems, in its own format.
     ContextSwap,
     /// A reference time.
     ReferenceTime,
-    /// The first buffer of a recording.
+    /// The first buffer of a trace.
     Header,
-    /// Several small buffers in one (real time).
+    /// Several small buffers in one (live sessions only).
     Batched,
-    /// Stands for an empty buffer (real time).
+    /// A marker in place of an empty buffer (live sessions only).
     EmptyMarker,
     /// Extracted by a debugger.
     DebugInfo,
@@ -119,7 +124,7 @@ impl BufferType {
         })
     }
 
-    /// Whether it has no events by its nature.
+    /// Whether buffers of this type never contain events.
     pub fn is_marker(self) -> bool {
         matches!(self, BufferType::ReferenceTime | BufferType::EmptyMarker)
     }
@@ -131,7 +136,7 @@ impl BufferType {
 }
 
 impl BufferHeader {
-    /// Reads a header from the start of `bytes`, if there are enough of them.
+    /// Reads a header from the start of `bytes`; `None` if there are too few.
     pub fn read(bytes: &[u8]) -> Option<&BufferHeader> {
         BufferHeader::ref_from_prefix(bytes).ok().map(|(header, _)| header)
     }
@@ -141,7 +146,7 @@ impl BufferHeader {
         BufferFlags(self.flags.get())
     }
 
-    /// The type, if it is a known one.
+    /// The type, if it is known.
     pub fn buffer_type(&self) -> Option<BufferType> {
         BufferType::parse(self.buffer_type.get())
     }
@@ -151,17 +156,19 @@ impl BufferHeader {
         self.flags().has(BufferFlags::COMPRESSED)
     }
 
-    /// The processor. Windows 7 and earlier use only the low byte, the next one is an alignment.
+    /// The processor. Windows 7 and earlier use only the low byte; the high byte is an alignment.
     pub fn processor(&self) -> u16 {
         let raw = self.processor.get();
         if self.flags().has(BufferFlags::PROCESSOR_INDEX) { raw } else { raw & 0xff }
     }
 
-    /// End of the records from the start of the header, given the size of the (inflated) buffer.
+    /// End of the records from the start of the header, given the size of the (decompressed)
+    /// buffer.
     ///
-    /// The larger of the two offsets that lie inside the buffer: header buffers may have records behind
-    /// [`saved_offset`](BufferHeader::saved_offset), or a zero there; in all other buffers both are equal, and where
-    /// damage makes them differ no record is given up without a look (records end at a filler anyway).
+    /// The larger of the two offsets that are inside the buffer. Header buffers may have records
+    /// after [`saved_offset`](BufferHeader::saved_offset), or zero in that field. In all other
+    /// buffers both offsets are equal. If damage makes them differ, no record is skipped unread,
+    /// because records end at a filler anyway.
     pub fn records_end(&self, size: usize) -> usize {
         let inside = |raw: U32| {
             let end = raw.get() as usize;
@@ -170,27 +177,30 @@ impl BufferHeader {
         inside(self.saved_offset).max(inside(self.offset)).unwrap_or(size)
     }
 
-    /// End of the records of a buffer that a session hands over whole: only `FilledBytes` is documented there
-    /// (`ETW_BUFFER_HEADER`), and other places may state the end of something older.
+    /// End of the records of a whole buffer that a live session delivers. Only `FilledBytes` is
+    /// documented there (`ETW_BUFFER_HEADER`); other fields may contain an older end. `None` if it
+    /// is outside the buffer.
     pub fn filled(&self, size: usize) -> Option<usize> {
         let end = self.offset.get() as usize;
         (BUFFER_HEADER_SIZE..=size).contains(&end).then_some(end)
     }
 
-    /// Bytes of the buffer after decompression, header included.
+    /// Size of the buffer in bytes after decompression, including the header.
     pub fn inflated_size(&self) -> usize {
         if self.is_compressed() { self.saved_offset.get() as usize } else { self.buffer_size.get() as usize }
     }
 
-    /// Whether the buffer may expand to the size that it states, given how many of its bytes there are.
+    /// Whether the buffer may expand to its stated size, given the number of its bytes in the file.
     pub(crate) fn expands_in_proportion(&self, found: usize) -> bool {
         u64::from(self.saved_offset.get()) <= INFLATED_ALLOWANCE + found as u64 * INFLATION_MAX
     }
 
-    /// What makes this header impossible, if anything does. `nominal` is the session's buffer size.
+    /// The reason why this header is impossible, if it is. `nominal` is the buffer size of the
+    /// session.
     ///
-    /// Every rule here holds for all buffers that Windows is known to write; a flipped size breaks one of them in
-    /// almost every case, which is what finding the next buffer after damage relies on.
+    /// The rules hold for all buffers that Windows is known to write. A bit flip in the size
+    /// violates one of them in almost all cases, which the search for the next buffer after damage
+    /// relies on.
     pub fn implausible(&self, nominal: Option<u32>) -> Option<&'static str> {
         let size = self.buffer_size.get();
         let Some(buffer_type) = self.buffer_type() else { return Some("unknown buffer type") };
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn records_end_where_the_larger_valid_offset_says() {
+    fn records_end_at_the_larger_valid_offset() {
         for (saved, offset, size, expected) in [
             (0x100, 0x100, 0x1000, 0x100),
             (0, 568, 0x2000, 568),

@@ -1,17 +1,18 @@
-//! The clock that converts raw session time to UTC and back.
+//! Conversion of raw session time to UTC and back.
 //!
-//! A trace has one clock. The logfile header holds one pair of a raw timestamp and the UTC time that belongs to
-//! it; everything else follows from the clock's frequency. See `docs/format/clocks.md`.
+//! A trace has one clock. The logfile header contains one pair of a raw timestamp and its UTC time;
+//! all other times are computed from this pair and the frequency of the clock. See
+//! `docs/format/clocks.md`.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use stackhound_types::{FileTime, RawTime, TICKS_PER_SECOND};
 
-/// What a session's raw timestamps count.
+/// The unit of a session's raw timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockKind {
-    /// The performance counter.
+    /// Ticks of the performance counter.
     PerformanceCounter,
     /// Units of 100 ns since 1601.
     SystemTime,
@@ -31,13 +32,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The performance counter with `frequency` ticks a second; `reference` was read at `start`.
+    /// The performance counter with `frequency` ticks per second. `reference` is its value at
+    /// `start`.
     pub fn performance_counter(frequency: NonZeroU64, reference: RawTime, start: FileTime) -> Clock {
         let period = const { NonZeroU64::new(TICKS_PER_SECOND as u64).unwrap() };
         Clock { kind: ClockKind::PerformanceCounter, ticks: frequency, period, reference, start }
     }
 
-    /// Raw timestamps are UTC already.
+    /// The system time. Raw timestamps are already UTC.
     pub fn system_time() -> Clock {
         let one = const { NonZeroU64::new(1).unwrap() };
         Clock {
@@ -49,45 +51,48 @@ impl Clock {
         }
     }
 
-    /// Processor cycles at `mhz`; `reference` was read at `start`. Drifts with the processor's frequency.
+    /// Processor cycles at `mhz` MHz. `reference` is the count at `start`. Drifts if the
+    /// processor's frequency changes.
     pub fn cpu_cycles(mhz: NonZeroU64, reference: RawTime, start: FileTime) -> Clock {
         let period = const { NonZeroU64::new(10).unwrap() };
         Clock { kind: ClockKind::CpuCycles, ticks: mhz, period, reference, start }
     }
 
-    /// Which clock it is.
+    /// The kind of clock.
     pub fn kind(&self) -> ClockKind {
         self.kind
     }
 
-    /// Raw ticks in a second.
+    /// Raw ticks per second.
     pub fn ticks_per_second(&self) -> u64 {
         (u128::from(self.ticks.get()) * TICKS_PER_SECOND as u128 / u128::from(self.period.get())) as u64
     }
 
-    /// The UTC time of a raw timestamp, rounded down; saturates far outside the representable range.
+    /// The UTC time of a raw timestamp, rounded down. Saturates far outside the representable
+    /// range.
     pub fn to_file_time(&self, raw: RawTime) -> FileTime {
         let ticks = i128::from(raw.0) - i128::from(self.reference.0);
         let span = (ticks * i128::from(self.period.get())).div_euclid(i128::from(self.ticks.get()));
         FileTime(saturate(i128::from(self.start.0) + span))
     }
 
-    /// The smallest raw timestamp whose UTC time is not before `time`; saturates like
-    /// [`to_file_time`](Clock::to_file_time).
+    /// The smallest raw timestamp whose UTC time is not before `time`. Saturates as
+    /// [`to_file_time`](Clock::to_file_time) does.
     pub fn to_raw(&self, time: FileTime) -> RawTime {
         let span = i128::from(time.0) - i128::from(self.start.0);
         let (ticks, period) = (i128::from(self.ticks.get()), i128::from(self.period.get()));
-        // Spans and frequencies come from files. What does not fit into 128 bits is far beyond the end in any case.
+        // Spans and frequencies come from files. A value that does not fit into 128 bits is far
+        // beyond the end of the range anyway.
         let raw = span.saturating_mul(ticks).saturating_add(period - 1).div_euclid(period);
         RawTime(saturate(raw + i128::from(self.reference.0)))
     }
 
-    /// Raw ticks in a span of 100 ns units, rounded down.
+    /// Raw ticks in a span of units of 100 ns, rounded down.
     pub fn span_to_raw(&self, span: i64) -> i64 {
         saturate((i128::from(span) * i128::from(self.ticks.get())).div_euclid(i128::from(self.period.get())))
     }
 
-    /// Raw ticks in a length of time, rounded down.
+    /// Raw ticks in a duration, rounded down.
     pub fn duration_to_raw(&self, duration: Duration) -> i64 {
         self.span_to_raw(i64::try_from(duration.as_nanos() / 100).unwrap_or(i64::MAX))
     }
@@ -97,9 +102,11 @@ impl Clock {
         saturate((i128::from(raw) * i128::from(self.period.get())).div_euclid(i128::from(self.ticks.get())))
     }
 
-    /// Whether raw timestamps of both clocks can be compared directly: the same counter of the same boot.
+    /// Whether raw timestamps of both clocks can be compared directly: the same counter in the same
+    /// boot.
     ///
-    /// Two sessions of one boot see the same counter; their reference pairs then differ by less than a second.
+    /// Sessions of one boot read the same counter, so their reference pairs differ by less than a
+    /// second.
     pub fn comparable(&self, other: &Clock) -> bool {
         if self.kind != other.kind || self.ticks != other.ticks || self.period != other.period {
             return false;
@@ -109,8 +116,8 @@ impl Clock {
     }
 }
 
-fn saturate(wide: i128) -> i64 {
-    wide.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+fn saturate(value: i128) -> i64 {
+    value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 #[cfg(test)]

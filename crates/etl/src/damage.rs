@@ -1,30 +1,30 @@
-//! What is wrong with a recording, where, and how much was given up for it.
+//! Damage in a trace: its offset, its reason and the number of skipped bytes.
 
 use crate::LogfileHeaderError;
 use crate::compress::DecompressError;
 use crate::record::RecordError;
 
-/// One damaged place. Nothing but the bytes it names is lost.
+/// Damage at one offset. Only the stated number of bytes is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where, from the start of the file. In a compressed buffer: the start of the buffer.
+    /// Offset in the file, in bytes. In a compressed buffer: the start of the buffer.
     pub offset: u64,
-    /// Bytes of the file (or of the inflated buffer) that were given up.
+    /// Number of skipped bytes of the file (or of the decompressed buffer).
     pub skipped: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub reason: DamageReason,
 }
 
-/// What is wrong at a damaged place.
+/// The kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageReason {
-    /// A buffer header that Windows would not write.
-    #[error("not a buffer header ({0}); resynchronised at the next one")]
+    /// A buffer header that Windows would not write. The value is the reason.
+    #[error("not a buffer header ({0}); resynchronized at the next buffer")]
     Header(&'static str),
-    /// The buffer's size does not lead to another buffer, but another buffer was found by searching.
-    #[error("the buffer's size of {size} bytes does not lead to a buffer; resynchronised at the next one")]
+    /// The size does not lead to another buffer, but a search found one.
+    #[error("no buffer follows the stated size of {size} bytes; resynchronized at the next buffer")]
     Size {
-        /// The size the buffer claims.
+        /// The size in the buffer header.
         size: u32,
     },
     /// The file ends inside a buffer.
@@ -32,52 +32,58 @@ pub enum DamageReason {
     Truncated {
         /// Bytes up to the end of the file.
         found: u64,
-        /// Bytes of the whole buffer.
+        /// Size of the whole buffer in bytes.
         expected: u64,
     },
-    /// The buffer's content does not decompress.
+    /// The content of the buffer does not decompress.
     #[error("{0}")]
     Inflate(DecompressError),
-    /// Compressed buffers of so many processors that reading them in order would take more than 1 GiB of memory.
+    /// Compressed buffers of so many processors that reading them in order would need more than 1
+    /// GiB of memory.
     #[error("too many streams of compressed buffers")]
     TooManyStreams,
-    /// A further header buffer whose logfile header cannot be read. The session before it stands in for its session.
-    #[error("{0}; the times of this session's records are read by the clock of the session before it")]
+    /// A further header buffer whose logfile header cannot be read. The previous session is used in
+    /// its place.
+    #[error("{0}; this session's times are converted with the clock of the previous session")]
     Session(LogfileHeaderError),
-    /// A further copy of a buffer: equal session, processor, sequence number and beginning. It is not read.
+    /// A further copy of a buffer: equal session, processor, sequence number and beginning. It is
+    /// not read.
     #[error("a copy of the buffer at {first:#x}, which is read instead")]
     Repeated {
-        /// Where the buffer starts that is read.
+        /// Offset of the buffer that is read.
         first: u64,
     },
-    /// Another buffer than that at `first`, with its session, processor and sequence number. Both are read.
+    /// A buffer with the session, processor and sequence number of the buffer at `first`, but with
+    /// other content. Both are read.
     #[error("the buffer has the sequence number of the buffer at {first:#x}; both are read")]
     SameNumber {
-        /// Where the first buffer with this number starts.
+        /// Offset of the first buffer with this number.
         first: u64,
     },
-    /// A record that cannot be; the rest of its buffer is given up.
+    /// An invalid record. The rest of its buffer is skipped.
     #[error("{0}; the rest of the buffer is skipped")]
     Record(RecordError),
-    /// Both fields that say where the records end disagree; all records up to the larger are read.
-    #[error("the buffer states two ends of its records, {saved:#x} and {offset:#x}")]
+    /// The two fields for the end of the records disagree. All records up to the larger offset are
+    /// read.
+    #[error("the buffer header states two different ends of the records: {saved:#x} and {offset:#x}")]
     TwoEnds {
-        /// SavedOffset.
+        /// The field SavedOffset.
         saved: u32,
-        /// Offset.
+        /// The field Offset.
         offset: u32,
     },
-    /// The session counted more buffers as written than the file has, beyond those that it lost itself.
+    /// The session counted more buffers as written than the file has, beyond the buffers that the
+    /// session lost.
     #[error(
         "the file is incomplete: {missing} of the {written} buffers that the session wrote are not in it"
     )]
     Incomplete {
-        /// Buffers that the session wrote.
+        /// Number of buffers that the session wrote.
         written: u32,
-        /// Those of them that are not in the file.
+        /// Number of these buffers that are not in the file.
         missing: u64,
     },
-    /// Something of a packed file cannot be unpacked. Where it is, and how much, is counted in the packed file.
-    #[error("packed: {0}")]
+    /// A part of a packed file cannot be unpacked. Offset and size refer to the packed file.
+    #[error("packed file: {0}")]
     Packed(&'static str),
 }

@@ -1,8 +1,8 @@
-//! A recording: the buffers of one `.etl` file, found without reading more than their headers.
+//! A trace file: the buffers of one `.etl` file, found by their headers.
 //!
-//! Opening reads the first buffer only. [`EtlFile::index`] visits every buffer header, steps over damage and never
-//! fails; [`EtlFile::block`] turns one buffer into a [`Block`]. The rules for stepping over damage are described in
-//! `docs/format/damage.md`.
+//! Opening reads only the first buffer. [`EtlFile::index`] visits every buffer header, skips damage
+//! and never fails. [`EtlFile::block`] reads one buffer as a [`Block`]. `docs/format/damage.md`
+//! describes how damage is skipped.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,16 +17,16 @@ use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
 use crate::record::{Records, is_plausible_start, starts_with_event, trusted_end};
 use crate::{Clock, Selection};
 
-/// Why bytes are no recording.
+/// The reason why bytes are not a trace file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// There are no bytes.
     #[error("the file is empty")]
     Empty,
-    /// There are only zeros at the start: a file whose space was reserved and never written.
+    /// The file starts with zeros: its space was reserved, but nothing was written.
     #[error("the file starts with zeros; nothing was recorded")]
     Zeros,
-    /// The start is not that of an event trace log.
+    /// The file does not start as an event trace log. The value is the reason.
     #[error("not an event trace log ({0})")]
     NotAnEventTraceLog(&'static str),
     /// The file ends inside the first buffer.
@@ -42,28 +42,29 @@ pub enum OpenError {
     FirstRecord(#[from] LogfileHeaderError),
 }
 
-/// One `.etl` file's bytes and its sessions.
+/// The bytes and the sessions of one `.etl` file.
 #[derive(Clone, Debug)]
 pub struct EtlFile {
     bytes: Bytes,
     first: SessionStart,
-    /// All sessions, by epoch; found with the index.
+    /// All sessions, by epoch; set with the index.
     sessions: Arc<OnceLock<Vec<SessionStart>>>,
     number: u16,
     first_session: u32,
 }
 
-/// What a header buffer states about the buffers after it.
+/// The settings in a header buffer that apply to the buffers after it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStart {
     pub header: Arc<LogfileHeader>,
     pub compression: Algorithm,
-    /// The session's buffer size, if the first buffers bear it out.
+    /// The session's buffer size, if the first buffers confirm it.
     pub nominal: Option<u32>,
 }
 
 impl SessionStart {
-    /// Reads the header buffer of `size` bytes at the start of `bytes`, which go on to the end of the file.
+    /// Reads the header buffer of `size` bytes at the start of `bytes`. `bytes` extends to the end
+    /// of the file.
     pub fn read(bytes: &[u8], size: u32) -> Result<SessionStart, LogfileHeaderError> {
         let first = &bytes[..bytes.len().min(size as usize)];
         let header = BufferHeader::read(first).ok_or(LogfileHeaderError::NotALogfileHeader)?;
@@ -76,7 +77,8 @@ impl SessionStart {
         Ok(SessionStart { header, compression, nominal })
     }
 
-    /// A session whose header buffer cannot be read: as this one, without its losses and its buffer size.
+    /// The session of an unreadable header buffer: a copy of this one without its losses and its
+    /// buffer size.
     pub fn unknown_next(&self) -> SessionStart {
         let header = LogfileHeader { events_lost: 0, buffers_lost: 0, ..LogfileHeader::clone(&self.header) };
         SessionStart { header: Arc::new(header), compression: self.compression, nominal: None }
@@ -84,7 +86,10 @@ impl SessionStart {
 }
 
 impl EtlFile {
-    /// Reads the first buffer.
+    /// Opens a file by reading its first buffer.
+    ///
+    /// # Errors
+    /// If the bytes do not start with a header buffer of an event trace log, or end inside it.
     pub fn open(bytes: Bytes) -> Result<EtlFile, OpenError> {
         if bytes.is_empty() {
             return Err(OpenError::Empty);
@@ -109,24 +114,25 @@ impl EtlFile {
         Ok(EtlFile { bytes, first, sessions: Arc::default(), number: 0, first_session: 0 })
     }
 
-    /// Gives the recording a number that its blocks carry, to tell several recordings apart.
+    /// Sets the number of the file, which its blocks carry to distinguish several files.
     pub fn numbered(mut self, number: u16) -> EtlFile {
         self.number = number;
         self
     }
 
-    /// The number given with [`numbered`](EtlFile::numbered), otherwise 0.
+    /// The number set with [`numbered`](EtlFile::numbered), otherwise 0.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Gives the first session a number that its blocks carry; those of later sessions count up from it.
+    /// Sets the number of the first session, which its blocks carry. Later sessions are numbered
+    /// consecutively.
     pub fn sessions_from(mut self, number: u32) -> EtlFile {
         self.first_session = number;
         self
     }
 
-    /// The first session, as the first record states it. An appended file has more: [`Index::sessions`].
+    /// The first session, from the first record. An appended file has more: [`Index::sessions`].
     pub fn session(&self) -> &Arc<LogfileHeader> {
         &self.first.header
     }
@@ -135,7 +141,7 @@ impl EtlFile {
         &self.first
     }
 
-    /// The session of buffers of this epoch.
+    /// The session of the buffers of an epoch.
     fn session_of(&self, epoch: u32) -> &SessionStart {
         if epoch == 0 {
             return &self.first;
@@ -144,39 +150,41 @@ impl EtlFile {
         sessions.get(epoch as usize).unwrap_or(&self.first)
     }
 
-    /// The first session's clock.
+    /// The clock of the first session.
     pub fn clock(&self) -> Clock {
         self.first.header.clock()
     }
 
-    /// The file's bytes.
+    /// The bytes of the file.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// How compressed buffers of the first session are compressed.
+    /// The compression algorithm of the first session.
     pub fn compression(&self) -> Algorithm {
         self.first.compression
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.bytes.len() as u64
     }
 
     /// Visits every buffer header.
     ///
-    /// Costs one header read a buffer; around damage, a search up to the next buffer.
+    /// Costs the read of one header per buffer, and a search up to the next buffer at damage.
     pub fn index(&self) -> Index {
         let (index, sessions) = Index::of(self);
         self.sessions.get_or_init(|| sessions);
         index
     }
 
-    /// Decompresses a buffer, header included. It must expand to exactly the size that its header states.
+    /// Decompresses a buffer, including its header. It must expand to exactly the size in its
+    /// header.
     ///
-    /// The first buffer states the algorithm in a field that has another meaning too, so where that one fails the others
-    /// are tried: a chunk that expands to exactly the right length and starts with a record is taken.
+    /// The field of the first buffer that states the algorithm also has another meaning. If the
+    /// stated algorithm fails, the others are tried: the result is accepted if it has exactly the
+    /// right length and starts with a record.
     pub(crate) fn inflate(
         stated: Algorithm,
         header: &BufferHeader,
@@ -203,10 +211,11 @@ impl EtlFile {
         Algorithm::ALL.into_iter().filter(move |&other| other != stated)
     }
 
-    /// Decompresses the beginning of a buffer that [`inflate`](EtlFile::inflate) refuses: up to the end of the last
-    /// record that can be trusted, and why not all of it. `None` if no algorithm gives a beginning with a record.
+    /// Decompresses the beginning of a buffer that [`inflate`](EtlFile::inflate) rejects, up to the
+    /// end of the last trusted record. Also returns the error. `None` if no algorithm yields a
+    /// record.
     ///
-    /// At most one attempt for each algorithm.
+    /// Makes at most one attempt per algorithm.
     #[cold]
     fn inflate_beginning(
         stated: Algorithm,
@@ -228,10 +237,13 @@ impl EtlFile {
         (inflated.len() > BUFFER_HEADER_SIZE).then(|| (inflated.into(), error))
     }
 
-    /// Reads one buffer of the index: decompresses it if need be and finds its records.
+    /// Reads one buffer of the index: decompresses it if necessary and finds its records.
     ///
-    /// With a `selection`, only records that belong to it are in the block. `Err` if nothing of the buffer can be
-    /// read; damage beside the block if a part cannot.
+    /// With a `selection`, the block contains only the selected records. If only a part of the
+    /// buffer can be read, the damage is returned together with the block.
+    ///
+    /// # Errors
+    /// If nothing of the buffer can be read.
     pub fn block(
         &self,
         buffer: &BufferRef,

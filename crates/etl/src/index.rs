@@ -1,8 +1,8 @@
-//! Finding all buffers of a recording, over damage.
+//! Finds all buffers of a trace, also after damage.
 //!
-//! Buffers follow each other without gaps; each says where the next one starts. Where a header cannot be believed, or
-//! does not lead to another one, the walk searches for the next buffer and notes what it stepped over. The rules are
-//! described in `docs/format/damage.md`.
+//! Buffers follow each other without gaps, and the size of each leads to the next one. If a header
+//! is implausible or does not lead to another buffer, the walk searches for the next buffer and
+//! reports the skipped bytes. The rules are described in `docs/format/damage.md`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,35 +15,37 @@ use crate::etl_file::{EtlFile, SessionStart};
 use crate::logfile::LogFileMode;
 use crate::{repeat, resync};
 
-/// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
+/// Location and order of a buffer, in 32 bytes, so that the index of any file stays small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferRef {
-    /// Where it starts in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Number in the order in which buffers were taken into use.
+    /// Sequence number, in the order in which the session started to fill its buffers.
     pub sequence: i64,
-    /// How many header buffers stand before it: sequence numbers start again behind each (append mode).
+    /// Number of its session in the file, from 0. Sequence numbers restart in each session (append
+    /// mode).
     pub epoch: u32,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     pub size: u32,
-    /// Processor.
+    /// Processor index.
     pub processor: u16,
-    /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
+    /// Whether events or buffers were lost immediately before it: a flag is set, or the previous
+    /// sequence number is missing.
     pub after_loss: bool,
-    /// Whether a flag says that records or buffers of its processor were lost just before it.
+    /// Whether a flag reports a loss of records or buffers of its processor immediately before it.
     pub is_marked_lossy: bool,
-    /// Whether it is compressed.
+    /// Whether the content is compressed.
     pub compressed: bool,
 }
 
-/// Consecutive sequence numbers of one session that no buffer of the file has.
+/// A range of sequence numbers of one session that no buffer of the file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingBuffers {
-    /// As [`BufferRef::epoch`].
+    /// See [`BufferRef::epoch`].
     pub epoch: u32,
-    /// The first missing number.
+    /// The first missing sequence number.
     pub first: i64,
-    /// The last missing number.
+    /// The last missing sequence number.
     pub last: i64,
 }
 
@@ -53,59 +55,57 @@ impl MissingBuffers {
     }
 }
 
-/// All buffers of a recording, in file order, and what was stepped over to find them.
+/// All buffers of a trace in file order, and the damage that was skipped to find them.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// Buffers that have records; of copies of one buffer, the first.
+    /// Buffers with records. Of several copies of one buffer, only the first.
     pub buffers: Vec<BufferRef>,
-    /// The session of each epoch: one, or more in an appended recording.
+    /// The session of each epoch. Only appended files have more than one.
     pub sessions: Vec<Arc<LogfileHeader>>,
-    /// Buffers of kinds without records (context-swap streams, markers).
+    /// Number of buffers without records (context-swap streams, markers).
     pub other_buffers: u64,
-    /// What was stepped over.
+    /// The damage, in file order.
     pub damage: Vec<Damage>,
-    /// Bytes of the buffers, and of zeros behind the last one. With what was stepped over, that is all of the file.
+    /// Bytes of the buffers, and of the zeros after the last one. Together with the skipped bytes,
+    /// this is the size of the file.
     pub bytes_read: u64,
-    /// Buffers that the session counted as written and that are not in the file, where the sequence numbers show no
-    /// gap: the first or the last ones.
+    /// Buffers that the session counted as written and that are missing at the start or the end of
+    /// the file, where the sequence numbers show no gap.
     unaccounted: u64,
 }
 
 impl Index {
-    /// Walks from buffer to buffer. Gives the sessions, too, with all that reading their buffers takes.
+    /// Walks from buffer to buffer. Also returns the sessions, with everything that is needed to
+    /// read their buffers.
     pub(crate) fn of(etl_file: &EtlFile) -> (Index, Vec<SessionStart>) {
         let session = etl_file.first_session().clone();
         let mut walk = Walk { etl_file, session, position: 0, zeros: 0, damage: Vec::new() };
         let mut index = Index::default();
         let mut sessions = vec![walk.session.clone()];
         let mut inflated = Inflated::default();
-        while let Some((location, header)) = walk.next() {
+        while let Some((range, header)) = walk.next() {
             let Some(buffer_type) = header.buffer_type() else { break };
-            if buffer_type == BufferType::Header && location.start != 0 {
-                walk.begin_session(&location);
+            if buffer_type == BufferType::Header && range.start != 0 {
+                walk.begin_session(&range);
                 sessions.push(walk.session.clone());
             }
             let compressed = header.is_compressed() && buffer_type != BufferType::Header;
             if compressed && !inflated.fits(header) {
                 let reason = DamageReason::TooManyStreams;
-                walk.damage.push(Damage {
-                    offset: location.start as u64,
-                    skipped: location.len() as u64,
-                    reason,
-                });
+                walk.damage.push(Damage { offset: range.start as u64, skipped: range.len() as u64, reason });
                 continue;
             }
-            index.bytes_read += location.len() as u64;
+            index.bytes_read += range.len() as u64;
             if buffer_type.has_records() {
                 index.buffers.push(BufferRef {
-                    offset: location.start as u64,
+                    offset: range.start as u64,
                     sequence: header.sequence_number.get(),
                     epoch: sessions.len() as u32 - 1,
-                    size: location.len() as u32,
+                    size: range.len() as u32,
                     processor: header.processor(),
-                    after_loss: header.flags().tells_of_loss(),
-                    is_marked_lossy: header.flags().tells_of_loss(),
-                    // Header buffers never are, whatever a damaged flag says.
+                    after_loss: header.flags().indicates_loss(),
+                    is_marked_lossy: header.flags().indicates_loss(),
+                    // Header buffers are never compressed, even if a damaged flag is set.
                     compressed,
                 });
             } else {
@@ -129,8 +129,9 @@ impl Index {
         (index, sessions)
     }
 
-    /// How many buffers were written and are not in the file. Unfinished sessions have not stated how many they wrote,
-    /// appended ones state it for one part of the file.
+    /// Number of buffers that were written and are not in the file. It is 0 for unfinished
+    /// sessions, which have no final count, and for appended files, where the count covers only a
+    /// part of the file.
     fn written_and_gone(&self, session: &LogfileHeader) -> u64 {
         let is_appended = self.buffers.iter().any(|buffer| buffer.epoch > 0);
         if session.end_time.is_none() || is_appended {
@@ -144,26 +145,27 @@ impl Index {
         gone.saturating_sub(overwritten)
     }
 
-    /// How many buffers are missing between the sequence numbers that the session's own losses do not explain.
+    /// Number of buffers missing in gaps of the sequence numbers, minus the buffers that the
+    /// session itself lost.
     fn in_gaps_beyond(&self, session: &LogfileHeader) -> u64 {
         self.in_gaps().saturating_sub(session.buffers_lost.into())
     }
 
-    /// Buffers of all kinds that are in the file.
+    /// Number of buffers of all kinds in the file.
     pub fn found(&self) -> u64 {
         self.buffers.len() as u64 + self.other_buffers
     }
 
-    /// The buffers as streams, one a processor, each in the order in which it was written.
+    /// The buffers as streams, one per processor, each in the order in which it was written.
     ///
-    /// Depends on what the headers say only, not on where buffers stand, unless sequence numbers are equal.
+    /// The order depends only on the headers. Offsets decide only between equal sequence numbers.
     pub fn streams(&self) -> Vec<Vec<BufferRef>> {
         let mut buffers = self.buffers.clone();
         buffers.sort_by_key(|buffer| (buffer.processor, buffer.epoch, buffer.sequence, buffer.offset));
         buffers.chunk_by(|a, b| a.processor == b.processor).map(<[BufferRef]>::to_vec).collect()
     }
 
-    /// Buffers in the order of their sequence numbers, header buffers left out.
+    /// Indexes of the buffers in the order of their sequence numbers, without header buffers.
     fn by_sequence(&self) -> Vec<usize> {
         let mut order: Vec<_> = (0..self.buffers.len()).filter(|&i| self.buffers[i].sequence > 0).collect();
         order.sort_by_key(|&i| (self.buffers[i].epoch, self.buffers[i].sequence));
@@ -177,7 +179,7 @@ impl Index {
         }
     }
 
-    /// Sequence numbers between the first and the last one of a session that no buffer has.
+    /// Gaps between the first and the last sequence number of a session.
     fn gaps(&self) -> Vec<MissingBuffers> {
         let order = self.by_sequence();
         let pairs = order.windows(2).map(|pair| (&self.buffers[pair[0]], &self.buffers[pair[1]]));
@@ -193,9 +195,9 @@ impl Index {
         self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add)
     }
 
-    /// Buffers that are not in the file, in the order of their numbers: gaps in the sequence numbers, and what the
-    /// session counted as written beyond them. Such buffers come before the first one or after the last one, so both
-    /// places are given unless the sequence begins with 1.
+    /// Buffers that are not in the file, in the order of their sequence numbers: gaps, and buffers
+    /// that the session counted as written beyond them. The latter come before the first or after
+    /// the last buffer, so both ranges are returned unless the sequence starts with 1.
     pub fn missing(&self) -> Vec<MissingBuffers> {
         let mut missing = self.gaps();
         let count = i64::try_from(self.unaccounted).unwrap_or(i64::MAX);
@@ -216,40 +218,42 @@ impl Index {
         missing
     }
 
-    /// How many buffers are not in the file: those whose numbers are missing between the first and the last one, and
-    /// those that the session counted as written beyond that.
+    /// Number of buffers that are not in the file: gaps in the sequence numbers, and buffers that
+    /// the session counted as written beyond them.
     pub fn missing_buffers(&self) -> u64 {
         self.in_gaps().saturating_add(self.unaccounted)
     }
 }
 
-/// How many sequence numbers lie between two buffers that follow each other in sequence order.
+/// Number of missing sequence numbers between two consecutive buffers.
 fn missing_between(before: &BufferRef, after: &BufferRef) -> u64 {
     if before.epoch == after.epoch { after.sequence.abs_diff(before.sequence).saturating_sub(1) } else { 0 }
 }
 
-/// Whether the first buffers bear out what the logfile header says of the session's buffer size.
+/// Whether the first buffers confirm the buffer size in the logfile header.
 ///
-/// The header buffer has that size, except in merged recordings, where it is smaller; there the next buffer has it, or
-/// is compressed and so tells nothing. A damaged logfile header must not make all other buffers impossible.
+/// The header buffer has that size, except in merged traces, where it is smaller. There, the next
+/// buffer has that size, or it is compressed and gives no evidence. Without this check, a damaged
+/// logfile header would make all other buffers implausible.
 pub(crate) fn agrees(bytes: &[u8], first_size: u32, nominal: u32) -> bool {
     let second = bytes.get(first_size as usize..).and_then(BufferHeader::read);
     first_size == nominal
         || second.is_none_or(|second| second.is_compressed() || second.buffer_size.get() == nominal)
 }
 
-/// What the streams' current buffers take when they are inflated: one of each is in memory at a time.
+/// Memory for the current buffers of all streams after decompression. One buffer of each stream is
+/// in memory at a time.
 #[derive(Default)]
 struct Inflated {
     largest: BTreeMap<u16, usize>,
     total: usize,
 }
 
-/// 1,024 processors with buffers of 1 MiB.
+/// Enough for 1,024 processors with buffers of 1 MiB.
 const INFLATED_TOTAL_MAX: usize = 1 << 30;
 
 impl Inflated {
-    /// Counts a compressed buffer in, unless all streams together would then take too much.
+    /// Adds a compressed buffer, unless all streams together would then need too much memory.
     fn fits(&mut self, header: &BufferHeader) -> bool {
         let largest = self.largest.get(&header.processor()).copied().unwrap_or(0);
         let growth = header.inflated_size().saturating_sub(largest);
@@ -265,32 +269,33 @@ impl Inflated {
 /// Steps from buffer to buffer.
 struct Walk<'r> {
     etl_file: &'r EtlFile,
-    /// The session whose buffers follow.
+    /// The session of the following buffers.
     session: SessionStart,
     position: usize,
-    /// Zeros at the end.
+    /// Number of zeros at the end.
     zeros: usize,
     damage: Vec<Damage>,
 }
 
-/// What to make of a header.
+/// The result of the check of a header.
 enum Verdict {
-    /// The buffer has the size it says.
+    /// The buffer has the stated size.
     Whole,
-    /// The file ends inside it.
+    /// The file ends inside the buffer.
     Truncated,
-    /// It is not what it says.
+    /// The header or its size is wrong.
     Wrong(DamageReason),
 }
 
 impl<'r> Walk<'r> {
-    /// The place and header of the next buffer; `None` at the end of the data.
+    /// Range and header of the next buffer; `None` at the end of the data.
     fn next(&mut self) -> Option<(Range<usize>, &'r BufferHeader)> {
         loop {
             let start = self.position;
             let left = self.etl_file.bytes().get(start..).filter(|left| !left.is_empty())?;
             let Some(header) = BufferHeader::read(left) else {
-                // Up to 71 bytes that cannot be a header. Zeros are the unused end of a reserved file.
+                // Up to 71 bytes that cannot be a header. Zeros are the unused end of a
+                // preallocated file.
                 if left.iter().any(|&byte| byte != 0) {
                     self.note_truncation(left.len(), left.len(), BUFFER_HEADER_SIZE);
                 } else {
@@ -305,7 +310,7 @@ impl<'r> Walk<'r> {
                     return Some((start..self.position, header));
                 }
                 Verdict::Truncated => {
-                    // A header alone must not demand memory.
+                    // A header alone must not cause a large allocation.
                     let may_expand = !header.is_compressed() || header.expands_in_proportion(left.len());
                     let skipped = if may_expand { 0 } else { left.len() };
                     self.note_truncation(skipped, left.len(), size);
@@ -314,7 +319,7 @@ impl<'r> Walk<'r> {
                 }
                 Verdict::Wrong(reason) => reason,
             };
-            // The unused end of a preallocated or unfinished file is no damage.
+            // Zeros up to the end of a preallocated or unfinished file are not damage.
             if left[..BUFFER_HEADER_SIZE].iter().all(|&byte| byte == 0) && left.iter().all(|&byte| byte == 0)
             {
                 self.zeros = left.len();
@@ -323,7 +328,7 @@ impl<'r> Walk<'r> {
             let next = resync::find(left, 1, self.session.nominal).unwrap_or(left.len());
             self.position = start + next;
             if start == 0 {
-                // The first record was read already, so the first buffer is one, whatever its size should be.
+                // The first record was already read, so this is a buffer, regardless of its size.
                 self.damage.push(Damage { offset: 0, skipped: 0, reason });
                 return Some((0..next, header));
             }
@@ -331,12 +336,12 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Takes what a further header buffer states about the buffers after it.
-    fn begin_session(&mut self, location: &Range<usize>) {
-        let next = SessionStart::read(&self.etl_file.bytes()[location.start..], location.len() as u32);
+    /// Reads the session of a further header buffer, which applies to the buffers after it.
+    fn begin_session(&mut self, range: &Range<usize>) {
+        let next = SessionStart::read(&self.etl_file.bytes()[range.start..], range.len() as u32);
         self.session = next.unwrap_or_else(|error| {
             let reason = DamageReason::Session(error);
-            self.damage.push(Damage { offset: location.start as u64, skipped: 0, reason });
+            self.damage.push(Damage { offset: range.start as u64, skipped: 0, reason });
             self.session.unknown_next()
         });
     }
@@ -346,11 +351,11 @@ impl<'r> Walk<'r> {
         self.damage.push(Damage { offset: self.position as u64, skipped: skipped as u64, reason });
     }
 
-    /// Whether a header and its size can be believed. `left` starts at the header.
+    /// Whether a header and its size are plausible. `left` starts at the header.
     fn evaluate(&self, header: &BufferHeader, left: &[u8]) -> Verdict {
         let mut nominal = self.session.nominal;
-        if let Some(what) = header.implausible(nominal) {
-            return Verdict::Wrong(DamageReason::Header(what));
+        if let Some(reason) = header.implausible(nominal) {
+            return Verdict::Wrong(DamageReason::Header(reason));
         }
         let size = header.buffer_size.get();
         let wrong = Verdict::Wrong(DamageReason::Size { size });
@@ -358,7 +363,7 @@ impl<'r> Walk<'r> {
         if is_header {
             nominal = SessionStart::read(left, size).ok().and_then(|session| session.nominal);
         }
-        // The size of an uncompressed data buffer was checked against the session's already.
+        // The size of an uncompressed data buffer was already compared with that of the session.
         let certain = !header.is_compressed() && !is_header && nominal.is_some();
         let Some(next) = left.get(size as usize..) else {
             let found = !certain && resync::find(left, BUFFER_HEADER_SIZE, nominal).is_some();
@@ -370,8 +375,8 @@ impl<'r> Walk<'r> {
         if certain || resync::continues(next, nominal) {
             return Verdict::Whole;
         }
-        // Either this size or the next header is wrong. A buffer inside the claimed extent, or a chunk that does not
-        // inflate, speak against the size.
+        // Either this size or the next header is wrong. The size is wrong if there is a buffer
+        // inside the stated range, or if the content does not decompress.
         let proven = resync::find(left, BUFFER_HEADER_SIZE, nominal)
             .is_none_or(|found| found > size as usize)
             && (!header.is_compressed()

@@ -1,11 +1,12 @@
-//! The container of Windows event trace logs (`.etl`): buffers, records, clocks, compression, order and repair.
+//! Reads and writes Windows event trace logs (`.etl`): buffers, records, clocks, compression and
+//! repair.
 //!
 //! ```
 //! # fn main() -> Result<(), stackhound_etl::OpenError> {
 //! # let bytes = match std::fs::read("trace.etl") { Ok(bytes) => bytes, Err(_) => return Ok(()) };
-//! let recording = stackhound_etl::Recording::open(bytes.into())?;
-//! for buffer in &recording.index().buffers {
-//!     if let Ok((block, _damage)) = recording.block(buffer, None) {
+//! let etl_file = stackhound_etl::EtlFile::open(bytes.into())?;
+//! for buffer in &etl_file.index().buffers {
+//!     if let Ok((block, _damage)) = etl_file.block(buffer, None) {
 //!         for entry in block.entries() {
 //!             println!("{} {}", entry.time.0, block.record(entry).kind().name());
 //!         }
@@ -15,13 +16,14 @@
 //! # }
 //! ```
 //!
-//! One type for each layer of the format: [`EtlFile`] is a file, [`BufferHeader`] frames a buffer, [`Block`] is a
-//! buffer whose records were found, [`record::Record`] is one record, [`record::ExtendedItems`] is what stands between
-//! a modern header and its payload. `docs/format/` describes each.
+//! There is one type for each layer of the format: [`EtlFile`] is a file, [`BufferHeader`] is the
+//! header of a buffer, [`Block`] is a buffer with a list of its records, [`record::Record`] is one
+//! record, and [`record::ExtendedItems`] are the extended data items between an EVENT_HEADER and
+//! its payload. `docs/format/` describes each layer.
 //!
-//! [`write`](mod@write) is the other way round: records as plain data become a file.
+//! [`write`](mod@write) is the inverse: it makes a file from records that are given as plain data.
 //!
-//! Knows bytes and where they stand; does not know what an event means, and opens no files.
+//! This crate does not interpret payloads and opens no files.
 #![forbid(unsafe_code)]
 
 mod assemble;

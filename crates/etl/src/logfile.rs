@@ -1,6 +1,6 @@
-//! The logfile header: what the first record of a recording says about the session.
+//! The logfile header: the settings and totals of a session in the first record of a trace.
 //!
-//! See `docs/format/logfile-header.md` for the layout.
+//! The layout is described in `docs/format/logfile-header.md`.
 
 use std::num::NonZeroU64;
 
@@ -16,21 +16,21 @@ pub struct LogFileMode(pub u32);
 impl LogFileMode {
     /// Data buffers form a ring.
     pub const CIRCULAR: LogFileMode = LogFileMode(0x0000_0002);
-    /// Several sessions in one file.
+    /// The file contains several sessions.
     pub const APPEND: LogFileMode = LogFileMode(0x0000_0004);
-    /// One file of a series; sequence numbers go on from the file before.
+    /// The file is one of a series. Sequence numbers continue from the previous file.
     pub const NEW_FILE: LogFileMode = LogFileMode(0x0000_0008);
-    /// The file takes its maximum size from the start.
+    /// The file has its maximum size from the start.
     pub const PREALLOCATE: LogFileMode = LogFileMode(0x0000_0020);
-    /// A private session: a process writes the file by itself.
+    /// A private session: the process itself writes the file.
     pub const PRIVATE: LogFileMode = LogFileMode(0x0000_0800);
     /// The size limit is in KiB, not in MiB.
     pub const USE_KBYTES_FOR_SIZE: LogFileMode = LogFileMode(0x0000_2000);
-    /// Written by relogging or merging.
+    /// The file was written by relogging or merging.
     pub const RELOG: LogFileMode = LogFileMode(0x0001_0000);
     /// Data buffers are compressed.
     pub const COMPRESSED: LogFileMode = LogFileMode(0x0400_0000);
-    /// One stream for all processors; the processor number is lost.
+    /// One stream for all processors. The processor number is lost.
     pub const NO_PER_PROCESSOR_BUFFERING: LogFileMode = LogFileMode(0x1000_0000);
 
     /// Whether all bits of `other` are set.
@@ -39,76 +39,77 @@ impl LogFileMode {
     }
 }
 
-/// The session's facts as its recording states them.
+/// The settings and totals of a session, as its trace states them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogfileHeader {
-    /// Session buffer size in bytes.
+    /// Buffer size of the session in bytes.
     pub buffer_size: u32,
     /// Windows version, major and minor.
     pub windows_version: (u8, u8),
-    /// Log layout version; 2.0 for compressed sessions, buffers above 1 MiB and more than 256 processors.
+    /// Log layout version; 2.0 for compressed sessions, buffers above 1 MiB and more than 256
+    /// processors.
     pub layout_version: (u8, u8),
-    /// Windows build of the recording machine.
+    /// Windows build of the machine that recorded the trace.
     pub build: u32,
-    /// Number of processors; 1 where the session had no buffers of their own for them.
+    /// Number of processors; 1 if the session did not have separate buffers for them.
     pub processors: u32,
-    /// When the session ended; `None` in an unfinished recording.
+    /// End of the session; `None` in an unfinished trace.
     pub end_time: Option<FileTime>,
-    /// Clock interrupt period in 100 ns; the unit of processor times in record headers.
+    /// Clock interrupt period in units of 100 ns; the unit of processor times in record headers.
     pub timer_resolution: u32,
     /// Size limit in MiB, or in KiB with [`LogFileMode::USE_KBYTES_FOR_SIZE`].
     pub maximum_file_size: u32,
     /// Logging mode.
     pub mode: LogFileMode,
-    /// Buffers written, header buffer included; goes on counting in circular recordings.
+    /// Number of buffers written, including the header buffer. Circular traces continue to count.
     pub buffers_written: u32,
     /// Pointer size of the session.
     pub pointer_size: PointerSize,
-    /// Events that were refused because no buffer was free.
+    /// Number of events that were lost because no buffer was free.
     pub events_lost: u32,
     /// Processor speed in MHz.
     pub cpu_mhz: u32,
-    /// When the machine was started (rounded by Windows).
+    /// Boot time of the machine (rounded by Windows).
     pub boot_time: FileTime,
-    /// Performance counter ticks in a second.
+    /// Performance counter ticks per second.
     pub perf_freq: u64,
     /// UTC time of the first record.
     pub start_time: FileTime,
     /// Raw timestamp of the first record.
     pub reference: RawTime,
-    /// Which clock raw timestamps use: 1 performance counter, 2 system time, 3 processor cycles.
+    /// The clock of raw timestamps: 1 performance counter, 2 system time, 3 processor cycles.
     pub clock_type: u32,
-    /// Whole buffers that were lost.
+    /// Number of lost buffers.
     pub buffers_lost: u32,
     /// Minutes to add to local time to get UTC.
     pub utc_bias: i32,
-    /// The session's name.
+    /// Name of the session.
     pub session_name: String,
-    /// The file the session was writing to.
+    /// The file to which the session wrote.
     pub file_name: String,
 }
 
-/// Why the first record is no logfile header.
+/// The reason why the first record is not a logfile header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogfileHeaderError {
-    /// It is a record of another kind.
+    /// The record is of another kind.
     #[error("the first record is not a logfile header")]
     NotALogfileHeader,
-    /// It is shorter than the fixed part.
+    /// The record is shorter than the fixed part.
     #[error("the logfile header has {found} bytes, expected at least {expected}")]
     TooShort {
-        /// Payload bytes there are.
+        /// Payload size in bytes.
         found: usize,
-        /// Bytes of the fixed part.
+        /// Size of the fixed part in bytes.
         expected: usize,
     },
-    /// Written by a system before Windows Vista, whose buffers are laid out differently.
-    #[error("log layout {0}.{1} of a Windows before Vista is not supported")]
+    /// Written by a system before Windows Vista, whose buffers have another layout.
+    #[error("log layout {0}.{1} of Windows before Vista is not supported")]
     TooOld(u8, u8),
 }
 
 impl LogfileHeader {
-    /// Reads the header from the first record of a recording.
+    /// Reads the header from the first record of a trace.
     pub fn parse(record: &Record<'_>) -> Result<LogfileHeader, LogfileHeaderError> {
         let pointer_size = match record.kind() {
             HeaderKind::System32 => PointerSize::Four,
@@ -119,8 +120,8 @@ impl LogfileHeader {
             return Err(LogfileHeaderError::NotALogfileHeader);
         }
         let payload = record.payload();
-        // Behind the two pointers at 0x38 stands a time zone of 172 bytes. What follows is aligned to 8 bytes, which
-        // pads it by 4 in both layouts.
+        // The two pointers at 0x38 are followed by a time zone of 172 bytes. The rest is aligned to
+        // 8 bytes, which adds 4 bytes of padding in both layouts.
         let zone = 0x38 + 2 * pointer_size.bytes();
         let tail = (zone + 172).next_multiple_of(8);
         let fixed = tail + 0x20;
@@ -162,7 +163,7 @@ impl LogfileHeader {
         })
     }
 
-    /// The session's clock. A clock without a usable frequency is taken for system time.
+    /// The clock of the session. A clock without a usable frequency is treated as system time.
     pub fn clock(&self) -> Clock {
         let of = |frequency: u64| NonZeroU64::new(frequency);
         match (self.clock_type, of(self.perf_freq), of(self.cpu_mhz.into())) {
@@ -172,7 +173,7 @@ impl LogfileHeader {
         }
     }
 
-    /// The session's buffer size where it is usable: whole KiB up to the limit.
+    /// The buffer size of the session if it is usable: whole KiB up to the limit.
     pub fn nominal_size(&self) -> Option<u32> {
         let usable = self.buffer_size >= 1024
             && self.buffer_size <= crate::buffer::BUFFER_SIZE_MAX
@@ -181,7 +182,7 @@ impl LogfileHeader {
     }
 }
 
-/// Text up to its zero unit and the bytes behind that; an unterminated text takes all.
+/// The text up to its zero unit, and the bytes after it. An unterminated text takes all bytes.
 fn utf16_until_nul(bytes: &[u8]) -> (String, &[u8]) {
     let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
     let text: Vec<u16> = units.take_while(|&unit| unit != 0).collect();

@@ -1,4 +1,5 @@
-//! Buffers with equal numbers: sequence numbers are unique within a session, so these are copies or damaged.
+//! Buffers with equal sequence numbers. Sequence numbers are unique in a session, so these buffers
+//! are copies or damaged.
 //!
 //! The rules are described in `docs/format/damage.md`.
 
@@ -6,20 +7,22 @@ use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader};
 use crate::damage::{Damage, DamageReason};
 use crate::index::BufferRef;
 
-/// Buffers of one processor that agree in so many bytes after the header begin with the same record, its time included.
+/// Buffers of one processor that agree in this number of bytes after the header start with the same
+/// record and time.
 const BEGINNING: usize = 32;
 
-/// Tells a further copy of a buffer from other buffers of its session.
+/// Identifies further copies of a buffer in its session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferIdentity {
     processor: u16,
     sequence: i64,
-    /// Zeros follow the content of a shorter buffer.
+    /// Padded with zeros if the buffer is shorter.
     beginning: [u8; BEGINNING],
 }
 
 impl BufferIdentity {
-    /// The identity of a whole buffer, header included; `None` without a sequence number above 0.
+    /// The identity of a whole buffer, including its header; `None` without a sequence number above
+    /// 0.
     pub fn of(bytes: &[u8]) -> Option<BufferIdentity> {
         let header = BufferHeader::read(bytes).filter(|header| header.sequence_number.get() > 0)?;
         let mut beginning = [0; BEGINNING];
@@ -33,7 +36,8 @@ impl BufferIdentity {
     }
 }
 
-/// Removes all but the first copy of each buffer from `buffers`, and reports buffers with equal numbers by offset.
+/// Removes all copies but the first of each buffer from `buffers`, and reports buffers with equal
+/// numbers by their offset.
 pub(crate) fn remove(bytes: &[u8], buffers: &mut Vec<BufferRef>) -> Vec<Damage> {
     let number = |buffer: &BufferRef| (buffer.epoch, buffer.processor, buffer.sequence);
     let mut numbered: Vec<BufferRef> = buffers.iter().filter(|buffer| buffer.sequence > 0).copied().collect();

@@ -1,12 +1,13 @@
-//! Finding the next buffer behind damage.
+//! Search for the next buffer after damage.
 //!
-//! There is no magic number to look for. A place counts as a buffer if every field of its header is possible, both ends
-//! of records agree, its records start like records, and the buffer leads to another one or to the end of the data.
+//! Buffers have no magic number. An offset is accepted as a buffer if every field of its header is
+//! possible, both fields for the end of the records agree, the first record has a valid start, and
+//! the buffer is followed by another one or by the end of the data.
 
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::record::is_plausible_start;
 
-/// Whether data can go on like this behind a buffer: with nothing, the unused end of a file, or another buffer.
+/// Whether `bytes` can follow a buffer: nothing, the unused end of a file, or another buffer.
 pub(crate) fn continues(bytes: &[u8], nominal: Option<u32>) -> bool {
     match BufferHeader::read(bytes) {
         None => bytes.iter().all(|&byte| byte == 0),
@@ -16,15 +17,15 @@ pub(crate) fn continues(bytes: &[u8], nominal: Option<u32>) -> bool {
     }
 }
 
-/// Offset of the first buffer in `bytes` at or behind `from`.
+/// Offset of the first buffer in `bytes` at or after `from`.
 ///
-/// Looks at every byte once; a handful of compares for each.
+/// Examines each offset once, with a few comparisons.
 pub(crate) fn find(bytes: &[u8], from: usize, nominal: Option<u32>) -> Option<usize> {
     (from..bytes.len().saturating_sub(BUFFER_HEADER_SIZE)).find(|&at| is_buffer(&bytes[at..], nominal))
 }
 
 fn is_buffer(bytes: &[u8], nominal: Option<u32>) -> bool {
-    // The type and flag words first: they rule out nearly every place.
+    // The type and flag words are checked first, because they rule out nearly every offset.
     if bytes[0x37] != 0 || bytes[0x35] != 0 || bytes[0x36] > 7 {
         return false;
     }
@@ -44,6 +45,6 @@ fn is_buffer(bytes: &[u8], nominal: Option<u32>) -> bool {
             return false;
         }
     }
-    // A last buffer may be cut off by the end of the file.
+    // The end of the file may cut off the last buffer.
     bytes.get(header.buffer_size.get() as usize..).is_none_or(|next| continues(next, nominal))
 }

@@ -1,37 +1,38 @@
-//! Choosing records by what their headers say, before anything else is done with them.
+//! Selection of records by their headers.
 
 use crate::record::{HeaderKind, Record};
 
-/// A set of records: any kernel hooks, classic events or not, and which events with a descriptor.
+/// A set of records: any kernel events, all or no classic events, and any manifest events.
 ///
-/// A walk that looks for a few kinds only (names, rundown, metadata) skips the others at the cost of one bit test.
+/// A walk that needs only a few kinds (names, rundown, metadata) skips the other records at the
+/// cost of one bit test each.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// One bit a hook, then one a header kind for records without a hook.
+    /// One bit per hook id, then one per header kind for records without a hook id.
     bits: Box<[u64; WORDS]>,
-    /// Ids of events with a descriptor, in ascending order; `None` for all of them.
+    /// Ids of manifest events in ascending order; `None` for all of them.
     ids: Option<Vec<u16>>,
 }
 
 const HOOK_IDS: usize = 1 << 16;
 const WORDS: usize = HOOK_IDS / 64 + 1;
 
-/// Which events with a descriptor are added to a [`Selection`].
+/// The manifest events that are added to a [`Selection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestEvents {
-    /// Those with this id.
+    /// Events with this id.
     Id(u16),
-    /// All of them.
+    /// All events.
     All,
 }
 
 impl Selection {
-    /// No records at all.
+    /// The empty set.
     pub fn none() -> Selection {
         Selection { bits: Box::new([0; WORDS]), ids: Some(Vec::new()) }
     }
 
-    /// Adds kernel events.
+    /// Adds the kernel events with these hook ids.
     pub fn hook_ids(mut self, hook_ids: impl IntoIterator<Item = u16>) -> Selection {
         for hook_id in hook_ids {
             self.set(usize::from(hook_id));
@@ -47,7 +48,7 @@ impl Selection {
         self
     }
 
-    /// Adds events with a descriptor.
+    /// Adds manifest events.
     pub fn manifest_events(mut self, manifest_events: ManifestEvents) -> Selection {
         for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()) {
             self.set(HOOK_IDS + kind as usize);
@@ -56,8 +57,8 @@ impl Selection {
             (ManifestEvents::All, ids) => *ids = None,
             (ManifestEvents::Id(_), None) => {}
             (ManifestEvents::Id(id), Some(ids)) => {
-                if let Err(location) = ids.binary_search(&id) {
-                    ids.insert(location, id);
+                if let Err(index) = ids.binary_search(&id) {
+                    ids.insert(index, id);
                 }
             }
         }
@@ -68,7 +69,7 @@ impl Selection {
         self.bits[bit / 64] |= 1 << (bit % 64);
     }
 
-    /// Whether a record belongs to the set. WPP messages and errors never do.
+    /// Whether a record belongs to the set. WPP messages and ERROR records never do.
     #[inline]
     pub(crate) fn has(&self, record: &Record<'_>) -> bool {
         let (kind, bytes) = (record.kind(), record.bytes());

@@ -1,6 +1,7 @@
-//! Damage costs the damaged buffer and nothing else.
+//! Damage affects only the damaged buffer.
 //!
-//! `STACKHOUND_FLIPS` sets the number of bit flips over the corpus; the default suits a test run.
+//! `STACKHOUND_FLIPS` sets the number of bit flips over the corpus. The default is small enough for
+//! a test run.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -49,7 +50,7 @@ fn small_file(compressed: bool) -> Vec<u8> {
     writer.finish().unwrap().0.into_inner()
 }
 
-/// Everything that can be asked of a buffer's records.
+/// Reads all properties of a buffer's records and returns a checksum of them.
 fn exhaust(etl_file: &EtlFile, buffer: &BufferRef) -> u64 {
     let Ok((block, _)) = etl_file.block(buffer, None) else { return 0 };
     let mut sum = 0u64;
@@ -71,7 +72,7 @@ fn exhaust(etl_file: &EtlFile, buffer: &BufferRef) -> u64 {
     sum
 }
 
-/// What does not change in a buffer while another one is damaged.
+/// The properties of a buffer that do not change while another buffer is damaged.
 fn identity(buffer: &BufferRef) -> (u64, u32, i64, u16, bool) {
     (buffer.offset, buffer.size, buffer.sequence, buffer.processor, buffer.compressed)
 }
@@ -116,10 +117,10 @@ fn a_file_may_end_anywhere() {
     }
 }
 
-/// Flips one bit; all buffers but the one that holds it must be found as before.
+/// Flips one bit. All buffers except the one that contains the bit must be found unchanged.
 ///
-/// Gives whether the recording could be opened.
-fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &str) -> bool {
+/// Returns whether the file could be opened.
+fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], name: &str) -> bool {
     bytes[at] ^= 1 << bit;
     let shared = Bytes::from(std::mem::take(bytes));
     let opened = EtlFile::open(shared.clone());
@@ -128,7 +129,7 @@ fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &st
     };
     let first = before[0].size as usize;
     match &opened {
-        Err(error) => assert!(at < first, "{what}: {error}"),
+        Err(error) => assert!(at < first, "{name}: {error}"),
         Ok(etl_file) => {
             let index = etl_file.index();
             let mut found = index.buffers.iter().map(identity).collect::<Vec<_>>();
@@ -136,7 +137,7 @@ fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &st
             for buffer in before.iter().filter(|buffer| !holds(buffer)) {
                 assert!(
                     found.binary_search(&identity(buffer)).is_ok(),
-                    "{what}: byte {at:#x} bit {bit} cost the buffer at {:#x}: {:?}",
+                    "{name}: byte {at:#x} bit {bit} cost the buffer at {:#x}: {:?}",
                     buffer.offset,
                     index.damage
                 );
@@ -148,7 +149,7 @@ fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &st
     }
     let is_open = opened.is_ok();
     drop(opened);
-    *bytes = shared.try_into_mut().expect("nobody else holds the bytes").into();
+    *bytes = shared.try_into_mut().expect("the bytes have no other owner").into();
     bytes[at] ^= 1 << bit;
     is_open
 }
@@ -161,7 +162,7 @@ fn every_bit_of_every_header_of_a_small_file_may_flip() {
         for buffer in &before {
             for at in 0..stackhound_etl::BUFFER_HEADER_SIZE {
                 for bit in 0..8 {
-                    flip(&mut bytes, buffer.offset as usize + at, bit, &before, "small recording");
+                    flip(&mut bytes, buffer.offset as usize + at, bit, &before, "small file");
                 }
             }
         }
@@ -169,7 +170,7 @@ fn every_bit_of_every_header_of_a_small_file_may_flip() {
 }
 
 #[test]
-fn bits_may_flip_anywhere_in_real_recordings() {
+fn bits_may_flip_anywhere_in_real_traces() {
     let trace_files = stackhound_corpus::trace_files();
     let flips: usize = std::env::var("STACKHOUND_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let mut random = Random(2026);
@@ -178,7 +179,7 @@ fn bits_may_flip_anywhere_in_real_recordings() {
         let Some(mut bytes) = stackhound_corpus::etl_file(name) else { return };
         let before = EtlFile::open(bytes.clone().into()).unwrap().index().buffers;
         for round in 0..flips.div_ceil(trace_files.len()) {
-            // Every other flip hits a buffer header, where it can do most harm.
+            // Every other flip is in a buffer header, where it can do the most harm.
             let at = if round % 2 == 0 {
                 random.below(bytes.len())
             } else {
@@ -193,7 +194,7 @@ fn bits_may_flip_anywhere_in_real_recordings() {
     println!("{done} flips, {refused} of them in the first buffer so that the file could not be opened");
 }
 
-/// What the index of `file` says: numbers of the buffers that are read, and the damage.
+/// Processors and sequence numbers of the buffers that are read, and the damage.
 fn numbers_and_damage(file: &[u8]) -> (Vec<(u16, i64)>, Vec<Damage>) {
     let index = EtlFile::open(Bytes::copy_from_slice(file)).unwrap().index();
     let numbers = index.buffers.iter().map(|buffer| (buffer.processor, buffer.sequence));
@@ -223,14 +224,15 @@ fn a_repeated_buffer_is_read_once() {
                         Damage { offset: offset + size as u64, skipped: 0, reason: repeated },
                     ],
                 ),
-                // The first one counts, and what the other one has of its own is given up.
+                // The first copy is read; the different bytes of the other copy are skipped.
                 (vec![&changed], vec![Damage { offset, skipped: size as u64, reason: repeated }]),
             ] {
                 let found = numbers_and_damage(&[&file, &copies.concat()[..]].concat());
                 assert_eq!(found, (numbers.clone(), expected));
             }
         }
-        // The header buffer has no number: a second one begins another session, whose numbers are its own.
+        // The header buffer has no sequence number. A second header buffer begins another session
+        // with its own numbers.
         let (appended, damage) = numbers_and_damage(&[&file[..], &file[..]].concat());
         assert_eq!((appended.len(), damage), (2 * numbers.len(), vec![]));
     }
@@ -250,7 +252,7 @@ fn different_buffers_with_one_number_are_both_read() {
     assert_eq!(damage, [Damage { offset: second.offset, skipped: 0, reason }]);
 }
 
-/// The records of a block: where each starts, and its bytes.
+/// The records of a block: the offset and the bytes of each.
 fn records(block: &Block) -> Vec<(usize, Vec<u8>)> {
     block.entries().iter().map(|entry| (entry.offset(), block.record(entry).bytes().to_vec())).collect()
 }
@@ -265,7 +267,7 @@ fn literals_as_lznt1(data: &[u8]) -> Vec<u8> {
     output
 }
 
-/// All codes have nine bits, so that a code is its symbol.
+/// All codes have nine bits, so that each code equals its symbol.
 fn literals_as_xpress_huffman(data: &[u8]) -> Vec<u8> {
     assert!(data.len() <= 64 << 10);
     let bits: Vec<bool> =
@@ -276,7 +278,8 @@ fn literals_as_xpress_huffman(data: &[u8]) -> Vec<u8> {
     [0x99; 256].into_iter().chain(words).chain([0; 4]).collect()
 }
 
-/// The small recording with its data buffers compressed in this way, and the state of the first buffer that names it.
+/// The small file with its data buffers compressed by a function, and with the given state of the
+/// first buffer.
 fn packed(state: u32, compress: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let plain = small_file(false);
     let mut file = plain[..1024].to_vec();
@@ -293,7 +296,7 @@ fn packed(state: u32, compress: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Each way to compress, under the name that the first buffer gives it.
+/// Each algorithm with the state of the first buffer that selects it.
 fn packings() -> [(&'static str, Vec<u8>); 5] {
     [
         ("XPRESS", packed(3, xpress::compress)),
@@ -373,10 +376,11 @@ fn records_before_the_damage_of_a_compressed_buffer_are_delivered() {
                     (records(&block), skipped)
                 }
                 Err(Damage { reason: DamageReason::Inflate(_), .. }) => (Vec::new(), 0),
-                // Other damage is not noticed by the decompressor.
+                // Other damage is not detected by the decompressor.
                 _ => continue,
             };
-            // The element that was hit begins at most one group of flags and literals before the flipped byte.
+            // The damaged element begins at most one group of flags and literals before the flipped
+            // byte.
             let mut output = vec![0; 1 << 16];
             let valid = xpress::decompress(
                 &damaged[BUFFER_HEADER_SIZE..at.max(BUFFER_HEADER_SIZE + 40) - 40],
@@ -384,7 +388,7 @@ fn records_before_the_damage_of_a_compressed_buffer_are_delivered() {
             );
             let valid = BUFFER_HEADER_SIZE + valid.unwrap_err().written;
             let whole = expected.iter().take_while(|(at, bytes)| at + bytes.len() <= valid).count();
-            // Of these, the last one may have been hit.
+            // The last of these may be damaged.
             let whole = whole.saturating_sub(1);
             assert!(found.len() >= whole && found[..whole] == expected[..whole], "{name} {start:#x}");
             let saved_offset = u32::from_le_bytes(damaged[4..8].try_into().unwrap());
@@ -396,9 +400,9 @@ fn records_before_the_damage_of_a_compressed_buffer_are_delivered() {
         }
     }
     println!(
-        "{buffers} buffers: {before} records before the damage, {delivered} delivered, {wrong} of them are in no undamaged buffer"
+        "{buffers} buffers: {before} records before the damage, {delivered} delivered, {wrong} of them not in the undamaged buffer"
     );
     assert!(buffers > 100 && before > 10_000);
-    // Records of the damaged place that look like records.
+    // A few records of damaged bytes look valid.
     assert!(wrong * 200 < delivered);
 }

@@ -7,7 +7,7 @@ use stackhound_types::{FileTime, PointerSize};
 
 #[test]
 fn headers_of_32_bit_systems_are_read() {
-    // Boot time, ticks in a second, start time.
+    // Boot time, ticks per second, start time.
     for (name, boot_time, perf_freq, start_time) in [
         ("msbuild-PerfViewData.etl", 0x1d6_3839_e083_4940, 10_000_000, 0x1d6_387a_29c1_0712),
         ("perfview-smallEtlFile.etl", 0x1d1_f855_0082_c702, 3_117_777, 0x1d1_f8df_52c3_4482),

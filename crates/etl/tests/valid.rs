@@ -1,4 +1,4 @@
-//! What the writer makes differs from what Windows writes only where that is known.
+//! The output of the writer differs from that of Windows only in known ways.
 
 use std::io::Cursor;
 use std::num::NonZeroU32;
@@ -21,73 +21,73 @@ const SAMPLES: &[&str] = &[
     "compressed",
     "merged-plain",
     "merged-compressed",
-    "narrow-windows7",
+    "windows7-32bit",
     "cycles",
     "system-time",
 ];
-const SAMPLES_WIDE: &[&str] =
+const SAMPLES_64_BIT: &[&str] =
     &["live", "odd-frequency", "compressed", "merged-plain", "merged-compressed", "cycles", "system-time"];
 
-/// All of it is on purpose.
+/// All violations are intentional.
 const SAMPLES_EXPECTED: &[KnownViolation] = &[
     KnownViolation {
         files: SAMPLES,
         rules: &[R01, R03, R13],
-        reason: "on purpose: samples have every header kind, counters and every extended item",
+        reason: "intentional: samples have every header kind, counters and every extended item",
     },
     KnownViolation {
         files: SAMPLES,
         rules: &[R17, K01],
-        reason: "on purpose: payloads are dummies and name no process and no trigger",
+        reason: "intentional: payloads are placeholders and name neither a process nor a triggering event",
     },
     KnownViolation {
-        files: SAMPLES_WIDE,
+        files: SAMPLES_64_BIT,
         rules: &[R14],
-        reason: "on purpose: samples have stacks of both pointer sizes",
+        reason: "intentional: samples have stacks of both pointer sizes",
     },
     KnownViolation {
         files: &["odd-frequency"],
         rules: &[L14],
-        reason: "on purpose: with 10 MHz, ticks and units of 100 ns could be confused",
+        reason: "intentional: with 10 MHz, ticks and units of 100 ns could be confused",
     },
     KnownViolation {
         files: &["cycles", "system-time"],
         rules: &[L08],
-        reason: "on purpose: the other clocks",
+        reason: "intentional: samples use all clocks",
     },
 ];
 
 const FORMS_WINDOWS_8: &[&str] =
     &["plain", "large", "circular", "series", "losses", "flushed", "flushed-empty", "unfinished"];
 
-/// All of it is on purpose.
+/// All violations are intentional.
 const FORMS_EXPECTED: &[KnownViolation] = &[
     KnownViolation {
         files: &["circular"],
         rules: &[D11, D12, D19, F04, L12, L13],
-        reason: "on purpose: the latest buffers have taken the places of the oldest ones, so that their order is not kept",
+        reason: "intentional: the latest buffers replaced the oldest ones, so the order is not kept",
     },
     KnownViolation {
         files: &["unfinished"],
         rules: &[F01, F02, F07, L03, L12, L13],
-        reason: "on purpose: the logfile header has no end and no count of buffers yet, and zeros follow the last buffer",
+        reason: "intentional: the logfile header has no end time and no count of buffers, and zeros follow the last buffer",
     },
     KnownViolation {
         files: &["flushed-empty"],
         rules: &[D04, D17],
-        reason: "on purpose: a buffer without records is asked for",
+        reason: "intentional: the test writes a buffer without records",
     },
     KnownViolation {
         files: FORMS_WINDOWS_8,
         rules: &[H19],
-        reason: "on purpose: what the header buffer has besides is the caller's, who writes nothing into it here",
+        reason: "intentional: the caller writes no further records to the header buffer",
     },
 ];
 
 type Writer = EtlWriter<Cursor<Vec<u8>>>;
 
 #[test]
-fn samples_are_valid_but_for_what_is_known() {
+fn samples_have_only_known_violations() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("samples");
     write_sample::write_all(&folder).unwrap();
     let read = |name: &&'static str| (*name, std::fs::read(folder.join(name).with_extension("etl")).unwrap());
@@ -95,7 +95,7 @@ fn samples_are_valid_but_for_what_is_known() {
 }
 
 #[test]
-fn forms_are_valid_but_for_what_is_known() {
+fn forms_have_only_known_violations() {
     let plain = Session { processors: 2, buffer_size: 4096, ..Session::default() };
     let windows7 = Session { form: Form::Windows7, windows_version: (6, 1), build: 7601, ..plain.clone() };
     let large = Session { buffer_size: 4 << 20, ..plain.clone() };
@@ -134,14 +134,14 @@ fn forms_are_valid_but_for_what_is_known() {
     assert_known(&files, FORMS_EXPECTED);
 }
 
-/// The bytes of a file to which a function writes.
+/// The bytes of a file to which `write` wrote.
 fn finished(session: &Session, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut writer = EtlWriter::new(session.clone(), Cursor::new(Vec::new())).unwrap();
     write(&mut writer);
     writer.finish().unwrap().0.into_inner()
 }
 
-/// Writes a record for each number, to one processor after the other.
+/// Writes a record for each number, to the processors in turn.
 fn log(writer: &mut Writer, numbers: Range<i64>) {
     let start = writer.session().start.0 + 1;
     let processors = i64::from(writer.session().processors);

@@ -1,4 +1,4 @@
-//! What the writer writes, the reader reads.
+//! The reader reads all output of the writer.
 
 use std::io::Cursor;
 use std::num::NonZero;
@@ -15,7 +15,7 @@ use stackhound_etl::{
 };
 use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
-/// Numbers for payloads, items and counters, so that specs can borrow them.
+/// Values for payloads, items and counters, so that specs can borrow them.
 static WORDS: [u64; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -50,13 +50,13 @@ const INSTANCE: InstanceIds = InstanceIds { id: 1, parent_id: 2, parent_guid: Gu
 const DESCRIPTOR: Descriptor =
     Descriptor { id: 500, version: 1, channel: 11, level: 4, opcode: 2, task: 9, keyword: 1 << 47 };
 
-/// Every extended item, each with the data that must be read.
+/// Every extended data item, each with its expected type and data.
 fn items() -> Vec<(ItemSpec<'static>, ExtendedType, Vec<u8>)> {
     let (four, eight) = (PointerSize::Four, PointerSize::Eight);
     let guid = Guid::new(0x0011_2233, 0x4455, 0x6677, *b"\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
     let frames = &FRAMES[..3];
-    let narrow: Vec<u8> = frames.iter().flat_map(|frame| (frame.0 as u32).to_le_bytes()).collect();
-    let wide: Vec<u8> = frames.iter().flat_map(|frame| frame.0.to_le_bytes()).collect();
+    let frames32: Vec<u8> = frames.iter().flat_map(|frame| (frame.0 as u32).to_le_bytes()).collect();
+    let frames64: Vec<u8> = frames.iter().flat_map(|frame| frame.0.to_le_bytes()).collect();
     let number = 9u64.to_le_bytes();
     let other = ItemSpec::Other { item_type: ExtendedType(0x40), data: &[] };
     vec![
@@ -67,10 +67,10 @@ fn items() -> Vec<(ItemSpec<'static>, ExtendedType, Vec<u8>)> {
             [[1, 0, 0, 0, 2, 0, 0, 0].as_slice(), &[3; 16]].concat()
         }),
         (ItemSpec::StackTrace { pointer_size: four, match_id: 9, frames }, ExtendedType::STACK_TRACE32, {
-            [number.as_slice(), &narrow].concat()
+            [number.as_slice(), &frames32].concat()
         }),
         (ItemSpec::StackTrace { pointer_size: eight, match_id: 9, frames }, ExtendedType::STACK_TRACE64, {
-            [number.as_slice(), &wide].concat()
+            [number.as_slice(), &frames64].concat()
         }),
         (ItemSpec::PebsIndex(9), ExtendedType::PEBS_INDEX, number.to_vec()),
         (ItemSpec::PmcCounters(&[9, 9]), ExtendedType::PMC_COUNTERS, [number, number].concat()),
@@ -134,11 +134,11 @@ fn headers<'a>(items: &'a [ItemSpec<'static>]) -> Vec<HeaderSpec<'a>> {
     headers
 }
 
-/// Whether a record that was read is the one that was written.
+/// Asserts that a record that was read equals the record that was written.
 #[track_caller]
 fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
-    let narrow = spec.pointer_size == PointerSize::Four;
-    let kind = |four, eight| if narrow { four } else { eight };
+    let is_32_bit = spec.pointer_size == PointerSize::Four;
+    let kind = |four, eight| if is_32_bit { four } else { eight };
     let mut kind_read = record.kind();
     let mut ids = Some(Issuer::UNKNOWN);
     let mut times = None;
@@ -225,7 +225,8 @@ fn open(file: Vec<u8>) -> EtlFile {
     EtlFile::open(file.into()).unwrap()
 }
 
-/// All records of the data buffers, by processor and in the order in which they stand; no damage may be found.
+/// All records of the data buffers, by processor and in file order; asserts that there is no
+/// damage.
 #[track_caller]
 fn for_each_record(etl_file: &EtlFile, mut visit: impl FnMut(u16, &Record<'_>)) {
     let index = etl_file.index();
@@ -418,7 +419,7 @@ fn buffers_are_numbered_as_they_are_taken_into_use() {
 }
 
 #[test]
-fn appended_sessions_keep_their_own_facts() {
+fn appended_sessions_keep_their_own_settings() {
     let first = Session { processors: 2, buffer_size: 1024, ..Session::default() };
     let second = Session {
         pointer_size: PointerSize::Four,
@@ -451,7 +452,7 @@ fn appended_sessions_keep_their_own_facts() {
         assert_eq!((found.clock(), found.pointer_size), (session.clock(), session.pointer_size));
         assert_eq!((found.buffer_size, found.events_lost), (session.buffer_size, lost));
     }
-    // One that did not make the index reads the blocks in the same way.
+    // A second reader without an index reads the blocks in the same way.
     let other = open(file.clone()).sessions_from(7);
     for buffer in &index.buffers {
         let epoch = ends.iter().filter(|&&end| end <= buffer.offset).count();
@@ -466,7 +467,7 @@ fn appended_sessions_keep_their_own_facts() {
         index.buffers.iter().map(|buffer| other.block(buffer, None).unwrap().0.entries().len()).sum();
     assert_eq!(records, 3 * 41);
 
-    // Without its logfile header, the session before stands in, and this is damage.
+    // If the logfile header is damaged, the previous session is used, and damage is reported.
     let mut damaged = file;
     damaged[ends[0] as usize + 0x4a] = 0x77;
     let index = open(damaged).index();
@@ -481,7 +482,8 @@ fn appended_sessions_keep_their_own_facts() {
 fn losses_leave_their_marks() {
     let session = Session { processors: 2, buffer_size: 1024, ..Session::default() };
     let mut writer = writer(session.clone());
-    // Seven events fit into a buffer of 1 KiB; the other two are lost with the second one.
+    // Seven events fit into a buffer of 1 KiB; the other two are in the second buffer, which is
+    // lost.
     for time in 0..9 {
         writer.write(0, &event(&session, time)).unwrap();
     }
@@ -502,14 +504,14 @@ fn losses_leave_their_marks() {
     assert_eq!((read.session().events_lost, read.session().buffers_lost), (40, 2));
     let index = read.index();
     assert_eq!(index.missing_buffers(), 2);
-    // The gap is before 4; no flag says more.
+    // Only the gap before sequence number 4 is visible; no flag reports the losses.
     let losses = |index: &Index| {
         let of = index.buffers.iter().map(|buffer| (buffer.after_loss, buffer.is_marked_lossy));
         of.collect::<Vec<_>>()
     };
     let (none, gap, flag) = ((false, false), (true, false), (true, true));
     assert_eq!(losses(&index), [none, none, none, gap]);
-    // Windows defines flags for losses. No known file has them; they count all the same.
+    // Windows defines flags for losses. No known file has them, but they are respected.
     for (number, lost) in [(1, BufferFlags::EVENTS_LOST), (2, BufferFlags::BUFFER_LOST)] {
         flagged[1024 * number + 0x34] |= lost.0 as u8;
     }
@@ -518,7 +520,8 @@ fn losses_leave_their_marks() {
     assert_eq!(events(&read), survivors);
 }
 
-/// Fields that this project's reader does not need, as all known files of Windows have them.
+/// Fields that this project's reader does not use, with the values that all known files of Windows
+/// have.
 #[test]
 fn fields_are_as_windows_writes_them() {
     let (live, windows7, merged) = (Form::Live, Form::Windows7, Form::Merged);
@@ -541,7 +544,7 @@ fn fields_are_as_windows_writes_them() {
             ..Session::default()
         };
         let mut writer = writer(session.clone());
-        // Each takes 120 bytes: a buffer has room for seven.
+        // Each event takes 120 bytes, so that a buffer has space for seven.
         for time in 0..9 {
             writer.write(0, &event(&session, time)).unwrap();
         }
@@ -568,7 +571,7 @@ fn fields_are_as_windows_writes_them() {
             [(72 + 7 * 120, 120, 6, 0), (72 + 2 * 120, 1024, 8, 0), (72 + 120, 1024, 20, 1)]
         {
             assert_eq!((number(at + 0x04, 4), number(at + 0x30, 4)), (saved, saved));
-            // What was reserved last went beyond the end, which closed the buffer.
+            // The last reservation exceeded the buffer, which closed it.
             assert_eq!(number(at + 0x08, 4), saved + reserved);
             if form != merged {
                 assert_eq!(number(at + 0x10, 8), (session.start.0 + last + 1) as u64);
@@ -598,7 +601,7 @@ fn circular_files_keep_the_latest_buffers_in_place() {
 }
 
 #[test]
-fn unfinished_files_still_say_that_the_session_runs() {
+fn unfinished_files_describe_a_running_session() {
     let session = Session::default();
     let mut writer = EtlWriter::new(session.clone(), Vec::new()).unwrap();
     writer.write(0, &event(&session, 1)).unwrap();
@@ -654,7 +657,7 @@ fn header_buffers_take_records_and_state_one_or_two_ends() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn invalid_sessions_and_records_are_rejected() {
     let session = Session { processors: 2, buffer_size: 1024, ..Session::default() };
     let mut writer = writer(session.clone());
     let large = RecordSpec { payload: Payload::Bytes(&BYTES[..0x3a9]), ..event(&session, 0) };
@@ -676,12 +679,12 @@ fn what_the_format_cannot_hold_is_refused() {
         (Session { buffer_size: 1000, ..Session::default() }, "KiB"),
         (Session { buffer_size: 0, ..Session::default() }, "KiB"),
         (Session { buffer_size: 17 << 20, ..Session::default() }, "KiB"),
-        (Session { processors: 0, ..Session::default() }, "no processor"),
-        (Session { processors: 257, form: Form::Windows7, ..Session::default() }, "8 bits"),
-        (Session { form: Form::Windows7, windows_version: (6, 2), ..Session::default() }, "later version"),
-        (Session { clock: ClockKind::SystemTime, ..Session::default() }, "another time"),
-        (Session { compressed: true, circular: NonZero::new(2), ..Session::default() }, "in place"),
-        (Session { buffer_size: 1024, name: "x".repeat(330), ..Session::default() }, "where a buffer takes"),
+        (Session { processors: 0, ..Session::default() }, "at least one processor"),
+        (Session { processors: 257, form: Form::Windows7, ..Session::default() }, "256 processors"),
+        (Session { form: Form::Windows7, windows_version: (6, 2), ..Session::default() }, "later Windows"),
+        (Session { clock: ClockKind::SystemTime, ..Session::default() }, "must be equal"),
+        (Session { compressed: true, circular: NonZero::new(2), ..Session::default() }, "equal sizes"),
+        (Session { buffer_size: 1024, name: "x".repeat(330), ..Session::default() }, "does not fit"),
     ] {
         let error = EtlWriter::new(session, Vec::new()).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
@@ -704,7 +707,7 @@ fn the_wall_clock_may_be_set_back() {
 fn data_that_does_not_shrink_stays_as_it_is() {
     let session = Session { compressed: true, ..Session::default() };
     let mut writer = writer(session.clone());
-    // A multiplicative generator: no three bytes are likely to repeat within a buffer.
+    // A multiplicative generator: three bytes are unlikely to repeat within a buffer.
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -723,19 +726,20 @@ fn data_that_does_not_shrink_stays_as_it_is() {
     assert_eq!(events(&open(file)), [(0, 1), (0, 2), (0, 3)]);
 }
 
-/// What a random record is made from: its processor, kind, pointer size, payload length and time after the one before.
+/// The parameters of a random record: processor, kind, pointer size, payload length, and time after
+/// the previous record.
 type Choice = (u16, prop::sample::Index, bool, usize, u8);
 
 fn sessions() -> impl Strategy<Value = Session> {
     let form = prop_oneof![Just(Form::Live), Just(Form::Windows7), Just(Form::Merged),];
     let clock = prop_oneof![Just(ClockKind::PerformanceCounter), Just(ClockKind::CpuCycles)];
     (form, clock, any::<bool>(), any::<bool>(), 1..5u16, 4..20u32, 1..1000i64).prop_map(
-        |(form, clock, compressed, narrow, processors, kib, first_sequence_number)| Session {
+        |(form, clock, compressed, is_32_bit, processors, kib, first_sequence_number)| Session {
             form,
             windows_version: if form == Form::Windows7 { (6, 1) } else { (10, 0) },
             clock,
             compressed,
-            pointer_size: if narrow { PointerSize::Four } else { PointerSize::Eight },
+            pointer_size: if is_32_bit { PointerSize::Four } else { PointerSize::Eight },
             processors,
             buffer_size: kib * 1024,
             first_sequence_number,
@@ -753,15 +757,15 @@ proptest! {
         let all_items: Vec<_> = items().iter().map(|(spec, ..)| *spec).collect();
         let trigger = stack::Trigger { time: RawTime(1), pid: Pid(2), tid: Tid(3) };
         let mut headers = headers(&all_items);
-        // The size of an ERROR record can only be guessed, from a record behind it.
+        // The size of an ERROR record can only be derived from the record that follows.
         headers.retain(|header| !matches!(header, HeaderSpec::Error));
 
         let mut writer = writer(session.clone());
         let mut expected = vec![Vec::new(); usize::from(session.processors)];
         let mut time = session.start;
-        for (processor, kind, wide, length, pause) in choices {
+        for (processor, kind, is_64_bit, length, pause) in choices {
             time.0 += i64::from(pause % 4);
-            let pointer_size = if wide { PointerSize::Eight } else { PointerSize::Four };
+            let pointer_size = if is_64_bit { PointerSize::Eight } else { PointerSize::Four };
             let frames = &FRAMES[..length % 40];
             let spec = match length % 7 {
                 0 => stack::frames(time, pointer_size, trigger, frames),

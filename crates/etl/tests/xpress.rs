@@ -1,4 +1,4 @@
-//! XPRESS on buffers that Windows compressed, whole and damaged.
+//! XPRESS on buffers that Windows compressed, undamaged and damaged.
 
 mod chunks;
 use stackhound_corpus as corpus;
@@ -7,7 +7,7 @@ mod oracle;
 
 use stackhound_etl::compress::{DecompressError, Problem, xpress};
 
-/// What the records of a decompressed buffer begin with: the top bits of a header's first word.
+/// Whether the top byte of the first word is that of a record.
 fn starts_with_a_record(bytes: &[u8]) -> bool {
     bytes[3] == 0xc0 || bytes[3] == 0x90
 }
@@ -32,7 +32,8 @@ fn buffers_of_windows_are_expanded() {
             xpress::decompress(&again, &mut slow).unwrap();
             assert!(fast == slow);
 
-            // A length that the chunk does not reach is noticed, and costs nothing of what it does reach.
+            // A length that the chunk does not reach is an error, and all expanded bytes stay
+            // valid.
             let mut longer = vec![0; size + 1];
             let problem = Problem::InputEnded;
             let ended = DecompressError { offset: input.len(), written: size, problem };
@@ -43,7 +44,7 @@ fn buffers_of_windows_are_expanded() {
 }
 
 #[test]
-fn damaged_buffers_give_what_the_oracle_gives() {
+fn damaged_buffers_match_the_oracle() {
     let Some(etl_file) = corpus::etl_file("perfview-net452-x64.etl") else { return };
     // A fixed sequence of pseudo-random numbers (a linear congruential generator).
     let mut state = 1u64;

@@ -1,4 +1,4 @@
-//! Collects a profile.
+//! Collection of a profile.
 
 use std::fmt::{Display, Write};
 
@@ -11,15 +11,15 @@ use crate::model::{
 };
 use crate::profile::{MarkerRecord, Node, Profile};
 
-/// More than 2³² − 1 of something.
+/// A profile cannot hold more than 2³² − 1 items of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the profile has too many {0}")]
 pub struct Full(&'static str);
 
-/// Collects a profile. A sample costs the bytes of a [`Sample`] and no look-up.
+/// Collects a profile. Adding a sample takes the memory of a [`Sample`] and no look-up.
 ///
-/// Numbers that a method takes are of things that were added to the same builder before; with others, writing the
-/// profile may panic.
+/// Methods take only indexes that the same builder returned. With others, writing the profile may
+/// panic.
 #[derive(Debug)]
 pub struct ProfileBuilder {
     profile: Profile,
@@ -32,7 +32,8 @@ fn next(len: usize, what: &'static str) -> Result<u32, Full> {
 }
 
 impl ProfileBuilder {
-    /// `product` is what was recorded; `unix_start` is the time zero, in nanoseconds since 1970.
+    /// `product` is the name of the recorded system. `unix_start` is the start of the profile in
+    /// nanoseconds since 1970.
     pub fn new(product: impl Into<String>, unix_start: i64) -> ProfileBuilder {
         ProfileBuilder {
             profile: Profile::new(Plain(product.into()).to_string(), unix_start),
@@ -41,12 +42,12 @@ impl ProfileBuilder {
         }
     }
 
-    /// Another time zero.
+    /// Changes the start of the profile.
     pub fn set_start(&mut self, unix_start: i64) {
         self.profile.unix_start = unix_start;
     }
 
-    /// How long a processor runs between two samples; one millisecond unless it is told.
+    /// Sets the sampling interval of a processor. The default is one millisecond.
     pub fn set_interval(&mut self, interval: Nanos) {
         self.profile.interval = Some(interval);
     }
@@ -67,7 +68,7 @@ impl ProfileBuilder {
         Ok(id)
     }
 
-    /// The number of a module; equal ones have one number.
+    /// The index of a module. Equal modules share one index.
     pub fn module(&mut self, module: Module) -> Result<ModuleId, Full> {
         if let Some(&id) = self.modules.get(&module) {
             return Ok(id);
@@ -81,7 +82,7 @@ impl ProfileBuilder {
         Ok(id)
     }
 
-    /// Adds a frame. Who adds the same frame often keeps its number.
+    /// Adds a frame. Equal frames are not merged, so the caller should keep the index.
     pub fn frame(&mut self, mut frame: Frame) -> Result<FrameId, Full> {
         make_plain(&mut frame.name);
         let id = FrameId(next(self.profile.frames.len(), "frames")?);
@@ -89,10 +90,10 @@ impl ProfileBuilder {
         Ok(id)
     }
 
-    /// Gives a frame the name that was found for it since it was added.
+    /// Sets the name of a frame that was resolved after the frame was added.
     ///
     /// # Panics
-    /// If the frame is of another builder.
+    /// Panics if the frame was added to another builder.
     pub fn name_frame(&mut self, frame: FrameId, name: FrameName) {
         let frame = &mut self.profile.frames[frame.index()];
         (frame.name, frame.origin, frame.source) = (name.text, name.origin, name.source);
@@ -105,7 +106,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// The stack that has `frame` inside `caller`; equal ones have one number.
+    /// The index of the stack with `frame` called by `caller`. Equal stacks share one index.
     pub fn stack(&mut self, caller: Option<StackId>, frame: FrameId) -> Result<StackId, Full> {
         let node = Node { caller, frame };
         if let Some(&id) = self.stacks.get(&node) {
@@ -123,7 +124,7 @@ impl ProfileBuilder {
         self.profile.samples.push(sample);
     }
 
-    /// Forgets all samples so far.
+    /// Removes all samples.
     pub fn forget_samples(&mut self) {
         self.profile.samples = Vec::new();
     }
@@ -150,14 +151,16 @@ impl ProfileBuilder {
         Ok(id)
     }
 
-    /// Adds a marker with the values of its kind's fields, in their order; those missing at the end are empty.
+    /// Adds a marker with the values of its kind's fields in order. Missing values at the end are
+    /// empty.
     pub fn marker(&mut self, marker: Marker, values: impl IntoIterator<Item = impl Display>) {
         let Profile { marker_kinds, value_ends, value_text, markers, .. } = &mut self.profile;
         let first_value = value_ends.len();
         let mut values = values.into_iter();
         for _ in &marker_kinds[marker.kind.index()].keys {
             if let Some(value) = values.next() {
-                // Writing to a string does not fail, unless the value itself does; then it ends there.
+                // Writing to a string cannot fail, unless formatting the value fails; then the text
+                // ends there.
                 let _ = write!(value_text, "{}", Plain(value));
             }
             value_ends.push(value_text.len());
@@ -165,7 +168,7 @@ impl ProfileBuilder {
         markers.push(MarkerRecord { marker, first_value });
     }
 
-    /// The profile.
+    /// Returns the profile, with samples and markers sorted by thread and time.
     pub fn finish(self) -> Profile {
         let mut profile = self.profile;
         profile.samples.sort_by_key(|sample| (sample.thread, sample.time));

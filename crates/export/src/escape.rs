@@ -1,13 +1,14 @@
-//! Names as each kind of output can take them. A name in a trace is data: it moves no cursor, begins no row, and is no
-//! formula and no markup.
+//! Escaping of names for each kind of output. Names in traces are untrusted: they must not move the
+//! cursor, begin a row, or be a formula or markup.
 //!
-//! | output | what makes it safe | what becomes of a character that is obeyed |
+//! | output | functions | replacement of a control character |
 //! |---|---|---|
 //! | lines of text, tables, profiles | [`Plain`], [`line()`] | U+FFFD |
-//! | cells of CSV | [`cell`], [`row`] | U+FFFD; formulas begin with an apostrophe |
+//! | cells of CSV | [`cell`], [`row`] | U+FFFD; formulas are prefixed with an apostrophe |
 //! | frames of folded stacks | [`folded_name`] | U+FFFD; a semicolon becomes a colon |
 //! | HTML | [`Markup`] | U+FFFD |
-//! | JSON | [`json`], [`json_pretty`], [`pretty_serializer`] | an escape, so that readers get the name as it is |
+//! | JSON | [`json`], [`json_pretty`], [`pretty_serializer`] | an escape, so that readers get the
+//! original name |
 
 use std::fmt::{self, Arguments, Write as _};
 use std::io::{self, Write};
@@ -16,23 +17,24 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
 
-/// Anything on one line: characters of names that are obeyed are replaced, so that nothing is moved, hidden or turned around.
+/// Any value on one line: control characters are replaced, so that text is not moved, hidden or
+/// reversed.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<T>(pub T);
 
-/// The same, cut after so many characters, with how many more there are.
+/// The same, cut after this number of characters, followed by the number of omitted ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Short<T>(pub T, pub usize);
 
-/// Anything as text of an HTML element or attribute.
+/// Any value as text of an HTML element or attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct Markup<T>(pub T);
 
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// Whether terminals, editors or parsers do something else with a character than show it: control characters, separators
-/// of lines, marks that change the direction of what follows, and what is no character, which XML cannot have.
-pub fn is_obeyed(c: char) -> bool {
+/// Whether terminals, editors or parsers interpret a character instead of showing it: control
+/// characters, line separators, direction marks, and noncharacters, which XML does not allow.
+pub fn needs_escaping(c: char) -> bool {
     // Nearly all names are ASCII.
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -40,14 +42,14 @@ pub fn is_obeyed(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
-    let is_no_character = u32::from(c) & 0xfffe == 0xfffe || matches!(c, '\u{fdd0}'..='\u{fdef}');
-    c.is_control() || is_direction || is_separator || is_no_character
+    let is_noncharacter = u32::from(c) & 0xfffe == 0xfffe || matches!(c, '\u{fdd0}'..='\u{fdef}');
+    c.is_control() || is_direction || is_separator || is_noncharacter
 }
 
 impl<T: fmt::Display> fmt::Display for Plain<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let instead = |c: char| is_obeyed(c).then_some("\u{fffd}");
-        // Widths of tables count what is shown.
+        let instead = |c: char| needs_escaping(c).then_some("\u{fffd}");
+        // Widths of tables count the displayed characters.
         if f.width().is_some() || f.precision().is_some() {
             let mut text = String::new();
             write!(Replaced(&mut text, instead), "{}", self.0)?;
@@ -76,18 +78,18 @@ impl<T: fmt::Display> fmt::Display for Markup<T> {
             '>' => Some("&gt;"),
             '"' => Some("&quot;"),
             '\'' => Some("&#39;"),
-            c => is_obeyed(c).then_some("\u{fffd}"),
+            c => needs_escaping(c).then_some("\u{fffd}"),
         };
         write!(Replaced(f, instead), "{}", self.0)
     }
 }
 
-/// Hands on what is written, some characters replaced.
+/// Forwards text with some characters replaced.
 struct Replaced<'o, O: ?Sized, R>(&'o mut O, R);
 
 impl<O: fmt::Write + ?Sized, R: Fn(char) -> Option<&'static str>> fmt::Write for Replaced<'_, O, R> {
     fn write_str(&mut self, mut text: &str) -> fmt::Result {
-        // Nearly all texts are ASCII, of which nothing is replaced.
+        // Nearly all texts are ASCII and unchanged.
         if text.bytes().all(|byte| byte.is_ascii() && self.1(byte.into()).is_none()) {
             return self.0.write_str(text);
         }
@@ -102,7 +104,7 @@ impl<O: fmt::Write + ?Sized, R: Fn(char) -> Option<&'static str>> fmt::Write for
     }
 }
 
-/// Hands on the first characters of what is written, and counts the others.
+/// Forwards the first characters of a text and counts the others.
 struct Cut<'f, 'a> {
     out: &'f mut fmt::Formatter<'a>,
     left: usize,
@@ -119,27 +121,29 @@ impl fmt::Write for Cut<'_, '_> {
     }
 }
 
-/// Makes a name what [`Plain`] writes, in place. Costs a look at each character where nothing has to be replaced.
+/// Changes a name in place as [`Plain`] does. Costs one pass over the characters if nothing is
+/// replaced.
 pub fn make_plain(name: &mut String) {
-    if name.contains(is_obeyed) {
-        *name = name.replace(is_obeyed, "\u{fffd}");
+    if name.contains(needs_escaping) {
+        *name = name.replace(needs_escaping, "\u{fffd}");
     }
 }
 
-/// Writes one line, whatever the names in it are.
+/// Writes one line, whatever names it contains.
 pub fn line(out: &mut (impl Write + ?Sized), text: Arguments<'_>) -> io::Result<()> {
     writeln!(out, "{}", Plain(text))
 }
 
-/// A text as a cell of CSV that no spreadsheet takes for a formula: such cells begin with an apostrophe, as OWASP's page
-/// "CSV Injection" advises.
+/// A text as a CSV cell that no spreadsheet treats as a formula: formulas are prefixed with an
+/// apostrophe, as OWASP's page "CSV Injection" recommends.
 pub fn cell(text: &str) -> String {
     const FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let is_formula = text.trim_start().starts_with(FORMULAS) || text.starts_with(['\t', '\r', '\n']);
     format!("{}{}", if is_formula { "'" } else { "" }, Plain(text))
 }
 
-/// Writes a row of CSV, quoted as RFC 4180 wants it. Texts of others go through [`cell`] first.
+/// Writes a row of CSV with the quoting of RFC 4180. Untrusted texts must be passed through
+/// [`cell`] first.
 pub fn row(out: &mut impl Write, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> io::Result<()> {
     let mut row = csv::WriterBuilder::new()
         .buffer_capacity(1 << 10)
@@ -150,11 +154,12 @@ pub fn row(out: &mut impl Write, cells: impl IntoIterator<Item = impl AsRef<[u8]
     out.write_all(&bytes)
 }
 
-/// A name as a frame of folded stacks, where a semicolon separates frames and a line end stacks.
+/// A name as a frame of folded stacks, where semicolons separate frames and line ends separate
+/// stacks.
 pub fn folded_name(name: &str) -> String {
     let plain = |c: char| match c {
         ';' => ':',
-        c if is_obeyed(c) => REPLACEMENT,
+        c if needs_escaping(c) => REPLACEMENT,
         c => c,
     };
     name.chars().map(plain).collect()
@@ -171,23 +176,24 @@ pub fn json_pretty(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> i
     value.serialize(&mut pretty_serializer(out)).map_err(io::Error::from)
 }
 
-/// For values that are written part by part.
+/// Creates a serializer for values that are written in parts.
 pub fn pretty_serializer<W: Write>(out: W) -> Serializer<W, Escaped<PrettyFormatter<'static>>> {
     Serializer::with_formatter(out, Escaped(PrettyFormatter::new()))
 }
 
-/// JSON in which texts have escapes for all that is obeyed; what JSON itself escapes, it escapes.
+/// JSON with additional escapes for all characters that [`needs_escaping`] matches.
 #[derive(Clone, Debug)]
 pub struct Escaped<F>(F);
 
 impl<F: Formatter> Formatter for Escaped<F> {
     fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
-        // Control characters of ASCII but one are escaped by JSON's own rules, and nearly all texts have no others.
+        // JSON's own rules escape all ASCII control characters except DEL, and nearly all texts
+        // contain no others.
         if text.bytes().all(|byte| byte < 0x7f) {
             return out.write_all(text.as_bytes());
         }
         let mut rest = text;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_obeyed(*c)) {
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| needs_escaping(*c)) {
             out.write_all(&rest.as_bytes()[..at])?;
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(out, "\\u{unit:04x}")?;
@@ -251,7 +257,7 @@ mod tests {
     const HOSTILE: &str = "a\u{1b}[31m\n\r\u{7f}\u{9b}\u{202e}\u{feff}\u{fffe}\u{2028};\"=é😀";
 
     #[test]
-    fn lines_are_single_and_still() {
+    fn text_has_one_line_without_control_characters() {
         let mut out = Vec::new();
         line(&mut out, format_args!("{HOSTILE}")).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_is_a_formula() {
+    fn cells_are_not_formulas() {
         for (name, expected) in [
             ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
             ("@SUM(1)", "'@SUM(1)"),
@@ -293,14 +299,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_is_as_it_was_and_obeys_nothing(text in any::<String>(), key in any::<String>()) {
+        fn json_preserves_values_and_escapes_control_characters(text in any::<String>(), key in any::<String>()) {
             let hostile = format!("{text}{HOSTILE}{text}");
             let value = serde_json::json!({ key: [hostile, 1, { "a": null }] });
             for is_pretty in [false, true] {
                 let mut out = Vec::new();
                 if is_pretty { json_pretty(&mut out, &value) } else { json(&mut out, &value) }.unwrap();
                 let written = String::from_utf8(out).unwrap();
-                prop_assert!(!written.chars().any(|c| is_obeyed(c) && !(is_pretty && c == '\n')), "{:?}", written);
+                prop_assert!(!written.chars().any(|c| needs_escaping(c) && !(is_pretty && c == '\n')), "{:?}", written);
                 prop_assert_eq!(&serde_json::from_str::<serde_json::Value>(&written).unwrap(), &value);
                 let plain = if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
                 prop_assert_eq!(written.lines().count(), plain.unwrap().lines().filter(|line| !line.is_empty()).count().max(1));
@@ -308,9 +314,9 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_is_obeyed_is_left(text in any::<String>()) {
+        fn control_characters_are_replaced(text in any::<String>()) {
             for safe in [Plain(&text).to_string(), Markup(&text).to_string(), cell(&text), folded_name(&text), Short(&text, 3).to_string()] {
-                prop_assert!(!safe.contains(is_obeyed), "{:?}", safe);
+                prop_assert!(!safe.contains(needs_escaping), "{:?}", safe);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The processed-profile format of the Firefox Profiler, version [`VERSION`].
 //!
-//! Frames are addresses in libraries with the names that the profile has for them, so that the profiler shows them
-//! without asking a symbol server and can still be told to ask one. Context switches become intervals in which a
-//! thread runs or waits, with the stack it waits in.
+//! Frames are addresses in libraries with the names of the profile, so that the profiler shows them
+//! without a symbol server but can still query one. Context switches become intervals in which a
+//! thread runs or waits, with its stack while waiting.
 
 mod libraries;
 mod scheduling;
@@ -25,7 +25,7 @@ use crate::escape;
 use crate::model::{FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
 use libraries::Libraries;
 
-/// `preprocessedProfileVersion` of what is written.
+/// `preprocessedProfileVersion` of the output.
 pub const VERSION: u32 = 55;
 
 /// Writes the profile as JSON.
@@ -87,7 +87,8 @@ fn timestamp(time: Nanos) -> Timestamp {
     Timestamp::from_nanos_since_reference(time.0)
 }
 
-/// Processes and threads. The format wants a number for each; unknown ones get 0, which the library makes distinct.
+/// Processes and threads. The format requires an id for each. Unknown ones get 0, which the library
+/// makes distinct.
 fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
     let processes: Vec<ProcessHandle> = profile
         .processes
@@ -116,7 +117,7 @@ fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
         .collect()
 }
 
-/// A sample means that the thread has run since the last one, or for one interval if that was longer ago.
+/// A sample means that the thread has run since the previous sample, but at most for one interval.
 fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output: &mut Output) {
     let mut last = Nanos(0);
     for sample in profile.samples_of(id) {
@@ -129,7 +130,7 @@ fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output:
     }
 }
 
-/// The colours of frames and markers; a frame's subcategory says where its name comes from.
+/// The colors of frames and markers. The subcategory of a frame is the source of its name.
 struct Categories {
     frames: [[CategoryPairHandle; Origin::ALL.len()]; 3],
     events: CategoryHandle,
@@ -164,7 +165,7 @@ impl Categories {
     }
 }
 
-/// The stacks of one thread; the format has them by thread.
+/// The stacks of one thread, because the format stores stacks by thread.
 struct Stacks<'p> {
     profile: &'p Profile,
     libraries: &'p Libraries,
@@ -176,7 +177,7 @@ struct Stacks<'p> {
 
 impl Stacks<'_> {
     fn handle(&mut self, output: &mut Output, stack: StackId) -> StackHandle {
-        // From the innermost frame out to one that is known, and back.
+        // From the innermost frame outward to a known stack, and back.
         let mut missing = Vec::new();
         let mut at = Some(stack);
         let mut caller = None;
@@ -218,7 +219,7 @@ impl Stacks<'_> {
     }
 }
 
-/// A marker of a kind of the profile.
+/// A marker of one of the profile's kinds.
 struct Event {
     kind: MarkerTypeHandle,
     name: StringHandle,
@@ -248,12 +249,13 @@ impl Marker for Event {
     }
 }
 
-/// Values can be paths and command lines, so they are of the format that can be left out when a profile is uploaded.
+/// Values can be paths and command lines, so they have the format that can be removed when a
+/// profile is uploaded.
 fn register(output: &mut Output, index: usize, kind: &MarkerKind) -> (MarkerTypeHandle, StringHandle) {
     let mut keys: Vec<String> = Vec::new();
     for key in &kind.keys {
         let mut key = key.clone();
-        // The format's own keys, and keys of the kind, must not come twice.
+        // Keys must be unique, and different from the format's own keys.
         while ["type", "cause", ""].contains(&&*key) || keys.contains(&key) {
             key.push('_');
         }
@@ -266,7 +268,7 @@ fn register(output: &mut Output, index: usize, kind: &MarkerKind) -> (MarkerType
         flags: MarkerFieldFlags::SEARCHABLE,
     });
     let schema = RuntimeSchemaMarkerSchema {
-        // Kinds can share a name: events have versions.
+        // Kinds can share a name, because events have versions.
         type_name: format!("{}#{index}", kind.name),
         description: None,
         locations: MarkerLocations::MARKER_CHART | MarkerLocations::MARKER_TABLE,

@@ -1,6 +1,6 @@
-//! A flame graph: a picture that stands for itself, in which a script of its own finds and enlarges frames.
+//! A flame graph: an SVG image with a script that finds and enlarges frames.
 //!
-//! Kernel frames are orange, those of user mode blue, processes green and remarks red.
+//! Kernel frames are orange, user frames blue, processes green and remarks red.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,8 @@ use stackhound_types::Mode;
 use crate::Profile;
 use crate::folded;
 
-/// Writes the picture. The root frame is as wide as all samples together; a profile without samples is an error.
+/// Writes the image. The width of the root frame is the weight of all samples. A profile without
+/// samples is an error.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let lines = folded::lines(profile, adapt);
     let mut options = Options::default();
@@ -20,29 +21,31 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     options.colors = Palette::Multi(MultiPalette::Java);
     options.deterministic = true;
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // The library's own order tears frames apart. This form takes lines as they come, backwards.
+    // The library's own order splits frames. This mode keeps the order of the lines, reversed.
     options.flame_chart = true;
     inferno::flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), out)
 }
 
-/// Stands for white space.
+/// Replaces white space.
 const SPACE: &str = "\u{2423}";
 
-/// Makes a name one that the library reads as it is, and puts behind it what the library gives a colour.
+/// Adjusts a name so that the library reads it unchanged, and appends the suffix that determines
+/// its color.
 ///
-/// The library takes a line that starts with `# ` for a remark, a number at the end of the last name for a second
-/// weight, and leaves out white space at both ends. A visible space, which no name has, prevents all that.
+/// The library treats a line that starts with `# ` as a comment and a number at the end of the last
+/// name as a second weight, and removes white space at both ends. A visible space, which no name
+/// contains, prevents this.
 fn adapt(name: &mut String, mode: Option<Mode>) {
     let is_plain = |c: char| !(c.is_whitespace() || c.is_ascii_digit() || c == '.' || c == '#');
     let start = name.find(is_plain).unwrap_or(name.len());
     let end = name.rfind(is_plain).unwrap_or(0).max(start);
     if name[..start].contains(char::is_whitespace) || name[end..].contains(char::is_whitespace) {
         let (before, rest) = name.split_at(start);
-        let (middle, behind) = rest.split_at(end - start);
+        let (middle, after) = rest.split_at(end - start);
         *name = [
             &*before.replace(char::is_whitespace, SPACE),
             middle,
-            &*behind.replace(char::is_whitespace, SPACE),
+            &*after.replace(char::is_whitespace, SPACE),
         ]
         .concat();
     }

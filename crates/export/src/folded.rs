@@ -1,6 +1,7 @@
-//! Folded stacks: one line for each distinct stack of a process, outermost frame first, then its weight.
+//! Folded stacks: one line per distinct stack of a process, outermost frame first, followed by its
+//! weight.
 //!
-//! The text that `stackcollapse` scripts write and flame graph programs read.
+//! The text format that `stackcollapse` scripts write and flame graph programs read.
 
 use std::io::{self, Write};
 
@@ -12,21 +13,21 @@ use crate::Profile;
 use crate::escape::folded_name;
 use crate::model::{ProcessId, StackId};
 
-/// The lines. Those that begin with the same frames stand together. `adapt` may change each name: that of the process
-/// without a mode, then those of frames; it must not put a semicolon into one.
+/// The lines. Lines with the same outer frames are adjacent. `adapt` may change each name: that of
+/// the process, without a mode, and those of frames. It must not add a semicolon.
 pub(crate) fn lines(profile: &Profile, adapt: impl Fn(&mut String, Option<Mode>)) -> Vec<String> {
     let mut weights: FxHashMap<(ProcessId, StackId), u64> = FxHashMap::default();
     for sample in &profile.samples {
         let process = profile.threads[sample.thread.index()].process;
         *weights.entry((process, sample.stack)).or_default() += u64::from(sample.weight);
     }
-    // Different frames can have one name.
+    // Different frames can have the same name.
     let mut merged: FxHashMap<String, u64> = FxHashMap::default();
     for ((process, stack), weight) in weights {
         *merged.entry(path(profile, process, stack, &adapt)).or_default() += weight;
     }
     let mut merged: Vec<(String, u64)> = merged.into_iter().collect();
-    // Frame by frame: as plain text, `f2;g` stands between `f` and `f;h`.
+    // Compares frame by frame: as plain text, `f2;g` would be between `f` and `f;h`.
     merged.sort_unstable_by(|(a, _), (b, _)| a.split(';').cmp(b.split(';')));
     merged.into_iter().map(|(path, weight)| format!("{path} {weight}")).collect()
 }

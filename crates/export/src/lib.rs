@@ -1,24 +1,26 @@
-//! Profiles in the formats of the tools that people look at them with, call trees, and findings.
+//! Profiles for several viewers, call trees, and findings.
 //!
-//! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers; the [`Profile`] that
-//! it becomes is written by one function a format:
+//! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers,
+//! and builds a [`Profile`]. One module per format writes it:
 //!
-//! | module | for |
+//! | module | viewer |
 //! |---|---|
 //! | [`firefox`] | profiler.firefox.com |
-//! | [`flamegraph`] | any browser, as a picture |
-//! | [`folded`] | scripts, and everything that draws flame graphs |
+//! | [`flamegraph`] | any browser, as an SVG image |
+//! | [`folded`] | scripts and flame graph tools |
 //! | [`perfetto`] | ui.perfetto.dev and its trace processor |
 //! | [`speedscope`] | speedscope.app |
 //!
-//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`]; what evaluating
-//! stacks found by [`findings`].
+//! [`tree`] writes the call tree of a frame and other results of the stack model. [`findings`]
+//! writes the findings of detections.
 //!
-//! Names are untrusted: [`escape`] makes them safe for each kind of output, and everything goes through it.
+//! Names are untrusted input. [`escape`] makes them safe for each kind of output, and every format
+//! uses it.
 //!
-//! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
+//! Every format contains the weight of every sample; they add up to [`Profile::weight`]. The same
+//! profile always gives the same bytes.
 //!
-//! This crate knows neither recordings nor how names of frames are found, and opens no files.
+//! This crate does not read traces, does not resolve names, and opens no files.
 #![forbid(unsafe_code)]
 
 mod builder;

@@ -1,12 +1,12 @@
-//! What a profile is made of. Everything has a number; numbers are dense and hold within one profile only.
+//! The parts of a profile. Each has an index, which is valid only within one profile.
 
 use stackhound_types::{AddressKind, ImageIdentity, Mode, PdbIdentity, Rva};
 
-/// Nanoseconds since the profile's start.
+/// Nanoseconds since the start of the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Nanos(pub u64);
 
-/// Number of a process.
+/// Index of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessId(pub(crate) u32);
 
@@ -16,7 +16,7 @@ impl ProcessId {
     }
 }
 
-/// Number of a thread.
+/// Index of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ThreadId(pub(crate) u32);
 
@@ -26,7 +26,7 @@ impl ThreadId {
     }
 }
 
-/// Number of a module.
+/// Index of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleId(pub(crate) u32);
 
@@ -36,7 +36,7 @@ impl ModuleId {
     }
 }
 
-/// Number of a frame.
+/// Index of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameId(pub(crate) u32);
 
@@ -46,7 +46,8 @@ impl FrameId {
     }
 }
 
-/// Number of a stack: of its innermost frame together with its callers. A caller's number is smaller.
+/// Index of a stack: its innermost frame with its callers. The index of the caller's stack is
+/// smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StackId(pub(crate) u32);
 
@@ -56,7 +57,7 @@ impl StackId {
     }
 }
 
-/// Number of a kind of marker.
+/// Index of a kind of marker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct MarkerKindId(pub(crate) u32);
 
@@ -66,7 +67,7 @@ impl MarkerKindId {
     }
 }
 
-/// Number of a text that comes often.
+/// Index of a text that is used often.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TextId(pub(crate) u32);
 
@@ -76,35 +77,35 @@ impl TextId {
     }
 }
 
-/// A process. One that took over the id of another is another.
+/// A process. Another process that reuses its id is a separate one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Process {
-    /// `None` for what belongs to no known process.
+    /// `None` for data that belongs to no known process.
     pub pid: Option<u32>,
-    /// Image name, or what to say instead.
+    /// Image name or another display name.
     pub name: String,
-    /// When it began, if that is within the profile.
+    /// Start time, if within the profile.
     pub start: Option<Nanos>,
-    /// When it ended, if that is within the profile.
+    /// End time, if within the profile.
     pub end: Option<Nanos>,
 }
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thread {
-    /// Whose it is.
+    /// Its process.
     pub process: ProcessId,
-    /// `None` for what belongs to no known thread.
+    /// `None` for data that belongs to no known thread.
     pub tid: Option<u32>,
-    /// Its own name; may be empty.
+    /// Name of the thread; may be empty.
     pub name: String,
-    /// When it began, if that is within the profile.
+    /// Start time, if within the profile.
     pub start: Option<Nanos>,
-    /// When it ended, if that is within the profile.
+    /// End time, if within the profile.
     pub end: Option<Nanos>,
 }
 
-/// A module, wherever it is loaded.
+/// A module, at any address.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
     /// File name.
@@ -117,27 +118,27 @@ pub struct Module {
     pub image: Option<ImageIdentity>,
 }
 
-/// Where a frame's name comes from.
+/// The source of a frame's name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// The module's PDB.
     Pdb,
     /// An exported function that starts there.
     Export,
-    /// The exported function before it; the code may belong to another one.
+    /// The nearest export before the address; the code may belong to another function.
     NearestExport,
     /// The runtime that compiled the method.
     Method,
-    /// No symbol: module and offset.
+    /// No symbol: the name is module and offset.
     Module,
-    /// Not even a module: an address.
+    /// No module: the name is an address.
     Address,
-    /// Nobody but the profile's maker.
+    /// A remark of the producer of the profile.
     Remark,
 }
 
 impl Origin {
-    /// All, in the order of their declaration.
+    /// All origins, in the order of their declaration.
     pub const ALL: [Origin; 7] = [
         Origin::Pdb,
         Origin::Export,
@@ -148,7 +149,7 @@ impl Origin {
         Origin::Remark,
     ];
 
-    /// How formats that can tell the origin say it.
+    /// The name in formats that show the origin.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Pdb => "named by PDB",
@@ -162,133 +163,134 @@ impl Origin {
     }
 }
 
-/// A place in a module.
+/// A location in a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ModuleOffset {
-    /// Which module.
+    /// The module.
     pub module: ModuleId,
-    /// Bytes from its start to the address, not adjusted.
+    /// Bytes from the start of the module to the address, not adjusted.
     pub rva: u32,
-    /// What the address is.
+    /// The kind of the address.
     pub kind: AddressKind,
-    /// Bytes from the start of the named function to the address; `None` if the name is of the address alone.
+    /// Bytes from the start of the named function to the address; `None` if the name belongs to the
+    /// address alone.
     pub offset: Option<u32>,
 }
 
 impl ModuleOffset {
-    /// The rva of the instruction that runs: in front of a return address.
+    /// The offset of the executing instruction, which is before a return address.
     pub fn instruction(&self) -> u32 {
         self.kind.looked_up(Rva(self.rva)).0
     }
 }
 
-/// A place in source code.
+/// A location in source code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SourceLine {
     /// Path.
     pub file: String,
-    /// From 1.
+    /// Line number, starting at 1.
     pub line: u32,
 }
 
-/// A name that was found for a frame.
+/// A name that was resolved for a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameName {
-    /// What people read.
+    /// The displayed name.
     pub text: String,
-    /// Where it comes from.
+    /// The source of the name.
     pub origin: Origin,
     /// Bytes from the start of the named function to the frame's address.
     pub offset: u32,
-    /// Source code, if known.
+    /// The source location, if known.
     pub source: Option<SourceLine>,
 }
 
-/// A frame. A function that the compiler put into another is a frame of its own, without a place.
+/// A frame. An inlined function is a frame without a location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// What people read. Frames with equal names are one function.
+    /// The displayed name. Frames with equal names are one function.
     pub name: String,
-    /// Where the name comes from.
+    /// The source of the name.
     pub origin: Origin,
-    /// Where the code runs; `None` for a remark, such as that a part of the stack is missing.
+    /// The mode of the code; `None` for a remark, such as that a part of the stack is missing.
     pub mode: Option<Mode>,
-    /// Its address in a module, if it is in one.
+    /// The location in a module, if it is in one.
     pub location: Option<ModuleOffset>,
-    /// Its source code, if known.
+    /// The source location, if known.
     pub source: Option<SourceLine>,
 }
 
-/// A thread was seen with a stack.
+/// A sample: a thread was observed with a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// When.
+    /// The time.
     pub time: Nanos,
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
-    /// Its stack.
+    /// The stack.
     pub stack: StackId,
-    /// How much it counts.
+    /// The weight.
     pub weight: u32,
-    /// On which processor.
+    /// The processor.
     pub cpu: Option<u16>,
 }
 
 /// Why a thread left its processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SwitchReason {
-    /// It waits for something.
+    /// It waits.
     Waits,
-    /// It could run on.
+    /// It is ready to run.
     Ready,
     /// It ended.
     Ended,
-    /// Not told.
+    /// The trace does not report the reason.
     Unknown,
 }
 
 impl SwitchReason {
-    /// How formats say it.
+    /// The name in all formats.
     pub(crate) fn name(self) -> &'static str {
         match self {
             SwitchReason::Waits => "waits",
             SwitchReason::Ready => "ready to run",
             SwitchReason::Ended => "ended",
-            SwitchReason::Unknown => "not told",
+            SwitchReason::Unknown => "unknown",
         }
     }
 }
 
-/// A processor went from one thread to another.
+/// A context switch: a processor switched from one thread to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// When.
+    /// The time.
     pub time: Nanos,
-    /// Which processor.
+    /// The processor.
     pub cpu: u16,
-    /// The thread that ran.
+    /// The thread that ran before.
     pub from: ThreadId,
-    /// The thread that runs.
+    /// The thread that runs now.
     pub to: ThreadId,
-    /// Why the old thread runs no longer.
+    /// Why the previous thread stopped running.
     pub reason: SwitchReason,
-    /// What it waits for, in more words.
+    /// The wait reason, as the system names it.
     pub why: Option<TextId>,
-    /// Where the new thread goes on: where it waited.
+    /// The stack of the new thread, where it waited.
     pub stack: Option<StackId>,
 }
 
-/// When a marker is.
+/// The time of a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// At a time.
+    /// A point in time.
     Instant(Nanos),
-    /// From one time to another.
+    /// The start and end of an interval.
     Interval(Nanos, Nanos),
 }
 
 impl Timing {
-    /// When it begins.
+    /// The start time.
     pub fn start(self) -> Nanos {
         match self {
             Timing::Instant(time) | Timing::Interval(time, _) => time,
@@ -296,24 +298,24 @@ impl Timing {
     }
 }
 
-/// What markers of one kind share.
+/// The common properties of markers of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarkerKind {
-    /// What people read.
+    /// The displayed name.
     pub name: String,
     /// The names of its fields.
     pub keys: Vec<String>,
 }
 
-/// Something happened on a thread.
+/// A marker: an event on a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marker {
-    /// When.
+    /// The time.
     pub timing: Timing,
-    /// On which thread.
+    /// The thread.
     pub thread: ThreadId,
-    /// What.
+    /// The kind.
     pub kind: MarkerKindId,
-    /// The stack that caused it.
+    /// The stack that caused the event.
     pub stack: Option<StackId>,
 }

@@ -1,8 +1,10 @@
-//! A Perfetto trace: samples as those of a Linux `perf` session, context switches as those of the Linux scheduler, and
-//! markers as events on tracks of threads. These are the forms that Perfetto has views and tables for.
+//! A Perfetto trace: samples in the form of Linux `perf`, context switches in the form of the Linux
+//! scheduler, and markers as events on the tracks of threads. Perfetto has views and tables for
+//! these forms.
 //!
-//! Times count from the profile's start; a clock snapshot says when that was. The format has no weights: a sample that
-//! weighs more is written more often. Intervals of one thread should lie inside each other or apart.
+//! Times count from the start of the profile; a clock snapshot gives the absolute time. The format
+//! has no weights, so a sample is repeated according to its weight. Intervals of one thread should
+//! be nested or disjoint.
 
 mod interned;
 mod messages;
@@ -43,7 +45,7 @@ const INSTANT: u32 = 3;
 /// `PerfEvents.Counter`: time on the processor.
 const SW_CPU_CLOCK: u32 = 1;
 
-/// How many context switches a packet has at most.
+/// Maximum number of context switches per packet.
 const SWITCHES_MAX: usize = 1 << 10;
 
 /// Writes the trace.
@@ -100,7 +102,7 @@ fn start<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Resul
     })
 }
 
-/// Tracks have numbers of their own.
+/// Tracks have their own numbers.
 fn thread_track(thread: ThreadId) -> u64 {
     1 << 32 | thread.index() as u64
 }
@@ -115,7 +117,7 @@ fn tracks<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<
     };
     for (id, process) in profile.process_ids() {
         let pid = numbers.pid(id);
-        // Those under another number are told by name.
+        // Processes and threads with a substitute number have their real id in the name.
         let own = process.pid == Some(pid);
         send(TrackDescriptor {
             uuid: 1 + id.index() as u64,
@@ -143,7 +145,7 @@ fn tracks<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<
     Ok(())
 }
 
-/// Those of one processor stand together, as Linux writes them.
+/// Switches of one processor are grouped, as Linux writes them.
 fn switches<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<'_, W>) -> io::Result<()> {
     let mut open: std::collections::BTreeMap<u16, Vec<FtraceEvent>> = std::collections::BTreeMap::new();
     let mut send = |cpu: u16, event: Vec<FtraceEvent>| {
@@ -175,11 +177,11 @@ fn switches<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packet
     open.into_iter().filter(|(_, events)| !events.is_empty()).try_for_each(|(cpu, events)| send(cpu, events))
 }
 
-/// The bits that Linux has for why a thread left its processor.
+/// The Linux state bits for the reason why a thread left its processor.
 fn linux_state(reason: SwitchReason) -> i64 {
     match reason {
         SwitchReason::Ready => 0,
-        // Sleeping; also where nothing is told.
+        // Sleeping; also if the reason is not known.
         SwitchReason::Waits | SwitchReason::Unknown => 1,
         SwitchReason::Ended => 16,
     }

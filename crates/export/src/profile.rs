@@ -1,18 +1,18 @@
-//! A collected profile, as the formats read it.
+//! A collected profile, as the writers of formats read it.
 
 use crate::model::{
     Frame, FrameId, Marker, MarkerKind, Module, Nanos, Process, ProcessId, Sample, StackId, Switch, Thread,
     ThreadId,
 };
 
-/// A stack: its innermost frame and the rest.
+/// A stack: its innermost frame, and the stack of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Node {
     pub caller: Option<StackId>,
     pub frame: FrameId,
 }
 
-/// A marker and where its values start.
+/// A marker and the index of its first value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerRecord {
     pub marker: Marker,
@@ -21,7 +21,7 @@ pub(crate) struct MarkerRecord {
 
 const DEFAULT_INTERVAL: Nanos = Nanos(1_000_000);
 
-/// A profile. Samples and markers are in the order of their threads, then of time.
+/// A collected profile. Samples and markers are sorted by thread, then by time.
 #[derive(Debug)]
 pub struct Profile {
     pub(crate) product: String,
@@ -38,9 +38,9 @@ pub struct Profile {
     pub(crate) texts: Vec<String>,
     pub(crate) marker_kinds: Vec<MarkerKind>,
     pub(crate) markers: Vec<MarkerRecord>,
-    /// All markers' values, one behind the other.
+    /// The values of all markers, concatenated.
     pub(crate) value_text: String,
-    /// Where each value ends.
+    /// The end of each value.
     pub(crate) value_ends: Vec<usize>,
 }
 
@@ -65,22 +65,22 @@ impl Profile {
         }
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }
 
-    /// What all samples weigh.
+    /// The total weight of all samples.
     pub fn weight(&self) -> u64 {
         self.samples.iter().map(|sample| u64::from(sample.weight)).sum()
     }
 
-    /// How many markers there are.
+    /// The number of markers.
     pub fn markers(&self) -> usize {
         self.markers.len()
     }
 
-    /// How many context switches there are.
+    /// The number of context switches.
     pub fn switches(&self) -> usize {
         self.switches.len()
     }
@@ -145,7 +145,7 @@ impl Profile {
         }
     }
 
-    /// What to call a process: with its id, since several have one name.
+    /// The display name of a process, with its id because several processes can have the same name.
     pub(crate) fn process_label(&self, id: ProcessId) -> String {
         let process = self.process(id);
         match process.pid {
@@ -154,7 +154,7 @@ impl Profile {
         }
     }
 
-    /// What to call a thread within its process.
+    /// The display name of a thread within its process.
     pub(crate) fn thread_label(&self, id: ThreadId) -> String {
         let thread = &self.threads[id.index()];
         match (thread.tid, &*thread.name) {
@@ -166,7 +166,7 @@ impl Profile {
     }
 }
 
-/// The items of one thread, out of items in the order of threads.
+/// The items of one thread, from items that are sorted by thread.
 fn part<T>(items: &[T], thread_of: impl Fn(&T) -> ThreadId, thread: ThreadId) -> &[T] {
     let start = items.partition_point(|item| thread_of(item) < thread);
     let rest = &items[start..];

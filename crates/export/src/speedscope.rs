@@ -1,6 +1,6 @@
-//! Speedscope's own format: one sampled profile for each thread, in the order of time.
+//! The native format of speedscope: one sampled profile per thread, in the order of time.
 //!
-//! Written after <https://www.speedscope.app/file-format-schema.json>.
+//! Follows <https://www.speedscope.app/file-format-schema.json>.
 
 use std::io::{self, Write};
 
@@ -51,7 +51,8 @@ struct Thread<'p> {
     weights: Vec<u64>,
 }
 
-/// Stacks as lists of frames, outermost first; written one by one, since together they are large.
+/// Stacks as lists of frames, outermost first. They are written one by one, because together they
+/// are large.
 struct Stacks<'p> {
     profile: &'p Profile,
     numbers: &'p [u32],
@@ -69,7 +70,8 @@ impl Serialize for Stacks<'_> {
     }
 }
 
-/// Writes the profile. Weights are numbers of samples; samples in succession with the same stack are one.
+/// Writes the profile. Weights are numbers of samples. Consecutive samples with the same stack are
+/// merged.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let (frames, numbers) = frames(profile);
     let busy: Vec<(ThreadId, &[Sample])> = profile
@@ -77,7 +79,8 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         .map(|(id, _)| (id, profile.samples_of(id)))
         .filter(|(_, samples)| !samples.is_empty())
         .collect();
-    // The first of the heaviest. Threads of process 0 stand for processors that idle.
+    // The first of the threads with the highest weight. Threads of process 0 represent idle
+    // processors.
     let weight = |&index: &usize| {
         let (id, samples) = busy[index];
         let idles = profile.process(profile.threads[id.index()].process).pid == Some(0);
@@ -97,7 +100,8 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Each distinct name once, and the number of each frame's name. Which file a name is in, its first frame tells.
+/// Each distinct name once, and the index of each frame's name. The source file of a name is that
+/// of its first frame.
 fn frames(profile: &Profile) -> (Vec<Frame<'_>>, Vec<u32>) {
     let mut frames = Vec::new();
     let mut by_name: FxHashMap<&str, u32> = FxHashMap::default();

@@ -1,4 +1,5 @@
-//! The published JSON Schemas are those of the types; `STACKHOUND_WRITE_SCHEMAS=1` writes them.
+//! Checks that the published JSON Schemas match the types. `STACKHOUND_WRITE_SCHEMAS=1` writes
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(VERSION.to_string())
 }
 
-/// The order of keys depends on features that other crates ask for.
+/// Sorts keys, because their order depends on features that other crates enable.
 fn sorted(schema: Value) -> Value {
     match schema {
         Value::Object(keywords) => {
@@ -23,7 +24,7 @@ fn sorted(schema: Value) -> Value {
 }
 
 #[test]
-fn published_schemas_are_those_of_the_types() {
+fn published_schemas_match_the_types() {
     let is_written = std::env::var_os("STACKHOUND_WRITE_SCHEMAS").is_some();
     if is_written {
         std::fs::create_dir_all(folder()).expect("a folder");
@@ -39,7 +40,7 @@ fn published_schemas_are_those_of_the_types() {
         let published = std::fs::read(&path).expect("a published schema");
         let published: Value = serde_json::from_slice(&published).expect("JSON");
         assert!(published == schema, "{name}: run with STACKHOUND_WRITE_SCHEMAS=1");
-        assert!(names.insert(format!("{name}.json")), "{name} is there twice");
+        assert!(names.insert(format!("{name}.json")), "{name} occurs twice");
     }
     let published: BTreeSet<String> = std::fs::read_dir(folder())
         .expect("a folder")

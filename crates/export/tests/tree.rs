@@ -1,4 +1,5 @@
-//! Call trees as people and programs read them: the documented example, cuts, bounds, hostile names.
+//! Call trees for people and for programs: the documented example, limits, bounds and hostile
+//! names.
 
 #[path = "../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;
@@ -46,7 +47,7 @@ fn check(frame: Frame<'_>, limits: Limits, expected: &str) {
 }
 
 #[test]
-fn the_calls_around_the_frame_of_the_example() {
+fn the_example_as_text() {
     let trace = fixtures::trace();
     let frame = top(&trace, 200_000);
     check(
@@ -96,9 +97,10 @@ fn the_calls_around_the_frame_of_the_example() {
 }
 
 #[test]
-fn the_ancestors_may_run_out() {
+fn trees_end_at_the_outermost_ancestor() {
     let trace = fixtures::trace();
-    // Four ancestors there are. Two levels below the active frame are shown, however many there are above.
+    // There are four ancestors. Two levels below the active frame are shown, whatever the number of
+    // ancestors.
     for (ancestors, above, level, root) in [
         (3, 1, 3, "#198205 - ???"),
         (4, 0, 4, "??? - ???"),
@@ -148,7 +150,8 @@ fn named(builder: &mut Builder, name: &str) -> Option<LocationId> {
     }))
 }
 
-/// A frame that calls `count` others, each for one context: the one number n is called by transition 2n + 1.
+/// A frame that calls `count` others, each for one context. Call number n is made by transition 2n
+/// + 1.
 fn busy(count: u64) -> Trace {
     let mut builder = Builder::new();
     let stack = stack(&mut builder);
@@ -164,7 +167,7 @@ fn busy(count: u64) -> Trace {
 }
 
 #[test]
-fn a_late_call_is_shown_with_its_neighbours() {
+fn late_calls_are_shown_with_their_neighbors() {
     let trace = busy(100);
     check(
         top(&trace, 102),
@@ -203,12 +206,12 @@ fn a_late_call_is_shown_with_its_neighbours() {
 }
 
 #[test]
-fn a_stack_that_is_left_often_does_not_fill_the_tree() {
+fn stack_changes_are_limited() {
     let mut builder = Builder::new();
     let [own, other] = [0, 1].map(|_| stack(&mut builder));
     let mut apply = |change| builder.apply(change).unwrap();
     apply(Change::Open { stack: own, first: ContextId(0), start: StartType::Unknown, location: None });
-    // Even contexts belong to the one stack, odd ones to the other.
+    // Even contexts belong to one stack, odd ones to the other.
     for context in 0..1000 {
         let stack = if context % 2 == 0 { own } else { other };
         apply(Change::Enter { cpu: Cpu(0), stack, first: ContextId(context) });
@@ -227,7 +230,7 @@ fn a_stack_that_is_left_often_does_not_fill_the_tree() {
 }
 
 #[test]
-fn counts_of_recordings_are_lower_bounds_everywhere() {
+fn counts_of_sampled_traces_are_lower_bounds() {
     let mut builder = Builder::new();
     builder.sampled();
     let stack = stack(&mut builder);
@@ -270,7 +273,7 @@ fn counts_of_recordings_are_lower_bounds_everywhere() {
 }
 
 #[test]
-fn unusual_frames_say_so() {
+fn unusual_properties_of_frames_are_shown() {
     let mut builder = Builder::new();
     let stack = stack(&mut builder);
     let location = named(&mut builder, "f");
@@ -296,7 +299,8 @@ fn unusual_frames_say_so() {
     assert!(page.contains("<small>#1, not ended</small>"), "{page}");
 }
 
-/// Text of all elements, in order, and the names of elements; fails where the fragment is not well-formed.
+/// The text of all elements, in order, and the names of elements. Panics if the fragment is not
+/// well-formed.
 fn elements(html: &str) -> (String, Vec<String>) {
     use quick_xml::events::Event;
     let mut reader = quick_xml::Reader::from_str(html);
@@ -318,7 +322,7 @@ fn the_example_as_a_page() {
     let tree = Tree::around(top(&trace, 200_000), limits(2, 2, 3));
     let (shown, names) = elements(&html::fragment(&tree));
     let count = |name: &str| names.iter().filter(|found| *found == name).count();
-    // Those that call: two above, the active one, and ExFreePoolWithTag.
+    // Frames with calls: two ancestors, the active one, and ExFreePoolWithTag.
     assert_eq!((count("strong"), count("details"), count("summary")), (1, 4, 4));
     assert_eq!(count("ul"), 5);
     assert!(shown.contains("|- ... 1 frame left out"), "{shown}");
@@ -333,7 +337,7 @@ fn the_example_as_a_page() {
     assert!(
         active.contains("kernel stack of thread 1: #199863 to #200320; started by call, ended by return")
     );
-    // One file: nothing is loaded.
+    // The page is a single file that loads nothing.
     for loading in ["src=", "href=", "url(", "@import", "<script", "<link", "<iframe"] {
         assert!(!page.contains(loading), "{loading}");
     }
@@ -364,7 +368,7 @@ fn names_are_never_markup_or_control_characters() {
     lines += &text::call(frame).to_string();
     assert_eq!(lines.lines().count(), 5, "{lines:?}");
     assert!(!lines.contains('\u{1b}'));
-    // JSON has an escape for everything.
+    // JSON escapes all control characters.
     assert_eq!(json_frame(frame)["symbol"], hostile);
 }
 
@@ -380,7 +384,7 @@ fn the_example_as_json() {
         "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "least": 5, "at_least": false,
     });
     let mut written = json_frame(frame);
-    // A number says nothing but which frame it is.
+    // The frame id only identifies the frame.
     let number = written.as_object_mut().unwrap().remove("frame_id").unwrap().as_u64().unwrap();
     assert_eq!(trace.frame(FrameId(number)).unwrap(), frame);
     assert_eq!(written, expected);
@@ -389,7 +393,7 @@ fn the_example_as_json() {
     assert_eq!((&tree["active_frame_id"], &tree["above"]), (&json!(number), &json!(3)));
     let shape: Vec<_> =
         tree["rows"].as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect();
-    // In what order they stand depends on features of the library that other crates ask for.
+    // The order of keys depends on features of the library that other crates enable.
     let keys: Vec<Vec<_>> = shape.iter().map(sorted_keys).collect();
     let (frame_row, cut, away) = (
         vec!["frame", "kind", "level", "relation"],
@@ -418,10 +422,10 @@ fn the_example_as_json() {
 }
 
 proptest! {
-    /// Whatever the limits: each frame below the first row's is shown, or counted where it is left out; and the way to
+    /// For any limits, each frame below the first row's frame is shown or counted, and the path to
     /// the active frame is always shown.
     #[test]
-    fn no_frame_goes_unmentioned(
+    fn every_frame_is_shown_or_counted(
         steps in prop::collection::vec(any::<bool>(), 1..200),
         context in 0_usize..200,
         (ancestors, depth, children) in (0_usize..6, 0_usize..6, 0_usize..6),
@@ -457,7 +461,7 @@ proptest! {
         let mut expected: Vec<_> = std::iter::once(active).chain(active.ancestors().take(ancestors)).collect();
         expected.reverse();
         prop_assert_eq!(&path, &expected);
-        // In the order of the trace, and none twice.
+        // Frames are in the order of the trace, and none is repeated.
         prop_assert!(shown.windows(2).all(|pair| pair[0].1.id() < pair[1].1.id()));
         for (level, frame, _) in &shown {
             let below = shown.iter().filter(|(_, other, _)| other.parent() == Some(*frame)).count();

@@ -18,7 +18,8 @@ pub fn field(name: impl Into<String>) -> Field {
     Field { name: name.into(), at: 0 }
 }
 
-/// Each method is one of the [operators](crate#operators) of the language, which says what holds.
+/// Each method is one of the [operators](crate#operators) of the language, which are described
+/// there.
 impl Field {
     /// `=`
     pub fn equals(self, value: impl Into<Operand>) -> Filter {
@@ -158,7 +159,8 @@ impl Filter {
         parts.into_iter().reduce(Self::bitor).unwrap_or_else(Self::nothing)
     }
 
-    /// Holds if all parts hold; of no parts, **never**: a list that was left empty by mistake lets nothing through.
+    /// Holds if all parts hold; of no parts, **never**: a list that was left empty by mistake lets
+    /// nothing through.
     pub fn all_of(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().reduce(Self::bitand).unwrap_or_else(Self::nothing)
     }
@@ -172,7 +174,8 @@ impl Filter {
         Self { expression: Some(expression), depth: 0 }
     }
 
-    /// A list of two filters, or of what they are lists of. Costs what the shorter one takes.
+    /// A list of two filters, with nested lists of the same kind flattened. Costs time proportional
+    /// to the shorter one.
     fn joined(self, other: Self, join: Join) -> Self {
         let (Some(left), Some(right)) = (self.expression, other.expression) else { return Self::too_deep() };
         let mut depth = 0;
@@ -218,12 +221,12 @@ impl Join {
         }
     }
 
-    /// Whether a part that is no such list stands in parentheses.
+    /// Whether a part that is not such a list is in parentheses.
     fn parenthesizes(self, part: &Expression) -> bool {
         matches!((self, part), (Self::And, Expression::Or(_)))
     }
 
-    /// The parts of such a list; anything else is given back.
+    /// The parts of such a list; any other expression is returned unchanged.
     fn parts_of(self, expression: Expression) -> Result<Vec<Expression>, Expression> {
         match (self, expression) {
             (Self::And, Expression::And(parts)) | (Self::Or, Expression::Or(parts)) => Ok(parts),
@@ -257,7 +260,7 @@ impl Not for Filter {
     fn not(self) -> Self {
         match self.expression {
             None => Self::too_deep(),
-            // What is within it stands one level higher then, and out of parentheses.
+            // Its content is then one level higher, and not in parentheses.
             Some(Expression::Not(part)) => {
                 let depth = part.depth();
                 Self::of(*part, depth)

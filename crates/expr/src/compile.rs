@@ -26,7 +26,7 @@ struct Compiler<'c, 'e, F, R> {
     candidates: &'c [&'c str],
     resolve: R,
     fields: Vec<F>,
-    /// Where in `fields` a name is that was resolved before.
+    /// The index in `fields` of a name that was resolved before.
     indices: HashMap<&'e str, usize>,
 }
 
@@ -114,7 +114,8 @@ impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
     }
 }
 
-/// All of the nodes together, or any of them: without constants, and without lists in a list of their kind.
+/// All of the nodes together, or any of them: without constants, and without lists in a list of
+/// their kind.
 fn join(nodes: Vec<Node>, all: bool) -> Node {
     let mut joined = Vec::with_capacity(nodes.len());
     for node in nodes {

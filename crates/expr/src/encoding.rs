@@ -86,7 +86,8 @@ impl Iterator for Characters<'_> {
     }
 }
 
-/// A unit and its neighbour make a pair whichever end is read first, so both ends see the same characters.
+/// A unit and its neighbour make a pair whichever end is read first, so both ends see the same
+/// characters.
 impl DoubleEndedIterator for Characters<'_> {
     fn next_back(&mut self) -> Option<char> {
         match self {

@@ -1,4 +1,4 @@
-//! What can be wrong with a filter, and how to show it.
+//! Errors in filters, and their rendering.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,17 +6,17 @@ use crate::{MAX_DEPTH, MAX_LENGTH};
 
 /// Why a filter was refused.
 ///
-/// `Display` is the message alone, [`Error::offset`] the place, and [`Error::render`] shows both. `at` is always a byte
-/// offset into the source, on the border of a character.
+/// `Display` is the message alone, [`Error::offset`] is the location, and [`Error::render`] shows
+/// both. `at` is always a byte offset into the source, on the border of a character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something else stands where the language asks for `expected`.
+    /// The filter has something else where the language requires `expected`.
     #[error("expected {expected}{}", After(after))]
     Expected {
-        /// Where the other thing stands.
+        /// The offset of the unexpected token.
         at: usize,
-        /// What could have stood there.
+        /// The expected syntax.
         expected: &'static str,
         /// The source text before it; empty at the beginning.
         after: String,
@@ -24,39 +24,39 @@ pub enum Error {
     /// A quote opens text that nothing closes.
     #[error("text without a closing `{quote}`")]
     Unclosed {
-        /// Where the quote stands.
+        /// The offset of the quote.
         at: usize,
         /// The quote.
         quote: char,
     },
     /// A symbol that other languages know.
-    #[error("`{found}` has no meaning here, write `{instead}`")]
+    #[error("`{found}` is not part of this language; write `{instead}`")]
     Foreign {
-        /// Where it stands.
+        /// Its byte offset.
         at: usize,
         /// The symbol.
         found: &'static str,
-        /// What this language writes.
+        /// The equivalent in this language.
         instead: &'static str,
     },
-    /// A character that can only stand within quotes.
+    /// A character that is only allowed in quotes.
     #[error("unexpected character U+{:04X}", u32::from(*found))]
     Character {
-        /// Where it stands.
+        /// Its byte offset.
         at: usize,
         /// The character.
         found: char,
     },
     /// A number that no field can have.
-    #[error("number of more than 64 bits, put it in quotes to compare it as text")]
+    #[error("number of more than 64 bits; put it in quotes to compare it as text")]
     Number {
-        /// Where it stands.
+        /// Its byte offset.
         at: usize,
     },
     /// No field has this name.
     #[error("unknown field {}{}", Excerpt(name), DidYouMean(suggestion))]
     UnknownField {
-        /// Where it stands.
+        /// Its byte offset.
         at: usize,
         /// The name, without quotes.
         name: String,
@@ -64,9 +64,9 @@ pub enum Error {
         suggestion: Option<String>,
     },
     /// A bare word where a value is expected, which is neither a number nor a field.
-    #[error("{} is no field, text needs quotes{}", Excerpt(word), DidYouMean(suggestion))]
+    #[error("{} is not a field; put text in quotes{}", Excerpt(word), DidYouMean(suggestion))]
     Unquoted {
-        /// Where it stands.
+        /// Its byte offset.
         at: usize,
         /// The word.
         word: String,
@@ -76,7 +76,7 @@ pub enum Error {
     /// More parentheses and `not` within each other than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep {
-        /// Where the level too many begins.
+        /// The byte offset at which the excess level begins.
         at: usize,
     },
     /// More bytes than [`MAX_LENGTH`].
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The place in the source, in bytes.
+    /// The byte offset in the source.
     pub fn offset(&self) -> usize {
         match *self {
             Self::Expected { at, .. }
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// The message, the line it is about, and a caret under the place; no line break at the end.
+    /// The message, the affected line, and a caret under the location; without a line break at the end.
     ///
     /// `source` is the text that was parsed. A column is one character; of a long line only the surroundings of the
     /// place are shown, and control characters are replaced.
@@ -120,9 +120,9 @@ impl Error {
     /// ```
     pub fn render(&self, source: &str) -> String {
         let at = source.floor_char_boundary(self.offset());
-        let (before, behind) = source.split_at(at);
+        let (before, after) = source.split_at(at);
         let before = before.rsplit('\n').next().unwrap_or_default();
-        let behind = behind.split('\n').next().unwrap_or_default().trim_end();
+        let after = after.split('\n').next().unwrap_or_default().trim_end();
 
         let hidden = before.chars().count().saturating_sub(SHOWN_BEFORE);
         let mut line = String::from(if hidden > 0 { "…" } else { "" });
@@ -131,8 +131,8 @@ impl Error {
             line.push(visible(character));
             padding.push(if character == '\t' { '\t' } else { ' ' });
         }
-        line.extend(behind.chars().take(SHOWN_BEHIND).map(visible));
-        if behind.chars().nth(SHOWN_BEHIND).is_some() {
+        line.extend(after.chars().take(SHOWN_AFTER).map(visible));
+        if after.chars().nth(SHOWN_AFTER).is_some() {
             line.push('…');
         }
         format!("error: {self}\n  {line}\n  {padding}^")
@@ -142,11 +142,11 @@ impl Error {
 /// Characters of the line shown before the caret.
 const SHOWN_BEFORE: usize = 60;
 /// Characters of the line shown from the caret on.
-const SHOWN_BEHIND: usize = 40;
+const SHOWN_AFTER: usize = 40;
 /// Characters of the source shown within a message.
 const SHOWN_IN_MESSAGE: usize = 40;
 
-/// Keeps a terminal from obeying what the source contains.
+/// Replaces control characters, so that a terminal does not interpret them.
 fn visible(character: char) -> char {
     if character.is_control() && character != '\t' { char::REPLACEMENT_CHARACTER } else { character }
 }

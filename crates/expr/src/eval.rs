@@ -12,12 +12,14 @@ use crate::text::{Glob, is_written};
 
 /// A value of a field.
 ///
-/// What has no kind of its own (GUIDs, times, addresses, SIDs) is given as the text a person would write.
+/// Values without a kind of their own (GUIDs, times, addresses, SIDs) are passed as text in their
+/// usual spelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
     /// Text.
     Text(&'v str),
-    /// Text as UTF-16LE bytes. An odd last byte is no part of it, and ill-formed units are read as U+FFFD.
+    /// Text as UTF-16LE bytes. An odd last byte is ignored, and ill-formed units are read as
+    /// U+FFFD.
     Utf16(&'v [u8]),
     /// Text of one byte a character, read as Latin-1.
     Latin1(&'v [u8]),
@@ -36,18 +38,19 @@ pub enum Value<'v> {
 /// Takes the values of a field one by one; after [`ControlFlow::Break`] it needs no more of them.
 pub type Visitor<'v> = dyn FnMut(Value<'_>) -> ControlFlow<()> + 'v;
 
-/// A filter could not decide, since a field is missing: its place in [`Matcher::fields`].
+/// A filter is undecided because a field is missing: the index of the field in [`Matcher::fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecided(pub usize);
 
-/// A filter whose fields are resolved to `F`, ready to be asked about events.
+/// A compiled filter, whose fields are resolved to `F`.
 #[derive(Clone, Debug)]
 pub struct Matcher<F> {
     fields: Box<[F]>,
     root: Node,
 }
 
-/// The compiled form of an expression: its negations stand at its questions, and no list in a list of its kind.
+/// The compiled form of an expression: negations are moved into the tests, and nested lists of the
+/// same kind are flattened.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Constant(bool),
@@ -57,7 +60,7 @@ pub(crate) enum Node {
     Pair(PairQuestion),
 }
 
-/// A field and what its values are asked.
+/// A field and the test of its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     /// Index into [`Matcher::fields`].
@@ -67,7 +70,7 @@ pub(crate) struct Question {
     pub(crate) negated: bool,
 }
 
-/// Two fields and what each value of one is asked about each of the other.
+/// Two fields and the test of each pair of their values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairQuestion {
     /// Indices into [`Matcher::fields`].
@@ -78,7 +81,7 @@ pub(crate) struct PairQuestion {
     pub(crate) negated: bool,
 }
 
-/// What a single value is asked.
+/// A test of a single value.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     OneOf(Box<[OneOf]>),
@@ -89,7 +92,7 @@ pub(crate) enum Test {
     Bits(BitOperator, u64),
 }
 
-/// What two values are asked.
+/// A test of two values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pair {
     Equal(Case),
@@ -116,10 +119,12 @@ impl<F> Matcher<F> {
         &self.fields
     }
 
-    /// Asks about cheap fields before it asks about dear ones, as far as a list of `and` or `or` leaves the choice.
+    /// Asks about cheap fields before it asks about dear ones, as far as a list of `and` or `or`
+    /// leaves the choice.
     ///
-    /// `cost` tells the class of a field: fields of a higher class are asked only where those of lower ones that stand
-    /// beside them have not decided. Fields of one class keep their order. What passes stays the same.
+    /// `cost` returns the cost class of a field: fields of a higher class are read only if the
+    /// fields of lower classes in the same list have not decided. Fields of one class keep their
+    /// order. The result does not change.
     #[must_use]
     pub fn cheapest_first(mut self, cost: impl Fn(&F) -> u8) -> Self {
         let costs: Vec<u8> = self.fields.iter().map(cost).collect();
@@ -127,18 +132,19 @@ impl<F> Matcher<F> {
         self
     }
 
-    /// Whether an event passes; what could not be decided does not.
+    /// Whether an event passes. An event for which the filter is undecided does not.
     pub fn matches(&self, lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> bool {
         self.decide(lookup) == Ok(true)
     }
 
     /// Whether an event passes.
     ///
-    /// `lookup` is called with a field and a visitor, and hands the visitor every value that the event has for the
-    /// field: none if the field is missing, several for a list. It should stop at [`ControlFlow::Break`], as
-    /// `visit(value)?` and `try_for_each(visit)` do; values after it change nothing. A field is looked up as often as
-    /// the filter names it, and not at all where the rest has already decided. Where two fields are compared, one is
-    /// looked up for each value of the other.
+    /// `lookup` is called with a field and a visitor, and passes to the visitor every value that
+    /// the event has for the field: none if the field is missing, several for a list. It should
+    /// stop at [`ControlFlow::Break`], as `visit(value)?` and `try_for_each(visit)` do; values
+    /// after it change nothing. A field is looked up as often as the filter names it, and not at
+    /// all where the rest has already decided. Where two fields are compared, one is looked up for
+    /// each value of the other.
     ///
     /// # Errors
     /// A field is missing, or not all of its values are known, and the others do not decide.
@@ -165,7 +171,8 @@ impl<F> Matcher<F> {
         }
     }
 
-    /// What decides a list if one of it comes to this; otherwise the opposite, if all of it is known.
+    /// The value that decides a list if one of its parts has it. Otherwise the list has the
+    /// opposite value, if all parts are decided.
     fn first<L>(&self, nodes: &[Node], deciding: bool, lookup: &L) -> Result<bool, Undecided>
     where
         L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
@@ -181,8 +188,8 @@ impl<F> Matcher<F> {
         rest
     }
 
-    /// Whether a value passes the test; `None` if there is no value, or if none of those that are known does and not all
-    /// are.
+    /// Whether a value passes the test; `None` if there is no value, or if none of those that are
+    /// known does and not all are.
     fn ask<L>(&self, field: usize, test: &Test, lookup: &L) -> Option<bool>
     where
         L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
@@ -228,7 +235,7 @@ impl<F> Matcher<F> {
     }
 }
 
-/// What there is of a field's values.
+/// The state of a field's values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     has_value: bool,
@@ -249,7 +256,7 @@ impl Side {
     }
 }
 
-/// Which pairs of values were asked, and whether one of them passed.
+/// The pairs of values that were tested, and whether one of them passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pairs {
     as_numbers: Option<bool>,
@@ -257,7 +264,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// A field that is a number may have a name too: numbers have an order, their names have none then.
+    /// A field that is a number may have a name too: numbers have an order, their names have none
+    /// then.
     fn add(&mut self, pair: Pair, value: Value<'_>, other: Value<'_>) {
         let passes = pair.passes(value, other);
         if matches!(pair, Pair::Order(_)) && value.numbers(other).is_some() {
@@ -398,8 +406,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Both as numbers, if one is a number and the other one or text that spells one, or if both are text that spells
-    /// integers.
+    /// Both as numbers, if one is a number and the other one or text that spells one, or if both
+    /// are text that spells integers.
     fn numbers(self, other: Self) -> Option<(Number, Number)> {
         let both = self.number().zip(other.number())?;
         let is_text = self.text().is_some() && other.text().is_some();
@@ -407,7 +415,7 @@ impl<'v> Value<'v> {
         (!is_text || are_integers).then_some(both)
     }
 
-    /// On which side of another value it lies; `None` if there is no order between them.
+    /// The order relative to another value; `None` if they cannot be compared.
     fn order_with(self, other: Self) -> Option<Ordering> {
         if let Some((number, other)) = self.numbers(other) {
             return number.compare(other);
@@ -416,7 +424,7 @@ impl<'v> Value<'v> {
         Some(text.characters().cmp(other.characters()))
     }
 
-    /// On which side of the literal the value lies; `None` if there is no order between them.
+    /// The order of the value relative to the literal; `None` if they cannot be compared.
     fn order(self, literal: &Literal) -> Option<Ordering> {
         if let Some(expected) = literal.number
             && let Some(number) = self.number()

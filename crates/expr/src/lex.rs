@@ -1,6 +1,6 @@
 //! Text to tokens.
 //!
-//! Knows which characters belong together, not what words mean.
+//! Groups characters into tokens, and does not interpret words.
 
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ pub(crate) struct Token<'s> {
     pub(crate) start: usize,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// A run of bare characters: a field, a keyword, an operator or a value.
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 }
 
 impl Token<'_> {
-    /// Byte offset behind the last character.
+    /// The byte offset after the last character.
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
@@ -44,14 +44,15 @@ impl Token<'_> {
         self.kind == Kind::Word && self.text.eq_ignore_ascii_case(keyword)
     }
 
-    /// The content of a quoted token: a doubled quote stands for one.
+    /// The content of a quoted token: a doubled quote represents one.
     pub(crate) fn unquote(&self) -> String {
         let quote = &self.text[..1];
         self.text[1..self.text.len() - 1].replace(&quote.repeat(2), quote)
     }
 }
 
-/// Symbols in the order they are tried, and what to write instead of those that belong to other languages.
+/// Symbols in the order in which they are tried, with the replacement for symbols of other
+/// languages.
 const SYMBOLS: [(&str, Kind, Option<&str>); 24] = [
     ("==", Kind::Symbol, Some("=")),
     ("=~", Kind::Symbol, Some("~")),
@@ -73,7 +74,7 @@ const SYMBOLS: [(&str, Kind, Option<&str>); 24] = [
     ("!", Kind::Symbol, Some("not")),
     ("&", Kind::Symbol, Some("and")),
     ("|", Kind::Symbol, Some("or")),
-    // Word processors put these in the place of straight quotes.
+    // Word processors replace straight quotes by these.
     ("“", Kind::Symbol, Some("\"")),
     ("”", Kind::Symbol, Some("\"")),
     ("‘", Kind::Symbol, Some("'")),
@@ -119,7 +120,7 @@ impl<'s> Lexer<'s> {
         Self { source: source.trim_end(), at: 0 }
     }
 
-    /// The next token; [`Kind::End`] again and again behind the last.
+    /// The next token; always [`Kind::End`] after the last one.
     pub(crate) fn next(&mut self) -> Result<Token<'s>, Error> {
         let rest = self.source[self.at..].trim_start();
         let start = self.source.len() - rest.len();

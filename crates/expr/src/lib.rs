@@ -1,10 +1,10 @@
-//! The filter language: which events are meant.
+//! The filter language: boolean expressions that select events by their fields.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //! use stackhound_expr::{Filter, Value};
 //!
-//! /// What the filter may ask about.
+//! /// The fields of the filter.
 //! enum Field {
 //!     Pid,
 //!     Event,
@@ -38,8 +38,8 @@
 //! # Ok::<(), stackhound_expr::Error>(())
 //! ```
 //!
-//! This crate knows the language. It does not know events, or which fields they have: names are resolved by the
-//! caller, once, when a filter is compiled. Evaluation neither allocates nor looks at names.
+//! This crate implements the language. It does not depend on events or their fields: the caller resolves
+//! field names once, when a filter is compiled. Evaluation neither allocates nor compares names.
 //!
 //! # Language reference
 //!
@@ -58,7 +58,7 @@
 //!            | field
 //! ```
 //!
-//! `true` standing alone holds for every event, `false` for none; before an operator they are names of fields. `not`
+//! `true` alone holds for every event, `false` for none; before an operator they are field names. `not`
 //! binds tighter than `and`, and `and` tighter than `or`. Keywords and operators that are words may be written
 //! in any case. White space, line breaks included, separates words and means nothing else. A filter has at most
 //! [`MAX_LENGTH`] bytes, and its parentheses and `not` are nested at most [`MAX_DEPTH`] deep.
@@ -69,16 +69,16 @@
 //! |---|---|---|
 //! | `=` | `i=` | equals the value |
 //! | `!=` | `i!=` | has a value, but not this one |
-//! | `<` `<=` `>` `>=` | | lies before or behind the value, numbers by size, text by code points |
+//! | `<` `<=` `>` `>=` | | is less or greater than the value; numbers are compared by value, text by code points |
 //! | `~` | `i~` | matches the pattern as a whole: `*` is any text, `?` any one character. No field can be the pattern |
-//! | `contains` | `icontains` | has the value somewhere in its text |
+//! | `contains` | `icontains` | contains the value in its text |
 //! | `startswith` | `istartswith` | begins with the value |
 //! | `endswith` | `iendswith` | ends with the value |
 //! | `in (…, …)` | `iin (…, …)` | equals one of the values |
 //! | `is` | | equals the value and is of its kind: text if it is text, a number if it is one |
 //! | `hasany` `hasall` | | is an integer that has any, or all, of the bits of the value; of 0, none and all |
 //!
-//! `~`, `contains`, `startswith` and `endswith` take a list too, of which any will do:
+//! `~`, `contains`, `startswith` and `endswith` also take a list, and hold if they hold for any of its values:
 //! `stack.symbol i~ ('nt*!NtCreate*', 'nt*!ZwCreate*')`.
 //!
 //! The prefix `i` is written right before its operator. Case is ignored as Windows ignores it in file names, character by
@@ -86,13 +86,13 @@
 //!
 //! ## Fields
 //!
-//! Dotted names: `pid`, `stack.module`, `fields.ImageFileName`. What is not a bare word (below) is put in quotes, as a
-//! whole or behind a dot: `fields."Odd Name"`. The quotes are no part of the name; a dot within them is like any other.
+//! Dotted names: `pid`, `stack.module`, `fields.ImageFileName`. Names that are not bare words (below) are put in quotes, as a
+//! whole or after a dot: `fields."Odd Name"`. The quotes are not part of the name; a dot within them is an ordinary character.
 //! An unknown name is an error, so a misspelt field never passes for a missing one.
 //!
 //! ## Values
 //!
-//! - **Quoted text**, in `'…'` or `"…"`, is text and nothing else. A doubled quote stands for one: `'it''s'`. **A
+//! - **Quoted text**, in `'…'` or `"…"`, is always text. A doubled quote represents one quote: `'it''s'`. **A
 //!   backslash is an ordinary character**, so that paths are written as they are: `'C:\Windows\System32\'`.
 //! - **Numbers**: `42`, `-1`, `0x1f`, `2.5`; neither a `+` nor an exponent. They keep their spelling for operators
 //!   that work on text: `startswith 0x7ff` looks for just this. Integers have 64 bits, with or without a sign.
@@ -113,7 +113,7 @@
 //!    everything else does not hold: `pid = '4'` may hold, `pid < 'x'` and `pid contains 4` never do.
 //! 3. `~`, `contains`, `startswith` and `endswith` always compare as text, `<` to `>=` and equality as numbers where
 //!    they can. Put a number in quotes to compare text with it: `fields.Version = '1.10'` is not `1.1`.
-//! 4. A floating point field that is not a number (NaN) equals no number and lies on no side of one.
+//! 4. A floating point field that is not a number (NaN) is not equal to, less than or greater than any number.
 //! 5. Two fields compare as numbers if both are numbers, if one is and the other is text that spells one, or if both are
 //!    text that spells integers; as text if both are text; otherwise neither equality nor order holds. Where a field is a
 //!    number with a name, order is that of the numbers.
@@ -124,14 +124,14 @@
 //! ## Missing fields, several values
 //!
 //! There are three answers: yes, no, and unknown. A comparison with a field that the event does not have is unknown,
-//! whatever the operator. `not` leaves unknown what is. `and` is no where one side is, and unknown where one side is and
+//! whatever the operator. `not` of unknown is unknown. `and` is no where one side is, and unknown where one side is and
 //! the other is not no; `or` is yes where one side is. Only events for which the answer is yes pass; so neither
 //! `missing = 1` nor `not (missing = 1)` holds, and [`Matcher::decide`] names the missing field.
 //!
 //! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them,
 //! and of two fields, if it holds for any pair. If it holds for none, and one of them is not known, the answer is unknown.
-//! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` says what it
-//! seems to say, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
+//! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` has its
+//! apparent meaning, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
 //! pass.) For a field that is there, `a != 1` and `not (a = 1)` are therefore always the same.
 //!
 //! # In Rust
@@ -156,7 +156,7 @@
 //!
 //! # Evaluation
 //!
-//! The parts of a list of `and` or `or` are asked in their order, and no more of them than decide.
+//! The parts of a list of `and` or `or` are evaluated in order, until one of them decides.
 //! [`Matcher::cheapest_first`] changes that order by what the fields cost. The result is the same in any order.
 
 #![forbid(unsafe_code)]
@@ -193,9 +193,10 @@ pub const MAX_DEPTH: usize = 64;
 
 /// A filter, parsed or built with [`field`] and the operators `&`, `|` and `!`.
 ///
-/// `Display` writes it in one canonical form, with no more parentheses than needed and all text quoted. That form
-/// parses back to an equal filter, unless the quotes carry it over [`MAX_LENGTH`], it was refused as
-/// [too deep](Error::TooDeep), or a field on the right needs quotes and has no dot before them.
+/// `Display` writes it in one canonical form, with no more parentheses than needed and all text
+/// quoted. That form parses back to an equal filter, unless the quotes carry it over
+/// [`MAX_LENGTH`], it was refused as [too deep](Error::TooDeep), or a field on the right needs
+/// quotes and has no dot before them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// `None` if it was built deeper than [`MAX_DEPTH`].
@@ -205,7 +206,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses a filter; see the [language reference](crate#language-reference). Time is linear in its length.
+    /// Parses a filter; see the [language reference](crate#language-reference). Time is linear in
+    /// its length.
     ///
     /// # Errors
     ///
@@ -217,15 +219,16 @@ impl Filter {
 
     /// Resolves the fields and prepares the values.
     ///
-    /// `resolve` is called once for each name that the filter uses, in the order of their first use, and returns
-    /// whatever lets the caller find the field in an event quickly. `candidates` are the names to suggest for one that
-    /// it does not know; they need not be all names that it does know.
+    /// `resolve` is called once for each name that the filter uses, in the order of their first
+    /// use, and returns whatever lets the caller find the field in an event quickly. `candidates`
+    /// are the names to suggest for one that it does not know; they need not be all names that it
+    /// does know.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownField`] for the first name that `resolve` refuses. Its place is in the text that was parsed; what
-    /// was built has no places. Of a filter that was built also [`Error::TooDeep`] and [`Error::TooLong`], which keep it
-    /// within the limits of the text.
+    /// [`Error::UnknownField`] for the first name that `resolve` refuses. Its place is in the text
+    /// that was parsed; what was built has no places. Of a filter that was built also
+    /// [`Error::TooDeep`] and [`Error::TooLong`], which keep it within the limits of the text.
     pub fn compile<F>(
         &self,
         candidates: &[&str],
@@ -239,7 +242,7 @@ impl Filter {
     }
 }
 
-/// What is nested too deep is written as `…`, which does not parse.
+/// Expressions that are nested too deep are written as `…`, which does not parse.
 impl Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.expression {

@@ -1,4 +1,4 @@
-//! What a filter compares fields with: values, and other fields.
+//! The right-hand sides of comparisons: values and other fields.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,7 +34,7 @@ impl From<Field> for Operand {
 pub struct Literal {
     /// The text between the quotes, or the bare word.
     pub(crate) text: Box<str>,
-    /// What a bare numeral, `true` or `false` stands for.
+    /// The value of a bare numeral, `true` or `false`.
     pub(crate) number: Option<Number>,
 }
 
@@ -63,7 +63,7 @@ impl Literal {
     }
 }
 
-/// What a bare word says as a truth value.
+/// The truth value of a bare word.
 pub(crate) fn truth_value(word: &str) -> Option<bool> {
     [true, false].into_iter().find(|truth| word.eq_ignore_ascii_case(if *truth { "true" } else { "false" }))
 }
@@ -109,7 +109,7 @@ macro_rules! integers {
 
 integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
-/// What is not a finite number becomes its name, which no number equals.
+/// A number that is not finite becomes its name, which is not equal to any number.
 impl From<f64> for Literal {
     fn from(value: f64) -> Self {
         let mut text = value.to_string();

@@ -3,16 +3,19 @@
 use crate::encoding::Text;
 use crate::syntax::Case;
 
-/// A literal, prepared for the encodings in which events carry text. Nothing is allocated per comparison.
+/// A literal, prepared for the encodings in which events carry text. Nothing is allocated per
+/// comparison.
 ///
-/// Nearly all comparisons are of whole units (bytes or UTF-16 units) with units. The rest goes character by character.
+/// Nearly all comparisons are of whole units (bytes or UTF-16 units) with units. The rest goes
+/// character by character.
 #[derive(Clone, Debug)]
 pub(crate) struct Needle {
     /// In the form of `case`, so that only the event's text is folded per event.
     text: Box<str>,
     case: Case,
     is_ascii: bool,
-    /// Its UTF-16LE units, if equal text has equal units: not where U+FFFD stands for ill-formed units too.
+    /// Its UTF-16LE units, if equal text has equal units: not if U+FFFD also represents ill-formed
+    /// units.
     units: Option<Box<[[u8; 2]]>>,
 }
 
@@ -59,7 +62,8 @@ impl Needle {
             (Text::Latin1(bytes), Case::Sensitive) if self.is_ascii => {
                 part.is(bytes, ascii, |byte, own| byte == own)
             }
-            // Nothing outside ASCII is folded into it, and the bytes of other characters in UTF-8 are outside.
+            // Nothing outside ASCII is folded into it, and the bytes of other characters in UTF-8
+            // are outside.
             (Text::Utf8(text), Case::Ignored) if self.is_ascii => {
                 part.is(text.as_bytes(), ascii, |byte, own| byte.to_ascii_uppercase() == *own)
             }

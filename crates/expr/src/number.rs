@@ -1,7 +1,7 @@
 //! Numerals and how numbers of different kinds compare.
 //!
-//! The same numerals are read in the filter and in text fields, so that an address written as `0x…` by either
-//! side means the same number.
+//! The same numerals are read in the filter and in text fields, so that an address written as `0x…`
+//! by either side means the same number.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,8 @@ impl Number {
         integer.ok().map(|integer| Self::Integer(if negative { -integer } else { integer }))
     }
 
-    /// Whether there are fields that have numbers this large: integers have 64 bits, with or without a sign.
+    /// Whether there are fields that have numbers this large: integers have 64 bits, with or
+    /// without a sign.
     pub(crate) fn fits_fields(&self) -> bool {
         match self {
             Self::Integer(integer) => (i64::MIN.into()..=u64::MAX.into()).contains(integer),
@@ -50,8 +51,8 @@ impl Number {
     }
 }
 
-/// Rounding an integer to a float keeps the order, so only a tie needs the exact integers. A float that ties with
-/// an integer is whole.
+/// Rounding an integer to a float keeps the order, so only a tie needs the exact integers. A float
+/// that ties with an integer is whole.
 fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     match (integer as f64).partial_cmp(&float) {
         // 2^127, to which the largest integers round, is itself beyond them all.
@@ -61,8 +62,8 @@ fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     }
 }
 
-/// Whether `text` has the form of a number: digits, `0x` and hexadecimal digits, or digits with a fraction, each
-/// with an optional `-`.
+/// Whether `text` has the form of a number: digits, `0x` and hexadecimal digits, or digits with a
+/// fraction, each with an optional `-`.
 pub(crate) fn is_numeral(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (_, magnitude) = split_sign(text);

@@ -41,7 +41,8 @@ impl<'s> Parser<'s> {
         self.joined("and", Self::operand, Expression::And)
     }
 
-    /// One part, or several with the keyword between them. A chain is one node, so its length costs no depth.
+    /// One part, or several with the keyword between them. A chain is one node, so its length costs
+    /// no depth.
     fn joined(
         &mut self,
         keyword: &str,
@@ -96,7 +97,7 @@ impl<'s> Parser<'s> {
         Ok(ends.then_some(Expression::Constant(truth)))
     }
 
-    /// What follows the current token, one level deeper.
+    /// Parses the expression after the current token, one level deeper.
     fn nested(&mut self, part: fn(&mut Self) -> Result<Expression, Error>) -> Result<Expression, Error> {
         if self.depth == MAX_DEPTH {
             return Err(Error::TooDeep { at: self.current.start });
@@ -108,7 +109,7 @@ impl<'s> Parser<'s> {
         Ok(expression)
     }
 
-    /// A word, quoted text, or a word that ends in a dot with quoted text right behind it.
+    /// A word, quoted text, or a word that ends in a dot with quoted text directly after it.
     fn field(&mut self) -> Result<Field, Error> {
         let at = self.current.start;
         let name = match self.current.kind {
@@ -153,7 +154,8 @@ impl<'s> Parser<'s> {
 
     fn operator(&mut self) -> Result<Operator, Error> {
         let start = self.current.start;
-        // `i` belongs to a symbol right behind it, as in `i=`. Only here: before an operator, `i` is a field.
+        // `i` belongs to a symbol directly after it, as in `i=`. Only here: before an operator, `i`
+        // is a field.
         if self.current.is_keyword("i") && self.source[self.current.end()..].starts_with(['=', '!', '~']) {
             self.advance()?;
         }
@@ -166,7 +168,7 @@ impl<'s> Parser<'s> {
         Ok(operator)
     }
 
-    /// What a text operator compares with: one, or a list of which any will do.
+    /// The operand of a text operator: one value, or a list that holds if any of its values does.
     fn operands(&mut self, operator: TextOperator) -> Result<Vec<Operand>, Error> {
         let takes_list = !matches!(operator, TextOperator::Equal | TextOperator::NotEqual);
         let operands = match self.current.kind {
@@ -179,7 +181,7 @@ impl<'s> Parser<'s> {
             Operand::Literal(_) => None,
         };
         match operands.iter().find_map(field) {
-            // What would be a pattern is known before there is an event.
+            // Patterns must be known when the filter is compiled.
             Some((at, word)) if operator == TextOperator::Glob => {
                 Err(Error::Unquoted { at, word, suggestion: None })
             }
@@ -234,7 +236,7 @@ impl<'s> Parser<'s> {
         Ok(passed)
     }
 
-    /// The error that the current token is not what has to stand here.
+    /// The error for an unexpected current token.
     fn expected(&self, expected: &'static str) -> Error {
         Error::Expected { at: self.current.start, expected, after: self.previous.to_owned() }
     }

@@ -3,7 +3,8 @@
 /// Names with more characters get no suggestion, since time grows with the square of their length.
 const LONGEST: usize = 100;
 
-/// The candidate with the fewest typing errors, if these are few for the length of `name`; the first of several.
+/// The candidate with the fewest typing errors, if these are few for the length of `name`; the
+/// first of several.
 ///
 /// A name without its prefix (`ImageFileName` for `fields.ImageFileName`) counts as no error.
 pub(crate) fn most_similar<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {

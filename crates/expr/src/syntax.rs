@@ -1,6 +1,7 @@
 //! The syntax tree and its canonical text.
 //!
-//! Both directions use the operator spellings of this file: the parser reads them, `Display` writes them.
+//! Both directions use the operator spellings of this file: the parser reads them, `Display` writes
+//! them.
 
 use std::fmt::{self, Display, Formatter};
 use std::slice;
@@ -38,12 +39,13 @@ impl PartialEq for Field {
     }
 }
 
-/// What is asked of a field.
+/// The test of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Comparison {
     /// `<`, `<=`, `>`, `>=`.
     Order(Relation, Operand),
-    /// The operators that know a variant that ignores case, with at least one operand. `=` and `!=` have one.
+    /// The operators that know a variant that ignores case, with at least one operand. `=` and `!=`
+    /// have one.
     Text(TextOperator, Case, Vec<Operand>),
     /// `in` with at least one operand.
     In(Case, Vec<Operand>),
@@ -60,7 +62,7 @@ pub(crate) enum BitOperator {
     All,
 }
 
-/// An operator that asks for an order.
+/// An ordering operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Relation {
     Less,
@@ -162,7 +164,7 @@ impl Expression {
         }
     }
 
-    /// Whether a part of this expression stands in parentheses.
+    /// Whether a part of this expression is in parentheses.
     fn parenthesizes(&self, part: &Self) -> bool {
         matches!(
             (self, part),
@@ -221,7 +223,8 @@ impl Display for Field {
 }
 
 impl Field {
-    /// Quotes only for what follows the last dot of the part that can be bare, as in `fields."Odd Name"`.
+    /// Quotes only the text after the last dot of the part that can be bare, as in `fields."Odd
+    /// Name"`.
     fn quoted(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let bare = self.name[..bare_length(&self.name)].split(TEXT_MARK).next().unwrap_or_default();
         let (bare, rest) = self.name.split_at(bare.rfind('.').map_or(0, |dot| dot + 1));

@@ -1,4 +1,5 @@
-//! The texts that a filter compares a field with, for those who know beforehand what texts there can be.
+//! The texts that a filter compares a field with, for callers that know all possible texts in
+//! advance.
 
 use std::slice;
 
@@ -37,7 +38,7 @@ impl<'f> TestedText<'f> {
         self.kind != Kind::Part
     }
 
-    /// What it wants the text before the first of these separators to be, if it has one.
+    /// The required text before the first of these separators, if there is one.
     pub fn before(self, separator: char) -> Option<Self> {
         self.text.split_once(separator).map(|(text, _)| Self { text, ..self })
     }
@@ -54,7 +55,8 @@ impl<'f> TestedText<'f> {
 }
 
 impl Filter {
-    /// What a field is compared with, in the order of the text. Neither other fields nor bits.
+    /// The texts that a field is compared with, in the order of the filter. Excludes other fields
+    /// and bit tests.
     pub fn tested_texts<'f>(&'f self, field: &str) -> Vec<TestedText<'f>> {
         let mut found = Vec::new();
         let mut left: Vec<&Expression> = self.expression.iter().collect();

@@ -22,8 +22,8 @@ impl Case {
 
 /// Folds as Windows compares file names: each character by itself, to its upper-case form.
 ///
-/// Characters whose upper-case form is longer (`ß`) stay, and nothing outside ASCII becomes ASCII (`ı` is not `I`), so
-/// an ASCII literal matches ASCII text only.
+/// Characters whose upper-case form is longer (`ß`) stay, and nothing outside ASCII becomes ASCII
+/// (`ı` is not `I`), so an ASCII literal matches ASCII text only.
 fn fold(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_uppercase();
@@ -37,7 +37,7 @@ fn fold(character: char) -> char {
 
 /// Whether `value` is written exactly as `literal`, which comes from [`Case::prepare`].
 pub(crate) fn is_written(value: impl Display, literal: &str, case: Case) -> bool {
-    /// Consumes what is written as long as it is what remains of the literal.
+    /// Consumes written text as long as it matches the rest of the literal.
     struct Remaining<'l> {
         literal: Chars<'l>,
         case: Case,
@@ -71,7 +71,7 @@ enum Piece {
 }
 
 impl Glob {
-    /// A pattern in which `*` stands for any text and `?` for any one character.
+    /// A pattern in which `*` matches any text and `?` matches any one character.
     pub(crate) fn new(pattern: &str, case: Case) -> Self {
         let pieces = pattern.chars().map(|character| match character {
             '*' => Piece::AnyText,
@@ -81,11 +81,13 @@ impl Glob {
         Self { pieces: pieces.collect(), case }
     }
 
-    /// Whether the whole of `text` matches. Time is at most the product of both lengths, with no memory.
+    /// Whether the whole of `text` matches. Time is at most the product of both lengths, with no
+    /// memory.
     pub(crate) fn matches(&self, text: Text<'_>) -> bool {
         let mut rest = text.characters();
         let mut at = 0;
-        // Only the last `*` needs to be tried again: whatever an earlier one could reach, the last one can, too.
+        // Only the last `*` needs to be tried again: whatever an earlier one could reach, the last
+        // one can, too.
         let mut last_star: Option<(usize, Characters<'_>)> = None;
         loop {
             let mut ahead = rest.clone();

@@ -44,7 +44,7 @@ fn every_operator_has_a_method() {
 }
 
 #[test]
-fn chains_are_lists_and_double_negation_is_none() {
+fn chains_become_lists_and_double_negation_is_removed() {
     let [a, b, c] = [1, 2, 3].map(numbered);
     check(&(a.clone() & b.clone() & c.clone()), "f1 = 1 and f2 = 2 and f3 = 3");
     check(&(a.clone() & (b.clone() & c.clone())), "f1 = 1 and f2 = 2 and f3 = 3");
@@ -77,7 +77,7 @@ fn compile(filter: &Filter) -> Result<(), Error> {
 }
 
 #[test]
-fn what_is_built_too_deep_is_refused() {
+fn filters_that_are_built_too_deep_are_refused() {
     // Each turn adds a pair of parentheses.
     let nested =
         |depth: u32| (0..depth).fold(numbered(0), |filter, turn| (filter | numbered(turn)) & numbered(turn));
@@ -91,12 +91,12 @@ fn what_is_built_too_deep_is_refused() {
     for whole in [!refused.clone(), refused.clone() & numbered(1), numbered(1) | refused, nested(100_000)] {
         assert_eq!(compile(&whole), Err(Error::TooDeep { at: 0 }));
     }
-    // A chain is no deeper than its parts.
+    // A chain is not deeper than its parts.
     assert_eq!(compile(&Filter::any_of((0..5000).map(numbered))), Ok(()));
 }
 
 #[test]
-fn what_is_built_too_long_is_refused() {
+fn filters_that_are_built_too_long_are_refused() {
     let of_length = |length: usize| field("f").equals("x".repeat(length));
     assert_eq!(compile(&of_length(MAX_LENGTH - 2)), Ok(()));
     assert_eq!(compile(&of_length(MAX_LENGTH - 1)), Err(Error::TooLong { length: MAX_LENGTH + 1 }));
@@ -171,7 +171,7 @@ fn build(steps: Vec<Step>) -> (Filter, bool) {
 
 proptest! {
     #[test]
-    fn what_is_built_means_what_its_text_means(steps in steps()) {
+    fn a_built_filter_is_equivalent_to_its_text(steps in steps()) {
         let (filter, holds) = build(steps);
         let text = filter.to_string();
         prop_assert_eq!(Filter::parse(&text), Ok(filter.clone()), "{}", text);

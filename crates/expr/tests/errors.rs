@@ -70,16 +70,16 @@ fn characters_and_symbols() {
     check_line("pid = 'abc", "      ^", "text without a closing `'`");
     check_line(r#"pid = "abc'"#, "      ^", "text without a closing `\"`");
     check_line("pid = 'it''", "      ^", "text without a closing `'`");
-    check_line("pid == 3", "    ^", "`==` has no meaning here, write `=`");
-    check_line("pid i==3", "     ^", "`==` has no meaning here, write `=`");
-    check_line("pid <> 3", "    ^", "`<>` has no meaning here, write `!=`");
-    check_line("pid =~ x", "    ^", "`=~` has no meaning here, write `~`");
-    check_line("pid =< 3", "    ^", "`=<` has no meaning here, write `<=`");
-    check_line("pid => 3", "    ^", "`=>` has no meaning here, write `>=`");
-    check_line("pid = 3 && tid = 4", "        ^", "`&&` has no meaning here, write `and`");
-    check_line("pid = 3 || tid = 4", "        ^", "`||` has no meaning here, write `or`");
-    check_line("!(pid = 3)", "^", "`!` has no meaning here, write `not`");
-    check_line("pid = “a”", "      ^", "`“` has no meaning here, write `\"`");
+    check_line("pid == 3", "    ^", "`==` is not part of this language; write `=`");
+    check_line("pid i==3", "     ^", "`==` is not part of this language; write `=`");
+    check_line("pid <> 3", "    ^", "`<>` is not part of this language; write `!=`");
+    check_line("pid =~ x", "    ^", "`=~` is not part of this language; write `~`");
+    check_line("pid =< 3", "    ^", "`=<` is not part of this language; write `<=`");
+    check_line("pid => 3", "    ^", "`=>` is not part of this language; write `>=`");
+    check_line("pid = 3 && tid = 4", "        ^", "`&&` is not part of this language; write `and`");
+    check_line("pid = 3 || tid = 4", "        ^", "`||` is not part of this language; write `or`");
+    check_line("!(pid = 3)", "^", "`!` is not part of this language; write `not`");
+    check_line("pid = “a”", "      ^", "`“` is not part of this language; write `\"`");
     check("pid = \u{1b}[31m", "unexpected character U+001B", "pid = \u{fffd}[31m", "      ^");
     for number in [
         "9".repeat(30),
@@ -87,7 +87,7 @@ fn characters_and_symbols() {
         "-9223372036854775809".into(),
         "0x1".to_owned() + &"0".repeat(16),
     ] {
-        let message = "number of more than 64 bits, put it in quotes to compare it as text";
+        let message = "number of more than 64 bits; put it in quotes to compare it as text";
         check_line(&format!("pid = {number}"), "      ^", message);
         check_line(&format!("pid in (1, {number})"), "           ^", message);
     }
@@ -105,17 +105,17 @@ fn unknown_fields() {
 
 #[test]
 fn text_without_quotes() {
-    check_line("pid = svchost.exe", "      ^", "`svchost.exe` is no field, text needs quotes");
-    check_line("pid = 4 or tid i~ a*", "                  ^", "`a*` is no field, text needs quotes");
+    check_line("pid = svchost.exe", "      ^", "`svchost.exe` is not a field; put text in quotes");
+    check_line("pid = 4 or tid i~ a*", "                  ^", "`a*` is not a field; put text in quotes");
     // A pattern is never a field.
-    check_line("pid ~ tid", "      ^", "`tid` is no field, text needs quotes");
-    check_line("pid ~ ('x', tid)", "            ^", "`tid` is no field, text needs quotes");
+    check_line("pid ~ tid", "      ^", "`tid` is not a field; put text in quotes");
+    check_line("pid ~ ('x', tid)", "            ^", "`tid` is not a field; put text in quotes");
     check_line(
         "pid in (4, tdi)",
         "           ^",
-        "`tdi` is no field, text needs quotes, did you mean `tid`?",
+        "`tdi` is not a field; put text in quotes, did you mean `tid`?",
     );
-    check_line("pid != 10.0.0.1", "       ^", "`10.0.0.1` is no field, text needs quotes");
+    check_line("pid != 10.0.0.1", "       ^", "`10.0.0.1` is not a field; put text in quotes");
     check_line("pid = ('a', 'b')", "      ^", "expected a value (lists follow `in`) after `=`");
 }
 
@@ -174,7 +174,7 @@ fn nesting_is_bounded() {
         let hostile = open.repeat(MAX_LENGTH / open.len());
         assert_eq!(Filter::parse(&hostile), Err(error));
     }
-    // Depth is what encloses, not what stands side by side.
+    // Only enclosing expressions count for the depth, not adjacent ones.
     let chain = vec!["(not (pid = 1))"; 1000].join(" and ");
     assert!(Filter::parse(&chain).is_ok());
     let chain = vec!["pid=1"; 5000].join(" or ");

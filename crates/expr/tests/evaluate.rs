@@ -1,4 +1,4 @@
-//! What filters mean for one event that has a field of every kind.
+//! Evaluates filters on one event that has a field of every kind.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -401,7 +401,7 @@ fn fields_with_fields() {
         ("image in (event, path)", Some(false)),
         ("image iin (event, 'x', modules)", Some(true)),
         ("not image iin (event, 'x', modules)", Some(false)),
-        // What is missing on either side leaves it open.
+        // A missing value on either side leaves it undecided.
         ("pid = missing", None),
         ("missing = pid", None),
         ("missing != missing", None),
@@ -532,7 +532,7 @@ fn lookups(source: &str, cost: Option<fn(&String) -> u8>) -> String {
 }
 
 #[test]
-fn what_is_decided_is_not_looked_up() {
+fn decided_filters_look_up_no_more_fields() {
     let check = |source: &str, expected: &str| assert_eq!(lookups(source, None), expected, "{source}");
     check("a = 1 or b = 1", "a");
     check("a = 2 or b = 1", "ab");

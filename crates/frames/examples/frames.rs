@@ -1,5 +1,5 @@
-//! `frames FILE` gives meaning to every frame of a recording, once by looking up each and once with the cache, and prints
-//! how many it does in a second. Reading the recording is not counted.
+//! `frames FILE` resolves every frame of a trace, once without and once with the cache, and prints
+//! the frames per second. The time to read the trace is not included.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use stackhound_trace::{LossMap, TraceFiles};
 
 fn main() {
     let path = std::env::args().nth(1).expect("usage: frames FILE");
-    let trace = TraceFiles::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("cannot open the trace");
     let mut system = System::of(&trace);
     let mut survey = StackSurvey::default();
     let mut events = trace.selected(System::selection().hook_ids(StackSurvey::HOOK_IDS));
@@ -52,8 +52,8 @@ fn main() {
     let (hits, misses) = cached.hits_and_misses();
     let rates = took.map(|took| n as f64 / took.as_secs_f64() / 1e6);
     println!(
-        "{n} frames; million a second: {:.1} looked up, {:.1} cached, {:.1} summarized",
+        "{n} frames; millions per second: {:.1} resolved, {:.1} with the cache, {:.1} summarized",
         rates[0], rates[1], rates[2]
     );
-    println!("{hits} found in the cache, {misses} not");
+    println!("{hits} cache hits, {misses} misses");
 }

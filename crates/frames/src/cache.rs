@@ -1,8 +1,9 @@
-//! Frames and stacks that were met before.
+//! Caches resolved frames and stacks.
 //!
-//! The same few stacks come again and again, and other stacks have frames in common with them. What is looked up of a frame
-//! holds until something changes in its process, so it is kept with the stretch of time that it was looked up in. The cache
-//! changes no answer: what is not in it, or is of another stretch, is looked up.
+//! A trace repeats a small number of stacks, and different stacks share frames. A resolved frame is
+//! valid until something changes in its process, so it is cached with the validity range in which
+//! it was resolved. The cache never changes a result: a frame that is missing, or cached for
+//! another validity range, is resolved again.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -16,17 +17,17 @@ use stackhound_types::{Address, AddressKind};
 use crate::frame::Frame;
 use crate::resolve::First;
 
-/// All that a frame's meaning depends on.
+/// Everything that the resolution of a frame depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameKey {
     pub address: Address,
     pub kind: AddressKind,
-    /// `None` for the kernel, and where the process is not known.
+    /// `None` for the kernel, and if the process is not known.
     pub process: Option<ProcessId>,
     pub circumstances: FrameCircumstances,
 }
 
-/// What is known of the address space of a frame.
+/// The state of the address space in which a frame is resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameCircumstances {
     validity_id: ValidityId,
@@ -42,7 +43,7 @@ pub(crate) struct StackKey {
     pub first: First,
 }
 
-/// All that the meaning of a stack's frames depends on in addition to its addresses.
+/// Everything that the resolution of a stack depends on in addition to its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Circumstances {
     pub user: ValidityId,
@@ -51,12 +52,12 @@ pub(crate) struct Circumstances {
     pub all_modules: bool,
     /// Whether all drivers are known.
     pub all_drivers: bool,
-    /// Of the process, by which it says whether it is a 32-bit program.
+    /// The process flags, which show whether it runs a 32-bit program.
     pub flags: Option<u32>,
 }
 
 impl Circumstances {
-    /// Of a frame in a process, or in the kernel.
+    /// The circumstances of a frame in a process, or in the kernel if `process` is `None`.
     pub fn of(self, process: Option<ProcessId>) -> FrameCircumstances {
         let Circumstances { user, kernel, all_modules, all_drivers, flags } = self;
         match process {
@@ -66,18 +67,18 @@ impl Circumstances {
     }
 }
 
-/// Frames of whole stacks that are kept, at most: about 8 MB.
+/// Maximum number of frames in cached stacks: about 8 MB.
 const STACK_FRAMES_MAX: usize = 1 << 16;
 
-/// Places of a cache; each frame has one place where it can be.
-const PLACES: usize = 1 << 15;
+/// Slots of the direct-mapped cache of frames: each frame can be in one slot only.
+const SLOTS: usize = 1 << 15;
 
-/// Frames and stacks that were met before. At most about 15 MB, whatever is looked up.
+/// Cache of resolved frames and stacks. Its size is limited to about 15 MB.
 pub struct FrameCache {
     stacks: HashMap<StackKey, (Circumstances, Arc<[Frame]>), foldhash::fast::RandomState>,
     /// Frames in `stacks`.
     stack_frames: usize,
-    locations: Box<[Option<(FrameKey, Frame)>]>,
+    slots: Box<[Option<(FrameKey, Frame)>]>,
     hasher: foldhash::fast::RandomState,
     hits: u64,
     misses: u64,
@@ -85,9 +86,9 @@ pub struct FrameCache {
 
 impl Default for FrameCache {
     fn default() -> FrameCache {
-        let locations = vec![None; PLACES].into_boxed_slice();
+        let slots = vec![None; SLOTS].into_boxed_slice();
         let hasher = foldhash::fast::RandomState::default();
-        FrameCache { stacks: HashMap::default(), stack_frames: 0, locations, hasher, hits: 0, misses: 0 }
+        FrameCache { stacks: HashMap::default(), stack_frames: 0, slots, hasher, hits: 0, misses: 0 }
     }
 }
 
@@ -98,12 +99,12 @@ impl fmt::Debug for FrameCache {
 }
 
 impl FrameCache {
-    /// How many frames were found, and how many were looked up.
+    /// Number of frames that were found in the cache, and of frames that were resolved.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits, self.misses)
     }
 
-    /// The frames of a stack, if it was met under the same circumstances.
+    /// The frames of a stack, if it is cached for the same circumstances.
     #[inline]
     pub(crate) fn stack(&mut self, key: &StackKey, now: Circumstances) -> Option<Arc<[Frame]>> {
         let (known, frames) = self.stacks.get(key)?;
@@ -113,7 +114,7 @@ impl FrameCache {
         })
     }
 
-    /// Keeps the frames of a stack.
+    /// Caches the frames of a stack. Clears all stacks first if the limit would be exceeded.
     pub(crate) fn keep(&mut self, key: StackKey, now: Circumstances, frames: &Arc<[Frame]>) {
         if self.stack_frames + frames.len() > STACK_FRAMES_MAX {
             self.stacks.clear();
@@ -125,24 +126,24 @@ impl FrameCache {
         }
     }
 
-    /// A frame, if it was met under the same circumstances.
+    /// A frame, if it is cached for the same circumstances.
     #[inline]
     pub(crate) fn frame(&mut self, key: &FrameKey) -> Option<Frame> {
-        let frame = self.locations[self.location(key)].as_ref().filter(|(known, _)| known == key)?.1;
+        let frame = self.slots[self.slot(key)].as_ref().filter(|(known, _)| known == key)?.1;
         self.hits += 1;
         Some(frame)
     }
 
-    /// Keeps a frame that was looked up.
+    /// Caches a frame that was resolved.
     pub(crate) fn keep_frame(&mut self, key: FrameKey, frame: Frame) {
         self.misses += 1;
-        let location = self.location(&key);
-        self.locations[location] = Some((key, frame));
+        let slot = self.slot(&key);
+        self.slots[slot] = Some((key, frame));
     }
 
     #[inline]
-    fn location(&self, key: &FrameKey) -> usize {
+    fn slot(&self, key: &FrameKey) -> usize {
         let process = key.process.map_or(0, |process| process.index() + 1);
-        self.hasher.hash_one((key.address.0, process)) as usize % PLACES
+        self.hasher.hash_one((key.address.0, process)) as usize % SLOTS
     }
 }

@@ -1,11 +1,13 @@
-//! The outcome of requests to create or open files.
+//! Joins requests to create or open files with their results.
 //!
-//! The request to create or open a file has the stack; its result is recorded when the
-//! request ends, by an event that names nothing but the request. [`CreateJoin`] brings the two together.
+//! The event of the request has the stack. The result is in a later event, which identifies only
+//! the I/O request packet (IRP). [`CreateJoin`] joins the two.
 //!
-//! It holds no events: the correlator does already. Events are shown to the join when they go into the correlator, and
-//! when a create comes out, its end has been seen if it came within the correlator's window. So reading in one pass and
-//! in two gives the same, a create comes no later than without the join, and memory is bounded by the window.
+//! The join does not hold back events, because the correlator already does. It observes each event
+//! when the event enters the correlator. When a create leaves the correlator, the join has observed
+//! its end if the end came within the correlator's window. Therefore, one pass and two passes give
+//! the same results, creates are delivered as early as without the join, and the window limits the
+//! memory.
 
 use std::collections::VecDeque;
 
@@ -15,7 +17,7 @@ use stackhound_trace::{Event, TraceTime};
 
 use crate::operation::{Family, Operation};
 
-/// What to do about a file that is there, or is not.
+/// What the request does if the file exists, and if it does not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CreateDisposition {
     /// Replace it, or create it.
@@ -26,16 +28,16 @@ pub enum CreateDisposition {
     Create,
     /// Open it, or create it.
     OpenIf,
-    /// Open it with its contents dropped; never create it.
+    /// Open and truncate it; never create it.
     Overwrite,
-    /// Open it with its contents dropped, or create it.
+    /// Open and truncate it, or create it.
     OverwriteIf,
-    /// A number that Windows does not know.
+    /// A value that Windows does not define.
     Other(u8),
 }
 
 impl CreateDisposition {
-    /// Of the upper eight bits of a create's options.
+    /// The disposition from the upper eight bits of the request's create options.
     pub fn of(number: u8) -> CreateDisposition {
         match number {
             0 => CreateDisposition::Supersede,
@@ -62,33 +64,34 @@ impl CreateDisposition {
     }
 }
 
-/// What became of a file.
+/// The effect of a request on the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CreateResult {
-    /// It was replaced by a new one.
+    /// It was replaced by a new file.
     Superseded,
-    /// It was opened as it was.
+    /// It was opened.
     Opened,
     /// It was created.
     Created,
-    /// It was opened and its contents dropped.
+    /// It was opened and truncated.
     Overwritten,
-    /// Nothing, as it was there already.
+    /// None, because the file exists.
     Exists,
-    /// Nothing, as it was not there.
+    /// None, because the file does not exist.
     DoesNotExist,
-    /// Nothing here: the path leads elsewhere, where another request follows.
+    /// None: the path is redirected by a reparse point, and another request follows.
     Redirected,
-    /// Nothing: see the status.
+    /// None: the request failed with another status.
     Refused,
-    /// The request succeeded, but does not say how.
+    /// The request succeeded, but its effect is not recorded.
     Unclear,
-    /// The end states a result that Windows does not give for the request, so it may be the end of another one.
+    /// Windows does not return this result for the disposition, so the end may belong to another
+    /// request.
     Contradictory,
 }
 
 impl CreateResult {
-    /// From the status and information of the end of a create.
+    /// The result from the NTSTATUS and the information value of the end of a create.
     pub fn of(status: u32, information: u64) -> CreateResult {
         const REPARSE: u32 = 0x104;
         const NAME_NOT_FOUND: u32 = 0xc000_0034;
@@ -110,7 +113,8 @@ impl CreateResult {
         }
     }
 
-    /// The same, or [`Contradictory`](CreateResult::Contradictory) if NtCreateFile does not give it for the disposition.
+    /// The same result, or [`Contradictory`](CreateResult::Contradictory) if NtCreateFile does not
+    /// return it for the disposition.
     fn for_request(self, requested: CreateDisposition) -> CreateResult {
         use CreateResult::{Contradictory, Created, Opened, Overwritten, Superseded};
         let possible: &[CreateResult] = match requested {
@@ -152,18 +156,18 @@ pub enum CreateEnd {
     Completed {
         /// NTSTATUS.
         status: u32,
-        /// What became of the file.
+        /// The effect on the file.
         result: CreateResult,
-        /// When.
+        /// Time of the end.
         time: TraceTime,
     },
     /// It did not end within the window.
     Late,
-    /// Another operation had the same request before any end was recorded: the end was lost.
+    /// Another operation used the same IRP before an end was recorded: the end was lost.
     Displaced,
-    /// The recording ends first.
+    /// The trace ends before the request does.
     Unfinished,
-    /// The event names no request.
+    /// The event has no IRP.
     Unnamed,
 }
 
@@ -180,18 +184,18 @@ impl CreateEnd {
     }
 }
 
-/// A file that was requested for, and what became of it.
+/// A request to create or open a file, with its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateOutcome {
-    /// What was requested.
+    /// The disposition that was requested.
     pub requested: CreateDisposition,
     /// How it ended.
     pub end: CreateEnd,
 }
 
 impl CreateOutcome {
-    /// Whether this only opened what was there: by what became of it, or where that is not known or nothing became of
-    /// it, by what was requested.
+    /// Whether the request only opened an existing file. The result decides; if it is not known, or
+    /// if the request had no effect, the requested disposition decides.
     pub fn is_open(&self) -> bool {
         use CreateResult::{Created, Opened, Overwritten, Superseded};
         match self.end {
@@ -202,33 +206,34 @@ impl CreateOutcome {
     }
 }
 
-/// Counters of a [`CreateJoin`]. Each create counts once: joined, late, displaced, unfinished, unnamed or malformed.
+/// Counters of a [`CreateJoin`]. Each create counts once: joined, late, displaced, unfinished,
+/// unnamed or malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CreateStats {
     /// Creates whose end was recorded.
     pub joined: u64,
-    /// Of these, creates whose end states a result that their request cannot have.
+    /// Joined creates with the result [`CreateResult::Contradictory`].
     pub contradictory: u64,
     /// Creates that did not end within the window.
     pub late: u64,
-    /// Creates whose request was used for something else before any end.
+    /// Creates whose IRP was used by another operation before an end was recorded.
     pub displaced: u64,
-    /// Creates that had not ended when the recording did.
+    /// Creates that had not ended at the end of the trace.
     pub unfinished: u64,
-    /// Creates without a request.
+    /// Creates without an IRP.
     pub unnamed: u64,
     /// Creates and ends whose payload could not be read.
     pub malformed: u64,
-    /// Ends of requests that no create is known of: those of other operations, and of creates that are late or older
-    /// than the recording.
+    /// Ends without a create: ends of other operations, and of creates that are late or older than
+    /// the trace.
     pub other_ends: u64,
 }
 
-/// Which request: of which session, by which kind of events, its address.
+/// Identifies a request: session number, kind of events, and address of the IRP.
 type Request = (u32, Family, u64);
 
-/// A create whose event did not leave the correlator yet.
+/// A create whose event has not left the correlator yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     event: EventKey,
@@ -237,37 +242,42 @@ struct Pending {
     end: Option<CreateEnd>,
 }
 
-/// Enough to know an event again among those that wait.
+/// Identifies an event among those that are pending.
 type EventKey = (u32, Option<u16>, u32, TraceTime);
 
 fn key(event: &Event<'_>) -> EventKey {
     (event.session_number(), event.processor(), event.index(), event.time())
 }
 
-/// Ends that came at the very instant of an event to come.
+/// Maximum number of ends that are kept until the time advances.
 const SAME_INSTANT_MAX: usize = 64;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Joins creates and their ends.
+///
+/// Call [`push`](CreateJoin::push) for each event that enters the correlator,
+/// [`end`](CreateJoin::end) after the last one, and [`outcome`](CreateJoin::outcome) for each event
+/// that leaves it.
 #[derive(Debug)]
 pub struct CreateJoin {
     window: Window,
-    /// In the order in which they went into the correlator, and will leave it.
+    /// In the order in which they enter and leave the correlator.
     creates: VecDeque<Pending>,
-    /// The number of the first of `creates`.
+    /// Sequence number of the first of `creates`.
     first: u64,
-    /// The create that is under way, by its number.
+    /// Sequence number of the create that currently uses the IRP.
     open: Map<Request, u64>,
     newest: TraceTime,
-    /// Ends without a create that have exactly the newest time: events of one instant are in no order.
+    /// Ends without a create that have exactly the newest time. Events with equal times have no
+    /// defined order, so the create can follow.
     just_ended: Vec<(Request, CreateEnd)>,
     ended: bool,
     stats: CreateStats,
 }
 
 impl CreateJoin {
-    /// For events that go through a correlator with this window.
+    /// A join for events that pass through a correlator with this window.
     pub fn new(window: Window) -> CreateJoin {
         CreateJoin {
             window,
@@ -281,12 +291,12 @@ impl CreateJoin {
         }
     }
 
-    /// What was counted.
+    /// The counters so far.
     pub fn stats(&self) -> CreateStats {
         self.stats
     }
 
-    /// Takes in an event that goes into the correlator.
+    /// Observes an event that enters the correlator.
     #[inline]
     pub fn push(&mut self, event: &Event<'_>) {
         if let Some((family, operation)) = Operation::of(event) {
@@ -294,7 +304,7 @@ impl CreateJoin {
         }
     }
 
-    /// Says that no more events come.
+    /// Marks the end of the trace: no more events follow.
     pub fn end(&mut self) {
         self.ended = true;
         self.stats.other_ends += self.just_ended.drain(..).count() as u64;
@@ -334,8 +344,8 @@ impl CreateJoin {
         let number = self.first + self.creates.len() as u64;
         let mut end = request.is_none().then_some(CreateEnd::Unnamed);
         if let Some(request) = request {
-            if let Some(location) = self.just_ended.iter().position(|(ended, _)| *ended == request) {
-                end = Some(self.just_ended.swap_remove(location).1);
+            if let Some(position) = self.just_ended.iter().position(|(ended, _)| *ended == request) {
+                end = Some(self.just_ended.swap_remove(position).1);
             } else if let Some(before) = self.open.insert(request, number) {
                 self.settle(before, CreateEnd::Displaced);
             }
@@ -367,19 +377,20 @@ impl CreateJoin {
         }
     }
 
-    /// What became of a create that leaves the correlator; `None` for other events, and for creates that cannot be read.
+    /// The outcome of a create that leaves the correlator. `None` for other events, and for creates
+    /// whose payload cannot be read.
     #[inline]
     pub fn outcome(&mut self, event: &Event<'_>) -> Option<CreateOutcome> {
         let (_, Operation::Create { disposition, .. }) = Operation::of(event)? else { return None };
         let late = CreateOutcome { requested: CreateDisposition::of(disposition), end: CreateEnd::Late };
         if self.creates.front().is_none_or(|create| create.event != key(event)) {
-            // It was dropped before, and counted.
+            // It was already dropped and counted.
             return Some(late);
         }
         self.drop_first()
     }
 
-    /// Gives the oldest create up: from now on its end is late.
+    /// Drops the oldest create: an end that follows is not joined.
     fn drop_first(&mut self) -> Option<CreateOutcome> {
         let create = self.creates.pop_front()?;
         let number = self.first;

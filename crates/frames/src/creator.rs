@@ -1,22 +1,24 @@
-//! Whose stack an event's is, and so in whose address space its user frames lie.
+//! Identifies the process and thread of an event's stack, whose address space contains the user
+//! frames.
 //!
-//! A stack belongs to the thread that acts. Who creates a process or a thread in another process, maps its first
-//! images or allocates its memory is told by the stack records, else by the event's header; the payload names whom it
-//! is done to. Where a broker creates a process for another one, the acting process is the broker, whatever the new
-//! process' parent is said to be.
+//! A stack belongs to the acting thread. The stack records identify it, otherwise the event's
+//! header; the payload identifies the target, for example of the creation of a process or thread,
+//! of the mapping of first images, or of an allocation in another process. If a broker creates a
+//! process for another process, the acting process is the broker, not the parent in the payload.
 
 use stackhound_stacks::Delivered;
 use stackhound_system::{ProcessId, System};
 use stackhound_types::{Pid, Tid};
 
-/// The one whose stack it is.
+/// The process and thread that a stack was recorded from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackOwner {
-    /// Its process id, if anything tells.
+    /// Process id, if it is recorded.
     pub pid: Option<Pid>,
-    /// Its thread id, if anything tells.
+    /// Thread id, if it is recorded.
     pub tid: Option<Tid>,
-    /// The process that the id means at the time, if one is known: user frames lie in its address space.
+    /// The process with this id at the time of the event, if it is known. User frames are in its
+    /// address space.
     pub process: Option<ProcessId>,
 }
 

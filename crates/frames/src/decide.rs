@@ -1,4 +1,5 @@
-//! The policy's answer for each event, without looking at names again.
+//! Applies the policy to each event. The level of each kind of event is cached, so that names are
+//! matched once.
 
 use std::borrow::Cow;
 
@@ -11,43 +12,46 @@ use stackhound_types::Guid;
 
 use crate::policy::{KernelSymbols, Level, OPEN, Policy};
 
-/// What `stackhound events` calls an event.
+/// The names of an event in the output of `stackhound events`.
 #[derive(Clone, Debug)]
 pub struct EventNames<'a> {
     /// The provider's name, or its GUID.
     pub provider: Cow<'a, str>,
-    /// The event's name, or what stands for one.
+    /// The event's name, or its substitute.
     pub event: Cow<'a, str>,
-    /// Whether the names come from a schema. Others are asked for again the next time: a schema may come.
+    /// Whether the names come from a schema. Other names are not cached, because a schema may
+    /// follow.
     pub are_known: bool,
 }
 
-/// Kinds of events, and names of events that describe themselves, whose level is remembered.
+/// Maximum number of cached levels, for kinds of events and for names of self-describing events
+/// each.
 const KINDS_MAX: usize = 1 << 16;
 
-/// The provider that `stackhound events` names for kernel events.
+/// Provider name of kernel events in `stackhound events`.
 const KERNEL: &str = "Kernel";
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// A [`Policy`] for use: each kind of event is matched by name once, then found in a table.
+/// A [`Policy`] with a cache: each kind of event is matched by name once, then looked up in a
+/// table.
 #[derive(Debug)]
 pub struct Decisions {
     policy: Policy,
     kernel_symbols: KernelSymbols,
-    /// By hook, for what is no open.
+    /// For kernel events that do not open files.
     by_hook_id: Box<[Option<Level>]>,
-    /// By hook, for opens: there are few kinds.
+    /// For kernel events that open files, which have few hook ids.
     opens: Map<u16, Level>,
-    /// By kind, version, and whether it is an open.
+    /// By kind, version, and whether the event opens a file.
     by_kind: Map<(TriggerKind, u8, bool), Level>,
-    /// By provider and name, of events that describe themselves: these have no ids.
+    /// By provider and name, for self-describing events, which have no ids.
     by_name: Map<Guid, Map<Box<str>, Level>>,
     n_names: usize,
 }
 
 impl Decisions {
-    /// Uses a policy.
+    /// Decisions of a policy, with an empty cache.
     pub fn new(policy: Policy) -> Decisions {
         Decisions {
             kernel_symbols: policy.kernel_symbols(),
@@ -60,18 +64,19 @@ impl Decisions {
         }
     }
 
-    /// The policy itself.
+    /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// How much of kernel parts is named.
+    /// Level of detail for kernel stacks.
     pub fn kernel_symbols(&self) -> KernelSymbols {
         self.kernel_symbols
     }
 
-    /// The level of an event. `is_open` says that it opens a file that is there already; see
-    /// [`CreateJoin`](crate::CreateJoin). `names` is asked at most once, and for most events never.
+    /// The level of an event. `is_open` means that it opens an existing file; see
+    /// [`CreateJoin`](crate::CreateJoin). `names` is called at most once, and for most events
+    /// never.
     #[inline]
     pub fn level<'n>(
         &mut self,
@@ -82,25 +87,25 @@ impl Decisions {
         match event.hook_id() {
             Some(hook_id) if !is_open => match self.by_hook_id[usize::from(hook_id)] {
                 Some(level) => level,
-                None => self.meet_hook_id(hook_id),
+                None => self.match_hook_id(hook_id),
             },
             Some(hook_id) => match self.opens.get(&hook_id) {
                 Some(&level) => level,
-                None => self.meet_open(hook_id),
+                None => self.match_open(hook_id),
             },
             None => self.level_of_other(event, is_open, names),
         }
     }
 
     #[cold]
-    fn meet_hook_id(&mut self, hook_id: u16) -> Level {
+    fn match_hook_id(&mut self, hook_id: u16) -> Level {
         let level = self.policy.level(KERNEL, &hook_id_name(hook_id));
         self.by_hook_id[usize::from(hook_id)] = Some(level);
         level
     }
 
     #[cold]
-    fn meet_open(&mut self, hook_id: u16) -> Level {
+    fn match_open(&mut self, hook_id: u16) -> Level {
         let level = self.policy.level(KERNEL, &(hook_id_name(hook_id).into_owned() + OPEN));
         self.opens.insert(hook_id, level);
         level

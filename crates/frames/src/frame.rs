@@ -1,7 +1,8 @@
-//! The one model of a frame: what is known about an address on a stack.
+//! The model of a frame: everything that is known about an address on a stack.
 //!
-//! Sources differ in what they know. A trace has addresses and the modules around them; Sysmon has modules with offsets and
-//! mostly no addresses. What a source does not state is absent here and never guessed.
+//! Sources differ in their data. A trace has addresses and loaded modules; Sysmon has modules with
+//! offsets and mostly no addresses. Data that the source does not provide is absent and never
+//! guessed.
 
 use stackhound_system::{MethodId, ModuleId, Runtime};
 use stackhound_types::{Address, AddressKind, Mode};
@@ -12,12 +13,12 @@ use crate::region::{Region, RegionKind};
 /// Whether code at an address comes from an image.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
-    /// It does, or a runtime compiled it and reported that.
+    /// It does, or it is JIT-compiled code that its runtime reported.
     Backed,
-    /// It does not. Either all modules of the address space at the time are known and none is there, or private memory was
-    /// seen to be allocated there.
+    /// It does not. Either all modules of the address space at the time are known and none contains
+    /// the address, or the allocation of private memory at the address was observed.
     Unbacked,
-    /// Not all modules are known.
+    /// This cannot be decided, because not all modules are known.
     Unknown,
 }
 
@@ -32,11 +33,11 @@ impl Backing {
     }
 }
 
-/// Where the code of a frame comes from.
+/// The origin of a frame's code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
-    /// A module that was loaded there at the time, and the offset of the frame's address in it. Damaged stacks have offsets
-    /// far outside of the module.
+    /// The module that was loaded at the address at the time, and the offset of the frame's address
+    /// from its base, in bytes. In damaged stacks, the offset can be far outside of the module.
     Image(ModuleIndex, u64),
     /// JIT-compiled by a runtime that reported it.
     Jit(Runtime),
@@ -47,7 +48,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The module, if it comes from one.
+    /// The module, if the code comes from an image.
     #[inline]
     pub fn module(self) -> Option<ModuleIndex> {
         match self {
@@ -66,8 +67,8 @@ impl Code {
         }
     }
 
-    /// The name of the module, or what is written in its place: the module's file name, `jit:` and the runtime, `unbacked`
-    /// or `unknown`.
+    /// The file name of the module; for other code `jit:` and the runtime, `unbacked`, or
+    /// `unknown`.
     pub fn module_name(self, modules: &Modules) -> &str {
         match self {
             Code::Image(module, _) => modules.get(module).name(),
@@ -78,30 +79,33 @@ impl Code {
     }
 }
 
-/// One frame.
+/// One frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
-    /// The address as recorded. `None` where the source names a module and an offset instead.
+    /// The recorded address. `None` if the source has a module and an offset instead.
     pub address: Option<Address>,
-    /// What the address is. A return address is looked up one byte before, where the call is.
+    /// Whether the address is an instruction or a return address. For a return address, the
+    /// preceding byte is looked up, which belongs to the call.
     pub kind: AddressKind,
     /// Kernel or user.
     pub mode: Mode,
     /// Whether it is 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
-    /// Where its code comes from.
+    /// The origin of its code.
     pub code: Code,
-    /// The memory it is in. Of kernel frames, only images are known.
+    /// The memory that contains the address. For kernel frames, only images are known.
     pub region: Region,
-    /// The module as the trace's state knows it, with its base and the time it was loaded. Frames of traces have one exactly if
-    /// their code is of an [image](Code::Image); other sources have no such state.
+    /// The loaded module in the state of the trace, with its base and load time. Frames of traces
+    /// have one exactly if their code is from an [image](Code::Image); other sources have no such
+    /// state.
     pub loaded: Option<ModuleId>,
-    /// The JIT-compiled method it is in. Native images have methods too.
+    /// The managed method that contains the address. Methods of native images are included.
     pub method: Option<MethodId>,
 }
 
 impl Frame {
-    /// A user frame of the system's own width whose address is returned to, and of which only this is known.
+    /// A user frame of the native pointer size with a return address, of which only the code is
+    /// known.
     pub fn user(code: Code) -> Frame {
         Frame {
             address: None,
@@ -121,7 +125,7 @@ impl Frame {
         self.code.backing()
     }
 
-    /// The module as the trace's state knows it, and the offset in it.
+    /// The loaded module in the state of the trace, and the offset in it.
     #[inline]
     pub fn in_loaded(&self) -> Option<(ModuleId, u64)> {
         match (self.loaded, self.code) {
@@ -130,12 +134,14 @@ impl Frame {
         }
     }
 
-    /// The frame without what no detection reads, so that stacks that mean the same are evaluated once. A detection that reads
-    /// more of a frame changes this.
+    /// The frame without the fields that no detection reads, so that equivalent stacks are
+    /// evaluated once. If a detection starts to read another field, this method must keep it.
     ///
-    /// Detections read: the mode, the width, whether it is an instruction, the code, the kind of memory, and the address of
-    /// frames outside of images and in a module named `ntdll.dll`, two of which are told apart by their bases. Unless files are
-    /// read (`has_files`), the offset in an image makes no difference as long as it is inside of it.
+    /// Detections read the mode, whether the frame is WoW64 code, whether its address is an
+    /// instruction, the code, and the kind of memory. They read the address of frames outside of
+    /// images, and of frames in modules named `ntdll.dll`, because duplicate images are
+    /// distinguished by their bases. Unless files are read (`has_files`), all offsets inside an
+    /// image are equivalent.
     pub fn cache_key(&self, modules: &Modules, has_files: bool) -> Frame {
         let region = Region { kind: self.region.kind, ..Region::UNKNOWN };
         let bare = Frame { region, loaded: None, method: None, ..*self };

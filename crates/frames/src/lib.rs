@@ -1,11 +1,13 @@
-//! The one model of a frame, and what a stack means.
+//! The model of a stack frame, which all sources and detections share.
 //!
-//! [`Frame`] says what is known of an address on a stack: its [`Code`], the module and the [roles](Role) that the [`Lists`]
-//! give it, its [`Region`]. [`FrameResolver`] makes frames of the addresses of a trace, in the address space of the
-//! [`StackOwner`]. [`Summary`] says what a stack comes down to. [`Policy`] says which events get stacks and how much of them
-//! is named. [`CreateJoin`] says how requests to create files ended.
+//! [`Frame`] contains what is known about an address on a stack: its [`Code`], the module and the
+//! [roles](Role) that the [`Lists`] assign to it, and its [`Region`]. [`FrameResolver`] resolves
+//! the addresses of a trace to frames, in the address space of the [`StackOwner`]. [`Summary`]
+//! reduces a stack to its modules. [`Policy`] decides which events get stacks and how much of them
+//! is named. [`CreateJoin`] joins requests to create files with their results.
 //!
-//! Knows events, stacks and the state of the machine. Must not know verdicts or output.
+//! This crate depends on events, stacks and the state of the machine. It must not depend on
+//! verdicts or output.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,5 +1,5 @@
-//! Names, folders and functions of modules that answers about stacks rest on. They are in `lists.toml` and in files of the
-//! user's own, not in code.
+//! Lists of module names, folders and functions that classify frames. They are in `lists.toml` and
+//! in custom files of the user, not in code.
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,35 @@ use crate::module::{ModuleFacts, Role, Roles};
 /// The built-in lists.
 pub const BUILT_IN: &str = include_str!("lists.toml");
 
-/// Lists that cannot be read.
+/// A custom list file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ListsError {
-    /// From 1.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the error, from the TOML parser.
     pub message: String,
 }
 
-/// What was done, as far as detections tell operations apart. Which of them are sensitive is a matter of
-/// [`Lists`].
+/// An operation, in the categories that detections distinguish. [`Lists`] defines which of them are
+/// sensitive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// A handle to a process or thread was asked for.
+    /// A handle to a process or thread was requested.
     ProcessOpen,
     /// A process was started.
     ProcessCreate,
     /// A thread was started.
     ThreadCreate,
-    /// A thread's context was changed, or code queued to it.
+    /// The context of a thread was changed, the thread was suspended or resumed, or an asynchronous
+    /// procedure call was queued to it.
     ThreadControl,
     /// An image was mapped.
     ImageLoad,
     /// Memory was allocated.
     MemoryAllocate,
-    /// Protection of memory was changed.
+    /// The protection of memory was changed.
     MemoryProtect,
     /// Memory of a process was read or written.
     MemoryAccess,
@@ -57,7 +58,7 @@ pub enum Operation {
     Other,
 }
 
-/// A file name or path with wildcards, in lower case.
+/// A file name or path with the wildcards `*` and `?`, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(from = "String")]
 struct Pattern(Box<str>);
@@ -69,11 +70,11 @@ impl From<String> for Pattern {
 }
 
 impl Pattern {
-    /// Whether a text fits. Its case does not count. Costs no more than the product of the lengths.
+    /// Whether a text matches, ignoring ASCII case. The cost is at most the product of the lengths.
     fn fits(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut from) = (0, 0);
-        // Where the last star stands, and how much of the text it stands for.
+        // Position of the last star in the pattern, and the end of the text that it matches.
         let mut star: Option<(usize, usize)> = None;
         while from < text.len() {
             match pattern.get(at) {
@@ -86,9 +87,9 @@ impl Pattern {
                     from += 1;
                 }
                 _ => {
-                    let Some((location, until)) = star else { return false };
-                    star = Some((location, until + 1));
-                    at = location + 1;
+                    let Some((position, until)) = star else { return false };
+                    star = Some((position, until + 1));
+                    at = position + 1;
                     from = until + 1;
                 }
             }
@@ -101,7 +102,7 @@ fn fits(patterns: &[Pattern], text: &str) -> bool {
     patterns.iter().any(|pattern| pattern.fits(text))
 }
 
-/// A function, by the file name of its module and its own name.
+/// `module!function`, both with wildcards.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct FunctionPattern {
@@ -122,19 +123,19 @@ impl TryFrom<String> for FunctionPattern {
 /// A list of functions of [`Lists`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Functions {
-    /// The outermost of threads.
+    /// Outermost functions of threads.
     ThreadRoots,
-    /// Of timers and asynchronous procedure calls.
+    /// Dispatchers of timers and asynchronous procedure calls.
     WaitDispatchers,
-    /// Of pools.
+    /// Dispatchers of thread pools.
     PoolDispatchers,
-    /// Load a library.
+    /// Functions that load a library.
     LoadLibrary,
-    /// Windows starts threads of other processes there.
+    /// Functions in which Windows starts threads of other processes.
     RemoteStart,
-    /// Dispatch exceptions.
+    /// Dispatchers of exceptions.
     ExceptionDispatchers,
-    /// Call user mode from the kernel.
+    /// Functions that the kernel calls in user mode.
     CallbackDispatchers,
 }
 
@@ -203,7 +204,7 @@ struct AlertsText {
     window_seconds: u32,
 }
 
-/// All lists.
+/// All lists: the built-in ones, with the changes of custom files.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lists {
@@ -227,26 +228,27 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// The built-in lists, with the keys that a text states in their places.
+    /// The built-in lists, in which the keys of a custom TOML text replace those of the same name.
     ///
     /// # Errors
-    /// If the text is no TOML, or states what there is not.
+    /// If the text is not valid TOML, or has an unknown key or a value of the wrong type.
     pub fn with(text: &str) -> Result<Lists, ListsError> {
         let at = |error: &toml::de::Error| {
             error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count())
         };
         let wrong =
             |error: toml::de::Error| ListsError { line: at(&error), message: error.message().to_owned() };
-        let stated: toml::Table = toml::from_str(text).map_err(wrong)?;
+        let custom: toml::Table = toml::from_str(text).map_err(wrong)?;
         let mut all: toml::Table = toml::from_str(BUILT_IN).expect("the built-in lists");
-        for (section, value) in stated {
-            // Tables of names are taken key by key, lists of tables as they are.
+        for (section, value) in custom {
+            // Tables are merged key by key; arrays of tables are replaced as a whole.
             match (all.get_mut(&section), value) {
-                (Some(toml::Value::Table(known)), toml::Value::Table(stated)) => known.extend(stated),
+                (Some(toml::Value::Table(known)), toml::Value::Table(table)) => known.extend(table),
                 (_, value) => drop(all.insert(section, value)),
             }
         }
-        // What is wrong is looked for in the user's text alone, where it has a line.
+        // The merged table has no line numbers, so the name in the error is searched in the custom
+        // text.
         all.try_into().map_err(|error: toml::de::Error| {
             let name = error.message().split('`').nth(1).unwrap_or_default().to_owned();
             let line = text.lines().position(|line| !name.is_empty() && line.contains(&name));
@@ -254,15 +256,15 @@ impl Lists {
         })
     }
 
-    /// The same with more known images of Windows: one path, file name or SHA-256 sum a line. Empty lines and lines that
-    /// begin with `#` tell nothing.
+    /// Adds known images of Windows: one path, file name or SHA-256 sum per line. Empty lines and
+    /// lines that begin with `#` are ignored.
     pub fn with_known_images(mut self, text: &str) -> Lists {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         self.known_system.images.extend(lines.map(|line| Pattern::from(line.to_owned())));
         self
     }
 
-    /// What a module is to the detections. `windows` is where Windows is, if that is known.
+    /// The roles of a module. `windows` is the path of the Windows folder, if it is known.
     pub(crate) fn roles(&self, facts: &ModuleFacts, windows: Option<&str>) -> Roles {
         let path = &*facts.path;
         let name = path.rsplit('\\').next().unwrap_or(path);
@@ -274,7 +276,7 @@ impl Lists {
             }
         };
         let is_ntdll = name.eq_ignore_ascii_case("ntdll.dll");
-        // The oldest recordings have no folders.
+        // The oldest traces have no folders.
         let in_system = matches!(folder, Folder::System | Folder::Unstated);
         let listed = |patterns: &[Pattern]| in_system && fits(patterns, name);
         let lists = &self.modules;
@@ -302,7 +304,8 @@ impl Lists {
         roles
     }
 
-    /// The folder of a path; those in the Windows folder where users can write are elsewhere.
+    /// The folder of a path. Folders below the Windows folder that users can write to are
+    /// [`Folder::Elsewhere`].
     fn folder(&self, path: &str, windows: Option<&str>) -> Folder {
         let folder = Folder::of(path, windows);
         if folder != Folder::Windows {
@@ -317,7 +320,7 @@ impl Lists {
         if self.folders.writable.iter().any(is_below) { Folder::Elsewhere } else { folder }
     }
 
-    /// Whether a path is in a folder right on a volume where programs are installed.
+    /// Whether a path is in a folder for installed programs in the root of a volume.
     fn is_installed(&self, path: &str) -> bool {
         let path = path.strip_prefix(r"\??\").unwrap_or(path);
         let mut parts = path.split('\\');
@@ -339,17 +342,18 @@ impl Lists {
         fits(images, path) || fits(images, name) || sum.is_some_and(|sum| fits(images, &sum))
     }
 
-    /// Whether a program of this path is known to enter the kernel by itself, if it is what its path says.
+    /// Whether the path is that of a program that is known to make direct system calls. The signer
+    /// is not checked.
     pub fn is_like_direct_caller(&self, image: &str) -> bool {
         self.direct_caller.iter().any(|caller| caller.file.fits(image))
     }
 
-    /// Whether it is known which images are part of Windows.
+    /// Whether the list of known images of Windows has entries.
     pub fn knows_system_images(&self) -> bool {
         !self.known_system.images.is_empty()
     }
 
-    /// Whether a function is on a list.
+    /// Whether a function is on a list. `module` is a file name.
     pub fn has_function(&self, list: Functions, module: &str, function: &str) -> bool {
         let list = match list {
             Functions::ThreadRoots => &self.thread_roots.functions,
@@ -363,17 +367,18 @@ impl Lists {
         list.iter().any(|pattern| pattern.module.fits(module) && pattern.function.fits(function))
     }
 
-    /// Whether a module of this name right above an outermost frame in `ntdll.dll` is where threads begin.
+    /// Whether a module of this name, called by the outermost frame in `ntdll.dll`, identifies the
+    /// root of a thread.
     pub fn is_above_root(&self, module: &str) -> bool {
         fits(&self.thread_roots.modules, module)
     }
 
-    /// Whether the threads of this program begin in a library of their own.
+    /// Whether the threads of this program start in a library of their own.
     pub fn has_own_roots(&self, image: &str) -> bool {
         fits(&self.thread_roots.own_roots, image.rsplit('\\').next().unwrap_or(image))
     }
 
-    /// Whether an operation makes findings severe.
+    /// Whether an operation raises the severity of a finding.
     pub fn is_sensitive(&self, operation: Operation) -> bool {
         self.sensitive.operations.contains(&operation)
     }
@@ -383,22 +388,23 @@ impl Lists {
         fits(&self.sensitive.targets, image.rsplit('\\').next().unwrap_or(image))
     }
 
-    /// Whether these rights let a process's memory be read.
+    /// Whether these access rights allow reading the memory of a process.
     pub fn is_sensitive_access(&self, access: u32) -> bool {
         access & self.sensitive.access != 0
     }
 
-    /// What a service does.
+    /// The operation of a service, by its name; [`Operation::Other`] if it is not listed.
     pub fn operation(&self, service: &str) -> Operation {
         self.services.get(service).copied().unwrap_or(Operation::Other)
     }
 
-    /// The services that cause an operation; empty if not known.
+    /// The services that cause an operation; empty if they are not all known.
     pub fn causes(&self, operation: Operation) -> &[Box<str>] {
         self.causes.get(&operation).map_or(&[], |services| services)
     }
 
-    /// Whether two names mean one service: `Nt` and `Zw` are the same, and so are names that the lists put together.
+    /// Whether two names refer to the same service: the prefixes `Nt` and `Zw` are equivalent, and
+    /// the lists define other aliases.
     pub fn is_same_service(&self, one: &str, other: &str) -> bool {
         let (one, other) = (bare(one), bare(other));
         let lists = |name: &str, alias: &str| {
@@ -409,13 +415,13 @@ impl Lists {
         one == other || lists(one, other) || lists(other, one)
     }
 
-    /// How long findings about one process are one alert, in units of 100 ns.
+    /// Maximum time between findings of one alert, in units of 100 ns.
     pub fn alert_window(&self) -> u64 {
         u64::from(self.alerts.window_seconds) * 10_000_000
     }
 }
 
-/// A service's name without `Nt` or `Zw`.
+/// The name of a service without `Nt` or `Zw`.
 fn bare(name: &str) -> &str {
     name.strip_prefix("Nt").or_else(|| name.strip_prefix("Zw")).unwrap_or(name)
 }

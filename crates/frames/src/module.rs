@@ -1,4 +1,5 @@
-//! Modules and their roles: one entry for each file, whatever process has it mapped and where.
+//! Modules and their roles: one entry for each file, regardless of the processes and addresses at
+//! which it is mapped.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -9,50 +10,50 @@ use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 use crate::lists::Lists;
 use crate::wow64;
 
-/// Number of a module in [`Modules`].
+/// Index of a module in [`Modules`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ModuleIndex(u32);
 
 impl ModuleIndex {
-    /// As an index, below the number of modules.
+    /// The index as a `usize`, less than [`Modules::len`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What part a module has in stacks.
+/// The role of a module in call stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Role {
-    /// Has system calls of its own: `ntdll.dll` and its like, in a folder of Windows' own libraries.
+    /// Contains system calls: `ntdll.dll` or `win32u.dll` in a system folder, such as `System32`.
     SystemCall = 1 << 0,
-    /// `ntdll.dll` in such a folder.
+    /// `ntdll.dll` in a system folder.
     Ntdll = 1 << 1,
-    /// The layer that runs 32-bit programs.
+    /// The WoW64 layer, which runs 32-bit programs.
     Wow64 = 1 << 2,
-    /// The native API or the Win32 base on top of it, which tell nothing of who asked.
+    /// The native API, the WoW64 layer or the Win32 base, whose frames do not identify the caller.
     NativeLayer = 1 << 3,
-    /// Known to put code of its own between others, as security products do.
+    /// Known to insert its own code between a library and its caller, as security products do.
     Hook = 1 << 4,
-    /// A runtime that compiles code, or code that it compiled before.
+    /// A runtime with a JIT compiler, or a library that it compiled in advance.
     Runtime = 1 << 5,
-    /// In the Windows folder, or below it, but not where users can write.
+    /// In the Windows folder or below it, except for folders that users can write to.
     Windows = 1 << 6,
     /// On the list of known images of Windows.
     KnownSystem = 1 << 7,
-    /// Known to enter the kernel by itself.
+    /// Known to make direct system calls; the signer matches.
     DirectCaller = 1 << 8,
-    /// Called like one that is known to enter the kernel by itself; who signed it is not known.
+    /// Has the path of a module that is known to make direct system calls; its signer is not known.
     LikeDirectCaller = 1 << 14,
-    /// Called like `ntdll.dll`, wherever it lies.
+    /// Named `ntdll.dll`, in any folder.
     NamedNtdll = 1 << 9,
-    /// `kernel32.dll` in a folder of Windows' own libraries.
+    /// `kernel32.dll` in a system folder.
     Kernel32 = 1 << 10,
-    /// In a folder where programs are installed.
+    /// In a folder for installed programs.
     Installed = 1 << 11,
-    /// Known to run code from the kernel's callbacks or the pool for others: forwards calls.
+    /// Forwards calls, so that the final user module is that of its caller.
     Forwarder = 1 << 12,
-    /// Had system calls of its own before Windows 10, version 1607: `user32.dll` and `gdi32.dll`.
+    /// Contained system calls before Windows 10, version 1607: `user32.dll` or `gdi32.dll`.
     LegacySystemCall = 1 << 13,
 }
 
@@ -61,16 +62,16 @@ pub enum Role {
 pub struct Roles(u16);
 
 impl Roles {
-    /// Of modules that only pass the calls of others on, so that they are not responsible for a call: the native API and the
-    /// Win32 base, forwarders, known hooks.
+    /// The roles of modules that only pass calls on, so that they are not responsible for a call:
+    /// the native layer, forwarders, and known hooks.
     pub const PASS_ON: Roles = Roles(Role::NativeLayer as u16 | Role::Forwarder as u16 | Role::Hook as u16);
 
-    /// Whether a role is among them.
+    /// Whether the set contains a role.
     pub fn has(self, role: Role) -> bool {
         self.0 & role as u16 != 0
     }
 
-    /// Whether one of these roles is among them.
+    /// Whether the set contains any of these roles.
     pub fn has_any(self, roles: Roles) -> bool {
         self.0 & roles.0 != 0
     }
@@ -96,18 +97,18 @@ impl BitOrAssign<Role> for Roles {
     }
 }
 
-/// A module.
+/// A module with its roles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// Its path, as the source gives it.
+    /// Path in the spelling of the source.
     pub path: Box<str>,
-    /// What names its files; as much as the source tells.
+    /// Identity of its image and PDB files, as far as the source provides it.
     pub identity: ModuleIdentity,
-    /// SHA-256 of its file, if the source tells.
+    /// SHA-256 of its file, if the source provides it.
     pub sha256: Option<[u8; 32]>,
-    /// Who signed it, if the source tells and found the signature to be valid.
+    /// Signer, if the source provides it and found the signature valid.
     pub signer: Option<Box<str>>,
-    /// What part it has in stacks.
+    /// Its roles in call stacks.
     pub roles: Roles,
 }
 
@@ -118,43 +119,45 @@ impl Module {
     }
 }
 
-/// What a source tells of a module. Two that differ in it are two.
+/// The data that a source provides about a module. Modules that differ in any of it are different.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ModuleFacts {
-    /// Its path, as the source gives it.
+    /// Path in the spelling of the source.
     pub path: Box<str>,
-    /// What names its files; as much as the source tells.
+    /// Identity of its image and PDB files, as far as the source provides it.
     pub identity: ModuleIdentity,
     /// SHA-256 of its file.
     pub sha256: Option<[u8; 32]>,
-    /// Who signed it, if the source found the signature to be valid.
+    /// Signer, if the source found the signature valid.
     pub signer: Option<Box<str>>,
 }
 
-/// All modules that were met, with the lists that give them their roles.
+/// All modules found so far, with the lists that assign their roles.
 #[derive(Debug, Default)]
 pub struct Modules {
     lists: Lists,
     modules: Vec<Module>,
-    /// Of each, once more: what is asked for every frame stands close together.
+    /// Copy of the roles of each module. They are read for every frame, so they are stored
+    /// compactly.
     roles: Vec<Roles>,
     numbers: HashMap<ModuleFacts, ModuleIndex, foldhash::fast::RandomState>,
 }
 
 impl Modules {
-    /// None yet; roles are given by these lists.
+    /// Without modules. The lists assign the roles of modules that are added.
     pub fn new(lists: Lists) -> Modules {
         Modules { lists, ..Modules::default() }
     }
 
-    /// The lists that give modules their roles.
+    /// The lists that assign the roles.
     pub fn lists(&self) -> &Lists {
         &self.lists
     }
 
-    /// The number of a module; a new one if it was not met before. `windows` is where Windows is, if that is known.
+    /// The index of a module, which is added if it is new. `windows` is the path of the Windows
+    /// folder, if it is known.
     ///
-    /// Costs a search for its texts, so sources keep numbers.
+    /// Hashes and compares all texts of the module, so sources should cache the index.
     pub fn add(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
         if let Some(&index) = self.numbers.get(facts) {
             return index;
@@ -168,17 +171,17 @@ impl Modules {
         index
     }
 
-    /// A module.
+    /// The module with an index.
     pub fn get(&self, index: ModuleIndex) -> &Module {
         &self.modules[index.index()]
     }
 
-    /// What part a module has in stacks.
+    /// The roles of the module with an index.
     pub fn roles(&self, index: ModuleIndex) -> Roles {
         self.roles[index.index()]
     }
 
-    /// How many there are.
+    /// Number of modules.
     pub fn len(&self) -> usize {
         self.modules.len()
     }
@@ -189,7 +192,7 @@ impl Modules {
     }
 }
 
-/// What the trace's state knows of the identity of a module's files.
+/// The identity of a module's image and PDB files, as far as the state of the trace contains it.
 pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
     let size = u32::try_from(module.size()).ok();
     let image = module.time_date_stamp().zip(size);
@@ -200,21 +203,22 @@ pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
     }
 }
 
-/// A module that the trace's state knows, as far as frames depend on it.
+/// Properties of a module in the state of the trace that frames depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadedModule {
-    /// The number of its file.
+    /// Index of its file in [`Modules`].
     pub index: ModuleIndex,
-    /// Whether a 32-bit process on 64-bit Windows has it in its 64-bit part.
+    /// Whether it is a 64-bit module if its process is a 32-bit process on 64-bit Windows.
     pub is_64_bit_part: bool,
-    /// Whether it is Windows' own `win32u.dll`.
+    /// Whether it is `win32u.dll` in a system folder.
     pub is_win32u: bool,
-    /// What part it has in stacks.
+    /// Its roles in call stacks.
     pub roles: Roles,
 }
 
-/// By the index of each module in the trace's state: names are compared once for a module, not once for a frame. A module that
-/// was forgotten has left its index to another one.
+/// Cache by the index of each module in the state of the trace, so that names are compared once per
+/// module and not once per frame. The state reuses the index of a module that it removed, so the id
+/// is compared.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedModules(Vec<Option<(ModuleId, LoadedModule)>>);
 

@@ -1,4 +1,4 @@
-//! Operations on files as events tell of them: what the join of creates and ends needs.
+//! Reads the operations on files that the join of creates and ends needs.
 
 use stackhound_etl::record::Record;
 use stackhound_schema::kernel::{self, hook_id, view};
@@ -6,7 +6,7 @@ use stackhound_schema::{Error, provider_guid};
 use stackhound_trace::Event;
 use stackhound_types::{Guid, PointerSize};
 
-/// Which events tell of an operation: both kinds can stand side by side, with the same requests.
+/// The source of an operation. A trace can contain both, with the same requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Family {
     /// The kernel logger's class `FileIo`.
@@ -18,11 +18,11 @@ pub(crate) enum Family {
 /// An operation on a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
-    /// A file is asked for.
+    /// A request to create or open a file.
     Create { irp: u64, disposition: u8 },
-    /// A request is done.
+    /// The end of a request.
     End { irp: u64, status: u32, information: u64 },
-    /// Something else is asked for.
+    /// Another request.
     Other { irp: u64 },
     /// The payload cannot be read.
     Malformed,
@@ -30,12 +30,12 @@ pub(crate) enum Operation {
 
 const PROVIDER: Guid = provider_guid::KERNEL_FILE;
 
-/// What an event means, before its payload is looked at.
+/// The kind of an operation, from the event's id alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Create,
     End,
-    /// The request comes behind this many bytes.
+    /// The address of the IRP is at this offset in the payload.
     Other(usize),
 }
 
@@ -66,7 +66,7 @@ fn of_provider(id: u16) -> Option<Kind> {
 }
 
 impl Operation {
-    /// What an event tells; `None` of most events.
+    /// The operation that an event describes; `None` for most events.
     #[inline]
     pub fn of(event: &Event<'_>) -> Option<(Family, Operation)> {
         if let Some(hook_id) = event.hook_id() {
@@ -80,7 +80,7 @@ impl Operation {
         if kind.has_descriptor() {
             let kind = of_provider(tag)?;
             let record = event.record();
-            // Its versions 0 and 1 are laid out as versions 2 and 3 of the class.
+            // The provider's versions 0 and 1 have the layout of the class's versions 2 and 3.
             return (record.guid() == Some(PROVIDER))
                 .then(|| (Family::Provider, Operation::read(kind, &record, 2)));
         }
@@ -92,9 +92,9 @@ impl Operation {
         None
     }
 
-    fn read(kind: Kind, record: &Record<'_>, versions_behind: u8) -> Operation {
+    fn read(kind: Kind, record: &Record<'_>, version_offset: u8) -> Operation {
         let (payload, pointer) = (record.payload(), record.pointer_size());
-        let version = record.version().saturating_add(versions_behind);
+        let version = record.version().saturating_add(version_offset);
         let read = || -> Result<Operation, Error> {
             Ok(match kind {
                 Kind::Create => {
@@ -116,7 +116,7 @@ impl Operation {
 
 fn request(payload: &[u8], at: usize, pointer: PointerSize) -> Option<u64> {
     let bytes = payload.get(at..at + pointer.bytes())?;
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    Some(u64::from_le_bytes(wide))
+    let mut extended = [0; 8];
+    extended[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(extended))
 }

@@ -1,22 +1,23 @@
-//! Names of events with wildcards, as a policy states them.
+//! Patterns of event names with wildcards, as used in a policy.
 
 use std::cmp::Ordering;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is no pattern of event names: {reason}")]
+#[error("`{pattern}` is not a valid pattern of event names: {reason}")]
 pub struct PatternError {
     pattern: String,
     reason: String,
 }
 
-/// Events by name: `Registry/*`, `FileIo/Create`, `Provider-Name:Event/*`.
+/// Selects events by name: `Registry/*`, `FileIo/Create`, `Provider-Name:Event/*`.
 ///
-/// `*` stands for any text, `?` for any character, `{a,b}` for one of several. Before a colon stands the provider, in
-/// the spelling of `stackhound events`; without one, any provider is meant. Case counts.
+/// `*` matches any text, `?` any character, `{a,b}` one of several alternatives. The text before a
+/// colon is the provider, in the spelling of `stackhound events`; without a colon, any provider
+/// matches. Patterns are case-sensitive.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct EventPattern {
@@ -25,14 +26,14 @@ pub struct EventPattern {
     event: Glob,
 }
 
-/// Bytes of a pattern; longer ones would take long to compile.
+/// Maximum length of a pattern, in bytes. Longer patterns would be slow to compile.
 const LENGTH_MAX: usize = 1 << 10;
 
 impl EventPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// If a bracket or brace is not closed, or the pattern is longer than 1 KiB.
+    /// If a bracket or brace is not closed, or if the pattern is longer than 1 KiB.
     pub fn new(text: &str) -> Result<EventPattern, PatternError> {
         let wrong = |reason: String| PatternError { pattern: text.to_owned(), reason };
         if text.len() > LENGTH_MAX {
@@ -49,18 +50,19 @@ impl EventPattern {
         Ok(EventPattern { text: text.to_owned(), provider, event })
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// For use.
+    /// The compiled pattern.
     pub(crate) fn matcher(&self) -> EventMatcher {
         let provider = self.provider.as_ref().map(Glob::compile_matcher);
         EventMatcher { provider, event: self.event.compile_matcher() }
     }
 
-    /// Of several patterns that fit, the one with the greatest counts: one without wildcards, else the longest.
+    /// Orders patterns that match the same event: the greatest one applies. That is a pattern
+    /// without wildcards, otherwise the one with the most other characters.
     pub(crate) fn specificity(&self) -> (bool, usize) {
         let wild = |byte: &u8| b"*?[]{}".contains(byte);
         let is_exact = !self.text.bytes().any(|byte| wild(&byte));
@@ -68,7 +70,7 @@ impl EventPattern {
     }
 }
 
-/// A pattern for use.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct EventMatcher {
     provider: Option<GlobMatcher>,
@@ -76,7 +78,7 @@ pub(crate) struct EventMatcher {
 }
 
 impl EventMatcher {
-    /// Whether an event with these names is meant.
+    /// Whether an event with these names matches.
     pub fn fits(&self, provider: &str, event: &str) -> bool {
         self.event.is_match(event) && self.provider.as_ref().is_none_or(|glob| glob.is_match(provider))
     }

@@ -1,7 +1,7 @@
-//! Which events get stacks, and how much of them is named: plain data that a config file can change.
+//! Configures which events get stacks, and the level of detail of each stack.
 //!
-//! A [`Policy`] is the built-in statements with those of files on top, each with its [`Origin`].
-//! [`Decisions`](crate::Decisions) answers with it for each event.
+//! A [`Policy`] consists of built-in settings, which settings from files can override, each with
+//! its [`Origin`]. [`Decisions`](crate::Decisions) applies it to each event.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use serde::Deserialize;
 
 use crate::pattern::{EventMatcher, EventPattern};
 
-/// How much of a stack is named.
+/// The level of detail of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The event gets no stack.
     None,
-    /// Modules and offsets in them, from the state of the process only: the cheap way for events of high volume.
+    /// Modules and offsets, from the state of the process only. This is cheap, for frequent events.
     Modules,
-    /// Functions too.
+    /// Modules, offsets and function names.
     Full,
 }
 
 impl Level {
-    /// All levels, the lowest first.
+    /// All levels, lowest first.
     pub const ALL: [Level; 3] = [Level::None, Level::Modules, Level::Full];
 
     /// The spelling in config files.
@@ -38,15 +38,15 @@ impl Level {
     }
 }
 
-/// How much of a stack's kernel part is named, at most: an event's [`Level`] can be lower.
+/// The maximum level of detail for kernel stacks. The [`Level`] of an event can be lower.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelSymbols {
     /// Addresses only.
     Off,
-    /// Modules and offsets in them.
+    /// Modules and offsets.
     Modules,
-    /// Functions too.
+    /// Modules, offsets and function names.
     Full,
 }
 
@@ -61,12 +61,12 @@ impl KernelSymbols {
     }
 }
 
-/// Who made a statement.
+/// The origin of a setting.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
-    /// Nobody: it is built in.
+    /// The built-in policy.
     Default,
-    /// A file or argument, as the user named it.
+    /// A file or argument, in the spelling of the user.
     Named(Arc<str>),
 }
 
@@ -79,28 +79,28 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What one file states; all of it may be left out.
+/// The settings of one file. All of them are optional.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyText {
-    /// See [`KernelSymbols`].
+    /// Level of detail for kernel stacks; see [`KernelSymbols`].
     pub kernel_symbols: Option<KernelSymbols>,
-    /// The level of all events that fit a pattern and none that is more specific.
+    /// Level by pattern. The most specific pattern that matches an event applies.
     pub events: BTreeMap<EventPattern, Level>,
 }
 
-/// One statement of a [`Policy`].
+/// One setting of a [`Policy`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting<'p> {
-    /// As in a config file: `kernel_symbols`, `events."Process/Start"`.
+    /// Key as in a config file: `kernel_symbols`, `events."Process/Start"`.
     pub key: String,
-    /// As in a config file.
+    /// Value as in a config file.
     pub value: &'static str,
-    /// Who made it.
+    /// Origin of the setting.
     pub origin: &'p Origin,
 }
 
-/// Statements of one origin, the most specific pattern first.
+/// Settings of one origin, the most specific pattern first.
 #[derive(Clone, Debug)]
 struct Layer {
     origin: Origin,
@@ -127,12 +127,12 @@ impl Layer {
     }
 }
 
-/// What stands behind the name of a file event that opens what is there already.
+/// Suffix of the name of a file event that opens an existing file.
 pub const OPEN: &str = "(open)";
 
 const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
 
-/// The events that get all names unless a file says otherwise.
+/// The events with [`Level::Full`] in the built-in policy.
 const FULL: [&str; 26] = [
     "Process/Start",
     "Thread/Start",
@@ -162,10 +162,10 @@ const FULL: [&str; 26] = [
     "Microsoft-Windows-Kernel-File:RenamePath",
 ];
 
-/// Who may do what, decided by name.
+/// The levels of detail of all events, by name.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The one that counts most last; never empty.
+    /// The layer with the highest priority last; never empty.
     layers: Vec<Layer>,
 }
 
@@ -173,7 +173,8 @@ impl Default for Policy {
     fn default() -> Policy {
         let pattern = |text: &str| EventPattern::new(text).expect("a built-in pattern");
         let mut events: BTreeMap<_, _> = FULL.iter().map(|text| (pattern(text), Level::Full)).collect();
-        // With a manifest its events have other names than without: the provider tells enough.
+        // The names of its events depend on the availability of a manifest, so all of its events
+        // match.
         events.insert(pattern(&format!("{AUDIT}:*")), Level::Full);
         events.insert(pattern("*"), Level::Modules);
         let text = PolicyText { kernel_symbols: Some(KernelSymbols::Modules), events };
@@ -182,12 +183,14 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Puts statements on top: where they say something, what was stated before does not count.
+    /// Adds settings with the highest priority. They override earlier settings for all events that
+    /// they match.
     pub fn put(&mut self, text: PolicyText, origin: Origin) {
         self.layers.push(Layer::new(text, origin));
     }
 
-    /// The level of an event, by the names that `stackhound events` gives it. Names of opens end with [`OPEN`].
+    /// The level of an event, by its names in the output of `stackhound events`. The names of
+    /// events that open existing files end with [`OPEN`].
     pub fn level(&self, provider: &str, event: &str) -> Level {
         let fits = |layer: &Layer| {
             let rule = layer.events.iter().find(|rule| rule.matcher.fits(provider, event));
@@ -196,18 +199,18 @@ impl Policy {
         self.layers.iter().rev().find_map(fits).unwrap_or(Level::Modules)
     }
 
-    /// How much of kernel parts is named.
+    /// Level of detail for kernel stacks.
     pub fn kernel_symbols(&self) -> KernelSymbols {
-        let stated = self.layers.iter().rev().find_map(|layer| layer.kernel_symbols);
-        stated.unwrap_or(KernelSymbols::Modules)
+        let setting = self.layers.iter().rev().find_map(|layer| layer.kernel_symbols);
+        setting.unwrap_or(KernelSymbols::Modules)
     }
 
-    /// All statements that count, in the order in which they are looked at.
+    /// All settings in effect, highest priority first.
     pub fn settings(&self) -> Vec<Setting<'_>> {
         let mut settings = Vec::new();
         let mut seen: Vec<&EventPattern> = Vec::new();
-        let stated = self.layers.iter().rev().find(|layer| layer.kernel_symbols.is_some());
-        if let Some(layer) = stated {
+        let set = self.layers.iter().rev().find(|layer| layer.kernel_symbols.is_some());
+        if let Some(layer) = set {
             let value = self.kernel_symbols().name();
             settings.push(Setting { key: "kernel_symbols".into(), value, origin: &layer.origin });
         }

@@ -1,4 +1,4 @@
-//! What is known of the processes whose stacks are resolved.
+//! The state of the processes whose stacks are resolved.
 
 use stackhound_system::{Completeness, ProcessId, System, ValidityId};
 use stackhound_trace::TraceTime;
@@ -7,35 +7,36 @@ use stackhound_types::PointerSize;
 use crate::module::{LoadedModules, Modules, Role};
 use crate::wow64;
 
-/// Of processes whose modules change more often than this, nothing that rests on all modules is known: each change would
-/// cost a look at all.
+/// If the modules of a process change more often than this, facts that depend on all of its modules
+/// are unknown, because each change would require a search of all modules.
 pub const CHANGES_MAX: usize = 4096;
 
-/// What is known of a process, without its thread.
+/// The state of a process as far as frames and detections depend on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ProcessContext {
-    /// The name in the trace's state.
+    /// The name in the state of the trace.
     name: Box<str>,
     /// The path of its program, or its name if no module has the path.
     pub image: Box<str>,
     /// Whether it is a 32-bit process on 64-bit Windows; `None` if not known.
     pub is_wow64: Option<bool>,
-    /// Whether a runtime is loaded that compiles code without reporting it; `None` if not known.
+    /// Whether a module with [`Role::Runtime`] is loaded; `None` if not known.
     pub has_runtime: Option<bool>,
     /// Whether `win32u.dll` is loaded; `None` if not known.
     pub has_win32u: Option<bool>,
-    /// Whether an `ntdll.dll` is mapped, as far as is known.
+    /// Whether a module named `ntdll.dll` is known to be loaded. Also true for kernel-only
+    /// processes, and if the modules change too often.
     has_ntdll: bool,
 }
 
 impl ProcessContext {
-    /// Whether all of its modules can be known by now. Stacks of a process that is being made lead through images whose
-    /// loads are logged later, and processes of other kinds have none that are logged.
+    /// Whether all modules of the process can be known. While a process is created, its stacks
+    /// contain images whose loads are logged later. Some kinds of processes log no loads.
     pub fn is_built(&self) -> bool {
         self.has_ntdll
     }
 
-    /// Whether it runs 32-bit code on 64-bit Windows, as far as is known.
+    /// Whether the process is known to run 32-bit code on 64-bit Windows.
     pub fn is_wow64(&self) -> bool {
         self.is_wow64 == Some(true)
     }
@@ -44,7 +45,7 @@ impl ProcessContext {
 #[derive(Debug)]
 struct CachedProcess {
     id: ProcessId,
-    /// What the context rests on.
+    /// The validity range in which the context was computed.
     validity_id: ValidityId,
     is_complete: bool,
     flags: Option<u32>,
@@ -52,7 +53,8 @@ struct CachedProcess {
     number: u32,
 }
 
-/// Processes, by the system's index of each. One that was forgotten has left its index to another one.
+/// Processes, by their index in the system state. The state reuses the index of a process that it
+/// removed, so the id is compared.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessContexts {
     known: Vec<Option<CachedProcess>>,
@@ -61,7 +63,8 @@ pub(crate) struct ProcessContexts {
 }
 
 impl ProcessContexts {
-    /// What is known of a process at a time, and a number that changes whenever that does; 0 for unknown processes.
+    /// The context of a process at a time, and a number that changes whenever the context does. The
+    /// number is 0 for unknown processes.
     pub fn get(
         &mut self,
         system: &System,
@@ -78,8 +81,8 @@ impl ProcessContexts {
         if known.len() <= id.index() {
             known.resize_with(id.index() + 1, || None);
         }
-        let location = &mut known[id.index()];
-        let is_same = location.as_ref().is_some_and(|known| {
+        let entry = &mut known[id.index()];
+        let is_same = entry.as_ref().is_some_and(|known| {
             known.id == id
                 && known.validity_id == validity_id
                 && (known.is_complete, known.flags) == (is_complete, flags)
@@ -88,13 +91,12 @@ impl ProcessContexts {
         if !is_same {
             let context = look_up(system, modules, pointer_size, (id, time), is_complete);
             *numbers += 1;
-            *location =
-                Some(CachedProcess { id, validity_id, is_complete, flags, context, number: *numbers });
+            *entry = Some(CachedProcess { id, validity_id, is_complete, flags, context, number: *numbers });
         }
-        location.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
+        entry.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
     }
 
-    /// What was known of a process when it was asked about last.
+    /// The context from the last call of [`get`](ProcessContexts::get) for a process.
     pub fn last(&self, process: Option<ProcessId>) -> &ProcessContext {
         let known = process.and_then(|id| self.known.get(id.index())?.as_ref());
         known.map_or(&self.unknown, |known| &known.context)
@@ -113,7 +115,7 @@ fn look_up(
     let mut image = name.into();
     let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
     let mut has_ntdll = process.pid().is_kernel_only();
-    // Its last events come after its end.
+    // The last events of a process follow its end.
     let all = system.modules_in(id, time.min(process.span().to), CHANGES_MAX);
     let knows_all = all.is_some() && is_complete;
     has_ntdll |= all.is_none();

@@ -1,26 +1,26 @@
-//! What kind of memory an address of a process lies in, as far as a recording tells.
+//! Classifies the memory that contains an address of a process.
 //!
-//! Four kinds of records tell: loads of modules, mapped sections, allocations of private memory, and compiled methods,
-//! which make private memory that of a runtime. Each statement
-//! holds from its time until another one about the same addresses; where statements overlap, the later one counts,
-//! since a place can be taken again only after it was given up, whether the recording tells of that or not.
+//! Four kinds of records describe memory: loads of modules, mapped sections, allocations of private
+//! memory, and JIT-compiled methods. A record is valid from its time until another record describes
+//! the same addresses. If records overlap, the later one applies: memory can be reused only after
+//! it was freed, even if the trace does not contain the free.
 
 use stackhound_system::{Evidence, MethodRef, ModuleId, ProcessId, Protection, Runtime, Span, System};
 use stackhound_trace::TraceTime;
 use stackhound_types::Address;
 
-/// What memory is.
+/// The kind of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegionKind {
     /// A loaded image.
     Image,
-    /// A mapped section that is no loaded image.
+    /// A mapped section that is not a loaded image.
     Mapped,
-    /// Allocated for this process alone.
+    /// Private memory of the process.
     Private,
-    /// Private too, with code that a runtime compiled into it.
+    /// Memory with JIT-compiled code of this runtime.
     Jit(Runtime),
-    /// Nothing in the recording tells.
+    /// No record describes it.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ impl RegionKind {
     }
 }
 
-/// Which records tell of a region.
+/// The kind of records that describe a region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegionSource {
     /// Loads and rundowns of modules.
@@ -47,7 +47,7 @@ pub enum RegionSource {
     Views,
     /// Allocations of memory.
     Allocations,
-    /// Loads and rundowns of compiled methods.
+    /// Loads and rundowns of JIT-compiled methods.
     Methods,
 }
 
@@ -63,25 +63,27 @@ impl RegionSource {
     }
 }
 
-/// The memory around an address.
+/// The memory region that contains an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
-    /// What it is.
+    /// Kind of the memory.
     pub kind: RegionKind,
-    /// Where the allocation starts, and its bytes.
+    /// Base address, and size in bytes.
     pub extent: Option<(Address, u64)>,
-    /// What it was mapped with; pages can have been changed since. Allocations do not tell.
+    /// Protection when the section was mapped. Pages may have been changed since. Allocations do
+    /// not record it.
     pub protection: Option<Protection>,
-    /// Which records tell, and how they know since when.
+    /// The records that describe the region, and the certainty of its start.
     pub evidence: Option<(RegionSource, Evidence)>,
 }
 
 impl Region {
-    /// Nothing tells.
+    /// The region of an address that no record describes.
     pub const UNKNOWN: Region =
         Region { kind: RegionKind::Unknown, extent: None, protection: None, evidence: None };
 
-    /// Memory of a module, and the module with the address' offset in it; `None` where none is loaded.
+    /// The memory of the module at an address, the module, and the offset of the address in it.
+    /// `None` if no module is loaded there.
     pub(crate) fn of_module(
         system: &System,
         process: ProcessId,
@@ -92,7 +94,7 @@ impl Region {
         let span = module.span();
         let view = system.view_in(process, address, time);
         let is_own = |base: Address| base == module.base();
-        // The unload was not recorded: the place is taken by something else since.
+        // The unload was not recorded, but another section was mapped at the address later.
         if view.is_some_and(|view| !is_own(view.base) && view.since > span.from) {
             return None;
         }
@@ -109,7 +111,7 @@ impl Region {
         Some((region, module.id(), rva))
     }
 
-    /// Memory of a method that is in no module.
+    /// The memory of a method that is in no module.
     pub(crate) fn of_method(
         system: &System,
         process: ProcessId,
@@ -125,7 +127,7 @@ impl Region {
         }
     }
 
-    /// Memory in which no module is loaded.
+    /// The memory at an address where no module is loaded.
     pub(crate) fn without_module(
         system: &System,
         process: ProcessId,

@@ -1,4 +1,5 @@
-//! From addresses to frames, in the address space of the stack's owner at the time of its event.
+//! Resolves addresses to frames, in the address space of the [`StackOwner`] at the time of the
+//! event.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use crate::module::{LoadedModule, LoadedModules, Modules};
 use crate::process::{ProcessContext, ProcessContexts};
 use crate::region::{Region, RegionKind};
 
-/// Turns addresses of one trace into frames: its modules, what is known of its processes, and frames that were resolved
-/// before.
+/// Resolves the addresses of one trace to frames. Keeps the modules and processes of the trace, and
+/// optionally a cache of resolved frames.
 #[derive(Debug, Default)]
 pub struct FrameResolver {
     modules: Modules,
@@ -26,39 +27,39 @@ pub struct FrameResolver {
 }
 
 impl FrameResolver {
-    /// With modules that may have been met in other traces.
+    /// A resolver that starts with the modules of earlier traces.
     pub fn new(modules: Modules) -> FrameResolver {
         FrameResolver { modules, ..FrameResolver::default() }
     }
 
-    /// Keeps frames and stacks that were resolved, or not. They may be kept only where what is known of the past no longer
-    /// changes: in the second pass over a trace.
+    /// Enables or disables the cache of frames and stacks. Enable it only in the second pass over a
+    /// trace, when the known state of the past no longer changes.
     pub fn keep_frames(&mut self, keep: bool) {
         self.cache = keep.then(FrameCache::default);
     }
 
-    /// How many frames came from the cache, and how many were looked up.
+    /// Number of frames from the cache, and of frames that were resolved.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         self.cache.as_ref().map(FrameCache::hits_and_misses).unwrap_or_default()
     }
 
-    /// The modules that were met.
+    /// The modules found so far.
     pub fn modules(&self) -> &Modules {
         &self.modules
     }
 
-    /// The modules that were met, for the next trace.
+    /// The modules found so far, for the resolver of the next trace.
     pub fn into_modules(self) -> Modules {
         self.modules
     }
 
-    /// What is known of the file of a module that the trace's state knows.
+    /// Properties of a module in the state of the trace.
     #[inline]
     pub fn loaded(&mut self, system: &System, module: stackhound_system::ModuleId) -> LoadedModule {
         self.loaded.get(system, &mut self.modules, module)
     }
 
-    /// What is known of a process at a time, and a number that changes whenever that does.
+    /// The context of a process at a time, and a number that changes whenever the context does.
     pub fn process(
         &mut self,
         system: &System,
@@ -70,7 +71,7 @@ impl FrameResolver {
         processes.get(system, (modules, loaded), pointer_size, process, time)
     }
 
-    /// The modules that were met, and what is known of a process at a time.
+    /// The modules found so far, and the context of a process at a time.
     pub fn modules_and_process(
         &mut self,
         system: &System,
@@ -82,7 +83,7 @@ impl FrameResolver {
         (&self.modules, self.processes.last(process))
     }
 
-    /// Frames of an owner's stacks at a time, in a session of this pointer size.
+    /// Resolves frames of an owner's stacks at a time, in a session with this pointer size.
     pub fn at<'s>(
         &'s mut self,
         system: &'s System,
@@ -93,7 +94,7 @@ impl FrameResolver {
         Frames { resolver: self, system, owner, time, pointer_size, context: None }
     }
 
-    /// Frames of an event's stack.
+    /// Resolves frames of an event's stack.
     pub fn of<'s>(&'s mut self, system: &'s System, delivered: &Delivered<'_>) -> Frames<'s> {
         let event = &delivered.event;
         let owner = StackOwner::of(delivered, system);
@@ -101,7 +102,7 @@ impl FrameResolver {
     }
 }
 
-/// What the meaning of an address depends on beside modules and memory.
+/// Everything that the resolution of an address depends on in addition to modules and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResolutionContext {
     /// Whether the process runs 32-bit code on 64-bit Windows.
@@ -113,7 +114,6 @@ pub struct ResolutionContext {
 }
 
 impl ResolutionContext {
-    /// Of a process at a time.
     fn of(
         resolver: &mut FrameResolver,
         system: &System,
@@ -146,7 +146,7 @@ pub struct Frames<'s> {
 }
 
 impl Frames<'_> {
-    /// Whose stack it is.
+    /// The process and thread of the stack.
     pub fn owner(&self) -> StackOwner {
         self.owner
     }
@@ -158,8 +158,8 @@ impl Frames<'_> {
         })
     }
 
-    /// As [`frame`](Frames::frame), if the address is in a module; nothing else is looked up. The memory of user frames is known
-    /// to be an image, and not what it was mapped with.
+    /// Like [`frame`](Frames::frame), but only if the address is in a module. Of the region, only
+    /// the kind is set.
     pub fn in_module(&mut self, address: Address, kind: AddressKind) -> Option<Frame> {
         let (looked_up, back) = looked_up(address, kind);
         let (mode, module, rva) = if address.is_kernel(self.pointer_size) {
@@ -193,7 +193,7 @@ impl Frames<'_> {
         }
     }
 
-    /// One frame.
+    /// Resolves one address.
     pub fn frame(&mut self, address: Address, kind: AddressKind) -> Frame {
         let (looked_up, back) = looked_up(address, kind);
         if address.is_kernel(self.pointer_size) {
@@ -213,7 +213,7 @@ impl Frames<'_> {
             };
             return self.image_frame(at, Mode::Kernel, region, (module.id(), rva + back));
         }
-        // A place that no driver covers can be the system's own all the same.
+        // An address outside of all drivers can still belong to the system.
         let may_be_of_system = is_of_hal(address.0) || self.system.may_be_hypercall(address);
         let is_known = !may_be_of_system && knows_all(self.system, ProcessId::SYSTEM);
         let code = if is_known { Code::Unbacked } else { Code::Unknown };
@@ -234,7 +234,8 @@ impl Frames<'_> {
             Some(method) => (Region::of_method(system, process, method, time), Code::Jit(method.runtime())),
             None => {
                 let region = Region::without_module(system, process, looked_up, time);
-                // What was seen to be allocated there is no image, whatever else is not known of the process.
+                // Memory whose allocation was observed is not an image, even if modules are
+                // missing.
                 let was_allocated = region.kind == RegionKind::Private
                     && matches!(region.evidence, Some((_, Evidence::Observed)));
                 (region, if all_modules || was_allocated { Code::Unbacked } else { Code::Unknown })
@@ -282,7 +283,8 @@ impl Frames<'_> {
     }
 }
 
-/// The addresses of an event's stack in a session of this pointer size, innermost first, and what each is.
+/// The addresses of an event's stack in a session with this pointer size, innermost first, each
+/// with its kind.
 pub fn addresses<'d>(
     pointer_size: PointerSize,
     delivered: &Delivered<'d>,
@@ -301,7 +303,7 @@ pub fn addresses<'d>(
     })
 }
 
-/// The address that is looked up for one, and how many bytes it is before that.
+/// The address to look up for a frame, and its distance from the frame's address in bytes.
 fn looked_up(address: Address, kind: AddressKind) -> (Address, u64) {
     let back = match kind {
         AddressKind::Return => address.0.min(1),
@@ -310,27 +312,29 @@ fn looked_up(address: Address, kind: AddressKind) -> (Address, u64) {
     (Address(address.0 - back), back)
 }
 
-/// The last 4 MB belong to the hardware abstraction layer. It maps the page there by which the kernel calls a hypervisor, and
-/// no trace of old systems says where.
+/// The last 4 MB of the address space belong to the hardware abstraction layer (HAL). It maps the
+/// hypercall page there, at an address that traces of old systems do not contain.
 fn is_of_hal(address: u64) -> bool {
     const SIZE: u64 = 4 << 20;
     address > u64::MAX - SIZE || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
 }
 
-/// Which frame of a stack is the place of an instruction that had not run, rather than the return address of a call.
+/// The frame of a stack whose address is an instruction that has not run yet. The addresses of all
+/// other frames are return addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum First {
-    /// The innermost, where a sample or counter interrupt came.
+    /// The innermost frame: a sampling or counter interrupt occurred there.
     Sampled,
-    /// The innermost of user mode, which touched a page.
+    /// The innermost user frame: it caused a page fault.
     Faulting,
-    /// None: the stack was taken in a function that the innermost frame called, and user mode was left by a system
-    /// call. An interrupt at the first byte of a function is not told from that.
+    /// None: the stack was walked in a function that the innermost frame called, and the thread
+    /// entered the kernel by a system call. An interrupt at the first byte of a function cannot be
+    /// distinguished from this.
     Called,
 }
 
 impl First {
-    /// Of an event's stack.
+    /// The kind of an event's stack.
     #[inline]
     pub fn of(event: &Event<'_>) -> First {
         match event.hook_id() {

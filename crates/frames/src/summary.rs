@@ -1,4 +1,5 @@
-//! What a whole stack comes down to.
+//! Reduces a stack to a summary: its modules, the final user module, and the presence of unbacked
+//! code.
 
 use stackhound_stacks::{StackState, StackStates};
 use stackhound_types::Mode;
@@ -6,12 +7,12 @@ use stackhound_types::Mode;
 use crate::frame::{Backing, Code, Frame};
 use crate::module::{ModuleIndex, Modules, Roles};
 
-/// An answer that evidence can be missing for.
+/// An answer, which is undetermined if the evidence is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
-    /// It is so.
+    /// True.
     Yes,
-    /// It is not so.
+    /// False.
     No,
     /// The evidence is missing.
     #[default]
@@ -29,8 +30,9 @@ impl Answer {
     }
 }
 
-/// Index of the final user frame: the innermost user frame outside of modules that only pass calls on. Where all user frames are
-/// in such modules, it is the outermost one. `None` without user frames.
+/// Index of the final user frame: the innermost user frame outside of modules that only pass calls
+/// on ([`Roles::PASS_ON`]). If all user frames are in such modules, it is the outermost user frame.
+/// `None` without user frames.
 pub fn final_user_frame(modules: &Modules, frames: &[Frame]) -> Option<usize> {
     let is_final = |frame: &Frame| {
         frame.mode == Mode::User
@@ -39,7 +41,7 @@ pub fn final_user_frame(modules: &Modules, frames: &[Frame]) -> Option<usize> {
     frames.iter().position(is_final).or_else(|| frames.iter().rposition(|frame| frame.mode == Mode::User))
 }
 
-/// Summarizes one stack after the other; keeps its buffers.
+/// The summary of one stack. It can be reused for other stacks, and keeps its buffers.
 #[derive(Debug, Default)]
 pub struct Summary {
     user: String,
@@ -49,17 +51,18 @@ pub struct Summary {
     final_kernel: Option<ModuleIndex>,
 }
 
-/// Between names.
+/// Separates module names.
 const SEPARATOR: char = '|';
 
 impl Summary {
-    /// Summarizes a stack with these states. Frames come innermost first.
+    /// Summarizes a stack with these states. The innermost frame is the first.
     pub fn of(&mut self, modules: &Modules, states: StackStates, frames: &[Frame]) {
         let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
         self.summarize(modules, (is_whole, states.has_certain_frames()), frames);
     }
 
-    /// The same of a stack whose user part is whole, or of which frames may be missing, and whose frames are certain, or not.
+    /// Like [`of`](Summary::of), with the facts from the states: whether the user stack is
+    /// complete, and whether the frames are certain.
     pub fn summarize(&mut self, modules: &Modules, (is_whole, is_certain): (bool, bool), frames: &[Frame]) {
         self.user.clear();
         self.kernel.clear();
@@ -87,18 +90,19 @@ impl Summary {
         self.final_kernel = innermost.and_then(|frame| frame.code.module());
     }
 
-    /// Names of the modules of user frames, innermost first, `|` between them; one that follows itself is written once.
-    /// `jit:` and a runtime is written for JIT-compiled code, `unbacked` for code of no image, `unknown` for what is not known.
+    /// Module names of the user frames, innermost first, separated by `|`. Adjacent frames of one
+    /// module have one name. Other code has the names of [`Code::module_name`].
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The same of the kernel frames before the first user frame.
+    /// Module names of the kernel frames that precede the first user frame, as in
+    /// [`user`](Summary::user).
     pub fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// Whether a user frame is in no image. Never "no" where frames or modules can be missing.
+    /// Whether a user frame is unbacked. Never [`Answer::No`] if frames or modules may be missing.
     pub fn contains_unbacked(&self) -> Answer {
         self.contains_unbacked
     }
@@ -108,7 +112,8 @@ impl Summary {
         self.final_user
     }
 
-    /// The name of the final user module, as in [`user`](Summary::user). `None` without user frames.
+    /// The name of the final user module, as in [`user`](Summary::user). `None` without user
+    /// frames.
     pub fn final_user_module<'m>(&self, modules: &'m Modules) -> Option<&'m str> {
         Some(self.final_user?.module_name(modules))
     }
@@ -119,7 +124,7 @@ impl Summary {
     }
 }
 
-/// Adds a name unless it is the last one already.
+/// Appends a name unless it equals the last one.
 fn add(names: &mut String, name: &str) {
     let last = names.rsplit(SEPARATOR).next().unwrap_or_default();
     if !names.is_empty() && last.eq_ignore_ascii_case(name) {

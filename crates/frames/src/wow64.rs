@@ -1,4 +1,4 @@
-//! 32-bit programs on 64-bit Windows: which processes run them, and which of their code is 64-bit.
+//! 32-bit programs on 64-bit Windows: identifies their processes, and the 64-bit modules in these.
 
 use stackhound_symbols::folder::Folder;
 use stackhound_system::ProcessRef;
@@ -6,17 +6,17 @@ use stackhound_system::ProcessRef;
 /// `ProcessFlags` of the kernel's process events.
 const IS_WOW64: u32 = 2;
 
-/// The library in which the layer for 32-bit programs begins.
+/// The main library of the WoW64 layer.
 pub const LAYER: &str = "wow64.dll";
 
-/// Whether a process on 64-bit Windows runs a 32-bit program, if an event reports it.
+/// Whether a process on 64-bit Windows runs a 32-bit program. `None` if no event reports its flags.
 pub fn is_reported(process: ProcessRef<'_>) -> Option<bool> {
     process.flags().map(|flags| flags & IS_WOW64 != 0)
 }
 
-/// Whether a module in the process of a 32-bit program is 64-bit: what lies in `System32` there is of the 64-bit part, what
-/// lies in another folder of Windows' own libraries is not. Elsewhere the address tells: 64-bit images are mapped above
-/// 4 GB since Windows 8.
+/// Whether a module in the process of a 32-bit program is 64-bit. Modules in `System32` are, and
+/// modules in other system folders are not. For modules in other folders the base address decides:
+/// since Windows 8, 64-bit images are mapped above 4 GB.
 pub fn is_64_bit_part(path: &str, windows: Option<&str>, base: u64) -> bool {
     let folder = path.rsplit('\\').nth(1).unwrap_or_default();
     match Folder::of(path, windows) {

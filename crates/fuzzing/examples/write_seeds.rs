@@ -1,4 +1,4 @@
-//! Writes the seeds of every target into a folder of its own, for a fuzzer to start from.
+//! Writes the seeds of every target to a separate folder, as the initial corpus of a fuzzer.
 //!
 //! usage: write_seeds FOLDER
 

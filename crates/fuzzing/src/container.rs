@@ -1,10 +1,10 @@
-//! Files of arbitrary bytes, down to their records.
+//! Reads arbitrary bytes as .etl files, down to the records.
 
 use stackhound_etl::{Block, EtlFile, Index, ManifestEvents, Selection};
 
 use crate::records::read_everything;
 
-/// Opens bytes as a recording, finds its buffers and reads all that is in them.
+/// Opens bytes as an .etl file, finds its buffers and reads all of their records.
 pub fn container(bytes: &[u8]) {
     let Ok(etl_file) = EtlFile::open(bytes.to_vec().into()) else { return };
     let index = etl_file.index();
@@ -16,11 +16,11 @@ pub fn container(bytes: &[u8]) {
         read_block(&block);
         let (selected, _) = etl_file.block(buffer, Some(&selection)).expect("as readable as before");
         let in_block = |entry| block.entries().contains(entry);
-        assert!(selected.entries().iter().all(in_block), "a selection is a part");
+        assert!(selected.entries().iter().all(in_block), "a selection is a subset");
     }
 }
 
-/// Buffers stand in the file one behind the other, and streams are all of them.
+/// Checks that buffers are consecutive in the file, and that the streams contain all of them.
 fn check_index(etl_file: &EtlFile, index: &Index) {
     let mut end = 0;
     for buffer in &index.buffers {
@@ -35,7 +35,7 @@ fn check_index(etl_file: &EtlFile, index: &Index) {
     index.missing_buffers();
 }
 
-/// Reads every record, and compares what the block's column says of it.
+/// Reads every record, and compares it with its entry in the block.
 pub(crate) fn read_block(block: &Block) {
     let mut end = 0;
     for entry in block.entries() {
@@ -46,7 +46,7 @@ pub(crate) fn read_block(block: &Block) {
             (record.time(), record.kind(), record.hook_id())
         );
         assert!(record.bytes().len() + entry.offset() <= block.bytes().len());
-        // Only a stream that processors share is sorted.
+        // Entries are sorted by time, and so not by offset, only if processors share the stream.
         assert!(block.origin().processor.is_none() || entry.offset() >= end);
         end = entry.offset() + record.bytes().len();
     }

@@ -1,4 +1,4 @@
-//! What must hold for the stacks of any trace.
+//! Invariants of the stacks of any trace.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,14 +8,14 @@ use stackhound_stacks::{Correlator, Delivered, StackState, StackStates, StackSta
 use stackhound_trace::{Event, LossMap, OpenTrace, TraceTime};
 use stackhound_types::{Guid, Pid, Tid};
 
-/// The provider and event that carry nothing but the user half of an earlier event's stack.
+/// The provider and event id of events that contain only the user stack of an earlier event.
 pub(crate) const KERNEL_EVENT_TRACING: Guid = provider_guid::KERNEL_EVENT_TRACING;
-pub(crate) const USER_HALF: u16 = 18;
+pub(crate) const USER_STACK: u16 = 18;
 
-/// Nothing leaves it before the end.
-const WIDE: Window = Window { max_hold: i64::MAX, max_pending: usize::MAX };
+/// A window from which no event is delivered before the end.
+const UNLIMITED: Window = Window { max_hold: i64::MAX, max_pending: usize::MAX };
 
-/// Where an event stands: source, buffer, place in the buffer; and its time.
+/// The location of an event: source, buffer and index in the buffer; and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RecordKey(u16, u64, u32, TraceTime);
 
@@ -25,10 +25,10 @@ impl RecordKey {
     }
 }
 
-/// What is said of an event when it is delivered.
+/// The facts of a delivered event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Outcome {
-    location: RecordKey,
+    record: RecordKey,
     states: StackStates,
     /// A hash of all addresses.
     frames: u64,
@@ -41,7 +41,7 @@ impl Outcome {
         let mut hasher = DefaultHasher::new();
         delivered.frames().for_each(|address| address.hash(&mut hasher));
         Outcome {
-            location: RecordKey::of(&delivered.event),
+            record: RecordKey::of(&delivered.event),
             states: delivered.states,
             frames: hasher.finish(),
             pid: delivered.pid(),
@@ -50,15 +50,16 @@ impl Outcome {
     }
 }
 
-/// What a trace holds, counted without the correlator.
+/// The content of a trace, counted without the correlator.
 #[derive(Default)]
 struct Content {
-    /// All events that are not used up for stacks, in order.
+    /// All events that the correlator does not consume, in order.
     events: Vec<RecordKey>,
-    /// Records that hold a part of a stack, by itself or by key.
+    /// Records with a part of a stack, with frames or by key.
     parts: u64,
-    /// Whether events name keys. Which half those mean is known only when all definitions are.
-    names_keys: bool,
+    /// Whether events contain stack keys in extended data items. Whether such a key is that of a
+    /// kernel stack or a user stack is known only when all definitions are known.
+    has_item_keys: bool,
     records: u64,
     in_order: bool,
 }
@@ -70,10 +71,11 @@ impl Content {
         while let Some(event) = ordered.next() {
             let record = event.record();
             let pointer = record.pointer_size().bytes();
-            let behind_owner = record.payload().len().saturating_sub(16);
-            content.names_keys |= record.extended_items().any(|item| item.stack_key().is_some());
+            // The frames or the key follow the time, process and thread of the triggering event.
+            let stack_size = record.payload().len().saturating_sub(16);
+            content.has_item_keys |= record.extended_items().any(|item| item.stack_key().is_some());
             match event.hook_id() {
-                Some(0x1820 | 0x1825 | 0x1826) => content.parts += u64::from(behind_owner >= pointer),
+                Some(0x1820 | 0x1825 | 0x1826) => content.parts += u64::from(stack_size >= pointer),
                 Some(0x1822..=0x1824) => {}
                 _ if is_user_part(&event) => {}
                 _ => content.events.push(RecordKey::of(&event)),
@@ -87,61 +89,62 @@ impl Content {
 
 fn is_user_part(event: &Event<'_>) -> bool {
     let record = event.record();
-    record.descriptor().is_some_and(|descriptor| descriptor.id == USER_HALF)
+    record.descriptor().is_some_and(|descriptor| descriptor.id == USER_STACK)
         && record.event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
         && event.guid() == Some(KERNEL_EVENT_TRACING)
 }
 
 impl Outcome {
-    /// Whether two ways of reading say the same, but for what each knows of losses and of other walks: two passes know all, one pass those of
-    /// the file up to now, a live session those that its buffers mark.
+    /// Whether two ways of reading have the same result, except for states that depend on the known
+    /// losses and stack walks: two passes know all of them, one pass those of the file so far, and
+    /// a live session those that its buffers report.
     fn agrees_with(&self, other: &Outcome) -> bool {
-        let without = |states: StackStates| {
-            let by_others = [
+        let comparable = |states: StackStates| {
+            let ignored = [
                 StackState::Lost,
                 StackState::Ambiguous,
                 StackState::Unconfirmed,
                 StackState::Truncated,
                 StackState::None,
             ];
-            states.iter().filter(|state| !by_others.contains(state)).collect::<Vec<_>>()
+            states.iter().filter(|state| !ignored.contains(state)).collect::<Vec<_>>()
         };
-        let rest = |of: &Outcome| (of.location, of.frames, of.pid, of.tid);
-        rest(self) == rest(other) && without(self.states) == without(other.states)
+        let rest = |of: &Outcome| (of.record, of.frames, of.pid, of.tid);
+        rest(self) == rest(other) && comparable(self.states) == comparable(other.states)
     }
 }
 
-fn assert_same(left: &[Outcome], right: &[Outcome], why: &str) {
-    assert_eq!(left.len(), right.len(), "{why}");
+fn assert_same(left: &[Outcome], right: &[Outcome], reason: &str) {
+    assert_eq!(left.len(), right.len(), "{reason}");
     for (left, right) in left.iter().zip(right) {
-        assert!(left.agrees_with(right), "{why}: {left:?}, {right:?}");
+        assert!(left.agrees_with(right), "{reason}: {left:?}, {right:?}");
     }
 }
 
-/// How a trace is read.
+/// The way in which a trace is read.
 #[derive(Clone, Copy)]
-enum Way {
+enum Mode {
     OnePass,
     TwoPasses,
     /// In one pass, and with little memory for stacks.
     Live,
 }
 
-/// Correlates a trace in one pass and in two, within a window and without, and checks what comes out.
+/// Correlates a trace in one pass and in two, with and without a window, and checks the result.
 ///
-/// Gives the number of its records.
+/// Returns the number of its records.
 pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
     let content = Content::of(trace);
-    let (one, one_stats) = correlate(trace, &content, window, Way::OnePass);
-    let (two, two_stats) = correlate(trace, &content, window, Way::TwoPasses);
-    let (live, mut live_stats) = correlate(trace, &content, window, Way::Live);
+    let (one, one_stats) = correlate(trace, &content, window, Mode::OnePass);
+    let (two, two_stats) = correlate(trace, &content, window, Mode::TwoPasses);
+    let (live, mut live_stats) = correlate(trace, &content, window, Mode::Live);
     if live_stats.excess_parts == 0 {
-        assert_same(&live, &one, "what is forgotten was not needed");
+        assert_same(&live, &one, "dropped state is not needed");
         live_stats.generations = 0;
         live_stats.by_state = one_stats.by_state;
         assert_eq!(live_stats, one_stats);
     }
-    if content.names_keys || !content.in_order {
+    if content.has_item_keys || !content.in_order {
         return content.records;
     }
     let attribution = |stats: &StackStats| {
@@ -150,28 +153,28 @@ pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
     };
     assert_eq!(attribution(&one_stats), attribution(&two_stats));
     for (one, two) in one.iter().zip(&two) {
-        // In one pass an event may leave before its key is defined.
+        // In one pass, an event can be delivered before its key is defined.
         let is_same = one.agrees_with(two);
         assert!(is_same || one.states.has(StackState::UnresolvedKey), "{one:?} in one pass, {two:?} in two");
     }
-    let (one, _) = correlate(trace, &content, WIDE, Way::OnePass);
-    let (two, _) = correlate(trace, &content, WIDE, Way::TwoPasses);
-    assert_same(&one, &two, "where all definitions come in time, passes do not matter");
+    let (one, _) = correlate(trace, &content, UNLIMITED, Mode::OnePass);
+    let (two, _) = correlate(trace, &content, UNLIMITED, Mode::TwoPasses);
+    assert_same(&one, &two, "without a limit, one pass and two passes have the same results");
     content.records
 }
 
-/// Correlates a trace and checks all that holds for a single run.
-fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> (Vec<Outcome>, StackStats) {
-    let mut correlator = match way {
-        Way::TwoPasses => {
+/// Correlates a trace and checks the invariants of a single run.
+fn correlate(trace: &OpenTrace, content: &Content, window: Window, mode: Mode) -> (Vec<Outcome>, StackStats) {
+    let mut correlator = match mode {
+        Mode::TwoPasses => {
             let (survey, losses) = StackSurvey::of(trace);
             Correlator::two_pass(window, trace.time_bases(), losses, survey)
         }
-        Way::OnePass => Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace)),
-        Way::Live => Correlator::live(window, trace.time_bases(), 20),
+        Mode::OnePass => Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace)),
+        Mode::Live => Correlator::live(window, trace.time_bases(), 20),
     };
     let mut outcomes = Vec::new();
-    let mut coming = content.events.iter();
+    let mut expected = content.events.iter();
     let mut held: VecDeque<RecordKey> = VecDeque::new();
     let mut newest = TraceTime(i64::MIN);
     let mut events = trace.ordered();
@@ -180,34 +183,30 @@ fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> 
         if let Some(event) = &event {
             correlator.push(event);
             newest = newest.max(event.time());
-            // Only what is not used up comes out again.
-            if coming.as_slice().first() == Some(&RecordKey::of(event)) {
-                held.extend(coming.next());
+            // Exactly the events that are not consumed are delivered.
+            if expected.as_slice().first() == Some(&RecordKey::of(event)) {
+                held.extend(expected.next());
             }
         } else {
             correlator.end();
         }
-        let expired = |location: &RecordKey| newest.0.saturating_sub(location.3.0) > window.max_hold;
+        let expired = |record: &RecordKey| newest.0.saturating_sub(record.3.0) > window.max_hold;
         while let Some(delivered) = correlator.pop() {
             let outcome = Outcome::of(&delivered);
             let is_due = held.front().is_some_and(expired) || held.len() > window.max_pending;
-            assert!(event.is_none() || is_due, "an event leaves only when it has to");
-            assert_eq!(
-                held.pop_front(),
-                Some(outcome.location),
-                "events leave in the order in which they came"
-            );
+            assert!(event.is_none() || is_due, "an event is delivered only when it is due");
+            assert_eq!(held.pop_front(), Some(outcome.record), "the order of events does not change");
             outcomes.push(outcome);
         }
-        assert!(held.len() <= window.max_pending && !held.front().is_some_and(expired), "held back too long");
+        assert!(held.len() <= window.max_pending && !held.front().is_some_and(expired), "not held too long");
         if event.is_none() {
             break;
         }
     }
-    assert!(held.is_empty() && outcomes.len() == content.events.len(), "all events come out");
+    assert!(held.is_empty() && outcomes.len() == content.events.len(), "all events are delivered");
     let stats = correlator.stats().clone();
     assert_eq!(stats.by_state.iter().sum::<u64>(), outcomes.len() as u64);
-    assert_eq!(stats.attributed_parts + stats.orphaned_parts, content.parts, "every part is accounted for");
+    assert_eq!(stats.attributed_parts + stats.orphaned_parts, content.parts, "every part is counted");
     assert_eq!(stats.by_triggering_event.values().sum::<u64>(), stats.attributed_parts);
     (outcomes, stats)
 }

@@ -1,14 +1,14 @@
-//! Compressed data of arbitrary bytes.
+//! Decompresses arbitrary bytes.
 
 use stackhound_etl::compress::{Algorithm, DecompressError, Problem, decompress, xpress};
 
-/// The decoder of XPRESS once more, as its specification words it.
+/// A second XPRESS decoder, which follows the text of the specification.
 #[path = "../../etl/src/compress/xpress/oracle.rs"]
 mod oracle;
 
-/// Expands bytes by every algorithm to several sizes, and compresses them as they are.
+/// Expands bytes by every algorithm to several sizes, and compresses them.
 ///
-/// The first three bytes choose one of the sizes.
+/// The first three bytes select one of the sizes.
 pub fn decompression(bytes: &[u8]) {
     let Some((&[low, middle, high], input)) = bytes.split_first_chunk() else { return };
     let chosen = u32::from_le_bytes([low, middle, high, 0]) as usize % (1 << 17);
@@ -18,11 +18,11 @@ pub fn decompression(bytes: &[u8]) {
             let result = decompress(algorithm, input, &mut first);
             assert_eq!(result, decompress(algorithm, input, &mut second));
             let valid = result.map_or_else(|error| error.written, |()| size);
-            // What is said to be valid does not depend on what was there before.
+            // The valid bytes do not depend on the previous contents of the output.
             assert!(first[..valid] == second[..valid], "{}", algorithm.name());
             if algorithm == Algorithm::Xpress {
                 assert_eq!(result, oracle::decompress(input, &mut second));
-                assert!(first[..valid] == second[..valid], "the oracle expands to something else");
+                assert!(first[..valid] == second[..valid], "the oracle has another result");
             }
         }
     }

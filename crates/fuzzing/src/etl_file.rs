@@ -1,4 +1,5 @@
-//! Files of arbitrary bytes, all the way: merged with another recording, with stacks, and decoded.
+//! Runs arbitrary bytes through the whole pipeline: merged with another trace, with stacks, and
+//! decoded.
 
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,7 @@ use crate::container::read_block;
 use crate::correlation;
 use crate::payloads::decode_everything;
 
-/// Reads bytes as a recording, alone and together with another one whose clock is different.
+/// Reads bytes as an .etl file, alone and together with another one whose clock is different.
 pub fn etl_file(bytes: &[u8]) {
     let Ok(etl_file) = EtlFile::open(bytes.to_vec().into()) else { return };
     let alone = trace(&[&etl_file]);
@@ -39,7 +40,7 @@ fn trace(trace_files: &[&EtlFile]) -> OpenTrace {
     OpenTrace::new((0..).zip(trace_files).map(source).collect(), 1).expect("at least one source")
 }
 
-/// A recording of one event, by a clock that no other has.
+/// A file with one event and a distinct clock.
 fn other() -> &'static EtlFile {
     static OTHER: OnceLock<EtlFile> = OnceLock::new();
     OTHER.get_or_init(|| {
@@ -50,13 +51,13 @@ fn other() -> &'static EtlFile {
             buffer_size: 1024,
             ..Session::default()
         };
-        let writer = EtlWriter::new(session, Cursor::new(Vec::new())).expect("a session that can be");
-        let (file, _) = writer.finish().expect("memory takes all");
-        EtlFile::open(file.into_inner().into()).expect("what the writer writes")
+        let writer = EtlWriter::new(session, Cursor::new(Vec::new())).expect("a valid session");
+        let (file, _) = writer.finish().expect("writing to memory succeeds");
+        EtlFile::open(file.into_inner().into()).expect("a trace of the writer")
     })
 }
 
-/// Learns all descriptions, then decodes every payload.
+/// Reads all embedded schemas, then decodes every payload.
 fn decode_all(trace: &OpenTrace) {
     let mut store = SchemaStore::new();
     for pass in 0..2 {
@@ -87,7 +88,7 @@ fn plan(store: &mut SchemaStore, record: &Record<'_>) -> Option<Arc<Plan>> {
     }
 }
 
-/// What decides how a record's payload reads.
+/// The properties that determine how a record's payload is decoded.
 fn identity<'a>(record: &Record<'a>) -> Option<Identity<'a>> {
     const STRING_ONLY: u16 = 0x0004;
     let version = record.version();

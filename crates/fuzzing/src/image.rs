@@ -1,4 +1,4 @@
-//! PE images made of arbitrary bytes.
+//! Parses arbitrary bytes as PE images.
 
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::stubs;
@@ -6,7 +6,7 @@ use stackhound_types::Rva;
 
 use self::pe::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 
-/// The writer of images that the tests of the reader use.
+/// The writer of images from the tests of the reader.
 #[path = "../../symbols/tests/support/mod.rs"]
 mod pe;
 
@@ -51,7 +51,7 @@ fn check(image: &Image<'_>, size: usize) {
     }
 }
 
-/// One image for each machine, small enough to be mutated, with stubs of all kinds.
+/// One image for each machine, with stubs of all kinds, small enough for mutation.
 pub(crate) fn images() -> Vec<Vec<u8>> {
     let x64 = "4c8bd1 b842000000 f604250803fe7f01 7503 0f05 c3 cd2e c3 cccccccccccccccc
         4c8bd1 b843000000 0f05 c3 0f1f440000 e9fb0f0000 cccccccccccccccccccccc 48b88877665544332211 50c3";

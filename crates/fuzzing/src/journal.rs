@@ -1,4 +1,4 @@
-//! Journals of calls, and the traces made of them.
+//! Reads journals of calls, and builds traces of calls from them.
 
 use stackhound_calltree::journal::{self, Writer};
 use stackhound_calltree::{
@@ -10,10 +10,10 @@ use stackhound_calltree::{
 const HEADER: usize = 16;
 /// Length and checksum of a page.
 const PAGE_HEADER: usize = 8;
-/// Frames that are looked at, and steps of each of their lists.
-const LOOKED_AT: usize = 200;
+/// Maximum number of frames that are checked, and of checked entries in each of their lists.
+const CHECKED_MAX: usize = 200;
 
-/// Takes the bytes for the content of a journal's only page, and whatever can be read of it for a trace.
+/// Uses bytes as the content of the only page of a journal, and builds a trace from it.
 pub fn journal(bytes: &[u8]) {
     let mut file = b"shcalls\n\x01\0\0\0\0\0\0\0".to_vec();
     file.extend((bytes.len() as u32).to_le_bytes());
@@ -22,9 +22,9 @@ pub fn journal(bytes: &[u8]) {
     let Ok((trace, replayed)) = journal::trace(&file) else { return };
     assert_eq!(trace.transition_count(), replayed.transitions);
     assert_eq!(trace.made_from(), Some(journal::fingerprint(&file)));
-    let again = Trace::open(trace.as_bytes().to_vec().into()).expect("an index of our own");
+    let again = Trace::open(trace.as_bytes().to_vec().into()).expect("an index that was built here");
     assert_eq!(again.frame_count(), trace.frame_count());
-    for id in 0..trace.frame_count().min(LOOKED_AT as u64) {
+    for id in 0..trace.frame_count().min(CHECKED_MAX as u64) {
         check(trace.frame(FrameId(id)).expect("a frame of this trace"));
     }
 }
@@ -38,12 +38,12 @@ fn check(frame: Frame<'_>) {
     let stack = frame.trace().stack(frame.stack().id(), range.begin()).expect("a stack of this trace");
     assert!(stack.frames().any(|open| open == frame));
 
-    // Cut by calls, the ranges are the plain ones.
-    let plain: Vec<_> = frame.execution_ranges().take(LOOKED_AT).collect();
+    // The ranges that are split at calls cover the same contexts.
+    let plain: Vec<_> = frame.execution_ranges().take(CHECKED_MAX).collect();
     assert!(plain.is_sorted_by(|one, next| one.last() < next.begin()));
     let mut contexts = plain.iter().flat_map(|range| [range.begin().0, range.last().0 + 1]);
     let mut at = contexts.next();
-    for part in frame.execution_ranges_by_call().take(LOOKED_AT) {
+    for part in frame.execution_ranges_by_call().take(CHECKED_MAX) {
         assert_eq!(at, Some(part.range.begin().0));
         at = Some(part.range.last().0 + 1);
         if plain.iter().any(|range| range.last() == part.range.last()) {
@@ -52,7 +52,7 @@ fn check(frame: Frame<'_>) {
         }
     }
     let mut open = Vec::new();
-    for event in frame.descendant_events().take(LOOKED_AT) {
+    for event in frame.descendant_events().take(CHECKED_MAX) {
         match event {
             StackEvent::FrameStart(inner) => open.push(inner),
             StackEvent::FrameEnd(inner) => assert_eq!(open.pop(), Some(inner)),
@@ -61,7 +61,7 @@ fn check(frame: Frame<'_>) {
     }
 }
 
-/// The pages of journals with two stacks and all kinds of records.
+/// Pages of journals with two stacks and all kinds of records.
 pub(crate) fn pages() -> Vec<Vec<u8>> {
     let starts =
         [StartType::Call, StartType::Interrupt, StartType::Manual, StartType::Damaged, StartType::Unknown];
@@ -117,5 +117,5 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
         writer.finish(140)?;
         Ok(file.split_off(HEADER + PAGE_HEADER))
     });
-    seeds.collect::<std::io::Result<_>>().expect("memory takes what is written")
+    seeds.collect::<std::io::Result<_>>().expect("writing to memory succeeds")
 }

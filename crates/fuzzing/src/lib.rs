@@ -1,10 +1,11 @@
-//! What must hold for any bytes, as plain functions: no panic, no endless loop, and the invariants of each layer.
+//! Fuzz targets as plain functions. They check that arbitrary bytes cause no panic and no endless
+//! loop, and the invariants of each layer.
 //!
-//! Every [`Target`] takes bytes that somebody else has chosen, does with them all that the library can do, and panics
-//! where something does not hold. `fuzz/` drives the targets with a coverage-guided fuzzer, `tests/replay.rs` with
-//! valid inputs, and with valid inputs that were damaged.
+//! Every [`Target`] takes arbitrary bytes, exercises the library with them, and panics if an
+//! invariant is violated. `fuzz/` runs the targets with a coverage-guided fuzzer, `tests/replay.rs`
+//! with valid and with damaged inputs.
 //!
-//! Knows the public interfaces of the crates it tests, and none of their insides.
+//! The targets use only the public interfaces of the tested crates.
 #![forbid(unsafe_code)]
 
 mod container;
@@ -37,9 +38,9 @@ pub use sysmon::sysmon;
 /// One function to be fuzzed.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name that the fuzzer knows it by.
+    /// The name of the fuzz target.
     pub name: &'static str,
-    /// Panics if something does not hold for these bytes.
+    /// Runs the target; panics if an invariant is violated.
     pub run: fn(&[u8]),
     /// Valid inputs to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -53,7 +54,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "metadata", run: metadata, seeds: seeds::metadata },
     Target { name: "payloads", run: payloads, seeds: seeds::payloads },
     Target { name: "pipeline", run: pipeline, seeds: seeds::operations },
-    Target { name: "recording", run: etl_file, seeds: seeds::trace_files },
+    Target { name: "etl_file", run: etl_file, seeds: seeds::trace_files },
     Target { name: "image", run: image, seeds: image::images },
     Target { name: "journal", run: journal, seeds: journal::pages },
     Target { name: "sysmon", run: sysmon, seeds: sysmon::rows },

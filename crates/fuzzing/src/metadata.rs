@@ -1,4 +1,4 @@
-//! Descriptions of events made of arbitrary bytes.
+//! Event metadata made of arbitrary bytes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::payloads::decode_everything;
 
-/// The class of the events in which merged recordings carry descriptions.
+/// The class of the events in which merged files contain event metadata.
 pub(crate) const EVENT_METADATA: Guid = class_guid::EVENT_META_DATA;
 pub(crate) const EVENT_INFO: u8 = 32;
 pub(crate) const MAP_INFO: u8 = 33;
@@ -20,7 +20,8 @@ const PROVIDER: Guid = Guid([7; 16]);
 const CHUNK: Identity<'_> =
     Identity::Manifest { provider: PROVIDER, id: 0xfffe, version: 0, opcode: 0xfe, task: 0xfffe };
 
-/// Reads bytes as every kind of description, and decodes the same bytes along what comes of it.
+/// Reads bytes as every kind of event metadata, and decodes the same bytes with the resulting
+/// schemas.
 pub fn metadata(bytes: &[u8]) {
     if let Ok(event) = EventMetadata::parse(bytes) {
         assert!(event.name().len() <= 3 * bytes.len());
@@ -56,7 +57,7 @@ fn check_schema(schema: Schema, payload: &[u8]) {
     }
 }
 
-/// Text in chunks comes out as it was.
+/// Checks that a manifest in chunks is reassembled.
 fn check_chunks(bytes: &[u8]) {
     let mut chunks = ManifestChunks::default();
     let _ = chunks.push(PROVIDER, Pid(1), Tid(1), bytes);
@@ -68,32 +69,32 @@ fn check_chunks(bytes: &[u8]) {
     }
 }
 
-/// A store learns from bytes what the parsers read in them.
+/// Checks that a store learns the schemas that the parsers read.
 fn check_store(bytes: &[u8], embedded: Option<EmbeddedIdentity>) {
     let mut store = SchemaStore::new();
     let class = |opcode| Identity::Classic { class: EVENT_METADATA, opcode, version: 0 };
-    // A map may come before and after what refers to it.
+    // A map can precede or follow the events that refer to it.
     for identity in [class(MAP_INFO), class(EVENT_INFO), class(MAP_INFO), CHUNK] {
         let _ = store.learn(&identity, Pid(1), Tid(1), bytes);
     }
     let _ = store.learn_manifest(bytes);
-    let described = embedded.map(|identity| match identity {
+    let event_identity = embedded.map(|identity| match identity {
         EmbeddedIdentity::Manifest { provider, id, version } => {
             Identity::Manifest { provider, id, version, opcode: 0, task: 0 }
         }
         EmbeddedIdentity::Classic { class, opcode, version } => Identity::Classic { class, opcode, version },
     });
-    let self_described = [
+    let self_describing = [
         Identity::TraceLogging { provider: PROVIDER, metadata: bytes, traits: Some(bytes), opcode: 0 },
         Identity::Text { provider: PROVIDER },
         CHUNK,
     ];
-    for identity in described.into_iter().chain(self_described) {
+    for identity in event_identity.into_iter().chain(self_describing) {
         if let Some(plan) = store.lookup(&identity, bytes, PointerSize::Eight).cloned() {
             decode_everything(&plan, bytes, PointerSize::Eight);
         }
     }
-    if let Some(identity) = described {
+    if let Some(identity) = event_identity {
         let is_chunk = matches!(identity, Identity::Manifest { id: 0xfffe, .. });
         assert!(
             is_chunk || store.refused() > 0 || store.lookup(&identity, bytes, PointerSize::Eight).is_some(),

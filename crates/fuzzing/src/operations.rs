@@ -1,4 +1,5 @@
-//! Recordings made of arbitrary operations: whatever a session may log, in any order and with any contradiction.
+//! Traces made of arbitrary operations: any records that a session can log, in any order, with
+//! contradictions.
 
 use std::io::Cursor;
 use std::num::NonZeroU32;
@@ -12,14 +13,14 @@ use stackhound_etl::write::{
 use stackhound_etl::{ClockKind, LogFileMode};
 use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
-use crate::correlation::{KERNEL_EVENT_TRACING, USER_HALF};
+use crate::correlation::{KERNEL_EVENT_TRACING, USER_STACK};
 
-/// All of a recording.
+/// The description of a whole trace file.
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Plan {
     processors: u8,
-    narrow: bool,
-    /// The only clock that may run backwards.
+    is_32_bit: bool,
+    /// The only clock that can run backwards.
     system_clock: bool,
     one_stream: bool,
     form: PlanForm,
@@ -37,23 +38,18 @@ enum PlanForm {
 
 #[derive(Arbitrary, Debug)]
 enum Operation {
-    /// A record, so many ticks after the one before.
-    Record {
-        step: Step,
-        processor: u8,
-        kind: Kind,
-    },
+    Record { step: Step, processor: u8, kind: Kind },
     Flush(u8),
     LoseBuffer(u8),
     LoseEvents,
 }
 
-/// How time goes on.
+/// The time since the previous record.
 #[derive(Arbitrary, Debug)]
 enum Step {
     None,
     Forward(u8),
-    /// Backwards under a clock that allows it.
+    /// Can be negative, if the clock allows it.
     Any(i8),
     To(i64),
 }
@@ -61,12 +57,12 @@ enum Step {
 #[derive(Arbitrary, Debug)]
 enum Kind {
     Event {
-        hook_id: Hook,
+        hook_id: HookId,
         compact: bool,
         thread: Thread,
     },
-    /// Without ids in its header.
-    Bare(Hook),
+    /// A kernel event without process and thread in its header.
+    Bare(HookId),
     Sample {
         thread: Thread,
         address: u8,
@@ -75,7 +71,7 @@ enum Kind {
         thread: Thread,
         items: Vec<Item>,
     },
-    UserHalf {
+    UserStack {
         thread: Thread,
         items: Vec<Item>,
     },
@@ -86,11 +82,11 @@ enum Kind {
     },
     Error,
     Stack {
-        owner: Owner,
+        trigger: TriggerSpec,
         frames: Vec<u8>,
     },
     Key {
-        owner: Owner,
+        trigger: TriggerSpec,
         user: bool,
         key: u8,
     },
@@ -102,17 +98,17 @@ enum Kind {
 }
 
 #[derive(Arbitrary, Debug)]
-enum Hook {
+enum HookId {
     SystemCall,
     ContextSwitch,
     DiskRead,
     ImageLoad,
-    /// One that cannot own a stack.
+    /// An event that cannot trigger a stack.
     ProcessRundown,
     Any(u16),
 }
 
-/// So few that threads meet; process 4 has no user mode.
+/// Few ids, so that events share threads; process 4 has no user mode.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Thread {
     Unknown,
@@ -120,16 +116,16 @@ enum Thread {
     User(bool, bool),
 }
 
-/// Whose stack a record holds.
+/// The event that triggered the stack of a record.
 #[derive(Arbitrary, Debug)]
-struct Owner {
-    time: OwnerTime,
+struct TriggerSpec {
+    time: TriggerTime,
     thread: Thread,
 }
 
 #[derive(Arbitrary, Debug)]
-enum OwnerTime {
-    /// That of a record before, counted backwards.
+enum TriggerTime {
+    /// The time of a previous record, counted backwards.
     Back(u8),
     At(i64),
 }
@@ -141,7 +137,7 @@ enum Item {
     Other(u8),
 }
 
-/// An item with addresses in place of numbers.
+/// An item whose numbers were replaced by addresses.
 enum Content {
     Stack(u64, Vec<Address>),
     Key(u64, u64),
@@ -155,18 +151,19 @@ enum MatchId {
     Huge(u64),
 }
 
-/// A file, and how many records it has if none were lost on purpose; the logfile header counts.
+/// A file, and the number of its records, including the logfile header. `None` if records were
+/// lost.
 pub(crate) struct Written {
     pub file: Vec<u8>,
     pub records: Option<u64>,
 }
 
 impl Plan {
-    /// Writes the recording, leaving out what the writer refuses.
+    /// Writes the file, without the records that the writer refuses.
     pub fn write(&self) -> Written {
         let processors = u16::from(self.processors % 4) + 1;
         let mut session = Session { processors, buffer_size: 1024, ..Session::default() };
-        if self.narrow {
+        if self.is_32_bit {
             session.pointer_size = PointerSize::Four;
         }
         if self.system_clock {
@@ -192,11 +189,11 @@ impl Plan {
             pointer_size: session.pointer_size,
             times: vec![session.start],
             whole,
-            writer: EtlWriter::new(session, Cursor::new(Vec::new())).expect("a session that can be"),
+            writer: EtlWriter::new(session, Cursor::new(Vec::new())).expect("a valid session"),
         };
         self.operations.iter().for_each(|operation| writing.operation(operation));
         let whole = writing.whole;
-        let (file, totals) = writing.writer.finish().expect("memory takes all");
+        let (file, totals) = writing.writer.finish().expect("writing to memory succeeds");
         Written { file: file.into_inner(), records: whole.then_some(1 + totals.records) }
     }
 }
@@ -205,7 +202,7 @@ struct Writing {
     writer: EtlWriter<Cursor<Vec<u8>>>,
     processors: u16,
     pointer_size: PointerSize,
-    /// Of all records up to here.
+    /// Times of all records so far.
     times: Vec<RawTime>,
     /// Whether all records will be in the file.
     whole: bool,
@@ -227,16 +224,18 @@ impl Writing {
                     self.times.push(time);
                 }
             }
-            Operation::Flush(processor) => self.writer.flush(on(*processor)).expect("memory takes all"),
+            Operation::Flush(processor) => {
+                self.writer.flush(on(*processor)).expect("writing to memory succeeds");
+            }
             Operation::LoseBuffer(processor) => {
                 self.whole = false;
-                self.writer.lose_buffer(on(*processor)).expect("memory takes all");
+                self.writer.lose_buffer(on(*processor)).expect("writing to memory succeeds");
             }
             Operation::LoseEvents => self.writer.lose_events(1),
         }
     }
 
-    /// Whether the writer has taken the record.
+    /// Writes a record. Returns whether the writer accepted it.
     fn record(&mut self, time: RawTime, processor: u16, kind: &Kind) -> bool {
         let pointer_size = self.pointer_size;
         let perf_info =
@@ -258,14 +257,14 @@ impl Writing {
                 payload.extend([0; 4]);
                 perf_info(0x0f2e)
             }
-            Kind::Provider { thread, items: wanted } | Kind::UserHalf { thread, items: wanted } => {
-                let half = matches!(kind, Kind::UserHalf { .. });
-                contents = wanted.iter().map(|item| self.content(item)).collect();
+            Kind::Provider { thread, items: specs } | Kind::UserStack { thread, items: specs } => {
+                let is_user_stack = matches!(kind, Kind::UserStack { .. });
+                contents = specs.iter().map(|item| self.content(item)).collect();
                 items = contents.iter().map(|content| content.spec(pointer_size)).collect();
                 HeaderSpec::Event {
-                    provider: if half { KERNEL_EVENT_TRACING } else { Guid([7; 16]) },
+                    provider: if is_user_stack { KERNEL_EVENT_TRACING } else { Guid([7; 16]) },
                     descriptor: Descriptor {
-                        id: if half { USER_HALF } else { 1 },
+                        id: if is_user_stack { USER_STACK } else { 1 },
                         version: 0,
                         channel: 0,
                         level: 0,
@@ -292,14 +291,14 @@ impl Writing {
                 issuer: thread.issuer(),
             }),
             Kind::Error => HeaderSpec::Error,
-            Kind::Stack { owner, frames: numbers } => {
+            Kind::Stack { trigger, frames: numbers } => {
                 frames = self.addresses(numbers);
-                let record = stack::frames(time, pointer_size, self.trigger(owner), &frames);
+                let record = stack::frames(time, pointer_size, self.trigger(trigger), &frames);
                 return self.writer.write(processor, &record).is_ok();
             }
-            Kind::Key { owner, user, key } => {
+            Kind::Key { trigger, user, key } => {
                 let mode = if *user { StackMode::User } else { StackMode::Kernel };
-                let record = stack::key(time, pointer_size, self.trigger(owner), mode, u64::from(*key % 4));
+                let record = stack::key(time, pointer_size, self.trigger(trigger), mode, u64::from(*key % 4));
                 return self.writer.write(processor, &record).is_ok();
             }
             Kind::Definition { reason, key, frames: numbers } => {
@@ -322,7 +321,7 @@ impl Writing {
         }
     }
 
-    /// Odd numbers are addresses in the kernel.
+    /// Odd numbers are kernel addresses.
     fn address(&self, number: u8) -> Address {
         let kernel = match self.pointer_size {
             PointerSize::Four => 0x8000_0000,
@@ -335,12 +334,12 @@ impl Writing {
         numbers.iter().map(|&number| self.address(number)).collect()
     }
 
-    fn trigger(&self, owner: &Owner) -> Trigger {
-        let time = match owner.time {
-            OwnerTime::Back(back) => self.times[self.times.len().saturating_sub(1 + usize::from(back))],
-            OwnerTime::At(time) => RawTime(time),
+    fn trigger(&self, spec: &TriggerSpec) -> Trigger {
+        let time = match spec.time {
+            TriggerTime::Back(back) => self.times[self.times.len().saturating_sub(1 + usize::from(back))],
+            TriggerTime::At(time) => RawTime(time),
         };
-        Trigger { time, pid: owner.thread.pid(), tid: owner.thread.tid() }
+        Trigger { time, pid: spec.thread.pid(), tid: spec.thread.tid() }
     }
 }
 
@@ -366,15 +365,15 @@ impl Content {
     }
 }
 
-impl Hook {
+impl HookId {
     fn number(&self) -> u16 {
         match *self {
-            Hook::SystemCall => 0x0f33,
-            Hook::ContextSwitch => 0x0524,
-            Hook::DiskRead => 0x010c,
-            Hook::ImageLoad => 0x140a,
-            Hook::ProcessRundown => 0x0303,
-            Hook::Any(number) => number,
+            HookId::SystemCall => 0x0f33,
+            HookId::ContextSwitch => 0x0524,
+            HookId::DiskRead => 0x010c,
+            HookId::ImageLoad => 0x140a,
+            HookId::ProcessRundown => 0x0303,
+            HookId::Any(number) => number,
         }
     }
 }

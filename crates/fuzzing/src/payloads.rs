@@ -1,4 +1,4 @@
-//! Arbitrary payloads along the schemas of kernel events, and along arbitrary schemas.
+//! Decodes arbitrary payloads with the schemas of kernel events, and with arbitrary schemas.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use stackhound_types::{Guid, PointerSize};
 
 #[derive(Arbitrary, Debug)]
 struct Case {
-    narrow: bool,
+    is_32_bit: bool,
     version: u8,
     kind: Kind,
 }
 
 #[derive(Arbitrary, Debug)]
 enum Kind {
-    /// A hook, most of which no table knows.
-    Hook(u16),
-    /// The number of an event in the tables, all of which they know.
+    /// A hook id; most of these are not in the tables.
+    HookId(u16),
+    /// The index of an event in the tables.
     Known(u16),
     TraceLogging(Vec<Descriptor>),
-    /// What no metadata can describe: counts and lengths that are any other field.
+    /// Schemas that metadata cannot describe: counts and lengths refer to any other field.
     Any(Vec<AnyField>),
 }
 
-/// A field of TraceLogging: its two type bytes, and a count for those that have one.
+/// A TraceLogging field: its two type bytes, and a count that is used for types with a count.
 #[derive(Arbitrary, Debug)]
 struct Descriptor(u8, u8, u16);
 
@@ -50,14 +50,14 @@ enum AnyNumber {
     Rest,
 }
 
-/// Decodes bytes along a schema that other bytes have chosen, and shows every value.
+/// Decodes bytes with a schema that other bytes select, and formats every value.
 pub fn payloads(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(case) = Case::arbitrary(&mut input) else { return };
     let payload = input.take_rest();
-    let pointer = if case.narrow { PointerSize::Four } else { PointerSize::Eight };
+    let pointer = if case.is_32_bit { PointerSize::Four } else { PointerSize::Eight };
     match &case.kind {
-        Kind::Hook(hook_id) => decode_kernel(*hook_id, case.version, pointer, payload),
+        Kind::HookId(hook_id) => decode_kernel(*hook_id, case.version, pointer, payload),
         Kind::Known(number) => {
             let known: Vec<_> = kernel::events().collect();
             let event = known[usize::from(*number) % known.len()];
@@ -107,7 +107,7 @@ fn metadata_of(descriptors: &[Descriptor]) -> Vec<u8> {
     let mut block = vec![0, 0, 0, b'e', 0];
     for Descriptor(in_type, out_type, count) in descriptors.iter().take(1000) {
         block.extend([b'f', 0, *in_type | CHAIN, *out_type & !CHAIN]);
-        // Custom types have a length in the same place.
+        // Custom types have a length at the same offset.
         if in_type & CONSTANT_COUNT != 0 {
             let count = if in_type & 0x60 == 0x60 { 0 } else { *count };
             block.extend(count.to_le_bytes());
@@ -189,18 +189,20 @@ impl AnyField {
     }
 }
 
-/// Visits and shows all that a payload gives, and compares it with what single look-ups give.
+/// Decodes and formats all values of a payload, and compares them with the results of single
+/// look-ups.
 pub(crate) fn decode_everything(plan: &Plan, payload: &[u8], pointer: PointerSize) {
     let mut visit = Visit { steps: 0, text: String::new() };
     visit.fields(plan.decode(payload, pointer));
-    // A byte is in at most one value a level. Elements of arrays take a step in their array and one of their own.
+    // A byte is in at most one value per nesting level. An element of an array takes two steps: one
+    // in its array and its own.
     let limit = 2 * (payload.len() + MAX_EMPTY_ELEMENTS + plan.schema().fields.len()) * (MAX_NESTING + 2);
     assert!(visit.steps <= limit, "{} steps for {} bytes", visit.steps, payload.len());
 
     for decoded in plan.decode(payload, pointer) {
         let Ok(Decoded { index, item: Item::Value(value), .. }) = decoded else { continue };
         let single = plan.value(payload, pointer, index).map(|value| format!("{value:?}"));
-        assert_eq!(single, Ok(format!("{value:?}")), "a single field reads as among all others");
+        assert_eq!(single, Ok(format!("{value:?}")), "a look-up of a single field has the same result");
     }
     let schema = plan.schema();
     assert!(schema.top_level().all(|index| schema.field_index(&schema.fields[index].name).is_some()));
@@ -208,7 +210,7 @@ pub(crate) fn decode_everything(plan: &Plan, payload: &[u8], pointer: PointerSiz
 
 struct Visit {
     steps: usize,
-    /// The last value as it is shown.
+    /// The last formatted value.
     text: String,
 }
 
@@ -217,7 +219,7 @@ impl Visit {
         let mut offset = decoder.offset();
         while let Some(decoded) = decoder.next() {
             self.steps += 1;
-            assert!(decoder.offset() >= offset, "decoding moves on");
+            assert!(decoder.offset() >= offset, "decoding advances");
             offset = decoder.offset();
             match decoded {
                 Ok(decoded) => self.item(decoded.field, decoded.item),
@@ -233,7 +235,7 @@ impl Visit {
         match item {
             Item::Value(value) => {
                 self.text.clear();
-                write!(self.text, "{}", field.render(value)).expect("a String takes all");
+                write!(self.text, "{}", field.render(value)).expect("writing to a String succeeds");
                 let _ = (value.text(), value.as_u64(), value.as_i64());
             }
             Item::Array(array) => {

@@ -1,4 +1,4 @@
-//! From arbitrary operations over a recording to events with stacks.
+//! Runs traces of arbitrary operations through the correlator.
 
 use arbitrary::{Arbitrary, Unstructured};
 use stackhound_etl::EtlFile;
@@ -23,7 +23,7 @@ enum Hold {
     Forever,
 }
 
-/// Takes bytes for operations, writes one or two recordings, merges them and attributes stacks.
+/// Interprets bytes as operations, writes one or two traces, merges them, and correlates stacks.
 pub fn pipeline(bytes: &[u8]) {
     let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
     let max_hold = match case.max_hold {
@@ -34,11 +34,11 @@ pub fn pipeline(bytes: &[u8]) {
     let written: Vec<_> = [&case.first].into_iter().chain(&case.second).map(Plan::write).collect();
     let records = written.iter().map(|written| written.records).sum::<Option<u64>>();
     let sources = written.into_iter().zip(0..).map(|(written, number)| {
-        Source::new("", EtlFile::open(written.file.into()).expect("what the writer writes").numbered(number))
+        Source::new("", EtlFile::open(written.file.into()).expect("a trace of the writer").numbered(number))
     });
     let trace = OpenTrace::new(sources.collect(), 1).expect("at least one source");
     let events = correlation::check(&trace, Window { max_hold, max_pending: case.max_pending.into() });
     if let Some(records) = records {
-        assert_eq!(events, records, "all that was written is read: {case:?}");
+        assert_eq!(events, records, "all records are read: {case:?}");
     }
 }

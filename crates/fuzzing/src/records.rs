@@ -1,25 +1,25 @@
-//! Records in arbitrary bytes.
+//! Reads records from arbitrary bytes.
 
 use std::hint::black_box;
 
 use stackhound_etl::record::{Record, Records};
 
-/// Walks bytes as if they were the records of a buffer, and asks every record for everything.
+/// Reads bytes as the records of a buffer, with all fields of every record.
 pub fn records(bytes: &[u8]) {
     let mut walk = Records::new(bytes, 0);
     let mut position = 0;
     while let Some(record) = walk.next() {
         assert_eq!(bytes[position..].as_ptr(), record.bytes().as_ptr(), "records follow each other");
         assert!(record.bytes().len() >= record.kind().header_size());
-        assert!(walk.position() >= position + record.bytes().len(), "a walk moves on");
+        assert!(walk.position() >= position + record.bytes().len(), "a walk advances");
         position = walk.position();
         read_everything(&record);
     }
     assert!(walk.position() <= bytes.len().next_multiple_of(8));
-    assert!(walk.next().is_none(), "a walk that has ended stays so");
+    assert!(walk.next().is_none(), "a walk does not continue after its end");
 }
 
-/// Asks a record for all that it can be asked for.
+/// Reads all fields of a record.
 pub(crate) fn read_everything(record: &Record<'_>) {
     let kind = record.kind();
     assert_eq!(record.hook_id().is_some(), kind.has_hook_id());
@@ -34,7 +34,7 @@ pub(crate) fn read_everything(record: &Record<'_>) {
     assert!(payload.len() + kind.header_size() <= record.bytes().len());
     let mut taken = payload.len() + kind.header_size();
     for item in record.extended_items() {
-        // Items have a header of eight bytes each and do not overlap, nor reach into the payload.
+        // Items have headers of eight bytes and do not overlap with each other or the payload.
         taken += 8 + item.data.len();
         black_box((item.guid(), item.stack_pointer_size(), item.stack(), item.stack_key()));
         let first_of_type = record.extended_items().find(item.item_type);

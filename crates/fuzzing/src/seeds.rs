@@ -1,4 +1,5 @@
-//! Valid inputs of each target, to start from: made by the writer and by small builders, never by the code under test.
+//! Valid inputs of each target, as seeds. They are built by the writer and by small builders, never
+//! by the code under test.
 
 use std::io::Cursor;
 use std::num::NonZeroU32;
@@ -16,13 +17,13 @@ use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 use self::blocks::{Head, MANIFEST, Stored, event_info, event_metadata, field, map_info, structure, value};
 use crate::metadata::{EVENT_INFO, EVENT_METADATA, MAP_INFO};
 
-/// The blocks of metadata that the schemas' own tests use.
+/// The metadata blocks from the tests of the schema crate.
 #[path = "../../schema/src/testing/blocks.rs"]
 mod blocks;
 
-/// The compiled manifest that they use.
+/// The compiled manifest from these tests.
 #[path = "../../schema/src/testing/compiled.rs"]
-#[allow(dead_code, reason = "the tests name more of it")]
+#[allow(dead_code, reason = "the tests use more of it")]
 mod compiled;
 
 fn hex(digits: &str) -> Vec<u8> {
@@ -52,7 +53,7 @@ fn small() -> Session {
     Session { processors: 2, buffer_size: 1024, ..Session::default() }
 }
 
-/// Recordings of every form, small enough to be mutated.
+/// .etl files of every form, small enough to be mutated.
 pub fn trace_files() -> Vec<Vec<u8>> {
     let small = small();
     let start = RawTime(small.start_time.0);
@@ -72,17 +73,17 @@ pub fn trace_files() -> Vec<Vec<u8>> {
 }
 
 fn write(session: Session) -> Vec<u8> {
-    fill(session).finish().expect("memory takes all").0.into_inner()
+    fill(session).finish().expect("writing to memory succeeds").0.into_inner()
 }
 
 fn unfinished(session: Session) -> Vec<u8> {
-    fill(session).leave_unfinished(2000).expect("memory takes all").0.into_inner()
+    fill(session).leave_unfinished(2000).expect("writing to memory succeeds").0.into_inner()
 }
 
-/// Writes records of all kinds on two processors, with stacks and descriptions.
+/// Writes records of all kinds on two processors, with stacks and schemas.
 fn fill(session: Session) -> EtlWriter<Cursor<Vec<u8>>> {
     let (pointer_size, start) = (session.pointer_size, session.start.0);
-    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).expect("a session that can be");
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).expect("a valid session");
     let kernel_address = if pointer_size == PointerSize::Four { 0x8000_0000 } else { 0xffff_8000_0000_0000 };
     let kernel_frames = [Address(kernel_address + 16), Address(kernel_address + 32)];
     let user_frames = [Address(0x7700_1000), Address(0x7700_2000), Address(0x7700_3000)];
@@ -151,13 +152,13 @@ fn fill(session: Session) -> EtlWriter<Cursor<Vec<u8>>> {
     writer
 }
 
-/// What buffers of recordings hold behind their headers.
+/// The content of buffers after their headers.
 pub fn records() -> Vec<Vec<u8>> {
     let etl_file = write(small());
     etl_file.chunks(1024).map(|buffer| buffer[0x48..].to_vec()).collect()
 }
 
-/// Compressed data of all algorithms, with the size it expands to in front.
+/// Compressed data of all algorithms, preceded by the expanded size.
 pub fn chunks() -> Vec<Vec<u8>> {
     let of_size = |size: usize, chunk: &[u8]| [&(size as u32).to_le_bytes()[..3], chunk].concat();
     let mut seeds = Vec::new();
@@ -167,12 +168,12 @@ pub fn chunks() -> Vec<Vec<u8>> {
     // LZNT1: a stored chunk, and a compressed one with a match.
     seeds.push(of_size(5, b"\x02\x30abc\x01\x30de\0\0"));
     seeds.push(of_size(13, b"\x03\xb0\x02a\x07\x00\0\0"));
-    // XPRESS-Huffman, all codes of nine bits: they are the symbols.
+    // XPRESS-Huffman with codes of nine bits, which equal their symbols.
     seeds.push(of_size(7, &[&[0x99; 256][..], &hex("30 18 8c 46 24 12 89 44 00 00 00 00")].concat()));
     seeds
 }
 
-/// Descriptions of every kind.
+/// Event metadata of every kind.
 pub fn metadata() -> Vec<Vec<u8>> {
     let properties = [
         value("count", 6, 0),
@@ -208,12 +209,12 @@ pub fn metadata() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Choices of a schema, and a payload.
+/// The selection of a schema, and a payload.
 pub fn payloads() -> Vec<Vec<u8>> {
     (0..40).map(|seed| random(seed, 40 + 8 * seed as usize)).collect()
 }
 
-/// Operations over a recording.
+/// Operations that build a trace.
 pub fn operations() -> Vec<Vec<u8>> {
     (0..40).map(|seed| random(seed, 100 + 50 * seed as usize)).collect()
 }

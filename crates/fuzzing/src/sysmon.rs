@@ -1,4 +1,4 @@
-//! Call traces in text, lines of JSON and chunks of event logs.
+//! Reads call traces, lines of JSON, and chunks of event logs.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -8,17 +8,18 @@ use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Frame, Hex};
 use stackhound_sysmon::json::{flat, winlogbeat};
 use stackhound_sysmon::row::{Action, Actor, Aim, Row};
-use stackhound_sysmon::{Found, Sysmon, detects};
+use stackhound_sysmon::{Found, Sysmon, detect_format};
 
 use self::log::{Event, Value};
 
-/// The writer of logs that the tests of the reader use.
+/// The writer of event logs from the tests of the reader.
 #[path = "../../sysmon/tests/support/mod.rs"]
 mod log;
 
 const CHUNK: usize = 1 << 16;
 
-/// Takes the bytes for a chunk of an event log if they begin like one, for a file of JSON otherwise, and for a call trace.
+/// Reads bytes as a chunk of an event log if they begin like one, otherwise as a file of JSON; and
+/// as a call trace.
 pub fn sysmon(bytes: &[u8]) {
     if let Ok(text) = str::from_utf8(bytes) {
         trace(text);
@@ -57,9 +58,9 @@ fn trace(text: &str) {
 fn hunt(file: &[u8]) {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut sysmon = Sysmon::new(detector.lists());
-    let mut told = 0;
+    let mut delivered = 0;
     let totals = sysmon.hunt(Cursor::new(file), "x", &mut detector, |found| {
-        told += 1;
+        delivered += 1;
         match found {
             Found::Evaluated(evaluated) => {
                 let frames = evaluated.case.stack.frames.len();
@@ -75,10 +76,10 @@ fn hunt(file: &[u8]) {
     match totals {
         Ok(totals) => {
             let unreadable = totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
-            assert_eq!(told, totals.evaluated + unreadable);
+            assert_eq!(delivered, totals.evaluated + unreadable);
             assert_eq!(totals.records, totals.evaluated + totals.unreadable + totals.context + totals.other);
         }
-        Err(_) => assert!(detects(file).is_none_or(|_| file.starts_with(b"ElfFile\0"))),
+        Err(_) => assert!(detect_format(file).is_none_or(|_| file.starts_with(b"ElfFile\0"))),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Every target over valid inputs, and over valid inputs that were damaged.
+//! Runs every target with valid inputs, and with valid inputs that were damaged.
 //!
-//! The number of damaged inputs is that of all property tests: `PROPTEST_CASES`.
+//! `PROPTEST_CASES` sets the number of damaged inputs, as for all property tests.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,14 @@ use stackhound_fuzzing::{TARGETS, Target};
 enum Change {
     Flip(Index, u8),
     Set(Index, u8),
-    /// A number of one, two, four or eight bytes: small, at a limit, or any.
+    /// A number of one, two, four or eight bytes: small, at a limit, or arbitrary.
     Number(Index, u8, u64),
     Truncate(Index),
     Insert(Index, Vec<u8>),
     Remove(Index, u8),
-    /// A part of the same input put somewhere else.
+    /// A part of the same input is copied to another offset.
     Move(Index, Index, u16),
-    /// A part of another seed.
+    /// A part of another seed is copied.
     Splice(Index, Index, Index, u16),
 }
 
@@ -53,23 +53,23 @@ impl Change {
         let Some(last) = bytes.len().checked_sub(1) else { return };
         let at = |index: &Index| index.index(last + 1);
         match self {
-            Change::Flip(location, bit) => bytes[at(location)] ^= 1 << bit,
-            Change::Set(location, byte) => bytes[at(location)] = *byte,
-            Change::Number(location, width, number) => {
+            Change::Flip(index, bit) => bytes[at(index)] ^= 1 << bit,
+            Change::Set(index, byte) => bytes[at(index)] = *byte,
+            Change::Number(index, width, number) => {
                 // Fields are aligned.
                 let width = 1 << width;
-                let start = at(location) / width * width;
+                let start = at(index) / width * width;
                 let end = (start + width).min(bytes.len());
                 bytes[start..end].copy_from_slice(&number.to_le_bytes()[..end - start]);
             }
-            Change::Truncate(location) => bytes.truncate(at(location)),
-            Change::Insert(location, inserted) => {
-                let location = at(location);
-                bytes.splice(location..location, inserted.iter().copied());
+            Change::Truncate(index) => bytes.truncate(at(index)),
+            Change::Insert(index, inserted) => {
+                let index = at(index);
+                bytes.splice(index..index, inserted.iter().copied());
             }
-            Change::Remove(location, length) => {
-                let location = at(location);
-                bytes.drain(location..(location + usize::from(*length)).min(last + 1));
+            Change::Remove(index, length) => {
+                let index = at(index);
+                bytes.drain(index..(index + usize::from(*length)).min(last + 1));
             }
             Change::Move(from, to, length) => {
                 let part = part(bytes, at(from), *length);
@@ -106,7 +106,7 @@ fn inputs(target: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn every_target_takes_its_seeds() {
+fn every_target_accepts_its_seeds() {
     for Target { name, run, seeds } in TARGETS {
         for (number, seed) in seeds().iter().enumerate() {
             println!("{name}, seed {number}");
@@ -116,10 +116,10 @@ fn every_target_takes_its_seeds() {
 }
 
 #[test]
-fn every_target_takes_what_a_seed_begins_with() {
+fn every_target_accepts_prefixes_of_seeds() {
     for (Target { run, .. }, seeds) in TARGETS.iter().zip(&*SEEDS) {
         for seed in seeds {
-            // All short ones, where headers are, then ever fewer.
+            // All short prefixes, which end in headers, then larger and larger steps.
             let mut end = 0;
             while end < seed.len() {
                 run(&seed[..end]);
@@ -129,7 +129,6 @@ fn every_target_takes_what_a_seed_begins_with() {
     }
 }
 
-/// Any bytes at all, which mostly fail early.
 #[track_caller]
 fn check(target: usize, bytes: &[u8]) {
     (TARGETS[target].run)(bytes);

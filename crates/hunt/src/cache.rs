@@ -1,21 +1,26 @@
-//! Evaluations that were made before.
+//! The cache of evaluations.
 //!
-//! The same few stacks come again and again. An evaluation holds as long as nothing that it rests on has changed, so it is kept
-//! under numbers that stand for all of that. The cache changes no answer: what is not in it is evaluated.
+//! The same few stacks occur again and again. An evaluation is valid as long as everything that it
+//! depends on is unchanged, so it is cached under numbers for all of these facts. The cache changes
+//! no answer: cases that are not in it are evaluated.
 //!
-//! Three keys lead to an evaluation, each looked up only where the one before it fails:
+//! Three keys lead to an evaluation. Each is looked up only if the previous one fails:
 //!
-//! 1. [`Key`]: the stack, and numbers for the process with its modules, the start of the thread, the event's facts and its kind.
-//!    It holds until the process, its modules or what is known of them change.
-//! 2. The *signature*: a row of numbers for all that detections read, without the process. The first ones are those of the
-//!    [head](head), the others stand for the frames by their [cache key](Frame::cache_key). Cases of different processes that
-//!    mean the same are evaluated once.
-//! 3. [`FrameNumbers`]: the number of the frame at an address, as long as the modules of the process stay as they are; for frames
-//!    outside of images, as long as all of its memory does.
+//! 1. [`Key`]: the stack, and numbers for the process with its modules, the start of the thread,
+//!    the facts of the event and its kind. It is valid until the process, its modules or the facts
+//!    about them change.
+//! 2. The *signature*: a list of numbers for everything that detections read, without the process.
+//!    The first numbers are those of the [head](head), the others identify the frames by their
+//!    [cache key](Frame::cache_key). Equivalent cases of different processes are evaluated once.
+//! 3. [`FrameNumbers`]: the number of the frame at an address. It is valid as long as the modules
+//!    of the process are unchanged; for frames outside of images, as long as all of its memory is
+//!    unchanged.
 //!
-//! A detection that reads more of a frame changes [`Frame::cache_key`]; one that reads more of an event changes the number of the
-//! event's facts (`facts` of [`Key`]), and one that reads more of a process changes
-//! [`ProcessContext`], which is numbered as a whole. `stackhound/tests/hunt/changes.rs` compares with no cache at all.
+//! A detection that reads more facts of a frame requires a change of [`Frame::cache_key`]. One that
+//! reads more facts of an event requires a change of the number of the event's facts (`facts` of
+//! [`Key`]). One that reads more facts of a process requires a change of [`ProcessContext`], which
+//! is numbered as a whole. `stackhound/tests/hunt/changes.rs` compares the results with those
+//! without a cache.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -31,22 +36,24 @@ use stackhound_types::{Address, AddressKind};
 use super::context::StackContext;
 use super::{CaseContext, HuntSession};
 
-/// What tells cases apart. All that an evaluation rests on, but for the memory outside of images.
+/// Identifies a case: everything that its evaluation depends on, except for memory outside of
+/// images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Key {
     pub stack: Option<StackId>,
-    /// Of the process, its modules and those of the kernel, and what is known of them.
+    /// Number of the state of the process, its modules, those of the kernel, and the known facts
+    /// about them.
     pub module_map_generation: u32,
-    /// Of where the thread started.
+    /// Number of the thread's start code.
     pub start: u32,
-    /// Of the service or of the target.
+    /// Number of the service or of the target.
     pub facts: u32,
-    /// The kind of event, what its innermost frames are, and how much of the stack there is.
-    pub what: u32,
+    /// The kind of the event, its innermost frames, and the states of the stack.
+    pub event_bits: u32,
 }
 
 impl Key {
-    /// Where it is looked for: the same in each run.
+    /// A hash that is the same in each run.
     #[inline]
     fn hash(&self) -> u64 {
         const FACTORS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
@@ -55,35 +62,35 @@ impl Key {
             product as u64 ^ (product >> 64) as u64
         };
         let stack = self.stack.map_or(0, |stack| stack.index() as u64 + 1);
-        let around = u64::from(self.module_map_generation) << 32 | u64::from(self.start);
-        let event = u64::from(self.facts) << 32 | u64::from(self.what);
-        fold(fold(stack ^ FACTORS[0], around ^ FACTORS[1]) ^ event, FACTORS[2])
+        let context = u64::from(self.module_map_generation) << 32 | u64::from(self.start);
+        let event = u64::from(self.facts) << 32 | u64::from(self.event_bits);
+        fold(fold(stack ^ FACTORS[0], context ^ FACTORS[1]) ^ event, FACTORS[2])
     }
 }
 
-/// A case that is remembered.
+/// A cached case.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CachedEvaluation {
     key: Key,
-    /// Of the memory that it rests on where it rests on more than modules: where all user frames lie in images, only modules
-    /// count. 0 if it does not. (That a place was taken by something else while the unload was not recorded is noticed when
-    /// modules change.)
+    /// Number of the state of all memory, if the evaluation depends on it; 0 if all user frames are
+    /// in images, so that only modules matter. (If other memory replaced an image whose unload was
+    /// not recorded, this is noticed when modules change.)
     pub memory: u32,
-    /// Of the evaluation; 0 in a free place.
+    /// Number of the evaluation; 0 in a free entry.
     pub number: u32,
 }
 
-/// Cases that can be in one place of the table: as many as fit a line of the processor's cache.
+/// The entries of one bucket of the table. They fit into one cache line of the processor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Bucket([CachedEvaluation; 2]);
 
-/// Buckets of the table of cases, at first and at most: 4 MB. Cases come again soon or, since modules have changed, never; in a
-/// larger table each look would wait for memory.
+/// Minimum and maximum number of buckets: at most 4 MB. Cases either occur again soon or never,
+/// because modules have changed. In a larger table, look-ups would wait for memory.
 const BUCKETS: std::ops::RangeInclusive<usize> = 1 << 8..=1 << 16;
-/// Distinct evaluations that are kept, at most: about 13 MB.
-const JUDGEMENTS_MAX: usize = 1 << 14;
-/// NumberSource in signatures that are kept, at most: 8 MB.
+/// Maximum number of distinct evaluations: about 13 MB.
+const EVALUATIONS_MAX: usize = 1 << 14;
+/// Maximum number of numbers in signatures: 8 MB.
 const SIGNATURES_MAX: usize = 1 << 21;
 
 #[derive(Clone, Copy, Debug)]
@@ -102,20 +109,20 @@ impl Signature {
 /// Evaluations by case.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// As many as a power of two.
+    /// A power of two.
     buckets: Vec<Bucket>,
-    /// Cases that were put into the buckets.
+    /// Number of cases in the buckets.
     kept: usize,
     signatures: HashTable<Signature>,
-    /// Of all signatures, one behind the other.
+    /// The numbers of all signatures, concatenated.
     signature_numbers: Vec<u32>,
-    /// Each once; many cases have the same.
+    /// Distinct evaluations, which many cases share.
     evaluations: Vec<Evaluation>,
-    /// How many events each was made of.
+    /// Number of events by evaluation.
     counts: Vec<u64>,
-    /// Of evaluations that were given up.
+    /// Totals of evaluations that were removed.
     totals: Totals,
-    /// NumberSource of evaluations, from 1.
+    /// Numbers of evaluations, starting at 1.
     numbers: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
 }
@@ -137,11 +144,11 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// What is remembered of a case. It holds if it rests on no memory, or that is as it was.
+    /// The cached case with a key. The caller checks that its memory is unchanged.
     #[inline]
     pub fn find(&self, key: &Key) -> Option<CachedEvaluation> {
-        let Bucket(locations) = &self.buckets[self.bucket(key)];
-        locations.iter().find(|known| known.key == *key && known.number != 0).copied()
+        let Bucket(entries) = &self.buckets[self.bucket(key)];
+        entries.iter().find(|known| known.key == *key && known.number != 0).copied()
     }
 
     #[inline]
@@ -149,18 +156,14 @@ impl Cache {
         key.hash() as usize & (self.buckets.len() - 1)
     }
 
-    /// Remembers a case, in place of the one that was put into its bucket first.
+    /// Adds a case, which replaces the older entry of its bucket.
     pub fn keep(&mut self, key: Key, memory: u32, number: u32) {
         if self.kept >= self.buckets.len() && self.buckets.len() < *BUCKETS.end() {
             let larger = vec![Bucket::default(); 4 * self.buckets.len()];
             let smaller = std::mem::replace(&mut self.buckets, larger);
             self.kept = 0;
-            for Bucket(locations) in smaller {
-                locations
-                    .into_iter()
-                    .rev()
-                    .filter(|known| known.number != 0)
-                    .for_each(|known| self.put(known));
+            for Bucket(entries) in smaller {
+                entries.into_iter().rev().filter(|known| known.number != 0).for_each(|known| self.put(known));
             }
         }
         self.put(CachedEvaluation { key, memory, number });
@@ -168,12 +171,12 @@ impl Cache {
 
     fn put(&mut self, known: CachedEvaluation) {
         let bucket = self.bucket(&known.key);
-        let Bucket(locations) = &mut self.buckets[bucket];
-        if locations[0].key != known.key {
-            self.kept += usize::from(locations[1].number == 0);
-            locations[1] = locations[0];
+        let Bucket(entries) = &mut self.buckets[bucket];
+        if entries[0].key != known.key {
+            self.kept += usize::from(entries[1].number == 0);
+            entries[1] = entries[0];
         }
-        locations[0] = known;
+        entries[0] = known;
     }
 
     /// The number of the evaluation of a signature.
@@ -182,7 +185,7 @@ impl Cache {
         self.signatures.find(self.hasher.hash_one(signature), is_same).map(|known| known.number)
     }
 
-    /// Remembers the evaluation of a signature.
+    /// Adds the evaluation of a signature.
     pub fn keep_signature(&mut self, signature: &[u32], number: u32) {
         if self.signature_numbers.len() + signature.len() > SIGNATURES_MAX {
             self.signatures.clear();
@@ -196,10 +199,10 @@ impl Cache {
         signatures.insert_unique(hash(&known), known, hash);
     }
 
-    /// The number of an evaluation, which is good until the next one is asked for. Where there are too many, all that is
-    /// remembered is forgotten first.
+    /// The number of an evaluation, which is valid until the next call. If there are too many
+    /// evaluations, the cache is cleared first.
     pub fn number(&mut self, evaluation: Evaluation) -> u32 {
-        if self.evaluations.len() >= JUDGEMENTS_MAX {
+        if self.evaluations.len() >= EVALUATIONS_MAX {
             self.forget();
         }
         let Cache { evaluations, counts, numbers, hasher, .. } = self;
@@ -210,22 +213,22 @@ impl Cache {
         );
         match entry {
             Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(location) => {
+            Entry::Vacant(slot) => {
                 evaluations.push(evaluation);
                 counts.push(0);
                 let number = evaluations.len() as u32;
-                location.insert(number);
+                slot.insert(number);
                 number
             }
         }
     }
 
-    /// Forgets all but what was counted.
+    /// Clears everything except for the totals.
     pub fn forget(&mut self) {
         *self = Cache { totals: self.totals(), ..Cache::default() };
     }
 
-    /// Counts an event for an evaluation, which is given by its number.
+    /// Counts an event for the evaluation with this number.
     #[inline]
     pub fn count(&mut self, number: u32) -> &Evaluation {
         let index = number as usize - 1;
@@ -233,7 +236,7 @@ impl Cache {
         &self.evaluations[index]
     }
 
-    /// The answers of all evaluations that were counted.
+    /// The answers of all counted evaluations.
     pub fn totals(&self) -> Totals {
         let mut totals = self.totals.clone();
         let counted = self.evaluations.iter().zip(&self.counts);
@@ -242,24 +245,24 @@ impl Cache {
     }
 }
 
-/// Addresses that are remembered; each has one place where it can be. 1 MB.
-const PLACES: usize = 1 << 16;
+/// Number of slots for addresses; each address has one slot. 1 MB.
+const FRAME_SLOTS: usize = 1 << 16;
 
-/// In place of a frame's number: what it is depends on more than modules.
+/// Replaces the number of a frame that does not depend on modules alone.
 const OUTSIDE: u32 = 0;
 
 #[derive(Clone, Copy, Default)]
 struct CachedFrame {
     address: u64,
-    /// Of the modules, or of the memory, in which this holds; 0 in a free place.
+    /// Number of the state of modules or memory for which the entry is valid; 0 in a free entry.
     module_map_generation: u32,
-    /// Of the frame. The highest bit says that the address is an instruction's.
+    /// Number of the frame. The highest bit is set if the address is an instruction.
     number: u32,
 }
 
 const INSTRUCTION: u32 = 1 << 31;
 
-/// Frames by address.
+/// Numbers of frames by address.
 pub(super) struct FrameNumbers {
     known: Box<[CachedFrame]>,
     numbers: Interner<Frame>,
@@ -273,7 +276,7 @@ impl std::fmt::Debug for FrameNumbers {
 
 impl Default for FrameNumbers {
     fn default() -> FrameNumbers {
-        let known = vec![CachedFrame::default(); PLACES].into_boxed_slice();
+        let known = vec![CachedFrame::default(); FRAME_SLOTS].into_boxed_slice();
         FrameNumbers { known, numbers: Interner::default() }
     }
 }
@@ -287,14 +290,14 @@ fn kind_bit(kind: AddressKind) -> u32 {
 
 impl FrameNumbers {
     #[inline]
-    fn location(address: Address, module_map_generation: u32) -> usize {
+    fn slot(address: Address, module_map_generation: u32) -> usize {
         let hash = (address.0 ^ u64::from(module_map_generation) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> 40) as usize % PLACES
+        (hash >> 40) as usize % FRAME_SLOTS
     }
 
     #[inline]
     fn find(&self, address: Address, kind: AddressKind, module_map_generation: u32) -> Option<u32> {
-        let known = &self.known[FrameNumbers::location(address, module_map_generation)];
+        let known = &self.known[FrameNumbers::slot(address, module_map_generation)];
         let is_same = known.address == address.0
             && known.module_map_generation == module_map_generation
             && known.number & INSTRUCTION == kind_bit(kind);
@@ -303,7 +306,7 @@ impl FrameNumbers {
 
     fn keep(&mut self, address: Address, kind: AddressKind, module_map_generation: u32, number: u32) {
         let number = number | kind_bit(kind);
-        self.known[FrameNumbers::location(address, module_map_generation)] =
+        self.known[FrameNumbers::slot(address, module_map_generation)] =
             CachedFrame { address: address.0, module_map_generation, number };
     }
 
@@ -312,16 +315,17 @@ impl FrameNumbers {
     }
 }
 
-/// NumberSource of a signature in front of those of the frames.
+/// Count of the numbers of a signature before those of the frames.
 const HEAD: usize = 5;
 
-fn head(key: &Key, around: &StackContext) -> [u32; HEAD] {
-    let flags = u32::from(around.is_complete) | u32::from(around.is_lossy) << 1;
-    [around.facts, key.start, key.facts, key.what, flags]
+fn head(key: &Key, stack_context: &StackContext) -> [u32; HEAD] {
+    let flags = u32::from(stack_context.is_complete) | u32::from(stack_context.is_lossy) << 1;
+    [stack_context.facts, key.start, key.facts, key.event_bits, flags]
 }
 
 impl HuntSession {
-    /// Finds the signature of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
+    /// Finds the signature of a case. Returns the number of the memory state that it depends on; 0
+    /// if it depends only on images.
     pub(super) fn find_signature(
         &mut self,
         view: &EventView<'_>,
@@ -329,20 +333,22 @@ impl HuntSession {
         all: &CaseContext,
         key: &Key,
     ) -> u32 {
-        let around = &all.around;
-        let session = around.pointer_size;
+        let stack_context = &all.stack_context;
+        let session = stack_context.pointer_size;
         let mut signature = std::mem::take(&mut self.signature);
         signature.clear();
-        signature.extend(head(key, around));
+        signature.extend(head(key, stack_context));
         let mut memory = 0;
         for (address, kind) in addresses(session, view.delivered()) {
             let module_map_generation = match address.is_kernel(session) {
-                true => around.kernel_module_map_generation,
-                false => around.module_map_generation,
+                true => stack_context.kernel_module_map_generation,
+                false => stack_context.module_map_generation,
             };
             signature.push(match self.frame_numbers.find(address, kind, module_map_generation) {
                 Some(number) if number != OUTSIDE => number,
-                known => self.look_at_frame((view, resolver), around, (address, kind), known, &mut memory),
+                known => {
+                    self.resolve_frame((view, resolver), stack_context, (address, kind), known, &mut memory)
+                }
             });
         }
         self.signature = signature;
@@ -350,32 +356,35 @@ impl HuntSession {
     }
 
     #[cold]
-    fn look_at_frame(
+    fn resolve_frame(
         &mut self,
         (view, resolver): (&EventView<'_>, &mut FrameResolver),
-        around: &StackContext,
+        stack_context: &StackContext,
         (address, kind): (Address, AddressKind),
         known: Option<u32>,
         memory: &mut u32,
     ) -> u32 {
-        let (system, owner) = (view.trace_state().system(), around.owner);
-        let mut frames = resolver.at(system, owner, view.time(), around.pointer_size);
-        let is_kernel = address.is_kernel(around.pointer_size);
+        let (system, owner) = (view.trace_state().system(), stack_context.owner);
+        let mut frames = resolver.at(system, owner, view.time(), stack_context.pointer_size);
+        let is_kernel = address.is_kernel(stack_context.pointer_size);
         if known.is_none()
             && let Some(frame) = frames.in_module(address, kind)
         {
-            let module_map_generation =
-                if is_kernel { around.kernel_module_map_generation } else { around.module_map_generation };
+            let module_map_generation = if is_kernel {
+                stack_context.kernel_module_map_generation
+            } else {
+                stack_context.module_map_generation
+            };
             return self.keep_frame(resolver, &frame, (address, kind), module_map_generation);
         }
         let module_map_generation = match is_kernel {
-            true => around.kernel_module_map_generation,
+            true => stack_context.kernel_module_map_generation,
             false => {
                 if *memory == 0 {
                     *memory = self.contexts.memory(system, owner.process, view.time(), &mut self.numbers);
                 }
                 if known.is_none() {
-                    self.frame_numbers.keep(address, kind, around.module_map_generation, OUTSIDE);
+                    self.frame_numbers.keep(address, kind, stack_context.module_map_generation, OUTSIDE);
                 }
                 *memory
             }
@@ -402,40 +411,41 @@ impl HuntSession {
         number
     }
 
-    /// The signature of a case with the frames that were just evaluated.
+    /// The signature of a case whose frames were just evaluated.
     pub(super) fn signature_of_evaluated(&mut self, resolver: &FrameResolver, all: &CaseContext, key: &Key) {
         let HuntSession { signature, frames, frame_numbers, numbers, binaries, .. } = self;
         signature.clear();
-        signature.extend(head(key, &all.around));
+        signature.extend(head(key, &all.stack_context));
         let key = |frame: &Frame| frame.cache_key(resolver.modules(), !binaries.is_none());
         signature.extend(frames.iter().map(|frame| frame_numbers.number(key(frame), numbers)));
     }
 }
 
-/// Gives numbers, from 1; never the same one twice.
+/// A source of unique numbers, starting at 1.
 #[derive(Debug, Default)]
 pub(super) struct NumberSource(u32);
 
 impl NumberSource {
-    /// The highest bit is free for other things.
+    /// The highest bit is used for other purposes.
     const MAX: u32 = u32::MAX >> 1;
-    /// More than one event takes.
+    /// More numbers than one event needs.
     const LEFT: u32 = 1 << 20;
 
-    /// The next one.
+    /// The next number.
     pub fn next(&mut self) -> u32 {
         self.0 += 1;
         self.0
     }
 
-    /// Whether there are hardly any left. Then all that is known by number has to be forgotten, and numbers begin again.
+    /// Whether few numbers are left. The caller must then clear everything that is identified by
+    /// numbers.
     #[inline]
-    pub fn are_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.0 >= NumberSource::MAX - NumberSource::LEFT
     }
 }
 
-/// Things with a number each. Of very many, all are forgotten, and get new numbers.
+/// Assigns numbers to values. If there are too many values, all are removed and get new numbers.
 #[derive(Debug)]
 pub(super) struct Interner<T>(HashMap<T, u32, foldhash::fast::RandomState>);
 
@@ -446,29 +456,29 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Hash + Eq> Interner<T> {
-    /// Things that are known at once, at most.
+    /// Maximum number of values.
     const MAX: usize = 1 << 16;
 
-    /// The number of a thing.
-    pub fn of(&mut self, thing: T, numbers: &mut NumberSource) -> u32 {
-        if self.0.len() >= Self::MAX && !self.0.contains_key(&thing) {
+    /// The number of a value.
+    pub fn of(&mut self, value: T, numbers: &mut NumberSource) -> u32 {
+        if self.0.len() >= Self::MAX && !self.0.contains_key(&value) {
             self.0.clear();
         }
-        *self.0.entry(thing).or_insert_with(|| numbers.next())
+        *self.0.entry(value).or_insert_with(|| numbers.next())
     }
 }
 
-/// NumberSource of what is known of processes. Processes of which the same is known have the same number.
+/// Numbers of the known facts about processes. Processes with equal facts have the same number.
 #[derive(Debug, Default)]
 pub(super) struct ContextNumbers {
-    /// By the system's index of each process: the context's own number, and ours.
+    /// By the system's index of each process: the revision of its context, and the number.
     known: Vec<Option<(ProcessId, u32, u32)>>,
     numbered: Interner<ProcessContext>,
 }
 
 impl ContextNumbers {
-    /// A number that stands for all that is known of a process: two states of knowledge never have the same. 0 is that of unknown
-    /// processes.
+    /// The number of the known facts about a process. Different facts never have the same number.
+    /// Unknown processes have 0.
     pub fn of(
         &mut self,
         process: Option<ProcessId>,
@@ -476,12 +486,12 @@ impl ContextNumbers {
         numbers: &mut NumberSource,
     ) -> u32 {
         let Some(id) = process else { return 0 };
-        let location = slots::at(&mut self.known, id.index());
-        match location {
+        let slot = slots::at(&mut self.known, id.index());
+        match slot {
             Some((known, then, number)) if (*known, *then) == (id, revision) => *number,
             _ => {
                 let number = self.numbered.of(context.clone(), numbers);
-                *location = Some((id, revision, number));
+                *slot = Some((id, revision, number));
                 number
             }
         }

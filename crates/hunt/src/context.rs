@@ -1,5 +1,6 @@
-//! What evaluations rest on beside stacks and payloads: the process, its modules and those of the kernel, the thread, and what
-//! is known of all of them. It is looked up once for each thread, and again when something changes.
+//! The context of an evaluation in addition to the stack and the payload: the process, its modules
+//! and those of the kernel, the thread, and the known facts about them. It is looked up once per
+//! thread, and again after changes.
 
 use stackhound_frames::{Code, FrameResolver, StackOwner};
 use stackhound_pipeline::{EventView, slots};
@@ -11,52 +12,54 @@ use super::HuntSession;
 use super::cache::{Interner, NumberSource};
 use super::memory::LiveMemory;
 
-/// All about an event that does not stand in its stack or payload.
+/// The facts about an event that are not in its stack or payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackContext {
     pub owner: StackOwner,
-    /// Of the session that recorded the event.
+    /// The pointer size of the session that recorded the event.
     pub pointer_size: PointerSize,
-    /// Stands for the process, its modules and those of the kernel, and all that is known of them.
+    /// Number of the state of the process, its modules, those of the kernel, and the known facts
+    /// about them.
     pub module_map_generation: u32,
-    /// Stands for the modules of the kernel.
+    /// Number of the state of the kernel's modules.
     pub kernel_module_map_generation: u32,
-    /// Stands for all that is known of the process beside its modules.
+    /// Number of the known facts about the process, without its modules.
     pub facts: u32,
-    /// Stands for where the thread started.
+    /// Number of the thread's start code.
     pub start: u32,
-    /// Where the thread started.
+    /// The code at the thread's start address.
     pub thread_start: Option<Code>,
-    /// Of the modules of the kernel.
+    /// Validity range of the kernel's modules.
     pub kernel: ValidityId,
     /// Whether all modules of the process are known.
     pub is_complete: bool,
-    /// Whether events are missing that could have facts of its modules.
+    /// Whether events about its modules may be missing.
     pub is_lossy: bool,
 }
 
-/// The ids that an event states, and of whose session. With live memory also the period of which its answers are.
+/// The ids that an event states, and the pointer size of its session; with live memory, also the
+/// period of its answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stated {
     pid: Option<Pid>,
     tid: Option<Tid>,
     pointer_size: PointerSize,
-    moment: Option<i64>,
+    period: Option<i64>,
 }
 
-/// What is known of the one that states them.
+/// The context of events with these ids.
 #[derive(Clone, Copy, Debug)]
 struct CachedContext {
     stated: Stated,
-    /// Of the system's knowledge.
+    /// Revision of the system state.
     revision: u64,
     validity: ValidityRange,
-    /// Where the thread started in no module: in which all memory is as it was.
+    /// Validity range of all memory, if the thread started in no module.
     memory: Option<ValidityId>,
-    around: StackContext,
+    stack_context: StackContext,
 }
 
-/// What the meaning of a process's frames depends on, beside the memory outside of images.
+/// The facts that determine the code of a process's frames, except for memory outside of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ModuleMap {
     process: Option<ProcessId>,
@@ -66,33 +69,34 @@ struct ModuleMap {
     is_complete: bool,
     is_lossy: bool,
     all_drivers: bool,
-    moment: Option<i64>,
+    period: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ThreadStart {
     id: ThreadId,
     modules: ValidityId,
-    /// Of code in no module: in which all memory is as it was.
+    /// Validity range of all memory, if the code is in no module.
     memory: Option<ValidityId>,
     is_complete: bool,
     code: Code,
 }
 
-/// Threads of which it is remembered; each has one place where it can be.
+/// Maximum number of cached threads. Each has one slot.
 const THREADS: usize = 1 << 11;
 
-/// What was looked up.
+/// Cached contexts.
 #[derive(Debug)]
 pub(super) struct ContextCache {
     threads: Box<[Option<CachedContext>]>,
-    /// By process, and by the session's pointers: the last one, with its number.
+    /// By process and pointer size: the last state with its number.
     module_maps: Vec<Option<(ModuleMap, u32)>>,
-    /// Of the kernel, by the session's pointers: its stretch, and whether all drivers are known.
+    /// State of the kernel by pointer size: validity range, whether all drivers are known, and
+    /// number.
     kernels: [Option<(ValidityId, bool, u32)>; 2],
-    /// By process: the last stretch of all its memory, with its number.
+    /// By process: the last validity range of all its memory, with its number.
     memories: Vec<Option<(Option<ProcessId>, ValidityId, u32)>>,
-    /// By the system's index of each thread: where it started.
+    /// By the system's index of each thread: its start.
     starts: Vec<Option<ThreadStart>>,
     start_codes: Interner<Option<Code>>,
 }
@@ -110,30 +114,27 @@ impl Default for ContextCache {
     }
 }
 
-/// 0 for none.
+/// The index of a process; 0 for none.
 fn index(process: Option<ProcessId>) -> usize {
     process.map_or(0, |process| process.index() + 1)
 }
 
 impl ContextCache {
-    /// Forgets all that has numbers, which begin again.
+    /// Clears everything that is identified by numbers, which start again.
     pub fn forget(&mut self) {
         *self = ContextCache { starts: std::mem::take(&mut self.starts), ..ContextCache::default() };
     }
 
     fn module_map_generation(
         &mut self,
-        module_map_generation: ModuleMap,
+        module_map: ModuleMap,
         pointer_size: PointerSize,
         numbers: &mut NumberSource,
     ) -> u32 {
-        let location = slots::at(
-            &mut self.module_maps,
-            2 * index(module_map_generation.process) + pointer_size as usize,
-        );
-        match location {
-            Some((known, number)) if *known == module_map_generation => *number,
-            _ => location.insert((module_map_generation, numbers.next())).1,
+        let slot = slots::at(&mut self.module_maps, 2 * index(module_map.process) + pointer_size as usize);
+        match slot {
+            Some((known, number)) if *known == module_map => *number,
+            _ => slot.insert((module_map, numbers.next())).1,
         }
     }
 
@@ -144,14 +145,14 @@ impl ContextCache {
         pointer_size: PointerSize,
         numbers: &mut NumberSource,
     ) -> u32 {
-        let location = &mut self.kernels[pointer_size as usize];
-        match location {
+        let slot = &mut self.kernels[pointer_size as usize];
+        match slot {
             Some((known, all, number)) if (*known, *all) == (validity_id, all_drivers) => *number,
-            _ => location.insert((validity_id, all_drivers, numbers.next())).2,
+            _ => slot.insert((validity_id, all_drivers, numbers.next())).2,
         }
     }
 
-    /// Stands for all memory of a stack's owner at a time.
+    /// Number of the state of all memory of a process at a time.
     pub fn memory(
         &mut self,
         system: &System,
@@ -160,46 +161,50 @@ impl ContextCache {
         numbers: &mut NumberSource,
     ) -> u32 {
         let validity_id = memory(system, process, time);
-        let location = slots::at(&mut self.memories, index(process));
-        match location {
+        let slot = slots::at(&mut self.memories, index(process));
+        match slot {
             Some((id, known, number)) if (*id, *known) == (process, validity_id) => *number,
-            _ => location.insert((process, validity_id, numbers.next())).2,
+            _ => slot.insert((process, validity_id, numbers.next())).2,
         }
     }
 }
 
-/// The stretch in which all memory of a process stays as it is.
+/// The validity range of all memory of a process.
 fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
     process.map(|process| system.validity_id(Some(process), time)).unwrap_or_default()
 }
 
 impl HuntSession {
-    /// What is around an event.
+    /// The context of an event.
     #[inline]
-    pub(super) fn around(&mut self, view: &EventView<'_>, resolver: &mut FrameResolver) -> StackContext {
+    pub(super) fn stack_context(
+        &mut self,
+        view: &EventView<'_>,
+        resolver: &mut FrameResolver,
+    ) -> StackContext {
         let delivered = view.delivered();
         let stated = Stated {
             pid: delivered.stack_pid(),
             tid: delivered.stack_tid(),
             pointer_size: view.event().block().session().pointer_size,
-            moment: self.memory.as_ref().map(|_| LiveMemory::moment(view.utc())),
+            period: self.memory.as_ref().map(|_| LiveMemory::period(view.utc())),
         };
-        // Windows gives every fourth number to a thread.
-        let location = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
+        // Thread ids of Windows are multiples of four.
+        let slot = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
         let revision = view.trace_state().system().revision();
-        if let Some(known) = &self.contexts.threads[location]
+        if let Some(known) = &self.contexts.threads[slot]
             && known.stated == stated
             && known.revision == revision
             && known.validity.has(view.time())
             && known.memory.is_none_or(|then| {
-                then == memory(view.trace_state().system(), known.around.owner.process, view.time())
+                then == memory(view.trace_state().system(), known.stack_context.owner.process, view.time())
             })
         {
-            return known.around;
+            return known.stack_context;
         }
         let known = self.look_up_context(view, resolver, stated);
-        self.contexts.threads[location] = Some(known);
-        known.around
+        self.contexts.threads[slot] = Some(known);
+        known.stack_context
     }
 
     #[cold]
@@ -210,7 +215,7 @@ impl HuntSession {
         stated: Stated,
     ) -> CachedContext {
         let (system, time) = (view.trace_state().system(), view.time());
-        let Stated { pointer_size, moment, .. } = stated;
+        let Stated { pointer_size, period, .. } = stated;
         let owner = view.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
         let facts = self.facts_number((system, resolver), pointer_size, owner.process, time);
@@ -224,7 +229,7 @@ impl HuntSession {
             system.validity_id(None, time),
             system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
         );
-        let module_map_generation = ModuleMap {
+        let module_map = ModuleMap {
             process: owner.process,
             modules,
             kernel,
@@ -232,30 +237,26 @@ impl HuntSession {
             is_complete,
             is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
             all_drivers,
-            moment,
+            period,
         };
         let HuntSession { contexts, numbers, .. } = self;
-        let around = StackContext {
+        let stack_context = StackContext {
             owner,
             pointer_size,
-            module_map_generation: contexts.module_map_generation(
-                module_map_generation,
-                pointer_size,
-                numbers,
-            ),
+            module_map_generation: contexts.module_map_generation(module_map, pointer_size, numbers),
             kernel_module_map_generation: contexts.kernel(kernel, all_drivers, pointer_size, numbers),
             facts,
             start: contexts.start_codes.of(thread_start, numbers),
             thread_start,
             kernel,
             is_complete,
-            is_lossy: module_map_generation.is_lossy,
+            is_lossy: module_map.is_lossy,
         };
         let validity = system.validity((owner.pid, owner.tid), owner.process, time);
-        CachedContext { stated, revision: system.revision(), validity, memory, around }
+        CachedContext { stated, revision: system.revision(), validity, memory, stack_context }
     }
 
-    /// The number of what is known of a process.
+    /// Number of the known facts about a process.
     pub(super) fn facts_number(
         &mut self,
         (system, resolver): (&System, &mut FrameResolver),
@@ -267,7 +268,7 @@ impl HuntSession {
         self.process_numbers.of(process, context, &mut self.numbers)
     }
 
-    /// Where a thread of a process started; in no module, also the stretch in which all memory is as it is.
+    /// The start code of a thread; for code in no module, also the validity range of all memory.
     fn thread_start(
         &mut self,
         (system, resolver): (&System, &mut FrameResolver),
@@ -282,7 +283,7 @@ impl HuntSession {
         let Some(thread) = owner.tid.and_then(|tid| system.thread_of_event(tid, time)) else {
             return NOTHING;
         };
-        // A thread of another process: what is known of it is old, or wrong.
+        // A thread of another process: its facts are outdated or wrong.
         if system.process_of_event(thread.pid(), time).is_none_or(|found| found.id() != process) {
             return NOTHING;
         }
@@ -304,7 +305,7 @@ impl HuntSession {
     }
 }
 
-/// What is at an address of a process.
+/// The code at an address of a process.
 fn code_at(
     (system, resolver): (&System, &mut FrameResolver),
     owner: StackOwner,
@@ -314,7 +315,7 @@ fn code_at(
     resolver.at(system, owner, time, pointer_size).frame(address, AddressKind::Instruction).code
 }
 
-/// What is at an address of a process that is known by its id.
+/// The code at an address of a process with this id.
 pub(super) fn code_in(
     system: (&System, &mut FrameResolver),
     pid: Pid,

@@ -1,4 +1,4 @@
-//! Evaluated events with all that outputs tell of them.
+//! Evaluated events with all facts that outputs show.
 
 use stackhound_detect::report::{
     EventContext, EventReport, FrameReport, FunctionReport, ProcessReport, SourceLocation,
@@ -14,14 +14,18 @@ use super::services::Files;
 use super::{CaseContext, HuntSession, services};
 
 impl HuntSession {
-    /// All that outputs tell of an event, named from the files that the engine looks into. For findings: it costs far more than
-    /// evaluating does.
+    /// All facts about an event for output, with names from the files of the detections. Intended
+    /// for findings, because it costs far more than an evaluation.
     pub fn event_context(&mut self, view: &EventView<'_>, location: SourceLocation) -> EventContext {
         let resolver = &mut *view.resolver();
         let all = self.context_of(view, resolver);
-        let (system, around) = (view.trace_state().system(), &all.around);
-        let (_, context) =
-            resolver.modules_and_process(system, around.pointer_size, around.owner.process, view.time());
+        let (system, stack_context) = (view.trace_state().system(), &all.stack_context);
+        let (_, context) = resolver.modules_and_process(
+            system,
+            stack_context.pointer_size,
+            stack_context.owner.process,
+            view.time(),
+        );
         let process = self.process_report(view, &all, context);
         let target_pid = all.facts.target.map(|target| target.pid.0);
         let mut summary = Summary::default();
@@ -60,7 +64,7 @@ impl HuntSession {
         all: &CaseContext,
         context: &ProcessContext,
     ) -> ProcessReport {
-        let owner = all.around.owner;
+        let owner = all.stack_context.owner;
         let system = view.trace_state().system();
         let process = owner.process.map(|process| system.process(process));
         let name = process.map_or("", |process| process.image_name());
@@ -70,7 +74,7 @@ impl HuntSession {
             pid: owner.pid.or_else(|| view.pid()).map(|pid| pid.0),
             tid: owner.tid.or_else(|| view.tid()).map(|tid| tid.0),
             name: name.to_owned(),
-            // Without a folder it is the name again.
+            // Without a folder, the path is the same as the name.
             path: if context.image.contains('\\') { context.image.to_string() } else { String::new() },
             command_line: process.map_or("", |process| process.command_line()).to_owned(),
             parent_pid: process.and_then(|process| process.parent_pid()).map(|pid| pid.0),
@@ -152,7 +156,7 @@ fn frame_report(
     }
 }
 
-/// Memory as it was read from the live process.
+/// The kind of memory of the live process.
 fn read(kind: MemoryKind) -> RegionKind {
     match kind {
         MemoryKind::Image => RegionKind::Image,
@@ -161,8 +165,8 @@ fn read(kind: MemoryKind) -> RegionKind {
     }
 }
 
-/// Bytes before and after a frame's address: of memory where it was read, else of the image file. Those of the kernel's files
-/// are changed when they are loaded.
+/// Bytes before and after a frame's address: from memory if it was read, otherwise from the image
+/// file. Files of the kernel are not used, because the code is modified when they are loaded.
 fn bytes_around((modules, binaries): Files<'_>, case: &Case<'_>, index: usize) -> (Vec<u8>, Vec<u8>) {
     let frame = &case.stack.frames[index];
     match (case.stack.bytes(index), frame.code, frame.mode) {

@@ -1,4 +1,4 @@
-//! What the payloads of events tell that detections look at.
+//! The facts in the payloads of events that detections evaluate.
 
 use stackhound_detect::Load;
 use stackhound_frames::{CHANGES_MAX, Code, FrameResolver, Role, StackOwner};
@@ -12,7 +12,7 @@ use super::context::{StackContext, code_in};
 use super::kind::{Kind, PayloadKind, Source};
 use super::services::Service;
 
-/// What an event tells beside its stack.
+/// The facts of an event in addition to its stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EventFacts {
     pub service: Option<Service>,
@@ -21,18 +21,18 @@ pub(super) struct EventFacts {
     pub load: Option<Load>,
 }
 
-/// Whom it was done to.
+/// The target process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetFacts {
     pub process: Option<ProcessId>,
     pub pid: Pid,
-    /// Stands for all that is known of the process.
+    /// Number of the known facts about the process.
     pub number: u32,
     pub is_other: bool,
     pub access: Option<u32>,
 }
 
-/// Where a thread starts.
+/// The start address of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadStartFacts {
     pub address: Address,
@@ -41,7 +41,7 @@ pub(super) struct ThreadStartFacts {
 }
 
 impl EventFacts {
-    /// What it tells of: nothing, a service or a target. It is never both.
+    /// The kind of facts: none, a service or a target. An event never has both.
     pub fn tag(&self) -> u32 {
         match (self.service, self.target) {
             (None, None) => 0,
@@ -50,33 +50,34 @@ impl EventFacts {
         }
     }
 
-    /// Whether hardly another event tells the same, so that its evaluation is not worth remembering.
+    /// Whether other events with the same facts are unlikely, so that caching the evaluation is not
+    /// useful.
     pub fn is_single(&self) -> bool {
         self.start.is_some() || self.load.is_some()
     }
 }
 
 impl Kind {
-    /// Whether detections look at what an event of this kind tells even where it has no stack.
+    /// Whether detections evaluate events of this kind without a stack.
     pub fn is_evaluated_alone(self) -> bool {
         matches!(self.payload, PayloadKind::ThreadStart(_) | PayloadKind::ImageLoad | PayloadKind::Target)
     }
 }
 
 impl HuntSession {
-    /// What an event tells. Payloads that cannot be read tell nothing.
+    /// The facts of an event. Payloads that cannot be parsed have none.
     pub(super) fn facts(
         &mut self,
         view: &EventView<'_>,
         resolver: &mut FrameResolver,
         kind: Kind,
-        around: &StackContext,
+        stack_context: &StackContext,
     ) -> EventFacts {
-        let (owner, pointer_size) = (around.owner, around.pointer_size);
+        let (owner, pointer_size) = (stack_context.owner, stack_context.pointer_size);
         let mut facts = EventFacts::default();
         match kind.payload {
             PayloadKind::Nothing => {}
-            PayloadKind::Service => facts.service = self.service(view, resolver, around.kernel),
+            PayloadKind::Service => facts.service = self.service(view, resolver, stack_context.kernel),
             PayloadKind::Target => {
                 let access = number(view, "DesiredAccess").and_then(|access| access.try_into().ok());
                 let pid = number(view, "TargetProcessId").or_else(|| number(view, "TargetProcessID"));
@@ -106,7 +107,7 @@ impl HuntSession {
         resolver: &mut FrameResolver,
         kernel: ValidityId,
     ) -> Option<Service> {
-        // Only files name routines, and reading the payload costs as much as all the rest.
+        // Only files name routines, and reading the payload costs as much as everything else.
         if self.binaries.is_none() {
             return None;
         }
@@ -158,14 +159,15 @@ impl HuntSession {
         facts.start = Some(ThreadStartFacts { address, code, is_remote });
     }
 
-    /// Whether a thread is the one that a process was created with: the first that is met of it, started by its creator.
+    /// Whether a thread is the initial thread of a process: the first one that was seen, started by
+    /// the creator of the process.
     fn is_first_thread(&mut self, view: &EventView<'_>, pid: Pid, owner: StackOwner) -> bool {
         let system = view.trace_state().system();
         let Some(process) = system.process_of_event(pid, view.time()) else { return false };
         let id = process.id();
-        let was_met = slots::at(&mut self.has_threads, id.index()).replace(id) == Some(id);
+        let was_seen = slots::at(&mut self.has_threads, id.index()).replace(id) == Some(id);
         let by_creator = process.creator().is_some_and(|creator| Some(creator.pid) == owner.pid);
-        !was_met && process.span().start == Evidence::Observed && by_creator
+        !was_seen && process.span().start == Evidence::Observed && by_creator
     }
 
     fn load(
@@ -186,7 +188,7 @@ impl HuntSession {
         let (module, _) = system.module_in(process.id(), image.image_base, time)?;
         let known = resolver.loaded(system, module.id());
         let load = Load { module: known.index, duplicate: None };
-        // Twins of other files mean nothing.
+        // Duplicates of other images do not matter.
         if !known.roles.has(Role::NamedNtdll) {
             return Some(load);
         }

@@ -1,7 +1,8 @@
-//! What kinds of events tell beside their stacks: how the kernel was entered for them, and what was done.
+//! Facts that depend on the kind of an event: how the kernel was entered, and the operation.
 //!
-//! A kind that is not listed tells nothing. Sources: the documentation of the kernel's event classes at learn.microsoft.com,
-//! the manifests of the providers, and in which functions of the kernel the events are written.
+//! Kinds that are not listed have none. Sources: the documentation of the kernel's event classes on
+//! Microsoft Learn, the manifests of providers, and the functions of the kernel that write the
+//! events.
 
 use stackhound_detect::Entry;
 use stackhound_frames::Operation;
@@ -10,27 +11,27 @@ use stackhound_schema::{kernel, provider_guid};
 use stackhound_trace::Event;
 use stackhound_types::Guid;
 
-/// Where a kind of event says more.
+/// The facts in the payload of a kind of event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum PayloadKind {
-    /// Nowhere.
+    /// None.
     Nothing,
-    /// The payload has the address of the service's routine.
+    /// The address of the service's routine.
     Service,
-    /// A thread starts; by which fields it is read.
+    /// The start of a thread, in the fields of this source.
     ThreadStart(Source),
-    /// An image is mapped.
+    /// The mapping of an image.
     ImageLoad,
-    /// Memory is allocated, maybe in another process.
+    /// The allocation of memory, possibly in another process.
     Allocation,
-    /// The payload names a process that something is done to, and perhaps the rights that were asked for.
+    /// A target process, and possibly the requested access rights.
     Target,
 }
 
-/// Who wrote an event that both the kernel's class and a provider have.
+/// The source of an event that both the kernel class and a provider can write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Source {
-    /// The class.
+    /// The kernel class.
     Class,
     /// The provider.
     Provider,
@@ -41,12 +42,12 @@ pub(super) enum Source {
 pub(super) struct Kind {
     /// How the kernel was entered.
     pub entry: Entry,
-    /// What was done, if the kind alone tells.
+    /// The operation, if the kind determines it.
     pub operation: Operation,
-    /// Whether nothing but the services that the lists name for this operation causes such events. Drivers and the kernel
-    /// itself call the routines of most others, on behalf of any service.
+    /// Whether only the services that the lists name for this operation cause such events. Most
+    /// other routines are also called by drivers and the kernel itself, on behalf of any service.
     pub has_causes: bool,
-    /// Where it says more.
+    /// The facts in the payload.
     pub payload: PayloadKind,
 }
 
@@ -74,13 +75,13 @@ impl Kind {
         Kind { payload, ..self }
     }
 
-    /// Stands for all of it but where it says more: at most 7 bits.
+    /// A number for all fields except for `payload`, of at most 7 bits.
     #[inline]
     pub fn number(self) -> u32 {
         self.entry as u32 | (self.operation as u32) << 2 | u32::from(self.has_causes) << 6
     }
 
-    /// Of an event.
+    /// The kind of an event.
     #[inline]
     pub fn of(event: &Event<'_>) -> Kind {
         if let Some(hook_id) = event.hook_id() {
@@ -94,7 +95,7 @@ impl Kind {
                 .map_or(Kind::OTHER, Kind::of_hook_id);
         }
         if event.kind().has_descriptor() {
-            return event.guid().map_or(Kind::OTHER, |guid| Kind::of_described(guid, event.entry().tag));
+            return event.guid().map_or(Kind::OTHER, |guid| Kind::of_manifest_event(guid, event.entry().tag));
         }
         Kind::OTHER
     }
@@ -111,7 +112,7 @@ impl Kind {
             hook_id::IMAGE_LOAD | hook_id::IMAGE_LOAD_140A => {
                 Kind::called(Operation::ImageLoad).with_payload(PayloadKind::ImageLoad)
             }
-            // The thread that is switched to had waited, or been interrupted.
+            // The thread that is switched to had waited or been interrupted.
             hook_id::THREAD_C_SWITCH => Kind { operation: Operation::Wait, ..Kind::OTHER },
             // Faults; VirtualAlloc and VirtualFree
             hook_id::PAGE_FAULT_TRANSITION_FAULT..=hook_id::PAGE_FAULT_ACCESS_VIOLATION
@@ -120,7 +121,7 @@ impl Kind {
                 Kind::called(Operation::MemoryAllocate).with_payload(PayloadKind::Allocation)
             }
             hook_id::PAGE_FAULT_VIRTUAL_FREE => Kind::called(Operation::Other),
-            // Opens, changes and queries of files. Reads and writes are also those of faults.
+            // Opens, changes and queries of files. Reads and writes can also be caused by faults.
             hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Kind::called(Operation::Other),
             hook_id::FILE_IO_SET_INFO..=hook_id::FILE_IO_RENAME | hook_id::FILE_IO_SET_LINK => {
                 Kind::called(Operation::FileChange)
@@ -131,7 +132,7 @@ impl Kind {
             | hook_id::FILE_IO_DIR_NOTIFY
             | hook_id::FILE_IO_QUERY_SECURITY
             | hook_id::FILE_IO_QUERY_EA => Kind::called(Operation::Other),
-            // Keys: create, delete, set value, delete value; then those that only look.
+            // Keys: create, delete, set value, delete value; then operations that only read.
             hook_id::REGISTRY_CREATE
             | hook_id::REGISTRY_DELETE
             | hook_id::REGISTRY_SET_VALUE
@@ -139,7 +140,7 @@ impl Kind {
             hook_id::REGISTRY_OPEN
             | hook_id::REGISTRY_QUERY
             | hook_id::REGISTRY_QUERY_VALUE..=hook_id::REGISTRY_FLUSH => Kind::called(Operation::Other),
-            // Samples of the clock and of counters; interrupts and what is queued by them.
+            // Samples of clocks and counters; interrupts and deferred procedure calls.
             hook_id::PERF_INFO_SAMPLED_PROFILE
             | hook_id::PERF_INFO_PMC_COUNTER_PROFILE
             | hook_id::PERF_INFO_ISR_MSI
@@ -155,7 +156,7 @@ impl Kind {
         }
     }
 
-    fn of_described(provider: Guid, id: u16) -> Kind {
+    fn of_manifest_event(provider: Guid, id: u16) -> Kind {
         match (provider, id) {
             (AUDIT, 2) => Kind::called(Operation::Other).with_payload(PayloadKind::Target),
             (AUDIT, 4) => Kind::called(Operation::ThreadControl),

@@ -1,19 +1,19 @@
-//! Evaluating the events of a trace by their stacks.
+//! Evaluates the events of a trace and their stacks with detections.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //! use stackhound_detect::Binaries;
 //! use stackhound_hunt::HuntSession;
 //! use stackhound_pipeline::{Passes, Pipeline};
-//! use stackhound_trace::Recordings;
+//! use stackhound_trace::TraceFiles;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Recordings::file("trace.etl").open()?;
+//! let trace = TraceFiles::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
-//! let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+//! let mut session = HuntSession::new(Binaries::none(), pipeline.clock());
 //! pipeline.run(|event| {
-//!     for (id, outcome) in hunter.evaluate(event).findings() {
+//!     for (id, outcome) in session.evaluate(event).findings() {
 //!         println!("{} {} {}", id.name(), outcome.severity.name(), event.name());
 //!     }
 //!     ControlFlow::Continue(())
@@ -22,8 +22,9 @@
 //! # }
 //! ```
 //!
-//! A [`HuntSession`] brings events into the normal form of [`detect`](stackhound_detect) and remembers evaluations. Knows events and
-//! what is known of the trace; must not know what detections ask, or how findings are shown.
+//! A [`HuntSession`] converts events to the normal form of [`detect`](stackhound_detect) and caches
+//! evaluations. This crate knows events and the state of the trace. It does not know what
+//! detections evaluate or how findings are shown.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -57,65 +58,68 @@ use services::Services;
 
 use facts::EventFacts;
 
-/// What was counted.
+/// Statistics of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HuntStats {
-    /// Events with a stack, or a part of one, that were evaluated.
+    /// Number of evaluated events with a complete or partial stack.
     pub with_stack: u64,
-    /// Evaluated events whose evaluation was remembered: that of the same stack, or that of one which means the same.
+    /// Number of evaluated events whose evaluation was in the cache.
     pub remembered: u64,
 }
 
 /// Evaluates the events of one trace.
 ///
-/// Remembers what was evaluated: a case that was met before costs a few look-ups and allocates nothing. Memory is bounded, by
-/// about 50 MB beside the files that the engine looks into.
+/// Evaluations are cached: a case that was evaluated before costs a few look-ups and no allocation.
+/// Memory is limited to about 50 MB in addition to the image and symbol files that detections use.
 #[derive(Debug)]
 pub struct HuntSession {
     binaries: Binaries,
-    /// Of trace time.
+    /// The clock of trace times.
     clock: Clock,
     process_numbers: ContextNumbers,
     services: Services,
     contexts: ContextCache,
     frame_numbers: FrameNumbers,
-    /// Whom something was done to: by what is known of the process, whether it is another one, and the rights.
+    /// Targets of operations: the number of the process's facts, whether it is another process, and
+    /// the access rights.
     targets: Interner<(u32, bool, Option<u32>)>,
     numbers: NumberSource,
-    /// By the system's index of each process: whether a start of one of its threads was met.
+    /// By the system's index of each process: the process for which a thread start was seen.
     has_threads: Vec<Option<ProcessId>>,
-    /// Of live sessions, if it is asked for.
+    /// Live memory, if requested.
     memory: Option<LiveMemory>,
     cache: Cache,
-    /// The evaluation of a case that is not remembered.
+    /// The last evaluation that was not cached.
     single: Option<Evaluation>,
     singles: Totals,
-    /// Of the case that was evaluated last.
+    /// The frames of the last evaluated case.
     frames: Arc<[Frame]>,
     live: Vec<LiveFrame>,
     signature: Vec<u32>,
     stats: HuntStats,
 }
 
-/// All about an event, but for its frames.
+/// The facts of a case except for its frames.
 #[derive(Clone, Copy, Debug)]
 struct CaseContext {
-    around: StackContext,
+    stack_context: StackContext,
     states: StackStates,
     kind: Kind,
     facts: EventFacts,
 }
 
 impl CaseContext {
-    /// Whether events that could have facts of the stack or of the process's modules are known to be missing.
+    /// Whether events about the stack or the modules of the process are known to be missing.
     fn has_losses(&self) -> bool {
-        self.states.has(StackState::Lost) || self.around.is_lossy
+        self.states.has(StackState::Lost) || self.stack_context.is_lossy
     }
 }
 
 impl HuntSession {
-    /// For a trace with this clock. Files that were read for other traces belong to the modules of those: hand these to
-    /// [`Pipeline::with_modules`](stackhound_pipeline::Pipeline::with_modules), which also takes lists.
+    /// Creates a session for a trace with this clock. Files that `binaries` has read for other
+    /// traces belong to the modules of those traces. Pass these modules to
+    /// [`Pipeline::with_modules`](stackhound_pipeline::Pipeline::with_modules), which also accepts
+    /// lists.
     pub fn new(binaries: Binaries, clock: Clock) -> HuntSession {
         HuntSession {
             binaries,
@@ -138,43 +142,45 @@ impl HuntSession {
         }
     }
 
-    /// Looks into the memory of the processes, too. For live sessions of this machine alone: processes of a recording are
-    /// others. Evaluations then rest on when they are made, and are made again after some seconds.
+    /// Also reads the memory of processes. Only for live sessions of this machine, because the
+    /// processes of a trace no longer exist or are on another machine. Evaluations then depend on
+    /// the time when they are made, and are repeated after some seconds.
     pub fn with_memory(self, memory: LiveMemory) -> HuntSession {
         HuntSession { memory: Some(memory), ..self }
     }
 
-    /// What was asked of the memory of processes.
+    /// Statistics of memory look-ups; `None` without live memory.
     pub fn memory_stats(&self) -> Option<MemoryStats> {
         self.memory.as_ref().map(LiveMemory::stats)
     }
 
-    /// The files that were read.
+    /// Returns the files that were read.
     pub fn into_binaries(self) -> Binaries {
         self.binaries
     }
 
-    /// What was counted.
+    /// Statistics of the session.
     pub fn stats(&self) -> HuntStats {
         self.stats
     }
 
-    /// All answers.
+    /// The answers of all evaluated events.
     pub fn totals(&self) -> Totals {
         let mut totals = self.cache.totals();
         totals.merge(&self.singles);
         totals
     }
 
-    /// Whether there is anything to evaluate: a stack, a part of one, something that is known of one, or facts that detections
-    /// look at without a stack. Of other events, every answer would be that the stack is missing.
+    /// Whether an event has anything to evaluate: a complete or partial stack, facts about a stack,
+    /// or facts that detections evaluate without a stack. For other events, every answer would be
+    /// that the stack is missing.
     pub fn can_evaluate(view: &EventView<'_>) -> bool {
         view.state() != StackState::None || Kind::of(view.event()).is_evaluated_alone()
     }
 
     /// Evaluates an event.
     pub fn evaluate(&mut self, view: &EventView<'_>) -> &Evaluation {
-        if self.numbers.are_spent() {
+        if self.numbers.is_exhausted() {
             self.forget();
         }
         let resolver = &mut *view.resolver();
@@ -198,7 +204,7 @@ impl HuntSession {
         self.cache.count(number)
     }
 
-    /// Evaluates a case that is not remembered by its stack. Gives the number of the evaluation.
+    /// Evaluates a case that was not found by its key. Returns the number of the evaluation.
     fn evaluate_new(
         &mut self,
         view: &EventView<'_>,
@@ -206,7 +212,7 @@ impl HuntSession {
         all: &CaseContext,
         key: Key,
     ) -> u32 {
-        // What is read from memory is not the same twice.
+        // Memory can change, so signatures do not identify evaluations.
         if self.memory.is_some() {
             let (evaluation, in_images) = self.with_case(view, resolver, all, |(modules, binaries), case| {
                 (evaluate(modules, binaries, case), is_in_images(case))
@@ -236,7 +242,7 @@ impl HuntSession {
         number
     }
 
-    /// Forgets all that has a number.
+    /// Clears everything that is identified by numbers.
     fn forget(&mut self) {
         self.cache.forget();
         self.process_numbers = ContextNumbers::default();
@@ -245,41 +251,41 @@ impl HuntSession {
         self.numbers = NumberSource::default();
     }
 
-    /// Everything that the evaluation of an event rests on, but for its frames.
+    /// The facts of a case except for its frames.
     fn context_of(&mut self, view: &EventView<'_>, resolver: &mut FrameResolver) -> CaseContext {
-        let around = self.around(view, resolver);
+        let stack_context = self.stack_context(view, resolver);
         let kind = Kind::of(view.event());
-        let facts = self.facts(view, resolver, kind, &around);
-        CaseContext { around, states: view.stack_states(), kind, facts }
+        let facts = self.facts(view, resolver, kind, &stack_context);
+        CaseContext { stack_context, states: view.stack_states(), kind, facts }
     }
 
     #[inline]
     fn key(&mut self, view: &EventView<'_>, all: &CaseContext) -> Key {
-        let CaseContext { around, states, kind, facts } = all;
+        let CaseContext { stack_context, states, kind, facts } = all;
         let target = |target: facts::TargetFacts| (target.number, target.is_other, target.access);
         Key {
             stack: view.stack(),
-            module_map_generation: around.module_map_generation,
-            start: around.start,
+            module_map_generation: stack_context.module_map_generation,
+            start: stack_context.start,
             facts: match (facts.service, facts.target) {
                 (None, None) => 0,
                 (Some(service), _) => service.number(),
                 (None, Some(facts)) => self.targets.of(target(facts), &mut self.numbers),
             },
-            what: kind.number()
+            event_bits: kind.number()
                 | (First::of(view.event()) as u32) << 7
                 | u32::from(states.bits()) << 9
                 | facts.tag() << 20,
         }
     }
 
-    /// Stands for all memory of the stack's process as it is at the event's time.
+    /// Number of the state of all memory of the stack's process at the time of the event.
     fn memory_number(&mut self, view: &EventView<'_>, all: &CaseContext) -> u32 {
-        let (system, process) = (view.trace_state().system(), all.around.owner.process);
+        let (system, process) = (view.trace_state().system(), all.stack_context.owner.process);
         self.contexts.memory(system, process, view.time(), &mut self.numbers)
     }
 
-    /// Hands an event in its normal form to `use_case`.
+    /// Calls `use_case` with an event in its normal form.
     fn with_case<R>(
         &mut self,
         view: &EventView<'_>,
@@ -287,14 +293,15 @@ impl HuntSession {
         all: &CaseContext,
         use_case: impl FnOnce(services::Files<'_>, &Case<'_>) -> R,
     ) -> R {
-        let (system, CaseContext { around, states, kind, facts }) = (view.trace_state().system(), all);
-        let (owner, has_losses) = (around.owner, all.has_losses());
-        let frames = resolver.at(system, owner, view.time(), around.pointer_size).all(view.delivered());
+        let (system, CaseContext { stack_context, states, kind, facts }) = (view.trace_state().system(), all);
+        let (owner, has_losses) = (stack_context.owner, all.has_losses());
+        let frames =
+            resolver.at(system, owner, view.time(), stack_context.pointer_size).all(view.delivered());
         self.live.clear();
         if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
             memory.read(system.process(process).entity(), view.utc(), &frames, &mut self.live);
         }
-        // The stack may be that of another event of the thread.
+        // The stack may belong to another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
         let (service, operation) = self.service_and_operation(resolver.modules(), *kind, facts, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
@@ -304,7 +311,7 @@ impl HuntSession {
             .and_then(|start| services::location_name((resolver.modules(), &mut self.binaries), start.code));
         let image = facts.target.and_then(|target| Some(system.process(target.process?).image_name()));
         let (modules, context) =
-            resolver.modules_and_process(system, around.pointer_size, owner.process, view.time());
+            resolver.modules_and_process(system, stack_context.pointer_size, owner.process, view.time());
         let HuntSession { binaries, services, live, .. } = self;
         let case = Case {
             event: Event {
@@ -326,7 +333,7 @@ impl HuntSession {
                 }),
                 start: facts.start.map(|start| Start {
                     address: start.address.0,
-                    is_kernel: start.address.is_kernel(around.pointer_size),
+                    is_kernel: start.address.is_kernel(stack_context.pointer_size),
                     code: start.code,
                     function: start_name.as_deref(),
                     is_remote: start.is_remote,
@@ -338,7 +345,7 @@ impl HuntSession {
                 is_wow64: context.is_wow64,
                 has_runtime: context.has_runtime,
                 has_win32u: context.has_win32u,
-                thread_start: around.thread_start,
+                thread_start: stack_context.thread_start,
             },
             stack: Stack {
                 frames: &frames,
@@ -346,7 +353,7 @@ impl HuntSession {
                 kernel,
                 user,
                 limit: Some(WALK_FRAMES_MAX),
-                map_is_complete: around.is_complete,
+                map_is_complete: stack_context.is_complete,
                 has_losses,
                 is_certain: states.has_certain_frames(),
                 is_truncated: states.has(StackState::Truncated),
@@ -357,7 +364,8 @@ impl HuntSession {
         used
     }
 
-    /// The service that ran, and what was done: by what the event tells, else by names in the stack.
+    /// The service that ran and the operation, as the event reports them, otherwise by names in the
+    /// stack.
     fn service_and_operation(
         &mut self,
         modules: &Modules,
@@ -365,10 +373,10 @@ impl HuntSession {
         facts: &EventFacts,
         frames: &[Frame],
     ) -> (Option<services::Service>, Operation) {
-        // What the kernel calls on behalf of another service is not what user code asked for: that is what the dispatcher
-        // of system calls has called.
+        // User code did not request a service that the kernel calls on behalf of another one. The
+        // requested service is the one that the system-call dispatcher has called.
         let service = match (self.services.in_stack((modules, &mut self.binaries), frames), facts.service) {
-            (Some(asked_for), _) => Some(asked_for),
+            (Some(requested), _) => Some(requested),
             (None, Some(_)) if stack::is_called_by_kernel(frames) => None,
             (None, entered) => entered,
         };
@@ -378,7 +386,8 @@ impl HuntSession {
                 self.services.get(service).1
             }
             Some(_) => by_kind,
-            // The stub that is returned to tells nothing of the service for sure, but whether the thread waits in it.
+            // The stub that the call returns to does not reliably identify the service, but it
+            // shows whether the thread waits in it.
             None if by_kind == Operation::Wait => {
                 let top = frames.iter().find(|frame| frame.mode == Mode::User);
                 let stub = top.and_then(|top| services::named((modules, &mut self.binaries), top));
@@ -390,7 +399,7 @@ impl HuntSession {
     }
 }
 
-/// Whether nothing but modules decides where the user frames lie.
+/// Whether all user frames are in images, so that modules alone determine their code.
 fn is_in_images(case: &Case<'_>) -> bool {
     let mut user = case.stack.frames.iter().filter(|frame| frame.mode == Mode::User);
     user.all(|frame| frame.code.module().is_some())

@@ -1,4 +1,4 @@
-//! Which service of the kernel ran: by the address of its routine, or by the kernel's part of the stack.
+//! The system service that ran, from the address of its routine or from the kernel stack.
 
 use hashbrown::HashMap;
 use stackhound_detect::{Binaries, FunctionName};
@@ -7,31 +7,32 @@ use stackhound_system::{System, ValidityId};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Mode};
 
-/// Number of a service's name.
+/// Index of a service name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Service(u32);
 
 impl Service {
-    /// Its number, from 0.
+    /// The index.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// Addresses whose services are remembered, at most: there are some two thousand services.
+/// Maximum number of cached addresses. Windows has about two thousand services.
 const ADDRESSES_MAX: usize = 1 << 14;
 
-/// Names of services.
+/// The names of services.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     names: Vec<(Box<str>, Operation)>,
     numbers: HashMap<Box<str>, Service, foldhash::fast::RandomState>,
-    /// By the address of a routine, with the stretch of the kernel's modules that it was looked up in.
+    /// Services by the address of their routine, with the validity range of the kernel's modules at
+    /// the look-up.
     addresses: HashMap<u64, (ValidityId, Option<Service>), foldhash::fast::RandomState>,
 }
 
 impl Services {
-    /// The name of a service, and what it does.
+    /// The name of a service and its operation.
     pub fn get(&self, service: Service) -> (&str, Operation) {
         let (name, operation) = &self.names[service.0 as usize];
         (name, *operation)
@@ -47,7 +48,8 @@ impl Services {
         number
     }
 
-    /// The service whose routine begins at an address, in this stretch of the kernel's modules. `None` if no file names it.
+    /// The service whose routine starts at an address in this validity range of the kernel's
+    /// modules. `None` if no file names it.
     pub fn at(
         &mut self,
         system: &System,
@@ -73,8 +75,8 @@ impl Services {
         service
     }
 
-    /// The service that the kernel's part of a stack shows: what the dispatcher of system calls has called. `None` if no
-    /// file names both.
+    /// The service in a kernel stack: the function that the system-call dispatcher has called.
+    /// `None` if no file names both.
     pub fn in_stack(&mut self, (modules, binaries): Files<'_>, frames: &[Frame]) -> Option<Service> {
         let user = frames.iter().position(|frame| frame.mode == Mode::User)?;
         let [.., routine, dispatcher] = &frames[..user] else { return None };
@@ -87,14 +89,14 @@ impl Services {
     }
 }
 
-/// Where names of the functions begin that dispatch system calls: `KiSystemServiceCopyEnd`, `KiSystemServiceExitPico`,
-/// `KiFastCallEntry` of 32-bit systems.
+/// Prefixes of the functions that dispatch system calls: `KiSystemServiceCopyEnd`,
+/// `KiSystemServiceExitPico`, and `KiFastCallEntry` of 32-bit systems.
 const DISPATCHERS: [&str; 2] = ["KiSystemService", "KiFastCallEntry"];
 
 /// Modules and their image files.
 pub(super) type Files<'a> = (&'a Modules, &'a mut Binaries);
 
-/// The function that a frame is in.
+/// The function of a frame.
 pub(super) fn named<'a>(files: Files<'a>, frame: &Frame) -> Option<&'a FunctionName> {
     let Code::Image(module, rva) = frame.code else { return None };
     function(files, (module, rva), frame.kind)
@@ -108,7 +110,7 @@ fn function<'a>(
     binaries.function(modules, location, kind)
 }
 
-/// The function that is at a place.
+/// The function at a code location.
 pub(super) fn location_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
     let Code::Image(module, rva) = code else { return None };
     Some(function(files, (module, rva), AddressKind::Instruction)?.text.clone())

@@ -1,14 +1,14 @@
-//! Parts of stacks as the detections want them.
+//! The parts of stacks in the normal form of detections.
 
 use stackhound_detect::{Gap, Part};
 use stackhound_frames::Frame;
 use stackhound_stacks::{StackState, StackStates};
 use stackhound_types::Mode;
 
-/// The parts of a stack: the kernel's and the rest.
+/// The kernel part and the user part of a stack.
 pub(super) fn parts(states: StackStates, has_kernel: bool, has_user: bool, has_losses: bool) -> (Part, Part) {
     let is_lost = has_losses || states.has(StackState::Lost);
-    let never_came = Part::Missing(if is_lost { Gap::Lost } else { Gap::NotRecorded });
+    let not_present = Part::Missing(if is_lost { Gap::Lost } else { Gap::NotRecorded });
     let unresolved = Part::Missing(Gap::Unresolved);
     let unless = |is_there: bool, gap| if is_there { Part::Whole } else { gap };
     if [StackState::Damaged, StackState::Ambiguous, StackState::Unconfirmed]
@@ -23,19 +23,23 @@ pub(super) fn parts(states: StackStates, has_kernel: bool, has_user: bool, has_l
     if states.has(StackState::Complete) {
         return (Part::Whole, Part::Whole);
     }
-    (unless(has_kernel, never_came), unless(has_user, never_came))
+    (unless(has_kernel, not_present), unless(has_user, not_present))
 }
 
-/// Frames of the kernel's own image that stand between user code and the event of a system call's entry, at most.
-const WAY_IN_MAX: usize = 4;
+/// Maximum number of frames of the kernel image between user code and the event of a system-call
+/// entry.
+const ENTRY_FRAMES_MAX: usize = 4;
 
-/// Whether the stack of a system call's entry shows that code of the kernel made the call: then more of the kernel is in the
-/// stack than the way in. Drivers call services so, on behalf of the one that user code asked for; and where the kernel calls
+/// Whether the stack at a system-call entry shows that kernel code made the call, because it has
+/// more kernel frames than the entry path. Drivers call services on behalf of the service that user
+/// code requested. If the kernel calls user mode back, the user frames that made the call may be
+/// missing.
 /// user code back, the part of user code that made the call may not be there.
 pub(super) fn is_called_by_kernel(frames: &[Frame]) -> bool {
     let mut kernel = frames.iter().take_while(|frame| frame.mode == Mode::Kernel);
     let Some(innermost) = kernel.clone().next() else { return false };
-    kernel.clone().count() > WAY_IN_MAX || kernel.any(|frame| frame.code.module() != innermost.code.module())
+    kernel.clone().count() > ENTRY_FRAMES_MAX
+        || kernel.any(|frame| frame.code.module() != innermost.code.module())
 }
 
 #[cfg(test)]
@@ -46,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_in_is_short_and_of_one_image() {
+    fn the_entry_path_is_short_and_in_one_image() {
         let mut modules = Modules::default();
         let mut image = |name: &str| {
             let identity = ModuleIdentity { name: name.to_owned(), ..ModuleIdentity::default() };
@@ -62,14 +66,14 @@ mod tests {
         };
         assert!(!called(&[]));
         assert!(!called(&[kernel; 2]));
-        assert!(!called(&[kernel; WAY_IN_MAX]));
-        assert!(called(&[kernel; WAY_IN_MAX + 1]));
+        assert!(!called(&[kernel; ENTRY_FRAMES_MAX]));
+        assert!(called(&[kernel; ENTRY_FRAMES_MAX + 1]));
         assert!(called(&[kernel, kernel, driver, kernel]));
         assert!(!is_called_by_kernel(&[]));
     }
 
     #[test]
-    fn no_state_gives_a_part_that_may_be_missing_as_whole() {
+    fn parts_that_may_be_missing_are_never_whole() {
         use StackState::*;
         let (lost, never, open) =
             (Part::Missing(Gap::Lost), Part::Missing(Gap::NotRecorded), Part::Missing(Gap::Unresolved));

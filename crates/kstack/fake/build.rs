@@ -1,5 +1,6 @@
-//! Gives the library the exports of the one whose place it takes: its own functions under their real names,
-//! all others forwarded. `scripts/kstack-check.sh` makes the list from the Wine at hand.
+//! Gives the library the exports of the library that it replaces: its own functions under their
+//! real names, and forwarders for all others. `scripts/kstack-check.sh` creates the list from the
+//! installed Wine.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=STACKHOUND_FAKE_EXPORTS");

@@ -1,5 +1,5 @@
-//! What the callback of a live session costs for each event: the copy into a block, and a block's share of handing it
-//! over.
+//! The cost of the callback of a live session for each event: the copy into a block, and the
+//! event's share of sending the block.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::write::{EtlWriter, Session};
@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// Events in one go.
+/// Events in one iteration.
 const EVENTS: usize = 1000;
 
 fn session() -> Arc<LogfileHeader> {
@@ -69,7 +69,7 @@ fn bench(criterion: &mut Criterion) {
     }
     group.finish();
 
-    // The way back: blocks of four processors into time order.
+    // The reader: blocks of four processors, merged into time order.
     let mut group = criterion.benchmark_group("arrivals");
     group.throughput(Throughput::Elements(4 * EVENTS as u64));
     group.bench_function("four processors", |bencher| {
@@ -92,9 +92,9 @@ fn bench(criterion: &mut Criterion) {
         bencher.iter_batched(
             captured,
             |incoming| {
-                let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+                let mut merger = LiveMerger::new(vec![incoming]).unwrap();
                 let mut sum = 0;
-                while let Step::Event(event) = arrivals.next() {
+                while let Step::Event(event) = merger.next() {
                     sum += event.time().0;
                 }
                 sum

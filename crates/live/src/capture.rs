@@ -1,4 +1,4 @@
-//! What happens in the callback: each event is copied once, into the block of its processor.
+//! The work of the callback: each event is copied once, into the block of its processor.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -16,64 +16,68 @@ use crate::event_record::EventRecord;
 use crate::queue::Refused;
 use crate::ring::Sender;
 
-/// A block is handed over when it has this size, if the session's buffers are not smaller.
+/// The size at which a block is sent, unless the buffers of the session are smaller.
 const BLOCK_SIZE: usize = 256 << 10;
 
-/// The least size of a block that is handed over because it is full.
+/// The minimum size at which a block is sent.
 const BLOCK_SIZE_MIN: usize = 32 << 10;
 
-/// No machine has more processors.
+/// The maximum number of processors. No machine has more.
 const PROCESSORS_MAX: usize = 1 << 12;
 
-/// How much of the session's time blocks wait for more. The flush timers of sessions are hardly shorter, and what readers wait
-/// for slower processors is far longer.
+/// The time for which blocks wait for more events, in the time of the session. It is not longer
+/// than common flush timers, and much shorter than the time for which readers wait for slower
+/// processors.
 pub(crate) const SLICE: Duration = Duration::from_millis(10);
 
-/// Whole buffers among which a repeated one is looked for.
+/// The number of recent whole buffers that are checked for repetition.
 const RECENT_MAX: usize = 64;
 
 /// Blocks that are being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    /// By processor.
+    /// Indexed by processor.
     builders: Vec<BlockBuilder>,
     /// Processors whose builders are not empty.
     filled: Vec<u16>,
-    /// How many full blocks were handed over before.
+    /// The number of full blocks that were sent before.
     pub sent: u64,
 }
 
 impl Filling {
-    /// Takes what there is, one block for each processor.
+    /// Takes all partly filled blocks, one for each processor.
     pub fn take(&mut self) -> impl Iterator<Item = Block> {
         let Filling { builders, filled, .. } = self;
         filled.drain(..).filter_map(|processor| Some(builders[usize::from(processor)].take()?.0))
     }
 }
 
-/// Where blocks that are being filled lie while Windows has no events. Whoever reads may take what is in them.
-pub(crate) type Resting = Mutex<Option<Filling>>;
+/// The partly filled blocks between two calls of Windows. The reader may take their content.
+pub(crate) type Pending = Mutex<Option<Filling>>;
 
-/// Takes the events of one session, in the thread that Windows calls. Costs a copy of each event, and an allocation a block.
+/// Captures the events of one session, on the thread that Windows calls. The cost is one copy of
+/// each event, and one allocation for each block.
 ///
-/// Windows merges the buffers of all processors by time, and calls behind each of them: of a flush on 64 processors, 64 times
-/// shortly one after the other, each time with a few events of every processor. So blocks are not handed over at each call, but
-/// when they are full, or at the first call after a slice of the session's time. What is there at other calls is left for the
-/// reader, who takes it when nothing else has come for a moment.
+/// Windows merges the buffers of all processors by time, and calls
+/// [`buffer_done`](Capture::buffer_done) after each of them: 64 times in short succession for a
+/// flush on 64 processors, each time after a few events of every processor. Therefore blocks are
+/// not sent at each call, but when they are full, or at the first call after 10 ms of session time.
+/// Between calls, partly filled blocks are available to the reader, which takes them if nothing
+/// else has arrived for a moment.
 #[derive(Debug)]
 pub struct Capture {
     session: Arc<LogfileHeader>,
     one_stream: bool,
     capacity: usize,
-    /// Ticks between two calls at which all blocks are handed over.
+    /// The number of ticks after which all blocks are sent.
     slice: i64,
-    /// The time of the latest event, and of the one at which all blocks were handed over last.
+    /// The time of the latest event, and the time at which all blocks were last sent.
     latest: RawTime,
-    handed_over: RawTime,
-    /// While Windows has events, which is up to its next call behind a buffer.
+    last_sent: RawTime,
+    /// The blocks while Windows delivers events, up to its next call after a buffer.
     filling: Option<Filling>,
-    /// Otherwise.
-    resting: Arc<Resting>,
+    /// The blocks at other times.
+    pending: Arc<Pending>,
     sender: Sender<Block>,
     refused: Arc<Refused>,
     /// The latest whole buffers.
@@ -85,31 +89,31 @@ impl Capture {
         session: Arc<LogfileHeader>,
         sender: Sender<Block>,
         refused: Arc<Refused>,
-        resting: Arc<Resting>,
+        pending: Arc<Pending>,
     ) -> Capture {
         let one_stream = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let capacity = (session.buffer_size as usize).clamp(BLOCK_SIZE_MIN, BLOCK_SIZE);
         Capture {
             slice: session.clock().duration_to_raw(SLICE),
             latest: RawTime(0),
-            handed_over: RawTime(0),
+            last_sent: RawTime(0),
             session,
             one_stream,
             capacity,
             filling: Some(Filling::default()),
-            resting,
+            pending,
             sender,
             refused,
             recent: VecDeque::new(),
         }
     }
 
-    /// The session's description.
+    /// The header of the session.
     pub fn session(&self) -> &Arc<LogfileHeader> {
         &self.session
     }
 
-    /// Takes an event. Breaks if nobody reads any more.
+    /// Captures an event. Breaks if the reader is gone.
     #[inline]
     pub fn event(&mut self, event: &EventRecord<'_>) -> Flow {
         let processor = if self.one_stream { 0 } else { event.processor };
@@ -126,8 +130,8 @@ impl Capture {
             return Flow::Continue(());
         };
         self.latest = event.time();
-        let is_loss = event.tells_of_loss();
-        // What comes behind a loss begins a block of its own, with this event.
+        let is_loss = event.reports_loss();
+        // Events after a loss begin a new block, which starts with this event.
         if is_loss || builder.is_full() {
             self.seal(processor, is_loss)?;
         }
@@ -147,15 +151,15 @@ impl Capture {
         Flow::Continue(())
     }
 
-    /// Goes on with the blocks that were left at the last call, if they were.
+    /// Continues with the blocks that were left at the last call, if the reader has not taken them.
     #[cold]
     fn resume(&mut self) {
         if self.filling.is_none() {
-            self.filling = self.resting.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.filling = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 
-    /// Hands over the block of one processor.
+    /// Sends the block of one processor.
     #[cold]
     fn seal(&mut self, processor: u16, is_loss: bool) -> Flow {
         let Some(filling) = &mut self.filling else { return Flow::Continue(()) };
@@ -171,7 +175,7 @@ impl Capture {
         }
     }
 
-    fn hand_over_all(&mut self) -> Flow {
+    fn send_all(&mut self) -> Flow {
         let blocks: Vec<Block> = self.filling.iter_mut().flat_map(Filling::take).collect();
         let mut flow = Flow::Continue(());
         for block in blocks {
@@ -191,23 +195,23 @@ impl Capture {
         self.refused.unreadable.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// Hands over what there is, or leaves it to the reader: Windows may have no more events for a long time. Breaks if nobody
-    /// reads any more.
+    /// Sends all blocks, or leaves them to the reader, because Windows may have no more events for
+    /// a long time. Breaks if the reader is gone.
     pub fn buffer_done(&mut self) -> Flow {
-        // Also if times went back.
-        if self.latest.0.abs_diff(self.handed_over.0) >= self.slice as u64 {
-            self.handed_over = self.latest;
-            self.hand_over_all()?;
+        // This also applies if the time went back.
+        if self.latest.0.abs_diff(self.last_sent.0) >= self.slice as u64 {
+            self.last_sent = self.latest;
+            self.send_all()?;
         }
         if let Some(mut filling) = self.filling.take() {
             filling.sent = self.sender.sent();
-            *self.resting.lock().unwrap_or_else(PoisonError::into_inner) = Some(filling);
+            *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = Some(filling);
         }
         if self.sender.is_abandoned() { Flow::Break(()) } else { Flow::Continue(()) }
     }
 
-    /// Takes a whole buffer of the session, header included, as Windows 11 hands it over. Costs one copy of its bytes.
-    /// A further copy of a recent buffer is counted and not read.
+    /// Captures a whole buffer of the session, including its header, as Windows 11 delivers it. The
+    /// cost is one copy of its bytes. A repetition of a recent buffer is counted and not read.
     pub fn raw_buffer(&mut self, bytes: &[u8]) -> Flow {
         let buffer_type = BufferHeader::read(bytes).and_then(BufferHeader::buffer_type);
         if buffer_type.is_some_and(BufferType::is_marker) {
@@ -219,7 +223,7 @@ impl Capture {
         }
         match Block::of_buffer(Bytes::copy_from_slice(bytes), self.session.clone(), 0) {
             Some((block, error)) => {
-                // What stands behind the place that cannot be read, nobody can count.
+                // The number of events after the unreadable position is not known.
                 self.count_unreadable(u64::from(error.is_some()));
                 self.send(block)
             }
@@ -246,7 +250,7 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         self.resume();
-        let _ = self.hand_over_all();
+        let _ = self.send_all();
     }
 }
 

@@ -1,137 +1,140 @@
-//! Why a session cannot be described, started or read.
+//! Errors of describing, starting and reading sessions.
 
 use stackhound_types::Guid;
 
-/// What is wrong with the description of a session or provider, or why Windows does not run it.
+/// An invalid description of a session or provider, or the reason why Windows does not run it.
 ///
-/// The first variants are settings that ETW would refuse, or quietly ignore. They are found on every system.
+/// The first variants are settings that ETW would refuse, or ignore without an error. They are
+/// detected on every system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The size of a buffer, in KiB.
-    #[error("buffers of {0} KiB: Windows allows 4 to 16,384")]
+    /// The size of a buffer is out of range. In KiB.
+    #[error("a buffer size of {0} KiB is not allowed; Windows accepts 4 to 16,384 KiB")]
     BufferSize(u32),
-    /// Fewer buffers at most than at least, or none.
-    #[error("{minimum} to {maximum} buffers: neither may be 0, and the first not above the second")]
+    /// The range of the number of buffers is empty or contains 0.
+    #[error(
+        "{minimum} to {maximum} buffers is not a valid range; use a minimum of at least 1 and a maximum not below it"
+    )]
     BufferCount {
-        /// At least so many.
+        /// The minimum number of buffers.
         minimum: u32,
-        /// At most so many.
+        /// The maximum number of buffers.
         maximum: u32,
     },
-    /// All buffers together, in KiB.
-    #[error("buffers of {0} KiB in all are more than the 4 GiB that a session may take")]
-    BufferMemory(u64),
-    /// The time after which buffers are handed out that are not full.
+    /// The total size of all buffers is too large. In KiB.
     #[error(
-        "a flush every {0} ms: it must be at least 1 ms and at most an hour, in whole seconds from one second on"
+        "buffers of {0} KiB in total exceed the limit of 4 GiB for a session; use fewer or smaller buffers"
     )]
+    BufferMemory(u64),
+    /// The flush time is out of range, or has a fraction that ETW has no unit for. In milliseconds.
+    #[error("a flush time of {0} ms is not allowed; use 1 to 999 ms, or whole seconds up to one hour")]
     Flush(u64),
-    /// The time between two samples, in 100 ns.
-    #[error("a sample every {0} × 100 ns: Windows allows 1,221 (0.1221 ms) to 10,000,000 (1 s)")]
+    /// The sampling interval is out of range. In 100 ns.
+    #[error(
+        "a sampling interval of {0} × 100 ns is not allowed; Windows accepts 1,221 (0.1221 ms) to 10,000,000 (1 s)"
+    )]
     SampleInterval(u64),
-    /// A session name that is empty, too long or has a zero character.
-    #[error("{0:?} is no name for a session: 1 to 1,023 characters, none of them zero")]
+    /// The session name is empty, too long or contains a zero character.
+    #[error("{0:?} is not a valid session name; use 1 to 1,023 characters, without zero characters")]
     Name(String),
-    /// Kernel events with stacks.
-    #[error("stacks for {0} kinds of kernel events: Windows allows 256")]
+    /// Stacks are requested for too many kinds of kernel events.
+    #[error("stacks are requested for {0} kinds of kernel events; Windows accepts at most 256")]
     TooManyStacks(usize),
-    /// Stacks, groups or samples of the kernel, asked for in a session that has no kernel events.
-    #[error("{0} belong to a kernel session")]
+    /// Stacks, groups or samples of the kernel are requested in a session without kernel events.
+    #[error("{0} are available only in a kernel session")]
     NoKernelSession(&'static str),
-    /// A session that hands its events over was to be recorded.
-    #[error("a session that records needs a file to write")]
+    /// A session without a file was to be recorded.
+    #[error("a session for recording has no file; set one with `to_file`")]
     NoFile,
     /// No kernel event has this name.
-    #[error("no kernel event is called {0:?}; names are like PerfInfo/SysCallEnter")]
+    #[error("unknown kernel event {0:?}; use a name such as PerfInfo/SysCallEnter")]
     UnknownEvent(String),
     /// No kernel group has this name.
-    #[error("no kernel group is called {0:?}")]
+    #[error("unknown kernel group {0:?}; use a name such as process or OB_HANDLE")]
     UnknownGroup(String),
-    /// A filter without values would let everything pass, or nothing.
-    #[error("an empty list of {0} chooses nothing")]
+    /// A filter without values.
+    #[error("the list of {0} is empty; add at least one value")]
     EmptyFilter(&'static str),
-    /// More values than Windows takes.
-    #[error("{found} {what}: Windows allows {limit}")]
+    /// A filter has more values than Windows accepts.
+    #[error("{found} {values} are too many; Windows accepts at most {limit}")]
     TooManyInFilter {
-        /// Of what.
-        what: &'static str,
-        /// How many there were.
+        /// The kind of the values, in the plural.
+        values: &'static str,
+        /// The number of values.
         found: usize,
-        /// How many there may be.
+        /// The maximum number of values.
         limit: usize,
     },
-    /// The values are too long together, in bytes as they are passed.
-    #[error("{what} of {found} bytes: Windows allows {limit}")]
+    /// The values of a filter are too long in total. In bytes as passed to Windows.
+    #[error("{values} take {found} bytes; Windows accepts at most {limit}")]
     FilterSize {
-        /// Of what.
-        what: &'static str,
-        /// Bytes there were.
+        /// The kind of the values, in the plural.
+        values: &'static str,
+        /// The number of bytes.
         found: usize,
-        /// Bytes there may be.
+        /// The maximum number of bytes.
         limit: usize,
     },
-    /// A name with a character that separates or ends names.
+    /// A name is empty, or contains a character that separates or ends names.
     #[error(
-        "{0:?} cannot be filtered by: names are not empty and have no zero and, but for events, no semicolon"
+        "{0:?} is not a valid name for a filter; it must not be empty, and must not contain a zero or, except for event names, a semicolon"
     )]
     FilterName(String),
-    /// A second filter of a kind: Windows takes one of each.
-    #[error("a provider takes one filter of each kind; there is one of {0} already")]
+    /// A second filter of the same kind. Windows accepts one of each.
+    #[error("the provider already has a filter for {0}; Windows accepts one filter of each kind")]
     SecondFilter(&'static str),
-    /// No session to read.
-    #[error("no session was given")]
+    /// No session was given.
+    #[error("no session was given; at least one is required")]
     Nothing,
-    /// More sessions than have numbers.
-    #[error("more than 65,535 sessions at once")]
+    /// More sessions were given than can be numbered.
+    #[error("more than 65,535 sessions were given; this is the limit")]
     TooMany,
-    /// Something that this system does not have, and what works instead.
+    /// A function that this system does not have, with an alternative.
     #[error("{0}")]
     Unsupported(&'static str),
     /// Windows denied access.
     #[error("access to {to} was denied: this needs {need}")]
     AccessDenied {
-        /// A session or provider.
+        /// The session or provider.
         to: String,
-        /// Who gets it.
+        /// The required access.
         need: &'static str,
     },
     /// This process lacks a privilege. Administrators have those that sessions need.
     #[error("this process does not have {0}: run it as an administrator with an elevated token")]
     NoPrivilege(&'static str),
-    /// A session of this name runs.
-    #[error("a session {0:?} runs already: take another name, or replace or attach to it")]
+    /// A session of this name is running.
+    #[error("a session named {0:?} is already running; use another name, replace it or attach to it")]
     SessionExists(String),
-    /// No session of this name runs.
-    #[error("no session {0:?} runs")]
+    /// No session of this name is running.
+    #[error("no session named {0:?} is running")]
     NoSession(String),
-    /// A session that writes a file and hands nothing over.
-    #[error("session {0:?} writes a file only: there is nothing to listen to")]
+    /// The session writes a file and delivers no events.
+    #[error("session {0:?} only writes a file; its events cannot be received live")]
     NotInRealTime(String),
-    /// The system's sessions are all in use.
-    #[error(
-        "Windows has no more sessions: it runs at most 64 at a time, and 8 with kernel events; stop some"
-    )]
+    /// All sessions of the system are in use.
+    #[error("Windows has no free session: it runs at most 64 at a time, and 8 with kernel events; stop some")]
     NoSessionsLeft,
-    /// A GUID that cannot be a provider's, or a filter that it cannot have.
+    /// The GUID cannot belong to a provider, or the provider does not accept the filters.
     #[error(
-        "provider {0:?} cannot be enabled like this: no provider has this GUID, or not with these filters"
+        "provider {0:?} cannot be enabled: no provider has this GUID, or it does not accept these filters"
     )]
     InvalidProvider(Guid),
-    /// Another error of a function of Windows.
+    /// Another error of a Windows function.
     #[error("{function} failed with error {code}: {text}")]
     Windows {
-        /// Its name.
+        /// The name of the function.
         function: &'static str,
-        /// The error's number.
+        /// The error code.
         code: u32,
-        /// What Windows says of it.
+        /// The message of Windows.
         text: String,
     },
-    /// What takes events panicked, with this message. The session was stopped.
-    #[error("what takes events panicked: {0}")]
+    /// The event consumer panicked with this message. The session was stopped.
+    #[error("the event consumer panicked: {0}")]
     Panicked(String),
-    /// Something else failed on the way to a session.
+    /// Another error while a session was opened.
     #[error("{0}")]
     Other(String),
 }

@@ -1,8 +1,9 @@
-//! The way back from an `EVENT_RECORD` to the record of a recording.
+//! Conversion of an `EVENT_RECORD` to the record that a trace file contains.
 //!
-//! Windows turns every kind of record into the same form before it hands it to a consumer: the kernel's hooks become
-//! class GUID and opcode, classic headers lose their instance ids to an extended item. All of it can be undone, since
-//! the flags say what the header was. What is assumed of the flags is in `docs/live.md`.
+//! Windows converts every kind of record to the same form before it delivers it to a consumer: hook
+//! ids of kernel events become class GUIDs and opcodes, and instance ids of classic headers become
+//! an extended data item. All of this can be reversed, because the flags identify the original
+//! header. `docs/live.md` lists the assumptions about the flags.
 
 use stackhound_etl::BlockBuilder;
 use stackhound_etl::record::{Descriptor, ExtendedType, MessageOptions};
@@ -14,20 +15,21 @@ use stackhound_schema::kernel;
 use stackhound_schema::kernel::class_guid;
 use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
-/// An event as Windows hands it to a consumer: the content of an `EVENT_RECORD` without pointers.
+/// An event as Windows delivers it to a consumer: the content of an `EVENT_RECORD` without
+/// pointers.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRecord<'a> {
-    /// The `EVENT_HEADER` as it stands in memory (evntcons.h). Its time is raw.
+    /// The bytes of the `EVENT_HEADER` (evntcons.h). Its time is raw.
     pub header: &'a [u8; 80],
-    /// Index of the processor.
+    /// The index of the processor.
     pub processor: u16,
-    /// The extended items.
+    /// The extended data items.
     pub items: &'a [ExtendedDataItem<'a>],
     /// The payload (`UserData`).
     pub payload: &'a [u8],
 }
 
-/// Type (`ExtType`) and data of an extended item.
+/// The type (`ExtType`) and the data of an extended data item.
 pub type ExtendedDataItem<'a> = (u16, &'a [u8]);
 
 /// Flags of an `EVENT_HEADER` (evntcons.h).
@@ -38,10 +40,11 @@ pub(crate) mod flag {
     pub const CLASSIC: u16 = 0x0100;
 }
 
-/// Items of one event that are taken without an allocation; Windows has 18 types.
+/// The number of extended data items that are converted without an allocation. Windows has 18
+/// types.
 const ITEMS: usize = 18;
 
-/// The class of events by which a session says that it lost some, and its events.
+/// The class of the events by which a session reports lost events or buffers.
 pub const LOST_EVENTS: Guid = class_guid::LOST_EVENT;
 
 impl<'a> EventRecord<'a> {
@@ -53,7 +56,7 @@ impl<'a> EventRecord<'a> {
         u32::from_le_bytes(self.header[at..at + 4].try_into().expect("four bytes"))
     }
 
-    /// When it was logged.
+    /// The time at which the event was logged.
     pub fn time(&self) -> RawTime {
         RawTime(i64::from_le_bytes(self.header[0x10..0x18].try_into().expect("eight bytes")))
     }
@@ -70,7 +73,7 @@ impl<'a> EventRecord<'a> {
         self.header[0x2a]
     }
 
-    /// The thread and what it used, as the header states them.
+    /// The thread and its processor times, as stated by the header.
     fn issuer(&self) -> Issuer {
         Issuer {
             tid: Tid::known(self.u32_at(8)),
@@ -84,17 +87,17 @@ impl<'a> EventRecord<'a> {
         self.items.iter().find(|(item_type, _)| *item_type == wanted.0).map(|(_, data)| *data)
     }
 
-    /// Whether this is how a session says that it lost events or buffers.
+    /// Whether the event reports that the session lost events or buffers.
     #[inline]
-    pub fn tells_of_loss(&self) -> bool {
-        // One comparison for all others.
+    pub fn reports_loss(&self) -> bool {
+        // A single comparison rejects nearly all other events.
         self.header[0x18..0x20] == LOST_EVENTS.0[..8] && self.guid() == LOST_EVENTS
     }
 
     /// Writes the event to the end of a block.
     ///
     /// # Errors
-    /// If the event is larger than a record can be.
+    /// The event is larger than a record can be.
     #[inline]
     pub fn write(&self, block: &mut BlockBuilder) -> Result<(), WriteError> {
         if self.u16_at(4) & (flag::CLASSIC | flag::TRACE_MESSAGE) != 0 {
@@ -122,7 +125,7 @@ impl<'a> EventRecord<'a> {
             return push(block, HeaderSpec::Message(self.message(pointer_size)));
         }
         let (class, opcode) = (self.guid(), self.opcode());
-        // Kernel events of such types have no processor times.
+        // Kernel events of these types have no processor times.
         let is_classic = flags & flag::NO_CPU_TIME == 0 && kernel::differs_if_classic(class, opcode);
         let Some(hook_id) = kernel::hook_id_of(class, opcode).filter(|_| !is_classic) else {
             return push(block, self.class());
@@ -147,15 +150,16 @@ impl<'a> EventRecord<'a> {
         self.write_stack(pointer_size, &issuer, block)
     }
 
-    /// A kernel event's stack, where it comes with the event: recordings have it as a record of its own.
+    /// Writes the stack of a kernel event that is delivered with the event. A trace file contains
+    /// it as a separate record.
     fn write_stack(
         &self,
         pointer_size: PointerSize,
         issuer: &Issuer,
         block: &mut BlockBuilder,
     ) -> Result<(), WriteError> {
-        let wide = self.item(ExtendedType::STACK_TRACE64);
-        let narrow = self.item(ExtendedType::STACK_TRACE32);
+        let stack64 = self.item(ExtendedType::STACK_TRACE64);
+        let stack32 = self.item(ExtendedType::STACK_TRACE32);
         let (Some(pid), Some(tid)) = (issuer.pid, issuer.tid) else { return Ok(()) };
         let addresses = |data: &[u8], size: usize| -> Vec<Address> {
             let address = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
@@ -165,7 +169,7 @@ impl<'a> EventRecord<'a> {
                 .map(|bytes| Address(address(bytes)))
                 .collect()
         };
-        let frames = match (wide, narrow) {
+        let frames = match (stack64, stack32) {
             (Some(data), _) => addresses(data, 8),
             (None, Some(data)) => addresses(data, 4),
             (None, None) => return Ok(()),
@@ -209,7 +213,7 @@ impl<'a> EventRecord<'a> {
         }
     }
 
-    /// What the header's event descriptor says.
+    /// The event descriptor in the header.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor {
             id: self.u16_at(0x28),

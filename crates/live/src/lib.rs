@@ -1,17 +1,19 @@
-//! Events of live sessions of Windows: sessions and providers as plain data, sessions that run, and their events in time
-//! order.
+//! Live sessions of Event Tracing for Windows: descriptions of sessions and providers, running
+//! sessions, and their events in time order.
 //!
 //! ```text
 //! callback ─▶ Capture ─▶ bounded queue ─▶ LiveMerger ─▶ events in time order
 //! └ one copy ─────────┘  └ drops are counted  └ waits for slower processors
 //! ```
 //!
-//! [`Session`] and [`ProviderSettings`] describe what to record, in the numbers that ETW takes. [`LiveSession`] starts a
-//! session on Windows. Windows delivers each event as an `EVENT_RECORD`. [`Capture`] converts it to the record that a file
-//! would have, so that all later stages are the same for live sessions and for files.
+//! [`Session`] and [`ProviderSettings`] describe a session in the numbers that ETW accepts.
+//! [`LiveSession`] starts a session on Windows. Windows delivers each event as an `EVENT_RECORD`.
+//! [`Capture`] converts it to the record that a file would contain, so that all later stages are
+//! the same for live sessions and files.
 //!
-//! Knows the limits of ETW's settings, the order of arrival and how sessions run. Does not know stacks, or what becomes of
-//! events. Only `session` calls Windows: the rest takes events from a test as well.
+//! This crate handles the limits of ETW settings, the order of arrival and the control of sessions.
+//! It does not handle stacks or the use of events. Only the module `session` calls Windows; all
+//! other modules also accept events from a test.
 #![forbid(unsafe_code)]
 
 mod capture;

@@ -1,12 +1,13 @@
-//! Time order for blocks that arrive.
+//! Time order for blocks as they arrive.
 //!
-//! Each processor's blocks come in their order, but the processors' buffers are handed over at different times. An event
-//! is let go when nothing older can come any more: when all processors have sent something newer, or when something has
-//! come that is newer by more than the session's buffers can be late. Ties go as in recordings, so that the order depends
-//! on nothing but the events.
+//! The blocks of each processor arrive in order, but the buffers of different processors are
+//! delivered at different times. An event is emitted when no older event can arrive any more: when
+//! all processors have sent a newer event, or when an event has arrived that is newer by more than
+//! the possible delay of the session's buffers. Events with equal times are ordered as in trace
+//! files, so that the order depends only on the events.
 //!
-//! The wall clock decides one thing only: when a silent session's last events are let go. Nothing can come between them
-//! any more then, so the order is the same without it.
+//! The wall clock decides only when the last events of an idle session are emitted. No event can be
+//! ordered between them at that point, so the order does not depend on the clock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,20 +22,21 @@ use crate::Error;
 use crate::queue::{Dropped, Incoming};
 use crate::ring::Received;
 
-/// Blocks that may wait for slower processors, in bytes. Beyond, the oldest event is let go and perhaps comes too early.
+/// The maximum size in bytes of blocks that wait for slower processors. Beyond it, the oldest event
+/// is emitted, perhaps too early.
 const HELD_MAX: usize = 512 << 20;
 
-/// How long the reader sleeps if nothing wakes it.
+/// How long the reader sleeps if it is not woken.
 const NAP: Duration = Duration::from_millis(10);
 
-/// What comes next.
+/// The result of [`LiveMerger::next`].
 #[derive(Debug)]
 pub enum Step<'a> {
     /// An event.
     Event(Event<'a>),
-    /// Nothing happens; no event before this time will come.
+    /// No event is available. No event before this time will follow.
     Idle(TraceTime),
-    /// Nothing comes any more.
+    /// No event will follow.
     End,
 }
 
@@ -48,11 +50,11 @@ struct Stream {
     position: u32,
 }
 
-/// What orders streams: the time of the next event, then source and processor, then the stream.
+/// The order of streams: the time of the next event, then source and processor, then the stream.
 type Next = Reverse<(TraceTime, u16, Option<u16>, usize)>;
 
 impl Stream {
-    /// Steps to the next event; frees blocks that were read.
+    /// Moves to the next event, and frees blocks that were read.
     fn settle(&mut self, held: &mut usize) -> Option<TraceTime> {
         loop {
             let block = self.blocks.front()?;
@@ -66,28 +68,28 @@ impl Stream {
     }
 }
 
-/// Events of live sessions in time order.
+/// The events of live sessions in time order.
 #[derive(Debug)]
 pub struct LiveMerger {
     sources: Vec<Source>,
     clock: Clock,
     streams: Vec<Stream>,
     ready: BinaryHeap<Next>,
-    /// The stream whose event was handed out and must be stepped over. It is not in `ready`.
+    /// The stream whose event was emitted and must be skipped. It is not in `ready`.
     current: Option<usize>,
-    /// The time of the newest event that has come.
+    /// The time of the newest event that has arrived.
     newest: TraceTime,
-    /// How long nothing newer has come, as far as this waited for it.
+    /// The time without newer events, as far as this thread waited for them.
     silence: Duration,
-    /// Ticks by which streams may be apart.
+    /// The possible delay between streams, in ticks.
     window: i64,
-    /// Bytes of blocks that wait.
+    /// The size of waiting blocks in bytes.
     held: usize,
     /// All sources have ended.
     ended: bool,
-    /// More waits than may wait.
+    /// More bytes are waiting than allowed.
     pressed: bool,
-    /// Nothing can come any more that is older.
+    /// No event before this time can arrive any more.
     safe: TraceTime,
     last: TraceTime,
     stats: Stats,
@@ -102,10 +104,10 @@ struct Source {
 }
 
 impl LiveMerger {
-    /// Of these sessions. The first one's clock is that of trace time.
+    /// Merges the events of these sessions. The clock of the first session is that of trace time.
     ///
     /// # Errors
-    /// If there is none, or more than can be told apart.
+    /// No session is given, or more than 65,535.
     pub fn new(incoming: Vec<Incoming>) -> Result<LiveMerger, Error> {
         let clock = incoming.first().ok_or(Error::Nothing)?.session().clock();
         if incoming.len() > usize::from(u16::MAX) {
@@ -142,49 +144,49 @@ impl LiveMerger {
         self.clock
     }
 
-    /// How each session's raw time becomes trace time.
+    /// The conversion of the raw time of each session to trace time.
     pub fn time_bases(&self) -> Vec<TimeBase> {
         self.sources.iter().map(|source| source.base).collect()
     }
 
-    /// What the sessions said of themselves when they were opened.
+    /// The headers of the sessions, as of the time at which they were opened.
     pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
         self.sources.iter().map(|source| &**source.incoming.session())
     }
 
-    /// When the first session began, as far as its description says.
+    /// The start time of the first session, as stated by its header.
     pub fn start_time(&self) -> stackhound_types::FileTime {
         self.sources[0].incoming.session().start_time
     }
 
-    /// The next event, or what else happens. Waits for it, at most as long as a nap.
+    /// The next event or state. Waits at most for a short time.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
     pub fn next(&mut self) -> Step<'_> {
         if let Some(stream) = self.current.take() {
             self.streams[stream].position += 1;
             if let Some(next) = self.next_of(stream) {
-                // Mostly one processor's events follow each other.
+                // Usually, several events of one processor follow each other.
                 let Reverse((time, ..)) = next;
-                if self.ready.peek().is_none_or(|first| next > *first) && self.lets_go(time) {
-                    return self.hand_out(time, stream);
+                if self.ready.peek().is_none_or(|first| next > *first) && self.can_emit(time) {
+                    return self.emit(time, stream);
                 }
                 self.ready.push(next);
             }
         }
-        if !self.may_go() {
+        if !self.can_emit_first() {
             self.receive_all();
-            if !self.may_go() && !self.ended {
+            if !self.can_emit_first() && !self.ended {
                 return self.wait();
             }
         }
         match self.ready.pop() {
-            Some(Reverse((time, _, _, stream))) => self.hand_out(time, stream),
+            Some(Reverse((time, _, _, stream))) => self.emit(time, stream),
             None => Step::End,
         }
     }
 
-    /// What orders a stream among the others; `None` if it has no event.
+    /// The position of a stream in the order; `None` if it has no event.
     #[inline]
     fn next_of(&mut self, stream: usize) -> Option<Next> {
         let time = self.streams[stream].settle(&mut self.held)?;
@@ -192,18 +194,18 @@ impl LiveMerger {
         Some(Reverse((time, source, processor, stream)))
     }
 
-    /// Whether an event of this time can be let go, if it is the first.
+    /// Whether an event of this time can be emitted if it is the first.
     #[inline]
-    fn lets_go(&self, time: TraceTime) -> bool {
+    fn can_emit(&self, time: TraceTime) -> bool {
         time < self.safe || self.ended || self.pressed
     }
 
-    fn may_go(&self) -> bool {
-        self.ready.peek().is_some_and(|Reverse((time, ..))| self.lets_go(*time))
+    fn can_emit_first(&self) -> bool {
+        self.ready.peek().is_some_and(|Reverse((time, ..))| self.can_emit(*time))
     }
 
     #[inline]
-    fn hand_out(&mut self, time: TraceTime, stream: usize) -> Step<'_> {
+    fn emit(&mut self, time: TraceTime, stream: usize) -> Step<'_> {
         self.current = Some(stream);
         self.stats.events += 1;
         self.stats.out_of_order += u64::from(time < self.last);
@@ -212,7 +214,8 @@ impl LiveMerger {
         Step::Event(Event::new(&blocks[0], *position, time))
     }
 
-    /// Takes what has come, and finds out what can be let go.
+    /// Receives all blocks that have arrived, and updates the time up to which events can be
+    /// emitted.
     fn receive_all(&mut self) {
         self.ended = true;
         for index in 0..self.sources.len() {
@@ -260,14 +263,15 @@ impl LiveMerger {
         }
     }
 
-    /// Up to when nothing older can come.
+    /// The time before which no event can arrive any more.
     fn safe_time(&self) -> TraceTime {
         let by_window = TraceTime(self.newest.0.saturating_sub(self.window));
         let processors: usize = self.sources.iter().map(|source| source.processors).sum();
         if self.ready.len() < processors {
             return by_window;
         }
-        // Every processor has sent something: what comes next is not older than the last of each.
+        // Every processor has sent an event, so later events are not older than the last event of
+        // each.
         let last = |stream: &Stream| {
             let entry = stream.blocks.back().and_then(|block| block.entries().last());
             entry.map_or(TraceTime(i64::MIN), |entry| stream.base.trace_time(entry.time))
@@ -275,25 +279,25 @@ impl LiveMerger {
         self.streams.iter().map(last).min().map_or(by_window, |oldest| oldest.max(by_window))
     }
 
-    /// Sleeps a little, and lets events of silent sessions go.
+    /// Sleeps for a short time, and allows the events of idle sessions to be emitted.
     #[cold]
     fn wait(&mut self) -> Step<'_> {
         self.sources.iter().for_each(|source| source.incoming.wake_me());
         let begun = Instant::now();
         thread::park_timeout(NAP);
-        // Where nothing here got on for a while, whoever hands events over did not either.
+        // If this thread was not running for a while, the callback may not have run either.
         self.silence += begun.elapsed().min(2 * NAP);
         if self.newest == TraceTime(i64::MIN) {
             return Step::Idle(self.newest);
         }
-        // It is at least so late in the session's own time.
+        // The clock of the session has reached at least this time.
         let now = self.newest.0.saturating_add(self.clock.duration_to_raw(self.silence));
         self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
         let first = self.ready.peek().map(|Reverse((time, ..))| *time);
         Step::Idle(first.map_or(self.safe, |first| first.min(self.safe)))
     }
 
-    /// What was counted up to here, with what the queues dropped.
+    /// The counters so far, including events that the queues dropped.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         for source in &self.sources {
@@ -343,7 +347,7 @@ mod tests {
         }
     }
 
-    /// An event as Windows hands it over, with only a time and an id.
+    /// An event as Windows delivers it, with only a time and an id.
     fn header(time: i64, id: u16) -> [u8; 80] {
         let mut header = [0; 80];
         header[4] = 0x40;
@@ -364,13 +368,13 @@ mod tests {
         let _ = capture.buffer_done();
     }
 
-    /// Two events with so much fill a block, which is handed over before the next one is begun.
+    /// Two events with this payload fill a block, which is sent before the next one is begun.
     static HALF_A_BLOCK: [u8; 40 << 10] = [0; 40 << 10];
 
-    fn read(arrivals: &mut LiveMerger) -> Vec<(i64, u16)> {
+    fn read(merger: &mut LiveMerger) -> Vec<(i64, u16)> {
         let mut seen = Vec::new();
         loop {
-            match arrivals.next() {
+            match merger.next() {
                 Step::Event(event) => seen.push((event.time().0, event.record().descriptor().unwrap().id)),
                 Step::Idle(_) => {}
                 Step::End => return seen,
@@ -378,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Buffers of each processor in their order, as (processor, events).
+    /// The buffers of each processor in order, as (processor, events).
     fn buffers() -> impl Strategy<Value = Vec<(u16, Vec<(i64, u16)>)>> {
         let buffer = (0..4u16, prop::collection::vec(0..50i64, 1..8));
         prop::collection::vec(buffer, 1..20).prop_map(|shapes| {
@@ -398,10 +402,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order the processors' buffers come in, the events come out in the same one.
+        /// The events are emitted in the same order for any order of arrival of the processors'
+        /// buffers.
         #[test]
         fn the_order_of_arrival_does_not_matter(buffers in buffers(), seed in prop::collection::vec(any::<u16>(), 20)) {
-            // All in one go: each processor's buffers in their order, the processors in the order of the seed.
+            // All buffers at once: those of each processor in order, the processors in the order of
+            // the seed.
             let mut left: Vec<VecDeque<_>> = (0..4).map(|wanted| {
                 buffers.iter().filter(|(processor, _)| *processor == wanted).collect()
             }).collect();
@@ -418,8 +424,8 @@ mod tests {
             expected.sort_by_key(|&(time, processor, _)| (time, processor));
             let (mut capture, incoming) = channel(session(4), Queue::new(Overflow::Block));
             let reader = std::thread::spawn(move || {
-                let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
-                (read(&mut arrivals), arrivals.stats())
+                let mut merger = LiveMerger::new(vec![incoming]).unwrap();
+                (read(&mut merger), merger.stats())
             });
             for (processor, events) in arrival {
                 send(&mut capture, *processor, events);
@@ -432,27 +438,27 @@ mod tests {
     }
 
     #[test]
-    fn an_event_waits_for_what_can_still_come() {
+    fn an_event_waits_for_possible_earlier_events() {
         let queue = Queue { disorder: Some(Duration::from_secs(3600)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1), (20, 2)]);
-        assert!(matches!(arrivals.next(), Step::Idle(_)), "the other processor may have something older");
+        assert!(matches!(merger.next(), Step::Idle(_)), "the other processor may have an older event");
         send(&mut capture, 1, &[(15, 3)]);
-        assert!(matches!(arrivals.next(), Step::Event(event) if event.time() == TraceTime(10)));
+        assert!(matches!(merger.next(), Step::Event(event) if event.time() == TraceTime(10)));
         assert!(
-            matches!(arrivals.next(), Step::Idle(time) if time == TraceTime(15)),
-            "15 may come once more"
+            matches!(merger.next(), Step::Idle(time) if time == TraceTime(15)),
+            "another event at 15 may arrive"
         );
         drop(capture);
-        assert_eq!(read(&mut arrivals), [(15, 3), (20, 2)]);
+        assert_eq!(read(&mut merger), [(15, 3), (20, 2)]);
     }
 
     #[test]
     fn sessions_with_different_clocks_are_merged_by_time() {
         let ten_mhz = session(1);
         let mut other = (*session(1)).clone();
-        // The same moment by another clock: a hundred ticks a microsecond, and another zero.
+        // The same moment by another clock: a hundred ticks per microsecond, and another zero.
         other.perf_freq = 100_000_000;
         other.reference = RawTime(7_000_000);
         other.clock_type = 1;
@@ -463,47 +469,48 @@ mod tests {
         first.start_time = other.start_time;
         let (mut kernel, from_kernel) = channel(Arc::new(first), Queue::new(Overflow::Block));
         let (mut user, from_user) = channel(Arc::new(other), Queue::new(Overflow::Block));
-        let mut arrivals = LiveMerger::new(vec![from_kernel, from_user]).unwrap();
+        let mut merger = LiveMerger::new(vec![from_kernel, from_user]).unwrap();
         send(&mut kernel, 0, &[(1_000, 1), (1_020, 2), (1_040, 3)]);
         send(&mut user, 0, &[(7_000_100, 4), (7_000_300, 5)]);
         drop((kernel, user));
         let mut seen = Vec::new();
-        while let Step::Event(event) = arrivals.next() {
+        while let Step::Event(event) = merger.next() {
             seen.push((event.source(), event.time().0, event.record().descriptor().unwrap().id));
         }
         assert_eq!(seen, [(0, 1_000, 1), (1, 1_010, 4), (0, 1_020, 2), (1, 1_030, 5), (0, 1_040, 3)]);
     }
 
     #[test]
-    fn a_silent_session_lets_its_last_events_go() {
+    fn the_last_events_of_an_idle_session_are_emitted() {
         let queue = Queue { disorder: Some(Duration::from_millis(30)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(8), queue);
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1)]);
         let began = Instant::now();
-        while !matches!(arrivals.next(), Step::Event(_)) {
+        while !matches!(merger.next(), Step::Event(_)) {
             assert!(began.elapsed() < Duration::from_secs(20));
         }
         assert!(began.elapsed() >= Duration::from_millis(25));
     }
 
-    /// As a computer that was asleep: whoever hands events over has had no time for it either.
+    /// Simulates a computer that was asleep: the callback did not run during that time either.
     #[test]
-    fn what_waits_is_not_let_go_because_nobody_looked() {
+    fn time_without_a_reader_does_not_count_as_silence() {
         let queue = Queue { disorder: Some(Duration::from_millis(300)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(20, 1)]);
-        assert!(matches!(arrivals.next(), Step::Idle(_)));
+        assert!(matches!(merger.next(), Step::Idle(_)));
         std::thread::sleep(Duration::from_millis(400));
-        assert!(matches!(arrivals.next(), Step::Idle(_)));
+        assert!(matches!(merger.next(), Step::Idle(_)));
         send(&mut capture, 1, &[(10, 2)]);
         drop(capture);
-        assert_eq!(read(&mut arrivals), [(10, 2), (20, 1)]);
-        assert_eq!(arrivals.stats().out_of_order, 0);
+        assert_eq!(read(&mut merger), [(10, 2), (20, 1)]);
+        assert_eq!(merger.stats().out_of_order, 0);
     }
 
-    /// As Windows does: events of all processors by time, and a call behind each processor's buffer.
+    /// Simulates Windows: events of all processors by time, and a call after the buffer of each
+    /// processor.
     #[test]
     fn a_flush_of_many_processors_becomes_a_block_of_each() {
         const PROCESSORS: u16 = 64;
@@ -522,18 +529,18 @@ mod tests {
                 }
             }
         }
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
         drop(capture);
-        assert_eq!(read(&mut arrivals).len(), 8 * usize::from(PROCESSORS));
-        let stats = arrivals.stats();
+        assert_eq!(read(&mut merger).len(), 8 * usize::from(PROCESSORS));
+        let stats = merger.stats();
         assert_eq!((stats.buffers, stats.out_of_order), (PROCESSORS.into(), 0));
     }
 
-    /// Blocks that are not full overtake no full one, and a reader that is slow finds them by and by.
+    /// Partly filled blocks do not overtake full ones, and a slow reader finds them eventually.
     #[test]
-    fn what_rests_comes_after_what_was_sent() {
+    fn partly_filled_blocks_come_after_full_ones() {
         let (mut capture, incoming) = channel(session(1), Queue::new(Overflow::Block));
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
         let mut expected = Vec::new();
         for n in 0..6 {
             send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
@@ -541,18 +548,18 @@ mod tests {
         }
         let mut seen = Vec::new();
         while seen.len() < 5 {
-            if let Step::Event(event) = arrivals.next() {
+            if let Step::Event(event) = merger.next() {
                 seen.push((event.time().0, event.record().descriptor().unwrap().id));
             }
         }
         drop(capture);
-        seen.extend(read(&mut arrivals));
+        seen.extend(read(&mut merger));
         assert_eq!(seen, expected);
-        assert_eq!(arrivals.stats().out_of_order, 0);
+        assert_eq!(merger.stats().out_of_order, 0);
     }
 
     #[test]
-    fn a_whole_buffer_that_comes_again_is_read_once() {
+    fn a_repeated_whole_buffer_is_read_once() {
         let settings = Session { processors: 2, buffer_size: 1024, ..Session::default() };
         let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
         for n in 1..100u16 {
@@ -567,10 +574,10 @@ mod tests {
             let _ = capture.raw_buffer(buffers[number / 2]);
         }
         drop(capture);
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
-        let ids: Vec<u16> = read(&mut arrivals).into_iter().map(|(_, id)| id).collect();
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
+        let ids: Vec<u16> = read(&mut merger).into_iter().map(|(_, id)| id).collect();
         assert_eq!(ids, (1..100).collect::<Vec<_>>());
-        let stats = arrivals.stats();
+        let stats = merger.stats();
         assert_eq!((stats.buffers, stats.buffers_repeated), (buffers.len() as u64, buffers.len() as u64));
     }
 
@@ -585,10 +592,10 @@ mod tests {
             }
             drop(capture);
             assert_eq!(incoming.captured(), 20);
-            let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
+            let mut merger = LiveMerger::new(vec![incoming]).unwrap();
             let mut after_loss = Vec::new();
             let mut seen = Vec::new();
-            while let Step::Event(event) = arrivals.next() {
+            while let Step::Event(event) = merger.next() {
                 if event.index() == 0 {
                     after_loss.push(event.block().origin().after_loss);
                 }
@@ -599,12 +606,12 @@ mod tests {
                 _ => ((14..20).collect(), [true, false, false]),
             };
             assert_eq!((seen, after_loss), (expected, marks.to_vec()), "{overflow:?}");
-            assert_eq!(arrivals.stats().events_dropped, 14, "{overflow:?}");
+            assert_eq!(merger.stats().events_dropped, 14, "{overflow:?}");
         }
     }
 
     #[test]
-    fn a_waiting_sender_goes_on_when_there_is_room_or_nobody_reads() {
+    fn a_blocked_sender_continues_when_there_is_space_or_no_reader() {
         let queue = Queue { blocks: 1, ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(1), queue);
         let sender = std::thread::spawn(move || {
@@ -612,8 +619,8 @@ mod tests {
                 send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
             }
         });
-        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
-        assert_eq!(read(&mut arrivals).len(), 100);
+        let mut merger = LiveMerger::new(vec![incoming]).unwrap();
+        assert_eq!(read(&mut merger).len(), 100);
         sender.join().unwrap();
 
         let (mut capture, incoming) = channel(session(1), queue);

@@ -1,5 +1,5 @@
-//! The bounded way from a thread that must not wait to one that reads: a lock-free ring, with a choice of what happens
-//! when it is full. Everything that is dropped is counted.
+//! A bounded lock-free ring between a thread that must not wait and a reader, with a selectable
+//! behavior when it is full. All dropped events are counted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 
-/// What to do with what there is no room for.
+/// The behavior when the ring is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overflow {
-    /// Wait for the reader. In a session, Windows then runs out of buffers, drops events itself and counts them; nothing
-    /// is lost between it and the reader.
+    /// Wait for the reader. In a session, Windows then runs out of buffers, and drops and counts
+    /// events itself. No event is lost between Windows and the reader.
     Block,
-    /// Drop what comes.
+    /// Drop the new entry.
     DropNewest,
-    /// Drop what has waited longest.
+    /// Drop the oldest entry.
     DropOldest,
 }
 
-/// One thing on its way, how many events it counts for, and the how manieth it is.
+/// One entry, with the number of events that it counts for and its sequence number.
 #[derive(Debug)]
-struct Parcel<T> {
+struct Entry<T> {
     content: T,
     events: u64,
     number: u64,
@@ -30,24 +30,24 @@ struct Parcel<T> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    ring: ArrayQueue<Parcel<T>>,
+    ring: ArrayQueue<Entry<T>>,
     overflow: Overflow,
-    /// Nothing will be sent any more.
+    /// Nothing more will be sent.
     ended: AtomicBool,
-    /// Nobody reads any more.
+    /// The reader is gone.
     abandoned: AtomicBool,
     sender_waits: AtomicBool,
     reader: OnceLock<Thread>,
     sender: OnceLock<Thread>,
-    /// Events.
+    /// In events.
     sent: AtomicU64,
     dropped: AtomicU64,
 }
 
-/// How long somebody sleeps who was perhaps woken just before.
+/// The longest sleep of a thread that may have missed its wake-up.
 const NAP: Duration = Duration::from_millis(2);
 
-/// A ring with room for `capacity` things, at least one.
+/// A ring for `capacity` entries, at least one.
 pub fn ring<T>(capacity: usize, overflow: Overflow) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         ring: ArrayQueue::new(capacity.max(1)),
@@ -63,7 +63,7 @@ pub fn ring<T>(capacity: usize, overflow: Overflow) -> (Sender<T>, Receiver<T>) 
     (Sender { shared: shared.clone(), next: 0 }, Receiver { shared, expected: 0 })
 }
 
-/// The beginning of a ring. Dropped, it ends the ring.
+/// The sending end of a ring. Dropping it ends the ring.
 #[derive(Debug)]
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
@@ -71,31 +71,31 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends something that counts for so many events, or drops as much as the overflow says. `false` if nobody reads
-    /// any more.
+    /// Sends an entry that counts for `events` events, or drops events according to [`Overflow`].
+    /// Returns false if the reader is gone.
     pub fn send(&mut self, content: T, events: u64) -> bool {
         let shared = &*self.shared;
-        let mut parcel = Parcel { content, events, number: self.next };
+        let mut entry = Entry { content, events, number: self.next };
         self.next += 1;
         shared.sent.fetch_add(events, Ordering::Relaxed);
         match shared.overflow {
             Overflow::DropOldest => {
-                if let Some(oldest) = shared.ring.force_push(parcel) {
+                if let Some(oldest) = shared.ring.force_push(entry) {
                     shared.count_dropped(oldest.events);
                 }
             }
             Overflow::DropNewest => {
-                if let Err(newest) = shared.ring.push(parcel) {
+                if let Err(newest) = shared.ring.push(entry) {
                     shared.count_dropped(newest.events);
                 }
             }
             Overflow::Block => {
-                while let Err(back) = shared.ring.push(parcel) {
+                while let Err(back) = shared.ring.push(entry) {
                     if shared.abandoned.load(Ordering::Acquire) {
                         shared.count_dropped(back.events);
                         return false;
                     }
-                    parcel = back;
+                    entry = back;
                     shared.sender.get_or_init(thread::current);
                     shared.sender_waits.store(true, Ordering::SeqCst);
                     thread::park_timeout(NAP);
@@ -112,17 +112,17 @@ impl<T> Sender<T> {
         true
     }
 
-    /// How many things were sent: the number of the next one.
+    /// The number of entries that were sent, which is the sequence number of the next one.
     pub fn sent(&self) -> u64 {
         self.next
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader is gone.
     pub fn is_abandoned(&self) -> bool {
         self.shared.abandoned.load(Ordering::Acquire)
     }
 
-    /// Events that were sent and dropped up to now.
+    /// The events that were sent and dropped so far.
     pub fn counts(&self) -> RingCounts {
         self.shared.counts()
     }
@@ -137,12 +137,12 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// Counters of a ring. What was sent and not dropped was received, or waits.
+/// Counters of a ring. Events that were sent and not dropped were received or are waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RingCounts {
-    /// Events that were sent.
+    /// The number of events that were sent.
     pub sent: u64,
-    /// Of these, how many were dropped.
+    /// The number of sent events that were dropped.
     pub dropped: u64,
 }
 
@@ -152,35 +152,35 @@ impl<T> Shared<T> {
     }
 
     fn drop_all(&self) {
-        while let Some(parcel) = self.ring.pop() {
-            self.count_dropped(parcel.events);
+        while let Some(entry) = self.ring.pop() {
+            self.count_dropped(entry.events);
         }
     }
 
     fn counts(&self) -> RingCounts {
-        // What is dropped was sent before.
+        // Events are counted as sent before they are counted as dropped.
         let dropped = self.dropped.load(Ordering::Acquire);
         RingCounts { sent: self.sent.load(Ordering::Acquire), dropped }
     }
 }
 
-/// What a look into a ring gives.
+/// The result of [`Receiver::receive`].
 #[derive(Debug)]
 pub enum Received<T> {
-    /// The next thing.
+    /// The next entry.
     Content {
-        /// What was sent.
+        /// The content that was sent.
         content: T,
-        /// Whether something before it was dropped.
+        /// Whether entries before this one were dropped.
         after_loss: bool,
     },
-    /// Nothing now.
+    /// No entry is available now.
     Nothing,
-    /// Nothing any more.
+    /// No entry will follow.
     End,
 }
 
-/// The end of a ring. Dropped, it tells the sender so.
+/// The receiving end of a ring. Dropping it stops the sender.
 #[derive(Debug)]
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
@@ -188,12 +188,12 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Looks without waiting.
+    /// Receives an entry without waiting.
     pub fn receive(&mut self) -> Received<T> {
-        // Read before the ring: what was sent before the end is there.
+        // Read before the ring, so that all entries that were sent before the end are found.
         let ended = self.shared.ended.load(Ordering::Acquire);
         match self.shared.ring.pop() {
-            Some(Parcel { content, number, .. }) => {
+            Some(Entry { content, number, .. }) => {
                 if self.shared.sender_waits.swap(false, Ordering::SeqCst)
                     && let Some(sender) = self.shared.sender.get()
                 {
@@ -208,13 +208,13 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The reader has found out, another way, that `sent` things were sent and that the ring is empty. Whether some of them were
-    /// dropped that would have come next.
+    /// Called by a reader that knows that `sent` entries were sent and that the ring is empty.
+    /// Returns whether entries that would have come next were dropped.
     pub fn has_lost_before(&mut self, sent: u64) -> bool {
         std::mem::replace(&mut self.expected, sent) != sent
     }
 
-    /// Waits for the next thing; `None` at the end.
+    /// Waits for the next entry. Returns `None` at the end.
     pub fn wait(&mut self) -> Option<T> {
         loop {
             match self.receive() {
@@ -228,12 +228,13 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Has the calling thread woken when something comes. One thread reads, from its first wait on.
+    /// Registers the calling thread to be woken when an entry arrives. Only one thread can read,
+    /// from its first wait on.
     pub fn wake_me(&self) {
         self.shared.reader.get_or_init(thread::current);
     }
 
-    /// Events that were sent and dropped up to now.
+    /// The events that were sent and dropped so far.
     pub fn counts(&self) -> RingCounts {
         self.shared.counts()
     }
@@ -242,7 +243,7 @@ impl<T> Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.shared.abandoned.store(true, Ordering::Release);
-        // Whoever drops things counts them.
+        // The thread that drops entries counts them.
         self.shared.drop_all();
         if let Some(sender) = self.shared.sender.get() {
             sender.unpark();

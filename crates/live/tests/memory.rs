@@ -1,6 +1,8 @@
-//! Memory that a live session commits while it is read: bounded, however many processors there are.
+//! The memory that is committed while a live session is read is bounded for any number of
+//! processors.
 //!
-//! Counts memory as Windows does, which commits all that is allocated, touched or not. Linux states that as `VmData`.
+//! Memory is counted as Windows does: all allocated memory is committed, touched or not. Linux
+//! reports this as `VmData`.
 #![cfg(target_os = "linux")]
 
 use std::io::Cursor;
@@ -14,11 +16,11 @@ use stackhound_live::{EventRecord, LiveMerger, Overflow, Queue, Step, channel};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 const PROCESSORS: u16 = 64;
-/// Ticks of 100 ns between two flushes, as `Buffers::low_latency` has them.
+/// Ticks of 100 ns between two flushes, as in `Buffers::low_latency`.
 const FLUSH: i64 = 50_000;
 /// Events of a processor in one flush.
 const EVENTS: i64 = 2;
-/// What `docs/live.md` states for this session.
+/// The bound that `docs/live.md` states for this session.
 const BOUND: u64 = 16 << 20;
 
 /// Bytes that this process has committed.
@@ -42,11 +44,12 @@ fn session() -> Arc<LogfileHeader> {
     };
     writer.write(0, &record).expect("written");
     let (file, _) = writer.finish().expect("finished");
-    EtlFile::open(file.into_inner().into()).expect("a recording").session().clone()
+    EtlFile::open(file.into_inner().into()).expect("a trace").session().clone()
 }
 
-/// Flushes for so many seconds of trace time, at that pace or as fast as they are read. Gives the events that were read, and the
-/// most memory that was committed on top of what was there before.
+/// Simulates flushes for this many seconds of trace time, in real time or as fast as they are read.
+/// Returns the number of events that were read, and the maximum of the memory that was committed in
+/// addition.
 fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
     let header = session();
     let start = header.reference.0;
@@ -54,10 +57,10 @@ fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
     let before = committed();
     let (mut capture, incoming) = channel(header, queue);
     let reader = thread::spawn(move || {
-        let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
+        let mut merger = LiveMerger::new(vec![incoming]).expect("one session");
         loop {
-            if let Step::End = arrivals.next() {
-                let stats = arrivals.stats();
+            if let Step::End = merger.next() {
+                let stats = merger.stats();
                 assert_eq!((stats.events_dropped, stats.out_of_order), (0, 0));
                 return stats.events;
             }
@@ -68,7 +71,8 @@ fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
     event[4] = 0x40;
     let payload = [7; 64];
     for flush in 0..seconds as i64 * 200 {
-        // The buffers of all processors, merged by time: their ends lie close together, and behind each comes a call.
+        // The buffers of all processors, merged by time: their ends are close together, and a call
+        // follows each of them.
         for number in 0..EVENTS * i64::from(PROCESSORS) {
             let time = start + flush * FLUSH + number;
             event[0x10..0x18].copy_from_slice(&time.to_le_bytes());
@@ -90,11 +94,11 @@ fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
     (reader.join().expect("read"), peak)
 }
 
-/// `STACKHOUND_MEMORY_SECONDS` of trace time; a few otherwise.
+/// Runs for `STACKHOUND_MEMORY_SECONDS` of trace time, by default for 20 seconds.
 #[test]
 fn memory_of_many_processors_is_bounded() {
-    let asked = std::env::var("STACKHOUND_MEMORY_SECONDS").ok();
-    let seconds = asked.map_or(20, |text| text.parse().expect("a number of seconds"));
+    let setting = std::env::var("STACKHOUND_MEMORY_SECONDS").ok();
+    let seconds = setting.map_or(20, |text| text.parse().expect("a number of seconds"));
     for (seconds, at_pace) in [(3, true), (seconds, false)] {
         let (events, peak) = run(seconds, at_pace);
         assert_eq!(events, seconds * 200 * EVENTS as u64 * u64::from(PROCESSORS));

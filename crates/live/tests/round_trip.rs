@@ -1,5 +1,5 @@
-//! What a consumer is handed, turned back into a record, is the record: over all recordings of the corpus and of the
-//! demonstration.
+//! A record that is converted to the form that consumers receive, and restored, is unchanged.
+//! Checked for all traces of the corpus and of the demo.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -10,14 +10,15 @@ use stackhound_etw_fake::deliver::{Delivered, deliver, flags};
 use stackhound_live::{EventRecord, ExtendedDataItem};
 use stackhound_scenario::{Mix, Scenario};
 
-/// Why a record does not come back as it was.
+/// The reason why a record is not restored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// A consumer is told of the session in another way.
+    /// Consumers receive the header of the session in another way.
     LogfileHeader,
-    /// The group's class is unknown, so that Windows would show something that is not known here.
+    /// The class of the group is unknown, so the class that Windows would show is not known.
     UnknownGroup,
-    /// A classic record of a kernel class: consumers cannot tell it from the kernel's own.
+    /// A classic record of a kernel class. Consumers cannot distinguish it from an event of the
+    /// kernel.
     KernelClass,
 }
 
@@ -36,20 +37,21 @@ fn reason(record: &Record<'_>) -> Option<Reason> {
     }
 }
 
-/// The record as the way back writes it.
-fn back(block: &Block, event: &Delivered<'_>) -> Vec<u8> {
+/// The record that the conversion writes.
+fn restored(block: &Block, event: &Delivered<'_>) -> Vec<u8> {
     let items: Vec<ExtendedDataItem<'_>> =
         event.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
-    let handed = EventRecord { header: &event.header, processor: 0, items: &items, payload: event.payload };
+    let converted =
+        EventRecord { header: &event.header, processor: 0, items: &items, payload: event.payload };
     let mut builder = BlockBuilder::new(block.session().clone(), 0, Some(0), 1 << 10);
-    handed.write(&mut builder).expect("no larger than it was");
+    converted.write(&mut builder).expect("no larger than it was");
     let (block, error) = builder.take().expect("an event was written");
     assert_eq!(error, None);
     assert_eq!(block.entries().len(), 1, "one record each");
     block.record(&block.entries()[0]).bytes().to_vec()
 }
 
-/// Records of a recording that came back as they were, and the others by reason.
+/// The number of records of a trace that were restored, and the others by reason.
 fn check(name: &str, etl_file: &EtlFile) -> (u64, BTreeMap<Reason, u64>) {
     let (mut same, mut others) = (0, BTreeMap::new());
     for buffer in &etl_file.index().buffers {
@@ -63,7 +65,7 @@ fn check(name: &str, etl_file: &EtlFile) -> (u64, BTreeMap<Reason, u64>) {
                 continue;
             }
             let event = event.unwrap_or_else(|| panic!("{name}: {record:?} is not delivered"));
-            let returned = back(&block, &event);
+            let returned = restored(&block, &event);
             assert!(
                 returned == record.bytes(),
                 "{name}: {:?} {:?}\n{:02x?}\n{returned:02x?}",
@@ -78,7 +80,7 @@ fn check(name: &str, etl_file: &EtlFile) -> (u64, BTreeMap<Reason, u64>) {
 }
 
 #[test]
-fn records_of_windows_come_back_byte_for_byte() {
+fn windows_records_are_restored_byte_for_byte() {
     let mut total = 0;
     let mut others = BTreeMap::new();
     for (name, _) in stackhound_corpus::trace_files() {
@@ -95,11 +97,11 @@ fn records_of_windows_come_back_byte_for_byte() {
 }
 
 #[test]
-fn records_of_the_demonstration_come_back_byte_for_byte() {
+fn demo_records_are_restored_byte_for_byte() {
     for mix in [Mix::Default, Mix::Profile] {
         let mut file = Cursor::new(Vec::new());
-        Scenario { events: 50_000, seed: 7, mix }.write(&mut file).expect("a recording");
-        let etl_file = EtlFile::open(file.into_inner().into()).expect("a recording");
+        Scenario { events: 50_000, seed: 7, mix }.write(&mut file).expect("a trace");
+        let etl_file = EtlFile::open(file.into_inner().into()).expect("a trace");
         let (same, others) = check("demo", &etl_file);
         println!("{same} records are the same; others: {others:?}");
         assert!(same > 10_000);

@@ -1,4 +1,4 @@
-//! How much of stacks is named, and with what.
+//! Settings for the depth and the names of stacks.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,33 +11,34 @@ use stackhound_types::Mode;
 
 use crate::naming::Naming;
 
-/// How much of a frame is told.
+/// The depth to which a frame is resolved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Depth {
-    /// Its address.
+    /// The address.
     Address,
-    /// The module, and the offset in it.
+    /// The module and the offset in it.
     Module,
-    /// The function too, where a symbolizer is at hand.
+    /// The function too, if a symbolizer is available.
     Function,
 }
 
-/// How much of stacks is told, and who names functions.
+/// The depth of stacks and the source of function names.
 #[derive(Debug, Default)]
 pub struct Enrichment {
-    /// What is told of which events, and of kernel parts.
+    /// The policy for events and kernel stacks.
     pub policy: Policy,
-    /// What is told of all events that the policy gives a stack, whatever else it says of them.
+    /// A depth that overrides the policy for all events to which the policy gives a stack.
     pub depth: Option<Depth>,
-    /// Names functions. Without it, nothing is told beyond modules.
+    /// The source of function names. Without it, the depth is limited to modules.
     pub symbolizer: Option<Symbolizer>,
 }
 
 impl Enrichment {
-    /// Functions of everything that has a stack, named from the files along a symbol path. Nothing is downloaded.
+    /// Resolves functions for all stacks, with names from the files along a symbol path. Nothing is
+    /// downloaded.
     ///
     /// # Errors
-    /// If the threads that look names up cannot be started.
+    /// If the threads of the symbolizer cannot be started.
     pub fn named(path: SymbolPath) -> io::Result<Enrichment> {
         let store = StoreOptions { path, ..StoreOptions::default() };
         let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() });
@@ -49,7 +50,7 @@ impl Enrichment {
     }
 }
 
-/// The same, in use.
+/// An [`Enrichment`] in use.
 #[derive(Debug)]
 pub(crate) struct Enricher {
     decisions: RefCell<Decisions>,
@@ -72,7 +73,7 @@ impl Enricher {
         &self.decisions
     }
 
-    /// How much of a frame in a stack of this level is told.
+    /// The depth to which a frame in a stack of this level is resolved.
     pub fn depth(&self, level: Level, mode: Mode) -> Depth {
         let depth = self.depth.unwrap_or(match level {
             Level::None => Depth::Address,

@@ -1,4 +1,4 @@
-//! An event as people want to see it: named, with its process, its fields and the modules of its frames.
+//! An event with its names, its process, its fields and the modules of its frames.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, Ref, RefMut};
@@ -18,7 +18,7 @@ use crate::enrichment::{Depth, Enricher};
 use crate::frame::FrameView;
 use crate::trace_state::{SchemaRef, TraceState};
 
-/// An event with everything that is known about it. Nothing is computed before it is asked for.
+/// An event with all known data about it. Everything is computed on request.
 #[derive(Debug)]
 pub struct EventView<'c> {
     delivered: Delivered<'c>,
@@ -46,22 +46,22 @@ impl<'c> EventView<'c> {
         &self.delivered.event
     }
 
-    /// The event with its stack, as it left the correlator.
+    /// The event with its stack, as the correlator delivered it.
     pub fn delivered(&self) -> &Delivered<'c> {
         &self.delivered
     }
 
-    /// What is known about the trace.
+    /// The known state of the trace.
     pub fn trace_state(&self) -> &'c TraceState {
         self.known
     }
 
-    /// Time in the trace's order.
+    /// Time in the order of the trace.
     pub fn time(&self) -> TraceTime {
         self.delivered.event.time()
     }
 
-    /// Time in its source's clock.
+    /// Time in the clock of the source.
     pub fn raw_time(&self) -> RawTime {
         self.delivered.event.raw_time()
     }
@@ -71,17 +71,18 @@ impl<'c> EventView<'c> {
         self.delivered.event.utc()
     }
 
-    /// Processor.
+    /// Processor number.
     pub fn processor(&self) -> Option<u16> {
         self.delivered.event.processor()
     }
 
-    /// The process that owns the event: of the header, else of the stack, else of the payload, else of its thread.
+    /// The process of the event: from the header, else from the stack, else from the payload, else
+    /// from the thread.
     pub fn pid(&self) -> Option<Pid> {
         self.owner().0
     }
 
-    /// The thread that owns the event: of the header, else of the stack, else of the payload.
+    /// The thread of the event: from the header, else from the stack, else from the payload.
     pub fn tid(&self) -> Option<Tid> {
         self.owner().1
     }
@@ -94,10 +95,10 @@ impl<'c> EventView<'c> {
         })
     }
 
-    /// The first field of this kind, for kernel events whose header has no ids.
+    /// The first field of this type, for kernel events whose header has no IDs.
     fn id_field(&self, kind: OutType) -> Option<u32> {
         self.event().hook_id()?;
-        // Saves decoding where there is nothing to find.
+        // Avoids decoding if the schema has no such field.
         self.schema()?.fields.iter().find(|field| field.out_type == kind)?;
         let mut fields = self.fields()?.filter_map(Result::ok);
         fields.find(|decoded| decoded.field.out_type == kind)?.item.value()?.as_u64()?.try_into().ok()
@@ -109,12 +110,13 @@ impl<'c> EventView<'c> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// What the payload's bytes mean, if that is known.
+    /// The schema of the payload, if it is known.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.get_or_init(|| self.known.schema_of(self.event())).as_ref()
     }
 
-    /// `Class/Type` of kernel events, task and opcode or the event's own name of others; a number where no name is known.
+    /// `Class/Type` for kernel events, task and opcode or the event name for other events; a number
+    /// if no name is known.
     pub fn name(&self) -> Cow<'_, str> {
         match self.schema() {
             Some(schema) => Cow::Borrowed(&*schema.event_name),
@@ -138,7 +140,7 @@ impl<'c> EventView<'c> {
         event.guid().or_else(|| self.known.class_of(event.hook_id()?))
     }
 
-    /// Event id; 0 for kernel and classic events, the number of WPP messages.
+    /// Event ID; 0 for kernel and classic events, the message number for WPP messages.
     pub fn id(&self) -> u16 {
         match self.event().kind() {
             HeaderKind::Event32 | HeaderKind::Event64 | HeaderKind::Message => self.event().entry().tag,
@@ -146,22 +148,22 @@ impl<'c> EventView<'c> {
         }
     }
 
-    /// Opcode; the type of kernel events.
+    /// Opcode; for kernel events, the event type.
     pub fn opcode(&self) -> u8 {
         self.event().record().opcode()
     }
 
-    /// Version of the payload's layout.
+    /// Version of the payload layout.
     pub fn version(&self) -> u8 {
         self.event().record().version()
     }
 
-    /// The payload's bytes.
+    /// The bytes of the payload.
     pub fn payload(&self) -> &'c [u8] {
         self.event().payload()
     }
 
-    /// The payload's fields; `None` if nothing is known about them.
+    /// The fields of the payload; `None` if no schema is known.
     pub fn fields(&self) -> Option<Decoder<'_>> {
         let (payload, pointer) = (self.payload(), self.event().record().pointer_size());
         Some(match self.schema()? {
@@ -170,16 +172,16 @@ impl<'c> EventView<'c> {
         })
     }
 
-    /// The payload's properties as typed values.
+    /// The properties of the payload as typed values.
     ///
     /// # Errors
-    /// [`Error::NoSchema`] if nothing is known about the payload.
+    /// [`Error::NoSchema`] if no schema is known for the event.
     pub fn parser(&self) -> Result<Parser<'_>, Error> {
         let plan = self.plan().ok_or(Error::NoSchema)?;
         Ok(plan.parser(self.payload(), self.event().record().pointer_size()))
     }
 
-    /// How to read the payload's properties.
+    /// The compiled plan to decode the payload.
     pub fn plan(&self) -> Option<&Arc<Plan>> {
         match self.schema()? {
             SchemaRef::Kernel(schema) => kernel::plan(schema),
@@ -187,13 +189,14 @@ impl<'c> EventView<'c> {
         }
     }
 
-    /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
+    /// A field of the payload by name, if it has a single value. Later fields are not decoded.
     pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
         let (field, item) = self.item(name)?;
         Some((field, item.value()?))
     }
 
-    /// A field of the payload by its name, whatever it holds. Decodes no field behind it.
+    /// A field of the payload by name: a value, an array or a structure. Later fields are not
+    /// decoded.
     pub fn item(&self, name: &str) -> Option<(&Field, Item<'_>)> {
         let schema = self.schema()?;
         let index = schema.field_index(name)?;
@@ -205,7 +208,7 @@ impl<'c> EventView<'c> {
         Some((decoded.field, decoded.item))
     }
 
-    /// How much of the stack there is, and how certain it is: the first state that applies.
+    /// The completeness and certainty of the stack: the first state that applies.
     pub fn state(&self) -> StackState {
         self.delivered.state()
     }
@@ -215,17 +218,17 @@ impl<'c> EventView<'c> {
         self.delivered.states
     }
 
-    /// The stack's number in the trace's table: equal stacks have equal numbers.
+    /// The number of the stack in the stack table of the trace: equal stacks have equal numbers.
     pub fn stack(&self) -> Option<StackId> {
         self.delivered.stack
     }
 
-    /// The stack's addresses, innermost first.
+    /// The addresses of the stack, innermost first.
     pub fn addresses(&self) -> impl Iterator<Item = stackhound_types::Address> + use<'c> {
         self.delivered.frames()
     }
 
-    /// How much of the event's stack the policy wants to be told.
+    /// The detail level of the stack according to the policy.
     pub fn level(&self) -> Level {
         *self.level.get_or_init(|| {
             let names = || EventNames {
@@ -238,49 +241,51 @@ impl<'c> EventView<'c> {
         })
     }
 
-    /// How much of a frame of the event's stack is told.
+    /// The depth to which frames of the stack are resolved.
     pub fn depth(&self, mode: Mode) -> Depth {
         self.enricher.depth(self.level(), mode)
     }
 
-    /// Of a file's creation: what was asked, and what came of it.
+    /// For a file creation: the requested disposition and the result.
     pub fn create(&self) -> Option<CreateOutcome> {
         self.create
     }
 
-    /// Fills in the summary of the stack.
+    /// Sets `summary` to the summary of the stack.
     pub fn summarize(&self, summary: &mut Summary) {
         let frames = self.resolved();
         summary.of(self.resolver().modules(), self.stack_states(), &frames);
     }
 
-    /// The name of the final user module: see [`Summary::final_user_module`]. Nothing without user frames.
+    /// The name of the final user module: see [`Summary::final_user_module`]. `None` without user
+    /// frames.
     pub fn final_user_module(&self) -> Option<String> {
         let mut summary = Summary::default();
         self.summarize(&mut summary);
         summary.final_user_module(self.resolver().modules()).map(str::to_owned)
     }
 
-    /// The modules that the frames of the trace's stacks name.
+    /// The modules of the frames of all stacks of the trace.
     pub fn modules(&self) -> Ref<'c, Modules> {
         Ref::map(self.enricher.frames.borrow(), FrameResolver::modules)
     }
 
-    /// What resolves the addresses of stacks, and remembers what it resolved.
+    /// The frame resolver, which caches its results.
     pub fn resolver(&self) -> RefMut<'c, FrameResolver> {
         self.enricher.frames.borrow_mut()
     }
 
-    /// Whose stack it is: who creates a process or a thread in another process, not what is created.
+    /// The thread and process of the stack: for the creation of a process or thread, the creator
+    /// and not the created one.
     pub fn stack_owner(&self) -> StackOwner {
         StackOwner::of(&self.delivered, self.known.system())
     }
 
-    /// The stack's frames, innermost first, with the modules that were loaded at the time of the event in the process of
-    /// the stack's owner.
+    /// The frames of the stack, innermost first, with the modules that were loaded at the time of
+    /// the event in the process of the stack.
     pub fn frames(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
         let system = self.known.system();
-        // Most events have no stack; then nothing is asked of them.
+        // Most events have no stack, and then no level is computed.
         let (user, kernel) = match self.stack() {
             Some(_) => (self.depth(Mode::User), self.depth(Mode::Kernel)),
             None => (Depth::Address, Depth::Address),
@@ -291,13 +296,13 @@ impl<'c> EventView<'c> {
         })
     }
 
-    /// The same, with all that is known of each, whatever is shown.
+    /// Same as [`frames`](EventView::frames), at full depth.
     pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
         let system = self.known.system();
         self.each_resolved().map(move |facts| FrameView::new(facts, system, Depth::Function))
     }
 
-    /// The stack's frames, innermost first, with all that is known of each.
+    /// The frames of the stack, innermost first, with all known facts.
     pub fn resolved(&self) -> Arc<[Frame]> {
         match self.stack() {
             None => Arc::default(),
@@ -310,7 +315,8 @@ impl<'c> EventView<'c> {
         (0..all.len()).map(move |index| all[index])
     }
 
-    /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.
+    /// Requests the names of a frame and returns its number. `None` if names are not requested or
+    /// not available.
     pub fn number(&self, frame: &FrameView<'_>) -> Option<FrameNumber> {
         let naming = self.enricher.naming.as_ref()?;
         if frame.depth() != Depth::Function {
@@ -319,14 +325,14 @@ impl<'c> EventView<'c> {
         naming.borrow_mut().request(frame.module()?, frame.rva()?, frame.kind)
     }
 
-    /// The names of a frame. Waits for them if need be.
+    /// The names of a frame. Waits for them if necessary.
     pub fn names(&self, frame: &FrameView<'_>) -> Option<Ref<'c, ResolvedFrame>> {
         let (naming, number) = (self.enricher.naming.as_ref()?, self.number(frame)?);
         naming.borrow_mut().wait(number);
         Ref::filter_map(naming.borrow(), |naming| naming.frame(number)).ok()
     }
 
-    /// Has all frames named, without waiting.
+    /// Requests the names of all frames, without waiting.
     pub(crate) fn request_names(&self) {
         for frame in self.frames() {
             self.number(&frame);

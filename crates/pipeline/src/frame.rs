@@ -9,7 +9,7 @@ use stackhound_types::Address;
 
 use crate::enrichment::Depth;
 
-/// One frame of a stack: what is known of it, as far as it is to be told. Derefs to the facts.
+/// A frame of a stack, resolved to a given depth. Derefs to the facts.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameView<'c> {
     facts: Frame,
@@ -18,7 +18,7 @@ pub struct FrameView<'c> {
 }
 
 impl<'c> FrameView<'c> {
-    /// Facts about a frame with the system that they are about.
+    /// Creates a view of the facts about a frame of this system.
     pub fn new(facts: Frame, system: &'c System, depth: Depth) -> FrameView<'c> {
         FrameView { facts, system, depth }
     }
@@ -28,30 +28,31 @@ impl<'c> FrameView<'c> {
         self.facts.address.unwrap_or(Address(0))
     }
 
-    /// How much of it is told.
+    /// The depth to which the frame is resolved.
     pub fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// The module that was loaded there at the time of the event, if it is to be told.
+    /// The module that was loaded at the address at the time of the event, if the depth includes
+    /// modules.
     pub fn module(&self) -> Option<ModuleRef<'c>> {
         let module = self.facts.loaded.filter(|_| self.depth > Depth::Address)?;
         Some(self.system.module(module))
     }
 
-    /// Offset in the module, if it is to be told.
+    /// Offset in the module in bytes, if the depth includes modules.
     pub fn rva(&self) -> Option<u64> {
         let (_, rva) = self.facts.in_loaded().filter(|_| self.depth > Depth::Address)?;
         Some(rva)
     }
 
-    /// The method that a runtime compiled there, if it is to be told.
+    /// The JIT-compiled method at the address, if the depth includes modules.
     pub fn method(&self) -> Option<MethodRef<'c>> {
         let method = self.facts.method.filter(|_| self.depth > Depth::Address)?;
         Some(self.system.method(method))
     }
 
-    /// All that is known, to make a frame of it again.
+    /// All facts, from which the frame can be created again.
     pub fn facts(&self) -> &Frame {
         &self.facts
     }

@@ -1,4 +1,4 @@
-//! What to call a frame.
+//! Text labels of frames.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,12 +10,12 @@ use stackhound_types::Mode;
 use crate::enrichment::Depth;
 use crate::frame::FrameView;
 
-/// Where the name that is shown comes from.
+/// The origin of a displayed name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum NameOrigin {
-    /// A file of the module.
+    /// A symbol or image file of the module.
     Symbols(Origin),
-    /// The runtime that compiled the method.
+    /// The runtime that JIT-compiled the method.
     Method,
 }
 
@@ -29,19 +29,20 @@ impl NameOrigin {
     }
 }
 
-/// A name to show.
+/// A displayed name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShownName<'f> {
-    /// Where it comes from.
+    /// The origin of the name.
     pub origin: NameOrigin,
-    /// Function or method.
+    /// The name of the function or method.
     pub text: Cow<'f, str>,
-    /// Bytes from its start to the address.
+    /// Offset from the start of the function in bytes.
     pub offset: u64,
 }
 
 impl ShownName<'_> {
-    /// The best name that files of the module give: of PDB, export and nearest export the first that is there.
+    /// The best name from the files of the module: the first available of PDB, export and nearest
+    /// export.
     pub fn of_files(names: &ResolvedFrame) -> Option<ShownName<'_>> {
         names.best().map(|(origin, name)| ShownName {
             origin: NameOrigin::Symbols(origin),
@@ -50,7 +51,7 @@ impl ShownName<'_> {
         })
     }
 
-    /// The name, without what it was made from.
+    /// A copy that owns its text.
     pub fn into_owned(self) -> ShownName<'static> {
         ShownName { origin: self.origin, text: self.text.into_owned().into(), offset: self.offset }
     }
@@ -63,18 +64,18 @@ impl fmt::Display for ShownName<'_> {
     }
 }
 
-/// A frame and its names as text: `module!function+0x12 [origin]`, without names `module+0x1234`; where no module is, the
-/// address, and what is known of the memory there.
+/// A frame and its names as text: `module!function+0x12 [origin]`, without names `module+0x1234`.
+/// Outside modules, the address and the known facts about the memory there.
 #[derive(Clone, Copy, Debug)]
 pub struct Label<'f> {
     /// The frame.
     pub frame: &'f FrameView<'f>,
-    /// Its names, if they were asked for.
+    /// The names, if they were requested.
     pub names: Option<&'f ResolvedFrame>,
 }
 
 impl<'f> Label<'f> {
-    /// The module's file name, or what stands for a module: the runtime of compiled code.
+    /// The file name of the module, or the runtime of JIT-compiled code.
     pub fn module(&self) -> Option<Cow<'f, str>> {
         match (self.frame.module(), self.frame.region.kind) {
             (Some(module), _) => Some(Cow::Borrowed(module.file_name())),
@@ -85,7 +86,8 @@ impl<'f> Label<'f> {
         }
     }
 
-    /// The name to show: of PDB, export, compiled method and nearest export the first that is there.
+    /// The displayed name: the first available of PDB, export, JIT-compiled method and nearest
+    /// export.
     pub fn name(&self) -> Option<ShownName<'f>> {
         let of_files = self.names.and_then(ShownName::of_files);
         let is_certain = |name: &ShownName<'_>| name.origin != NameOrigin::Symbols(Origin::NearestExport);
@@ -101,8 +103,9 @@ impl<'f> Label<'f> {
         }
     }
 
-    /// Module and function without the offset, so that all addresses of a function have one text. The nearest export is
-    /// marked with `~`, since the function can be another. Without a name, the same as `to_string`.
+    /// Module and function without the offset, so that all addresses of a function have the same
+    /// text. The nearest export is marked with `~`, since it can belong to another function.
+    /// Without a name, the result is the same as that of `to_string`.
     pub fn function(&self) -> String {
         let Some((module, name)) = self.module().zip(self.name()) else { return self.to_string() };
         let is_near = name.origin == NameOrigin::Symbols(Origin::NearestExport);

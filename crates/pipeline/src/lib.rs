@@ -1,10 +1,12 @@
-//! The stages joined: events of a trace or of live sessions with their stacks, states, names and predicates.
+//! Events of a trace or of live sessions, with their stacks, states, names and predicates.
 //!
-//! A [`Pipeline`] has [`trace`](stackhound_trace) or [`live`](stackhound_live) read and order, [`stacks`](stackhound_stacks)
-//! attribute, [`system`](stackhound_system) know what was loaded where, [`schema`](stackhound_schema) say what payloads mean,
-//! [`frames`](stackhound_frames) resolve, and [`symbols`](stackhound_symbols) name. Its handler gets each event as [`EventView`].
+//! A [`Pipeline`] connects the stages: [`trace`](stackhound_trace) or [`live`](stackhound_live)
+//! reads and orders the events, [`stacks`](stackhound_stacks) attributes stacks,
+//! [`system`](stackhound_system) tracks loaded modules, [`schema`](stackhound_schema) decodes
+//! payloads, [`frames`](stackhound_frames) resolves addresses, and [`symbols`](stackhound_symbols)
+//! names functions. The handler receives each event as an [`EventView`].
 //!
-//! Knows events and what is known of them; must not know who consumes them, what detections ask, or how events are shown.
+//! This crate does not depend on the consumers of events, on detections, or on output formats.
 #![forbid(unsafe_code)]
 
 mod enrichment;

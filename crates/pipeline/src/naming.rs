@@ -1,4 +1,4 @@
-//! Names for frames: which of the symbolizer's modules each module of the system is.
+//! Names for frames: maps the modules of the system to those of the symbolizer.
 
 use stackhound_frames::identity;
 use stackhound_symbols::{FrameNumber, ModuleNumber, ResolvedFrame, SymbolStats, Symbolizer};
@@ -11,8 +11,8 @@ use crate::slots;
 #[derive(Debug)]
 pub struct Naming {
     symbolizer: Symbolizer,
-    /// By module of the system. Identities are compared once for each, not once for each frame. A module that was
-    /// forgotten has left its index to another one.
+    /// Indexed by module of the system. Identities are compared once per module, not once per
+    /// frame. A removed module leaves its index to another one.
     modules: Vec<Option<(ModuleId, ModuleNumber)>>,
 }
 
@@ -21,7 +21,7 @@ impl Naming {
         Naming { symbolizer, modules: Vec::new() }
     }
 
-    /// The symbolizer's number of a module.
+    /// The number of a module in the symbolizer.
     pub fn module(&mut self, module: ModuleRef<'_>) -> ModuleNumber {
         let (id, index) = (module.id(), module.id().index());
         if let Some(&Some((known, number))) = self.modules.get(index)
@@ -34,14 +34,15 @@ impl Naming {
         number
     }
 
-    /// The number of an address, whose names will come. `None` for offsets that no image has.
+    /// Requests the names of an address and returns its number. `None` for offsets that cannot be
+    /// in an image.
     pub fn request(&mut self, module: ModuleRef<'_>, rva: u64, kind: AddressKind) -> Option<FrameNumber> {
         let rva = Rva(u32::try_from(rva).ok()?);
         let module = self.module(module);
         Some(self.symbolizer.request(module, rva, kind))
     }
 
-    /// Lets the threads begin with what was requested.
+    /// Starts the work on the requested names.
     pub(crate) fn flush(&mut self) {
         self.symbolizer.flush();
     }
@@ -51,17 +52,17 @@ impl Naming {
         self.symbolizer.wait_through(frame);
     }
 
-    /// Waits for the names of all frames that were asked for.
+    /// Waits for the names of all requested frames.
     pub fn wait_for_all(&mut self) {
         self.symbolizer.wait();
     }
 
-    /// What a frame was resolved to. `None` if it was not waited for.
+    /// The resolved names of a frame. `None` if the caller has not waited for them.
     pub fn frame(&self, frame: FrameNumber) -> Option<&ResolvedFrame> {
         self.symbolizer.frame(frame)
     }
 
-    /// Counters of the work on symbols.
+    /// Symbol counters.
     pub fn stats(&self) -> SymbolStats {
         self.symbolizer.stats()
     }

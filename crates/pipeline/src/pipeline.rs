@@ -1,4 +1,4 @@
-//! From a trace to events with stacks and meaning.
+//! Reads a trace and delivers its events with stacks and schemas.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,42 +19,43 @@ use crate::event_view::EventView;
 use crate::naming::Naming;
 use crate::trace_state::TraceState;
 
-/// How often a trace is read.
+/// The number of times a trace is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Passes {
-    /// Once, as a live session is: what stands later is not known earlier.
+    /// Once, as for a live session: information at the end of the trace is not available earlier.
     One,
-    /// Twice: first for key definitions, names and schemas, which recordings often carry at their end.
+    /// Twice: first for stack-key definitions, names and schemas, which traces often contain at
+    /// their end.
     #[default]
     Two,
 }
 
-/// EventSource manifests come as events with this id.
+/// The event ID of EventSource manifests.
 const MANIFEST_EVENT: u16 = 0xfffe;
 
-/// Chosen events that are held back while their frames are named.
+/// The maximum number of chosen events that are held back while their frames are named.
 const AHEAD: usize = 1024;
-/// Chosen events whose frames are handed over to be named together.
+/// The number of chosen events whose frames are passed to the symbolizer together.
 const BATCH: usize = 128;
-/// Events behind a chosen one, after which it is held back no longer.
+/// The number of events after a chosen one, after which it is no longer held back.
 const FAR: u64 = 1 << 16;
 
-/// Events between two looks at the counters.
+/// The number of events between two calls of `watch`.
 const WATCH_EVENTS: u64 = 1 << 10;
 
-/// Of live sessions: what was over so many 100 ns before the oldest event that is still to come out may be forgotten, and
-/// how often that is done, in the events' own time.
+/// For live sessions: state that ended more than this time (in 100 ns) before the oldest pending
+/// event may be removed. Also the interval of the removal, in event time.
 const REMEMBERED: i64 = 10 * TICKS_PER_SECOND;
 
-/// Where events come from.
+/// The source of the events.
 #[derive(Debug)]
 enum Input<'t> {
     Recorded(&'t OpenTrace),
-    /// Taken when it is read, which is possible once.
+    /// Moved out when it is read, which is possible once.
     Live(Option<Box<LiveMerger>>),
 }
 
-/// Events in time order, of either kind.
+/// Events in time order, from a trace or from live sessions.
 #[derive(Debug)]
 enum Events {
     Recorded(Box<Ordered>),
@@ -88,7 +89,7 @@ impl Events {
     }
 }
 
-/// A trace with everything that is known about it.
+/// Reads a trace or live sessions, and holds the known state.
 #[derive(Debug)]
 pub struct Pipeline<'t> {
     input: Input<'t>,
@@ -101,24 +102,25 @@ pub struct Pipeline<'t> {
     enricher: Enricher,
 }
 
-/// What a run found out beside the events.
+/// The counters of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was read.
+    /// Counters of the input.
     pub trace: Stats,
-    /// What became of the stacks.
+    /// Counters of the stacks.
     pub stacks: StackStats,
-    /// What became of the creations of files.
+    /// Counters of file creations.
     pub creates: CreateStats,
-    /// Distinct frames (with their callers).
+    /// The number of distinct frames (with their callers).
     pub distinct_frames: usize,
-    /// Schemas that were looked for in vain.
+    /// The number of failed schema look-ups.
     pub schema_misses: u64,
-    /// What was taken in of processes, modules and names, and what a live session forgot of them.
+    /// Counters of the processed events about processes, modules and names, and of the state that a
+    /// live session removed.
     pub system: SystemStats,
 }
 
-/// What a run has counted up to now. Nothing is copied before it is asked for.
+/// The current counters of a run. Copied only on request.
 #[derive(Debug)]
 pub struct Counted<'r> {
     events: &'r Events,
@@ -128,18 +130,18 @@ pub struct Counted<'r> {
 }
 
 impl Counted<'_> {
-    /// What was read.
+    /// Counters of the input.
     pub fn trace(&self) -> Stats {
         self.events.stats()
     }
 
-    /// All of it.
+    /// All counters.
     pub fn outcome(&self) -> Outcome {
         outcome(self.trace(), self.correlator, self.creates, self.known)
     }
 }
 
-/// An event that was chosen, and the how manieth of all it is.
+/// A chosen event and its sequence number among all events.
 struct Chosen {
     event: Kept,
     create: Option<CreateOutcome>,
@@ -147,12 +149,12 @@ struct Chosen {
 }
 
 impl<'t> Pipeline<'t> {
-    /// Of recordings. With two passes, the first one happens here.
+    /// Reads a trace. With two passes, the first one happens in this call.
     pub fn new(trace: &'t OpenTrace, passes: Passes) -> Pipeline<'t> {
         Pipeline::with_schemas(trace, passes, SchemaStore::new())
     }
 
-    /// Of recordings, with descriptions of events beside those that they carry.
+    /// Reads a trace, with schemas in addition to those that the trace contains.
     pub fn with_schemas(trace: &'t OpenTrace, passes: Passes, schemas: SchemaStore) -> Pipeline<'t> {
         let mut known = TraceState::of(trace, passes, schemas);
         let surveyed = (passes == Passes::Two).then(|| {
@@ -170,12 +172,12 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Of live sessions, with descriptions of events beside those that they carry. What happens is known as far as it
-    /// has happened, as with one pass.
+    /// Reads live sessions, with schemas in addition to those that the sessions contain. As with
+    /// one pass, only the events so far are known.
     pub fn live(arrivals: LiveMerger, schemas: SchemaStore) -> Pipeline<'static> {
         let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
         #[cfg(all(windows, feature = "windows"))]
-        let schemas = crate::system_schemas::asking_windows(schemas);
+        let schemas = crate::system_schemas::with_system_fallback(schemas);
         let known = TraceState::live(&arrivals, schemas);
         Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)
     }
@@ -191,18 +193,18 @@ impl<'t> Pipeline<'t> {
         Pipeline { input, clock, bases, window, known, losses: LossMap::live(), surveyed, enricher }
     }
 
-    /// How long events are held back for their stacks; two seconds otherwise.
+    /// Sets how long events are held back for their stacks; the default is two seconds.
     pub fn hold(mut self, window: Window) -> Pipeline<'t> {
         self.window = window;
         self
     }
 
-    /// The clock of trace time.
+    /// The clock of trace times.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Says how much of stacks is told, and who names functions.
+    /// Sets the depth of stacks and the source of function names.
     pub fn with(mut self, enrichment: Enrichment) -> Pipeline<'t> {
         let frames = self.enricher.frames.take();
         self.enricher = Enricher::new(enrichment);
@@ -210,43 +212,46 @@ impl<'t> Pipeline<'t> {
         self
     }
 
-    /// What is known: all of the trace after two passes, what was read so far with one.
+    /// The known state: of the whole trace after two passes, of the events so far with one pass.
     pub fn trace_state(&self) -> &TraceState {
         &self.known
     }
 
-    /// With modules that were met in other traces, and lists that give modules their roles.
+    /// Sets modules that were found in other traces, and lists that assign roles to modules.
     pub fn with_modules(mut self, modules: Modules) -> Pipeline<'t> {
         self.enricher.frames = RefCell::new(FrameResolver::new(modules));
         self
     }
 
-    /// The modules that were met, for another trace.
+    /// The modules that were found, for use with another trace.
     pub fn into_modules(self) -> Modules {
         self.enricher.frames.into_inner().into_modules()
     }
 
-    /// What is known, what resolves frames, and the names of frames if a symbolizer was given: for naming frames after a run.
+    /// The known state, the frame resolver, and the names of frames if a symbolizer is set. Used to
+    /// name frames after a run.
     pub fn parts(&mut self) -> (&TraceState, &mut FrameResolver, Option<&mut Naming>) {
         let Enricher { frames, naming, .. } = &mut self.enricher;
         (&self.known, frames.get_mut(), naming.as_mut().map(RefCell::get_mut))
     }
 
-    /// The work on symbols up to now, if a symbolizer was given.
+    /// The current symbol counters, if a symbolizer is set.
     pub fn symbol_stats(&self) -> Option<SymbolStats> {
         self.enricher.naming.as_ref().map(|naming| naming.borrow().stats())
     }
 
-    /// Hands every event to `handle`, in time order and with its stack, until it breaks.
+    /// Passes every event to `handle`, in time order and with its stack, until `handle` breaks.
     ///
-    /// Asking for the names of a frame waits for them. Who asks for many events' names uses
-    /// [`run_chosen`](Pipeline::run_chosen), or keeps the frames' numbers and asks at the end.
+    /// A request for the names of a frame waits for them. To name the frames of many events, use
+    /// [`run_chosen`](Pipeline::run_chosen), or keep the frame numbers and request the names at the
+    /// end.
     pub fn run(&mut self, handle: impl FnMut(&EventView<'_>) -> Flow) -> Outcome {
         self.feed(0, |_| ControlFlow::Continue(true), handle, |_| ControlFlow::Continue(()))
     }
 
-    /// Hands the events that `choose` chooses to `handle`, in time order, until one of them breaks. Other threads name
-    /// the frames of chosen events before it is their turn.
+    /// Passes the events that `choose` selects to `handle`, in time order, until one of the two
+    /// breaks. The frames of selected events are named on other threads before the events are
+    /// passed on.
     pub fn run_chosen(
         &mut self,
         choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
@@ -255,8 +260,9 @@ impl<'t> Pipeline<'t> {
         self.run_watched(choose, handle, |_| ControlFlow::Continue(()))
     }
 
-    /// As [`run_chosen`](Pipeline::run_chosen). `watch` looks at the counters every thousand events or so, and of live
-    /// sessions also whenever nothing happens; it can end the run too.
+    /// Same as [`run_chosen`](Pipeline::run_chosen), with access to the counters. `watch` is called
+    /// about every thousand events and, for live sessions, also when no event arrives. It can end
+    /// the run too.
     pub fn run_watched(
         &mut self,
         choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
@@ -298,7 +304,7 @@ impl<'t> Pipeline<'t> {
         let mut forgotten = TraceTime(i64::MIN);
         let (mut ended, mut taken) = (false, 0_u64);
         'all: while !ended {
-            let mut quiet = false;
+            let mut idle = false;
             match events.next() {
                 Step::Event(event) => {
                     if learning {
@@ -309,7 +315,7 @@ impl<'t> Pipeline<'t> {
                 }
                 Step::Idle(until) => {
                     correlator.advance(until);
-                    quiet = true;
+                    idle = true;
                 }
                 Step::End => {
                     creates.end();
@@ -328,7 +334,7 @@ impl<'t> Pipeline<'t> {
                     forgotten = until;
                 }
             }
-            if quiet || taken.is_multiple_of(WATCH_EVENTS) {
+            if idle || taken.is_multiple_of(WATCH_EVENTS) {
                 let (correlator, creates, known) = (&correlator, &creates, &self.known);
                 if watch(&Counted { events: &events, correlator, creates, known }).is_break() {
                     break;
@@ -337,20 +343,20 @@ impl<'t> Pipeline<'t> {
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
                 let create = creates.outcome(&delivered.event);
-                let seen = EventView::new(delivered, &self.known, &self.enricher, create);
-                match choose(&seen) {
+                let view = EventView::new(delivered, &self.known, &self.enricher, create);
+                match choose(&view) {
                     ControlFlow::Break(()) => {
                         ended = true;
                         break;
                     }
                     ControlFlow::Continue(false) => {}
                     ControlFlow::Continue(true) if ahead == 0 => {
-                        if handle(&seen).is_break() {
+                        if handle(&view).is_break() {
                             break 'all;
                         }
                     }
                     ControlFlow::Continue(true) => {
-                        seen.request_names();
+                        view.request_names();
                         chosen.push_back(Chosen { event: delivered.keep(), create, number: passed });
                         unnamed += 1;
                         if unnamed == BATCH {
@@ -361,7 +367,7 @@ impl<'t> Pipeline<'t> {
                 }
             }
             while let Some(first) = chosen.front()
-                && (ended || quiet || chosen.len() > ahead || passed - first.number > FAR)
+                && (ended || idle || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
                 if handle(&EventView::new(event, &self.known, &self.enricher, first.create)).is_break() {
@@ -385,7 +391,7 @@ fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &
     }
 }
 
-/// The first pass: looks only at records that something is learned from.
+/// The first pass: reads only records that contain state or definitions.
 fn survey(trace: &OpenTrace, wanted: Selection, known: &mut TraceState) -> (StackSurvey, LossMap) {
     let mut stacks = StackSurvey::default();
     let mut events = trace.selected(wanted);
@@ -395,5 +401,6 @@ fn survey(trace: &OpenTrace, wanted: Selection, known: &mut TraceState) -> (Stac
     }
     let losses = LossMap::surveyed(trace, events);
     known.add_lost_buffers(losses.damaged_buffers());
+    tracing::debug!(damaged_buffers = losses.damaged_buffers(), "first pass done");
     (stacks, losses)
 }

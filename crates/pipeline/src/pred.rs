@@ -9,7 +9,7 @@
 //!     & pred::property("PID").is(812_u32)
 //!     & pred::property("Url").icontains("example");
 //!
-//! // It is the tree that the text of `--where` makes, and can be written as such.
+//! // The filter has the same tree as the text of `--where`, and is displayed as that text.
 //! let text = "(id = 10 or id = 11) and not process i= 'svchost.exe' and fields.PID is 812 \
 //!             and fields.Url icontains 'example'";
 //! assert_eq!(filter.to_string(), text);
@@ -20,9 +20,10 @@
 //! # Ok::<(), stackhound_expr::Error>(())
 //! ```
 //!
-//! The operators `&`, `|` and `!` combine filters, [`any_of`], [`all_of`] and [`none_of`] take lists. All comparisons
-//! are those of the [filter language](stackhound_expr#how-a-field-compares-with-a-value); a field that an event does not have
-//! makes its comparison false.
+//! The operators `&`, `|` and `!` combine filters; [`any_of`], [`all_of`] and [`none_of`] take lists.
+//! Comparisons follow the rules of the
+//! [filter language](stackhound_expr#how-a-field-compares-with-a-value): a comparison with a field
+//! that the event does not have is false.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -42,12 +43,12 @@ pub fn no_event() -> Filter {
     Filter::nothing()
 }
 
-/// Events with this id. Kernel and classic events have id 0.
+/// Events with this ID. Kernel and classic events have the ID 0.
 pub fn id_is(id: u16) -> Filter {
     field("id").equals(id)
 }
 
-/// Events with this opcode; of kernel and classic events, their type.
+/// Events with this opcode; for kernel and classic events, the event type.
 pub fn opcode_is(opcode: u8) -> Filter {
     field("opcode").equals(opcode)
 }
@@ -57,17 +58,18 @@ pub fn version_is(version: u8) -> Filter {
     field("version").equals(version)
 }
 
-/// Events of this level; 1 is critical, 5 verbose. Kernel events have none.
+/// Events of this level; 1 is critical, 5 is verbose. Kernel events have no level.
 pub fn level_is(level: u8) -> Filter {
     field("level").equals(level)
 }
 
-/// Events of this level and of more severe ones, and of level 0, which means none.
+/// Events of this level, of more severe levels, and of level 0, which means no level.
 pub fn level_at_most(level: u8) -> Filter {
     field("level").at_most(level)
 }
 
-/// Events with any of these keyword bits. An event without keywords has none, though ETW lets it pass its own test.
+/// Events with any of these keyword bits. An event without keywords does not match, although ETW
+/// delivers such events for any keyword mask.
 pub fn keyword_any(bits: u64) -> Filter {
     field("keyword").has_any(bits)
 }
@@ -92,17 +94,17 @@ pub fn activity_is(activity: Guid) -> Filter {
     field("activity").equals(activity.to_string())
 }
 
-/// Events that the process with this id owns.
+/// Events of the process with this ID.
 pub fn pid_is(pid: u32) -> Filter {
     field("pid").equals(pid)
 }
 
-/// Events that the thread with this id owns.
+/// Events of the thread with this ID.
 pub fn tid_is(tid: u32) -> Filter {
     field("tid").equals(tid)
 }
 
-/// Events of processes with this image name, such as `svchost.exe`. Ignores case, as Windows does.
+/// Events of processes with this image name, such as `svchost.exe`. Ignores case.
 pub fn process_name_is(name: &str) -> Filter {
     field("process").iequals(name)
 }
@@ -112,44 +114,45 @@ pub fn provider_is(provider: Guid) -> Filter {
     field("provider_guid").equals(provider.to_string())
 }
 
-/// Events of this name, such as `Process/Start`.
+/// Events with this name, such as `Process/Start`.
 pub fn event_is(name: &str) -> Filter {
     field("event").equals(name)
 }
 
-/// Events that any of the filters lets pass; of no filters, none.
+/// Events that match any of the filters; for an empty list, no events.
 pub fn any_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
     Filter::any_of(filters)
 }
 
-/// Events that all filters let pass; of no filters, **none**: a list that was left empty by mistake lets nothing pass.
+/// Events that match all filters; for an empty list, **no events**: a list that is empty by mistake
+/// matches nothing.
 pub fn all_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
     Filter::all_of(filters)
 }
 
-/// Events that no filter lets pass; of no filters, all.
+/// Events that match none of the filters; for an empty list, all events.
 pub fn none_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
     Filter::none_of(filters)
 }
 
-/// A field of the payload, by the name that its schema gives it, with upper and lower case.
+/// A field of the payload, by its name in the schema, case-sensitive.
 pub fn property(name: &str) -> Property {
     Property(field(format!("{PAYLOAD}{name}")))
 }
 
-/// A field of the payload, to be compared. Text is compared in whichever way it is stored: UTF-16 or 8-bit, terminated,
-/// counted or of fixed length.
+/// A field of the payload for comparisons. Text is compared independently of its storage: UTF-16 or
+/// 8-bit, terminated, counted or of fixed length.
 #[derive(Clone, Debug)]
 pub struct Property(Field);
 
 impl Property {
-    /// Equals the value and is of its kind: a number never equals text that spells it. Of what width the number is does
-    /// not matter.
+    /// Equals the value and has the same type: a number never equals text with the same digits. The
+    /// width of the number does not matter.
     pub fn is(self, value: impl Into<Literal>) -> Filter {
         self.0.is(value.into().0)
     }
 
-    /// Equals the value, also where one is a number and the other text that spells it.
+    /// Equals the value, also if one is a number and the other is text with the same digits.
     pub fn equals(self, value: impl Into<Literal>) -> Filter {
         self.0.equals(value.into().0)
     }
@@ -169,22 +172,22 @@ impl Property {
         self.0.one_of(values.into_iter().map(|value| value.into().0))
     }
 
-    /// Has the text in it.
+    /// Contains the text.
     pub fn contains(self, text: &str) -> Filter {
         self.0.contains(text)
     }
 
-    /// Has the text in it, ignoring case.
+    /// Contains the text, ignoring case.
     pub fn icontains(self, text: &str) -> Filter {
         self.0.icontains(text)
     }
 
-    /// Begins with the text.
+    /// Starts with the text.
     pub fn starts_with(self, text: &str) -> Filter {
         self.0.starts_with(text)
     }
 
-    /// Begins with the text, ignoring case.
+    /// Starts with the text, ignoring case.
     pub fn istarts_with(self, text: &str) -> Filter {
         self.0.istarts_with(text)
     }
@@ -199,32 +202,32 @@ impl Property {
         self.0.iends_with(text)
     }
 
-    /// Matches the pattern as a whole: `*` is any text, `?` any one character.
+    /// The whole value matches the pattern: `*` is any text, `?` is any one character.
     pub fn matches(self, pattern: &str) -> Filter {
         self.0.matches(pattern)
     }
 
-    /// Matches the pattern as a whole, ignoring case.
+    /// The whole value matches the pattern, ignoring case.
     pub fn imatches(self, pattern: &str) -> Filter {
         self.0.imatches(pattern)
     }
 
-    /// Lies before the value: numbers by size, text by code points.
+    /// Is less than the value: numbers by value, text by code points.
     pub fn less(self, value: impl Into<Literal>) -> Filter {
         self.0.less(value.into().0)
     }
 
-    /// Lies not behind the value.
+    /// Is at most the value.
     pub fn at_most(self, value: impl Into<Literal>) -> Filter {
         self.0.at_most(value.into().0)
     }
 
-    /// Lies behind the value.
+    /// Is greater than the value.
     pub fn greater(self, value: impl Into<Literal>) -> Filter {
         self.0.greater(value.into().0)
     }
 
-    /// Lies not before the value.
+    /// Is at least the value.
     pub fn at_least(self, value: impl Into<Literal>) -> Filter {
         self.0.at_least(value.into().0)
     }
@@ -240,7 +243,8 @@ impl Property {
     }
 }
 
-/// A value to compare a property with: a number, a truth value, text, or what is shown as text.
+/// A value to compare a property with: a number, a Boolean, text, or a value that is displayed as
+/// text.
 #[derive(Clone, Debug)]
 pub struct Literal(expr::Literal);
 

@@ -1,6 +1,7 @@
-//! What is kept by the small numbers that others give, in a vector that grows with them.
+//! A vector indexed by small numbers, which grows as needed.
 
-/// The element at an index; up to it, all are there from then on. Allocates only where a higher index comes than before.
+/// The element at an index. Extends the vector with default values up to this index. Allocates only
+/// if the index is higher than all previous ones.
 #[inline]
 pub fn at<T: Default>(all: &mut Vec<T>, index: usize) -> &mut T {
     if all.len() <= index {

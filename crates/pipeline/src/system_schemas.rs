@@ -1,4 +1,4 @@
-//! What this Windows knows about providers and their events.
+//! Schemas of providers and events that this Windows system knows.
 
 use stackhound_etl::record::Descriptor;
 use stackhound_schema::{
@@ -7,13 +7,13 @@ use stackhound_schema::{
 use stackhound_types::Guid;
 use stackhound_windows::tdh::{self, FieldKind};
 
-/// Has a store ask Windows about events that nothing in it describes. For live sessions only: recordings may come from
-/// another machine, whose events this one would describe wrongly.
-pub(crate) fn asking_windows(schemas: SchemaStore) -> SchemaStore {
+/// Makes a store query Windows for events that it has no schema for. For live sessions only: traces
+/// may come from another machine, on which the same events can have different schemas.
+pub(crate) fn with_system_fallback(schemas: SchemaStore) -> SchemaStore {
     schemas.with_fallback(Fallback::new(event, map))
 }
 
-/// The providers that are registered, by name. Their names and GUIDs only.
+/// The registered providers, sorted by name, with names and GUIDs only.
 pub fn providers_of_the_system() -> Vec<ProviderDescription> {
     let answer = tdh::providers();
     let mut providers = answer.and_then(|answer| system::parse_providers(&answer).ok()).unwrap_or_default();
@@ -21,13 +21,14 @@ pub fn providers_of_the_system() -> Vec<ProviderDescription> {
     providers
 }
 
-/// The GUID of a registered provider by its name, in upper or lower case.
+/// The GUID of a registered provider by its name, ignoring ASCII case.
 pub fn find_provider_of_the_system(name: &str) -> Option<Guid> {
     let providers = providers_of_the_system();
     providers.iter().find(|provider| provider.name.eq_ignore_ascii_case(name)).map(|provider| provider.guid)
 }
 
-/// Adds what Windows knows of a provider's events and names. One call of Windows for each event.
+/// Adds the events and names that Windows knows for a provider. Makes one call to Windows per
+/// event.
 pub fn describe_provider_of_the_system(provider: &mut ProviderDescription) {
     let guid = provider.guid;
     let named = |kind| {
@@ -84,7 +85,8 @@ fn map(provider: Guid, identity: &Identity<'_>, name: &str) -> Option<Vec<u8>> {
     tdh::event_map(provider.0, descriptor, name)
 }
 
-/// What Windows finds a manifest event by: the provider, and a descriptor in which id and version count.
+/// The key by which Windows finds a manifest event: the provider and a descriptor, of which the ID
+/// and the version matter.
 fn key(identity: &Identity<'_>) -> Option<([u8; 16], [u8; 16])> {
     let Identity::Manifest { provider, id, version, opcode, task } = *identity else { return None };
     let descriptor = Descriptor { id, version, channel: 0, level: 0, opcode, task, keyword: 0 };

@@ -1,4 +1,4 @@
-//! What is known about a trace beside its events: the state of the machine, and what payloads mean.
+//! The known state of a trace: the state of the system, and the schemas of payloads.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,22 +16,22 @@ use stackhound_types::{Guid, Pid, Tid};
 
 use crate::pipeline::Passes;
 
-/// Everything that is known.
+/// The known state of a trace.
 #[derive(Debug)]
 pub struct TraceState {
     system: System,
-    /// Look-ups fill a cache.
+    /// In a cell because look-ups fill a cache.
     schemas: RefCell<SchemaStore>,
-    /// Embedded descriptions that could not be read.
+    /// The number of embedded schemas that could not be read.
     unreadable: u64,
 }
 
-/// A schema out of a built-in table, or one that the recording carries.
+/// A schema from a built-in table, or one that the trace contains.
 #[derive(Clone, Debug)]
 pub enum SchemaRef {
-    /// Of the kernel's classes.
+    /// A schema of a kernel class.
     Kernel(&'static Schema),
-    /// Any other, compiled.
+    /// Any other schema, compiled.
     Compiled(Arc<Plan>),
 }
 
@@ -47,7 +47,8 @@ impl Deref for SchemaRef {
 }
 
 impl TraceState {
-    /// Of recordings. With one pass, only those losses are known at the beginning that the session stated then.
+    /// The state for a trace. With one pass, only the losses that the session header states are
+    /// known at the beginning.
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> TraceState {
         let system = match passes {
             Passes::Two => System::of(trace),
@@ -56,7 +57,7 @@ impl TraceState {
         TraceState::new(system, schemas)
     }
 
-    /// Of live sessions, at their beginning.
+    /// The state for live sessions, at their beginning.
     pub(crate) fn live(arrivals: &LiveMerger, schemas: SchemaStore) -> TraceState {
         let system = System::of_sessions(arrivals.sessions());
         TraceState::new(system.limited(Limits::default()), schemas)
@@ -66,12 +67,12 @@ impl TraceState {
         TraceState { system, schemas: RefCell::new(schemas), unreadable: 0 }
     }
 
-    /// Records that something is learned from.
+    /// Selects the records that contain state or schemas.
     pub(crate) fn selection() -> Selection {
         System::selection()
     }
 
-    /// Takes in an event as it comes, and that buffers before it are missing or damaged.
+    /// Processes an event on arrival, and a loss or damage of the buffers before it.
     pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
         if event.index() == 0 {
             let block = event.block();
@@ -81,7 +82,7 @@ impl TraceState {
         self.observe(event);
     }
 
-    /// Takes in that buffers are missing, or cannot be read to their end.
+    /// Records that buffers are missing or truncated.
     pub(crate) fn add_lost_buffers(&mut self, buffers: u64) {
         if buffers > 0 {
             self.system.add_losses(Losses { events: 0, buffers });
@@ -100,7 +101,7 @@ impl TraceState {
         self.unreadable += u64::from(learned.is_err());
     }
 
-    /// Forgets what was over before a time: of a session that never ends.
+    /// Removes state that ended before a time, for live sessions, which have no end.
     pub(crate) fn forget_before(&mut self, time: TraceTime) {
         self.system.forget_before(time);
     }
@@ -110,18 +111,18 @@ impl TraceState {
         &self.system
     }
 
-    /// How many schemas were looked for in vain.
+    /// The number of failed schema look-ups.
     pub fn schema_misses(&self) -> u64 {
         self.schemas.borrow().misses()
     }
 
-    /// How many descriptions that the recording carries could not be read or kept.
+    /// The number of schemas in the trace that could not be read or stored.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()
     }
 
-    /// The providers of manifest events that the trace describes, and those that were described beside it, by name. Copies
-    /// everything.
+    /// The providers of manifest events that the trace describes, and those that were added, sorted
+    /// by name. Copies everything.
     pub fn described_providers(&self) -> Vec<ProviderDescription> {
         self.schemas.borrow().learned_providers()
     }
@@ -141,17 +142,17 @@ impl TraceState {
             .map(SchemaRef::Compiled)
     }
 
-    /// The class GUID of a kernel event, as consumers see it.
+    /// The class GUID of a kernel event, as ETW consumers receive it.
     pub(crate) fn class_of(&self, hook_id: u16) -> Option<Guid> {
         kernel::class_of_hook_id(hook_id)
     }
 
-    /// The name of a provider, if the recording or a built-in table has it.
+    /// The name of a provider, if the trace or a built-in table contains it.
     pub fn provider_name(&self, provider: Guid) -> Option<String> {
         self.schemas.borrow().provider_name(provider).map(str::to_owned)
     }
 
-    /// The name of a kind of event that owns stacks.
+    /// The name of a kind of triggering event.
     pub fn owner_name(&self, owner: &TriggerKind) -> String {
         let named = |guid: &Guid| self.provider_name(*guid).unwrap_or_else(|| guid.to_string());
         match owner {
@@ -164,7 +165,7 @@ impl TraceState {
         }
     }
 
-    /// What to call an event without a schema.
+    /// The name of an event without a schema.
     pub(crate) fn unknown_name(event: &Event<'_>) -> Cow<'static, str> {
         let entry = event.entry();
         Cow::Owned(match entry.kind() {

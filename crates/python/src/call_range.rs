@@ -8,7 +8,8 @@ use crate::convert::Failure;
 use crate::frame::StackFrame;
 use crate::range::ContextRange;
 
-/// A range in which one frame was the top of the active stack, below the frame that was asked.
+/// A range in which one frame was the top of the active stack, at or below the frame of the
+/// request.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallRange {
@@ -36,7 +37,7 @@ impl CallRange {
         self.frame.clone()
     }
 
-    /// How far below the frame that was asked it is: 0 for that one itself.
+    /// The depth below the frame of the request: 0 for that frame itself.
     #[getter]
     fn depth(&self) -> u64 {
         self.depth
@@ -48,7 +49,7 @@ impl CallRange {
         ContextRange::of(self.frame.owner(), self.range)
     }
 
-    /// The frames from the one that was asked to this one.
+    /// The frames from the frame of the request to this one.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let frame = self.frame.view()?;

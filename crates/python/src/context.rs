@@ -19,7 +19,8 @@ use crate::transition::Transition;
 
 /// The state between two transitions, seen from one processor.
 ///
-/// A number may be added or subtracted, and contexts of one trace may be compared and subtracted from each other.
+/// A number may be added or subtracted, and contexts of one trace may be compared and subtracted
+/// from each other.
 #[pyclass(frozen, module = "stackhound.trace")]
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -33,7 +34,7 @@ impl Context {
         Self { owner: owner.clone(), id: context.id(), cpu: context.cpu() }
     }
 
-    /// EventView from the processor of the transition behind it.
+    /// The context, seen from the processor of the transition after it.
     pub(crate) fn numbered(owner: &Owner, id: model::ContextId) -> Result<Self, Failure> {
         Ok(Self::of(owner, &owner.context(id)?))
     }
@@ -50,7 +51,8 @@ impl Context {
         Ok(self.owner.context(self.id)?.on(self.cpu))
     }
 
-    /// The context so many transitions later, seen from the processor of the transition behind it.
+    /// The context that is this number of transitions later, seen from the processor of the
+    /// transition after it.
     fn moved(&self, by: i128) -> PyResult<Self> {
         let id = i128::from(self.id.0) + by;
         let id = Whole(i64::try_from(id).unwrap_or(if id < 0 { i64::MIN } else { i64::MAX }));
@@ -80,19 +82,20 @@ impl ContextLike<'_> {
 
 #[pymethods]
 impl Context {
-    /// Its number, that of the transition behind it.
+    /// Its number, equal to that of the transition after it.
     #[getter]
     fn id(&self) -> u64 {
         self.id.0
     }
 
-    /// The trace it is of.
+    /// Its trace.
     #[getter]
     fn trace(&self) -> Trace {
         Trace::new(&self.owner)
     }
 
-    /// The processor it is seen from: that of the transition behind it, at the end of the trace that of the last one.
+    /// The processor it is seen from: that of the transition after it; at the end of the trace,
+    /// that of the last one.
     #[getter]
     fn cpu(&self) -> u16 {
         self.cpu.0
@@ -103,36 +106,36 @@ impl Context {
         Ok(Self { cpu: cpu.cpu(&self.owner)?, ..self.clone() })
     }
 
-    /// The time of the transition behind it in UTC, of the last one at the end of the trace; ``None`` if the trace has no
-    /// times. Without what is smaller than a microsecond, see ``filetime()``.
+    /// The UTC time of the transition after it, or of the last one at the end of the trace;
+    /// ``None`` if the trace has no times. Truncated to microseconds, see ``filetime()``.
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.filetime()?.map(|ticks| datetime(py, ticks)).transpose()
     }
 
-    /// As ``time()``, in 100 ns since 1601.
+    /// Like ``time()``, in units of 100 ns since 1601.
     fn filetime(&self) -> Result<Option<u64>, Failure> {
         Ok(self.view()?.time())
     }
 
-    /// The active stack of its processor; ``None`` where it is not known.
+    /// The active stack of its processor; ``None`` if it is not known.
     #[getter]
     fn stack(&self) -> Result<Option<Stack>, Failure> {
         Ok(self.view()?.stack().map(|stack| Stack::of(&self.owner, &stack)))
     }
 
-    /// The stacks of a thread as they are here, in user mode and in the kernel.
+    /// The stacks of a thread at this context, in user mode and in the kernel.
     fn stacks_of(&self, thread_id: u32) -> Result<Items, Failure> {
         let id = self.id;
         Items::new(&self.owner, |owner| Ok(items(owner.context(id)?.stacks_of(thread_id))))
     }
 
-    /// The stack of a thread for one kind of work, as it is here; ``None`` if it has none.
+    /// The stack of a thread of one kind, at this context; ``None`` if it has none.
     fn stack_of(&self, thread_id: u32, kind: &Bound<'_, PyAny>) -> PyResult<Option<Stack>> {
         let stack = self.view()?.stack_of(thread_id, stack_kind_of(kind)?);
         Ok(stack.map(|stack| Stack::of(&self.owner, &stack)))
     }
 
-    /// The transition that leads to it. Raises ``IndexError`` at the beginning of the trace.
+    /// The transition before it. Raises ``IndexError`` at the beginning of the trace.
     fn transition_before(&self) -> PyResult<Transition> {
         match self.view()?.transition_before() {
             Some(transition) => Ok(Transition::of(&self.owner, &transition)),
@@ -140,7 +143,7 @@ impl Context {
         }
     }
 
-    /// The transition that leads on. Raises ``IndexError`` at the end of the trace.
+    /// The transition after it. Raises ``IndexError`` at the end of the trace.
     fn transition_after(&self) -> PyResult<Transition> {
         match self.view()?.transition_after() {
             Some(transition) => Ok(Transition::of(&self.owner, &transition)),

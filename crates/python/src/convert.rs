@@ -1,4 +1,4 @@
-//! Numbers, times, patterns, comparisons and errors on their way between Python and the model.
+//! Conversions of numbers, times, patterns, comparisons and errors between Python and the model.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,7 +10,7 @@ use stackhound_calltree as model;
 
 use crate::owner::Owner;
 
-/// An error of the model on its way to Python.
+/// Converts an error of the model to a Python exception.
 pub(crate) struct Failure(model::Error);
 
 impl From<model::Error> for Failure {
@@ -36,7 +36,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A whole number from Python. What does not fit lies outside every trace and becomes the nearest that fits.
+/// An integer from Python. A value out of range is outside every trace and is clamped.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole(pub(crate) i64);
 
@@ -91,25 +91,25 @@ impl Whole {
     }
 }
 
-/// Compares two things of traces that have an order; those of different traces have none.
+/// Compares two objects of one trace. Objects of different traces have no order.
 pub(crate) fn compare<N: Ord>(left: (&Owner, N), right: (&Owner, N), op: CompareOp) -> PyResult<bool> {
     let same = left.0 == right.0;
     match op {
         CompareOp::Eq => Ok(same && left.1 == right.1),
         CompareOp::Ne => Ok(!same || left.1 != right.1),
         _ if same => Ok(op.matches(left.1.cmp(&right.1))),
-        _ => Err(PyValueError::new_err("things of different traces have no order")),
+        _ => Err(PyValueError::new_err("objects of different traces cannot be ordered")),
     }
 }
 
-/// A hash, for the objects whose equality is not that of all they keep.
+/// A hash, for objects whose equality ignores some of their fields.
 pub(crate) fn hash(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// A time in 100 ns since 1601 as Python has it, without what is smaller than a microsecond.
+/// Converts a time in 100 ns since 1601 to a `datetime`, truncated to microseconds.
 pub(crate) fn datetime(py: Python<'_>, ticks: u64) -> PyResult<Bound<'_, PyAny>> {
     static OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     OF.import(py, "stackhound._times", "of_ticks")?.call1((ticks,))
@@ -125,7 +125,7 @@ pub(crate) fn ticks(time: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(ticks.max(0) as u64)
 }
 
-/// Along what the stack before or behind is looked for.
+/// The axis along which the previous or next stack is searched.
 pub(crate) fn axis(name: &str) -> PyResult<model::Axis> {
     match name {
         "cpu" => Ok(model::Axis::Cpu),
@@ -134,7 +134,7 @@ pub(crate) fn axis(name: &str) -> PyResult<model::Axis> {
     }
 }
 
-/// What Python says where a thing of the wrong type is given.
+/// The `TypeError` for an object of the wrong type.
 pub(crate) fn wrong_type(expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
     let name = found.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string());
     PyTypeError::new_err(format!("{expected} expected, not {name}"))

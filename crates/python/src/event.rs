@@ -1,4 +1,4 @@
-//! What happens below a frame.
+//! Events below a frame.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -71,7 +71,7 @@ impl FrameStart {
         Ok(start_type(self.frame.view()?.start_type()))
     }
 
-    /// The transition that creates it; ``None`` where that was not seen.
+    /// The transition that creates it; ``None`` if it was not observed.
     #[getter]
     fn transition(&self) -> Result<Option<Transition>, Failure> {
         let frame = self.frame.view()?;
@@ -106,7 +106,8 @@ impl FrameEnd {
         Ok(end_type(self.frame.view()?.end_type()))
     }
 
-    /// The transition that ends it; ``None`` where that was not seen, or the frame is still open at the end of the trace.
+    /// The transition that ends it; ``None`` if it was not observed, or if the frame is still open
+    /// at the end of the trace.
     #[getter]
     fn transition(&self) -> Result<Option<Transition>, Failure> {
         let frame = self.frame.view()?;
@@ -180,8 +181,9 @@ self_cell::self_cell! {
     }
 }
 
-/// The events below a frame, in order: ``FrameStart``, ``FrameEnd``, ``StackLeave``, ``StackEnter``. The frame's own
-/// beginning and end are not among them. One event is made at a time.
+/// The events below a frame, in order: ``FrameStart``, ``FrameEnd``, ``StackLeave``,
+/// ``StackEnter``. The frame's own beginning and end are not included. One event is created at a
+/// time.
 #[pyclass(module = "stackhound.stack")]
 pub(crate) struct StackEventIterator(Held);
 
@@ -217,8 +219,9 @@ impl StackEventIterator {
         })
     }
 
-    /// Leaves out everything below the frame that has just begun: the next event is its ``FrameEnd``. Only works right
-    /// behind a ``FrameStart``; otherwise it does nothing. Costs the same however much is left out.
+    /// Skips all events below the frame that has just begun: the next event is its ``FrameEnd``.
+    /// Only has an effect directly after a ``FrameStart``. The cost does not depend on the number
+    /// of skipped events.
     fn skip_children(&mut self) {
         self.0.with_dependent_mut(|_, events| events.skip_children());
     }

@@ -49,7 +49,8 @@ impl StackFrame {
 
 #[pymethods]
 impl StackFrame {
-    /// Its number in the trace: those of a stack come one after another, outer before inner, earlier before later.
+    /// Its number in the trace: those of a stack come one after another, outer before inner,
+    /// earlier before later.
     #[getter]
     fn id(&self) -> u64 {
         self.id.0
@@ -91,13 +92,13 @@ impl StackFrame {
         Ok(self.view()?.has_ended().then(|| FrameEnd::new(self.clone())))
     }
 
-    /// When it started, and how well that is known: ``Observed``, ``Inferred`` or ``Open``.
+    /// When it started, and how exactly that is known: ``Observed``, ``Inferred`` or ``Open``.
     #[getter]
     fn start_bound<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         bound(py, &self.owner, self.view()?.start())
     }
 
-    /// When it ended, and how well that is known: ``Observed``, ``Inferred`` or ``Open``.
+    /// When it ended, and how exactly that is known: ``Observed``, ``Inferred`` or ``Open``.
     #[getter]
     fn end_bound<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         bound(py, &self.owner, self.view()?.end())
@@ -109,27 +110,29 @@ impl StackFrame {
         Ok(continuity(self.view()?.continuity()))
     }
 
-    /// What its existence rests on, an ``Evidence``.
+    /// The evidence for its existence, an ``Evidence``.
     #[getter]
     fn evidence(&self) -> Result<Member, Failure> {
         Ok(evidence(self.view()?.evidence()))
     }
 
-    /// The first context at which it, or a frame it called, is executed. For a frame that was called before anything is
-    /// known of its stack: the first context at which the stack is active.
+    /// The first context at which it, or a frame it called, is executed. For a frame that was
+    /// called before anything is known of its stack: the first context at which the stack is
+    /// active.
     #[getter]
     fn first_context(&self) -> Result<Context, Failure> {
         Ok(Context::of(&self.owner, &self.view()?.first_context()))
     }
 
-    /// The first context at which it is itself the top of the active stack, not a frame it called. ``None`` if it never
-    /// is.
+    /// The first context at which it is itself the top of the active stack, not a frame it called.
+    /// ``None`` if it never is.
     #[getter]
     fn first_executed_context(&self, py: Python<'_>) -> Result<Option<Context>, Failure> {
         py.detach(|| Ok(self.view()?.first_executed_context().map(|found| Context::of(&self.owner, &found))))
     }
 
-    /// The last context at which it exists: that before the transition that ends it, or the last one of the trace.
+    /// The last context at which it exists: that before the transition that ends it, or the last
+    /// one of the trace.
     #[getter]
     fn last_context(&self) -> Result<Context, Failure> {
         Ok(Context::of(&self.owner, &self.view()?.last_context()))
@@ -141,25 +144,26 @@ impl StackFrame {
         Ok(ContextRange::of(&self.owner, self.view()?.range()))
     }
 
-    /// The transition that created it; ``None`` where that was not seen.
+    /// The transition that created it; ``None`` if it was not observed.
     #[getter]
     fn creation_transition(&self) -> Result<Option<Transition>, Failure> {
         Ok(self.transition(self.view()?.creation_transition()))
     }
 
-    /// The transition at which its function starts: the call or the interrupt. ``None`` where that was not seen, or where
-    /// the frame was set up from another stack.
+    /// The transition at which its function starts: the call or the interrupt. ``None`` if it was
+    /// not observed, or if the frame was set up from another stack.
     fn function_start(&self) -> Result<Option<Transition>, Failure> {
         Ok(self.transition(self.view()?.function_start()))
     }
 
-    /// Where its function starts, or where it was when it was seen first; test ``symbol_offset``. ``None`` if nothing is
-    /// known.
+    /// The start of its function, or its location when it was first observed; see
+    /// ``symbol_offset``. ``None`` if neither is known.
     fn function_location(&self) -> Result<Option<Location>, Failure> {
         Ok(self.view()?.function_location().as_ref().map(Location::of))
     }
 
-    /// What its function is called, as far as it is known: ``ntoskrnl!KeWaitForSingleObject``, ``???`` where nothing is.
+    /// The name of its function, as far as it is known: ``ntoskrnl!KeWaitForSingleObject``, ``???``
+    /// if nothing is known.
     #[getter]
     fn name(&self) -> Result<String, Failure> {
         Ok(self.view()?.name().to_string())
@@ -171,7 +175,7 @@ impl StackFrame {
         Ok(self.view()?.parent().map(|parent| Self::of(&self.owner, &parent)))
     }
 
-    /// How many ancestors it has.
+    /// The number of its ancestors.
     #[getter]
     fn depth(&self) -> Result<u64, Failure> {
         Ok(self.view()?.depth())
@@ -195,25 +199,27 @@ impl StackFrame {
         Items::new(&self.owner, |owner| Ok(items(owner.frame(id)?.reversed_children())))
     }
 
-    /// How many frames it called. Takes as long as going through them.
+    /// The number of frames it called. Costs as much as iterating over them.
     fn child_count(&self, py: Python<'_>) -> Result<Count, Failure> {
         py.detach(|| Ok(Count::new(self.view()?.child_count())))
     }
 
-    /// How many frames it called, these called, and so on.
+    /// The number of all frames below it.
     fn descendant_count(&self) -> Result<Count, Failure> {
         Ok(Count::new(self.view()?.descendant_count()))
     }
 
-    /// The beginnings and ends of all frames below it, and the changes from its stack to others and back, in order.
+    /// The beginnings and ends of all frames below it, and the changes from its stack to others and
+    /// back, in order.
     fn descendant_events(&self) -> Result<StackEventIterator, Failure> {
         StackEventIterator::new(&self.owner, self.id)
     }
 
-    /// Where it was on an active stack: its range without what other stacks did meanwhile, as ``ContextRange`` objects.
+    /// The parts of its range in which its stack was active, as ``ContextRange`` objects.
     ///
-    /// With ``by="call"``, also cut where frames below it begin and end, as ``CallRange`` objects; frames whose names fit
-    /// the pattern ``exclude`` are then left out with everything below them. See ``Trace.calls`` for patterns.
+    /// With ``by="call"``, the ranges are also split where frames below it begin and end, as
+    /// ``CallRange`` objects; frames whose names match the pattern ``exclude`` are omitted with all
+    /// frames below them. See ``Trace.calls`` for patterns.
     #[pyo3(signature = (by=None, exclude=None))]
     fn execution_ranges(&self, by: Option<&str>, exclude: Option<&str>) -> PyResult<Items> {
         let id = self.id;
@@ -243,10 +249,12 @@ impl StackFrame {
         Ok(html::frame(self.view()?))
     }
 
-    /// The calls around it as HTML: its ancestors, itself in ``<strong>``, and what is below it and beside it.
+    /// The calls around it as HTML: its ancestors, the frame itself in ``<strong>``, its
+    /// descendants and its siblings.
     ///
-    /// ``max_ancestors`` and ``max_depth`` are levels up and down; of each frame ``max_children`` children are shown, and
-    /// ``|- ...`` stands for more. It brings its styles and can be put into any page.
+    /// ``max_ancestors`` and ``max_depth`` limit the levels up and down; of each frame,
+    /// ``max_children`` children are shown, and ``|- ...`` replaces the rest. The HTML contains its
+    /// styles and can be embedded in any page.
     #[pyo3(signature = (max_ancestors=2, max_depth=2, max_children=5))]
     fn tree_html(
         &self,

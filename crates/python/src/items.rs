@@ -1,4 +1,4 @@
-//! Iterators that keep their place in a trace and make one Python object at a time.
+//! Iterators that keep their position in a trace and create one Python object at a time.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use crate::range::ContextRange;
 use crate::stack::Stack;
 use crate::transition::Transition;
 
-/// What iterators give, as the numbers that name it.
+/// The items of iterators, as their numbers.
 pub(crate) enum Item {
     Context(model::ContextId),
     Transition(model::TransitionId),
@@ -47,10 +47,10 @@ impl From<model::CallRange<'_>> for Item {
     }
 }
 
-/// An iterator over things of the trace it borrows.
+/// An iterator over items of the trace that it borrows.
 pub(crate) type Found<'t> = Box<dyn Iterator<Item = Item> + Send + Sync + 't>;
 
-/// The things of an iterator as their numbers.
+/// The items of an iterator as their numbers.
 pub(crate) fn items<'t, T: Into<Item> + 't>(things: impl Iterator<Item = T> + Send + Sync + 't) -> Found<'t> {
     Box::new(things.map(Into::into))
 }
@@ -63,12 +63,12 @@ self_cell::self_cell! {
     }
 }
 
-/// An iterator over things of a trace. Each is looked up when it is asked for.
+/// An iterator over items of a trace. Each item is looked up on demand.
 #[pyclass(module = "stackhound")]
 pub(crate) struct Items(Held);
 
 impl Items {
-    /// An iterator over what `find` finds in a trace.
+    /// An iterator over the items that `find` returns for a trace.
     pub(crate) fn new(
         owner: &Owner,
         find: impl for<'t> FnOnce(&'t Owner) -> Result<Found<'t>, Failure>,

@@ -1,4 +1,4 @@
-//! How well something is known: bounds, counts, and the kinds that Python has as enumerations.
+//! Bounds, counts, and the kinds that are enumerations in Python.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::basic::CompareOp;
@@ -10,7 +10,8 @@ use crate::context::Context;
 use crate::convert::wrong_type;
 use crate::owner::Owner;
 
-/// A member of one of the enumerations of `stackhound._kinds`; they are Python's own, so that they behave like any.
+/// A member of one of the enumerations of `stackhound._kinds`; they are Python's own, so that they
+/// behave like any.
 pub(crate) struct Member {
     class: &'static str,
     found: &'static PyOnceLock<Py<PyAny>>,
@@ -57,7 +58,7 @@ pub(crate) fn stack_kind(kind: model::StackKind) -> Member {
     Member { class: "StackKind", found: &STACK_KIND, number: kind as u8 }
 }
 
-/// The kind of stack that a member of `StackKind` stands for.
+/// The kind of stack of a member of `StackKind`.
 pub(crate) fn stack_kind_of(member: &Bound<'_, PyAny>) -> PyResult<model::StackKind> {
     use model::StackKind;
     let class = STACK_KIND.import(member.py(), "stackhound._kinds", "StackKind")?;
@@ -81,7 +82,7 @@ pub(crate) fn bound<'py>(py: Python<'py>, owner: &Owner, bound: model::Bound) ->
             Observed { context: Context::numbered(owner, context)? }.into_bound_py_any(py)
         }
         model::Bound::Inferred { lo, hi } => {
-            // What may have ended later than the trace has not ended behind its last context.
+            // A frame that may have ended after the trace is still open.
             let hi = hi.min(owner.last_context().id());
             let (lo, hi) = (Context::numbered(owner, lo)?, Context::numbered(owner, hi)?);
             Inferred { lo, hi }.into_bound_py_any(py)
@@ -90,7 +91,7 @@ pub(crate) fn bound<'py>(py: Python<'py>, owner: &Owner, bound: model::Bound) ->
     }
 }
 
-/// A bound that was seen: exactly at this context.
+/// A bound that was observed exactly at this context.
 #[pyclass(frozen, eq, hash, get_all, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Observed {
@@ -114,9 +115,10 @@ impl Observed {
     }
 }
 
-/// A bound that was not seen itself: it lies somewhere between two contexts. For a start, ``hi`` is the first context at
-/// which the frame was seen, and it was not there before ``lo``. For an end, ``lo`` is the last context at which it was
-/// seen, and ``hi`` the last one it can have had.
+/// A bound that was not observed: it is between two contexts. For a start, ``hi`` is the first
+/// context at which the frame was observed, and it did not exist before ``lo``. For an end, ``lo``
+/// is the last context at which it was observed, and ``hi`` is the last one at which it can have
+/// existed.
 #[pyclass(frozen, eq, hash, get_all, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Inferred {
@@ -158,7 +160,7 @@ impl Open {
     }
 }
 
-/// A number that may be a lower bound only: in a recording that shows the stacks now and then, there may have been more.
+/// A number that may be only a lower bound: if stacks are sampled, there may have been more.
 /// Equal to an ``int`` if it is exactly that.
 #[pyclass(frozen, module = "stackhound.stack")]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,14 +174,14 @@ impl Count {
 
 #[pymethods]
 impl Count {
-    /// How many were seen.
+    /// The number of observed frames.
     #[getter]
     fn value(&self) -> u64 {
         self.0.number()
     }
 
-    /// How many there were at the least: some of those that were seen may be the same one, seen again after it was lost
-    /// sight of.
+    /// The minimum number: some of the observed frames may be the same frame, observed again after
+    /// a gap.
     #[getter]
     fn least(&self) -> u64 {
         self.0.least()

@@ -1,11 +1,12 @@
-//! The stack model for Python: traces, contexts, stacks, frames and their events under the names of the reven2 stack
-//! API, as `docs/python.md` describes them.
+//! The stack model for Python: traces, contexts, stacks, frames and their events under the names of
+//! the reven2 stack API, as `docs/python.md` describes them.
 //!
-//! Every Python object shares the trace it is of, so that it may outlive whatever it was got from, and keeps the numbers
-//! that name it there: what is asked of it is looked up in the index when it is asked. Iterators keep a place in the
-//! index and make one object at a time. Whatever may take long lets other Python threads run.
+//! Every Python object shares ownership of its trace, so it may outlive the object that returned
+//! it, and stores only its numbers in the trace: attributes are looked up in the index on access.
+//! Iterators keep a position in the index and create one object at a time. Long operations release
+//! the interpreter for other Python threads.
 //!
-//! Knows the model and how it is shown to Python, nothing of where traces come from: that is behind [`open`].
+//! The crate exposes the model to Python. Only [`open`] depends on the sources of traces.
 #![forbid(unsafe_code)]
 
 mod call_range;
@@ -24,7 +25,7 @@ mod stack;
 mod trace;
 mod transition;
 
-/// What the package `stackhound` is made of; its modules show this under the names people use.
+/// The native module of the package `stackhound`, whose Python modules re-export its items.
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]

@@ -3,26 +3,28 @@
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-/// A place in code: where a function starts, or where it was when it was first seen.
+/// A code location: the start of a function, or the location at which it was first observed.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
-    /// The module it lies in, ``None`` if that is not known.
+    /// The module it is in, ``None`` if that is not known.
     #[pyo3(get)]
     binary: Option<Binary>,
     /// The symbol at or before it, ``None`` if that is not known.
     #[pyo3(get)]
     symbol: Option<String>,
-    /// How far it is behind the symbol. Not 0 if the frame was first seen in the middle of a function.
+    /// The offset from the symbol. Not 0 if the frame was first observed in the middle of a
+    /// function.
     #[pyo3(get)]
     symbol_offset: u64,
-    /// How far it is behind the start of the module, ``None`` if that is not known.
+    /// The offset from the start of the module, ``None`` if that is not known.
     #[pyo3(get)]
     rva: Option<u64>,
     /// Its address, ``None`` if that is not known.
     #[pyo3(get)]
     address: Option<u64>,
-    /// As in ``ntoskrnl!KeWaitForSingleObject+0x10``: as much of it as is known, ``???`` where nothing is.
+    /// As in ``ntoskrnl!KeWaitForSingleObject+0x10``: as much of it as is known, ``???`` where
+    /// nothing is.
     #[pyo3(get)]
     name: String,
     printed: String,
@@ -32,9 +34,9 @@ pub(crate) struct Location {
 #[pyclass(frozen, eq, hash, get_all, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Binary {
-    /// What it is called in ``module!symbol``.
+    /// Its name in the form ``module!symbol``.
     name: String,
-    /// Where its file was, ``None`` if that is not known.
+    /// The path of its file, ``None`` if that is not known.
     path: Option<String>,
     /// The address at which it was loaded, ``None`` if that is not known.
     base_address: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where traces come from: the one place that knows what can be opened.
+//! Opening files: the only module that depends on file formats.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -36,17 +36,18 @@ impl TraceFile {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Recording {}>", self.path.display())
+        format!("<TraceFile {}>", self.path.display())
     }
 }
 
-/// Opens a file for its stacks: an index, the journal of an exact trace, or a Windows recording (``.etl``).
+/// Opens the stacks of a file: an index, the journal of an exact trace, or an ETW trace (``.etl``).
 ///
-/// Of a journal, the index beside it is used, or made and written there. A recording is read; its functions are named with
-/// what lies along ``symbol_path``, which is that of ``_NT_SYMBOL_PATH`` where none is given. Nothing is downloaded. Warns if a
-/// journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read, is none of these, is
-/// damaged, is an index of another version, or a folder of recordings of several machines, boots or times; ``ValueError`` if
-/// the symbol path cannot be read.
+/// For a journal, the index next to it is used, or built and written there. For an ETW trace,
+/// function names are resolved with the symbols on ``symbol_path``, by default that of
+/// ``_NT_SYMBOL_PATH``. Nothing is downloaded. Warns if a journal is truncated, or if its index
+/// cannot be written. Raises ``OSError`` if the file cannot be read, has another format, is
+/// damaged, is an index of another version, or is a folder of traces of several machines, boots or
+/// times; ``ValueError`` if the symbol path is not valid.
 #[pyfunction]
 #[pyo3(signature = (path, symbol_path=None))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<TraceFile> {
@@ -57,16 +58,16 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
     if let StacksFrom::Journal(replayed, unwritten) = from {
         if !replayed.finished {
             let (path, lost) = (path.display(), replayed.lost_bytes);
-            warn(py, format!("{path} breaks off, its last {lost} bytes cannot be read"))?;
+            warn(py, format!("{path} is truncated; its last {lost} bytes cannot be read"))?;
         }
         if let Some(reason) = unwritten {
-            warn(py, format!("the index could not be kept: {reason}"))?;
+            warn(py, format!("the index cannot be written: {reason}"))?;
         }
     }
     Ok(TraceFile { owner: Owner::new(trace), path })
 }
 
-/// Everything named, as far as files at hand do.
+/// The enrichment that resolves all names with local files.
 fn enrichment(symbol_path: Option<&str>) -> PyResult<Enrichment> {
     let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
     let path = match symbol_path.or(of_system.as_deref()) {
@@ -97,7 +98,7 @@ fn raised(error: &OpenStacksError) -> PyErr {
     }
 }
 
-/// What the system says, without the number behind it.
+/// The system's error message, without the error number at its end.
 fn text(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(reason, _)| reason).to_owned()

@@ -8,8 +8,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-/// A share of a trace. Two are the same if they are of one opened file: the same file opened twice gives two traces,
-/// since it may have changed in between.
+/// A share of a trace. Two are the same if they are of one opened file: the same file opened twice
+/// gives two traces, since it may have changed in between.
 #[derive(Clone)]
 pub(crate) struct Owner(Arc<model::Trace>);
 
@@ -18,7 +18,7 @@ impl Owner {
         Self(Arc::new(trace))
     }
 
-    /// Says that `what` must be of this trace.
+    /// Checks that `what` belongs to this trace.
     pub(crate) fn check(&self, other: &Self, what: &str) -> PyResult<()> {
         if self == other { Ok(()) } else { Err(PyValueError::new_err(format!("{what} of another trace"))) }
     }

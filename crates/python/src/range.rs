@@ -10,7 +10,7 @@ use crate::owner::Owner;
 
 /// The contexts from one to another, both included.
 ///
-/// Raises ``ValueError`` if ``last`` lies before ``begin``, or if they are of different traces.
+/// Raises ``ValueError`` if ``last`` is before ``begin``, or if they are of different traces.
 #[pyclass(frozen, eq, hash, module = "stackhound.trace")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ContextRange {

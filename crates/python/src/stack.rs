@@ -50,13 +50,13 @@ impl Stack {
         self.id.0
     }
 
-    /// The context at which it is seen.
+    /// The context of this view of the stack.
     #[getter]
     fn context(&self) -> Result<Context, Failure> {
         Context::numbered(&self.owner, self.at)
     }
 
-    /// What it is for, a ``StackKind``.
+    /// Its kind, a ``StackKind``.
     #[getter]
     fn kind(&self) -> Result<Member, Failure> {
         Ok(stack_kind(self.view()?.info().kind))
@@ -68,7 +68,8 @@ impl Stack {
         Ok(self.view()?.info().process)
     }
 
-    /// The thread it belongs to, ``None`` if that is not known or it belongs to none.
+    /// The thread it belongs to, ``None`` if that is not known or if it does not belong to a
+    /// thread.
     #[getter]
     fn thread_id(&self) -> Result<Option<u32>, Failure> {
         Ok(self.view()?.info().thread)
@@ -80,16 +81,17 @@ impl Stack {
         Ok(self.view()?.info().cpu.map(|cpu| cpu.0))
     }
 
-    /// What the process or the stack is called, ``None`` if that is not known.
+    /// The name of the process or the stack, ``None`` if that is not known.
     #[getter]
     fn name(&self) -> Result<Option<String>, Failure> {
         Ok(self.view()?.info().name)
     }
 
-    /// Its memory, from the lowest address to the one behind the highest; ``None`` if that is not known.
+    /// Its memory, from the lowest address to the one after the highest; ``None`` if that is not
+    /// known.
     #[getter]
     fn region(&self) -> Result<Option<(u64, u64)>, Failure> {
-        Ok(self.view()?.info().region.map(|(lowest, behind)| (lowest.0, behind.0)))
+        Ok(self.view()?.info().region.map(|(lowest, end)| (lowest.0, end.0)))
     }
 
     /// Whether it is the active stack of some processor at its context.
@@ -98,8 +100,8 @@ impl Stack {
         Ok(self.view()?.is_active())
     }
 
-    /// When the period of activity began in which it is seen, or the one before: ``Observed`` or ``Inferred``. ``None`` if
-    /// it was never active until here.
+    /// When its current or latest period of activity began: ``Observed`` or ``Inferred``. ``None``
+    /// if it was not active before its context.
     #[getter]
     fn active_since<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.view()?.active_since().map(|since| bound(py, &self.owner, since)).transpose()
@@ -116,18 +118,19 @@ impl Stack {
         Items::new(&self.owner, |owner| Ok(items(owner.stack(id, at)?.frames())))
     }
 
-    /// The stack that was active before this one's period of activity, as it was at the end of its own. ``None`` at the
-    /// beginning of the trace, or where it is not known.
+    /// The stack that was active before this one's period of activity, as it was at the end of its
+    /// own. ``None`` at the beginning of the trace, or where it is not known.
     ///
-    /// Along ``"cpu"`` it is what the same processor did; along ``"thread"`` it is the other stack of the same thread, as
-    /// from the kernel to the user mode that called it.
+    /// With ``"cpu"``, it is the previous stack of the same processor; with ``"thread"``, it is the
+    /// other stack of the same thread, for example the user stack that called into the kernel.
     #[pyo3(signature = (axis="cpu"))]
     fn prev_stack(&self, axis: &str) -> PyResult<Option<Self>> {
         self.along(axis, |stack, axis| stack.prev_stack(axis).map(|found| Self::of(&self.owner, &found)))
     }
 
-    /// The stack that becomes active after this one's period of activity, as it is at the beginning of its own. ``None`` at
-    /// the end of the trace, or where it is not known. See ``prev_stack`` for the axis.
+    /// The stack that becomes active after this one's period of activity, as it is at the beginning
+    /// of its own. ``None`` at the end of the trace, or where it is not known. See ``prev_stack``
+    /// for the axis.
     #[pyo3(signature = (axis="cpu"))]
     fn next_stack(&self, axis: &str) -> PyResult<Option<Self>> {
         self.along(axis, |stack, axis| stack.next_stack(axis).map(|found| Self::of(&self.owner, &found)))

@@ -13,7 +13,7 @@ use crate::owner::Owner;
 use crate::transition::Transition;
 use crate::transition::TransitionLike;
 
-/// What happened to the stacks of a process or a system, from its first context to its last.
+/// The history of the stacks of a process or a system, from its first context to its last.
 #[pyclass(frozen, eq, hash, module = "stackhound.trace")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Trace {
@@ -28,13 +28,13 @@ impl Trace {
 
 #[pymethods]
 impl Trace {
-    /// The context before everything.
+    /// The first context.
     #[getter]
     fn first_context(&self) -> Context {
         Context::of(&self.owner, &self.owner.first_context())
     }
 
-    /// The context behind everything.
+    /// The last context.
     #[getter]
     fn last_context(&self) -> Context {
         Context::of(&self.owner, &self.owner.last_context())
@@ -52,44 +52,44 @@ impl Trace {
         self.transition(Whole(self.owner.transition_count() as i64 - 1))
     }
 
-    /// How many transitions it has.
+    /// The number of transitions.
     #[getter]
     fn transition_count(&self) -> u64 {
         self.owner.transition_count()
     }
 
-    /// How many contexts it has: one more than transitions.
+    /// The number of contexts: one more than transitions.
     #[getter]
     fn context_count(&self) -> u64 {
         self.owner.transition_count() + 1
     }
 
-    /// How many frames it has.
+    /// The number of frames.
     #[getter]
     fn frame_count(&self) -> u64 {
         self.owner.frame_count()
     }
 
-    /// How many stacks it has.
+    /// The number of stacks.
     #[getter]
     fn stack_count(&self) -> u32 {
         self.owner.stack_count()
     }
 
-    /// How many processors it has.
+    /// The number of processors.
     #[getter]
     fn cpu_count(&self) -> u32 {
         self.owner.cpu_count()
     }
 
-    /// Whether only some of what happened was seen, so that all counts are lower bounds.
+    /// Whether the stacks were only sampled, so that all counts are lower bounds.
     #[getter]
     fn is_sampled(&self) -> bool {
         self.owner.is_sampled()
     }
 
-    /// The context before a transition, or, of the number behind the last transition, the last one. Raises ``IndexError``
-    /// outside the trace.
+    /// The context before a transition; for the number after that of the last transition, the last
+    /// context. Raises ``IndexError`` outside the trace.
     fn context_before(&self, transition_id: Whole) -> PyResult<Context> {
         Ok(Context::numbered(&self.owner, transition_id.context(&self.owner)?)?)
     }
@@ -101,8 +101,8 @@ impl Trace {
         Ok(Context::of(&self.owner, &transition.context_after()))
     }
 
-    /// The first context at or behind a time: a ``datetime`` with a time zone, or 100 ns since 1601. ``None`` if the trace
-    /// ends before, or has no times.
+    /// The first context at or after a time, which is a ``datetime`` with a time zone or a number
+    /// of 100 ns since 1601. ``None`` if the trace ends before that time, or has no times.
     fn context_at(&self, time: &Bound<'_, PyAny>) -> PyResult<Option<Context>> {
         let context = self.owner.context_at(ticks(time)?);
         Ok(context.map(|context| Context::of(&self.owner, &context)))
@@ -113,8 +113,8 @@ impl Trace {
         Ok(Transition::numbered(&self.owner, transition_id.transition(&self.owner)?))
     }
 
-    /// The contexts from ``start`` up to ``stop`` without that one, every ``step``-th, each given as itself or by its
-    /// number: as ``range`` does, with all contexts where nothing is said.
+    /// The contexts from ``start`` up to, but not including, ``stop``, every ``step``-th, each
+    /// given as itself or by its number, like ``range``; by default, all contexts.
     #[pyo3(signature = (start=None, stop=None, step=1))]
     fn contexts(
         &self,
@@ -129,8 +129,8 @@ impl Trace {
         Ok(Items::new(&self.owner, |_| Ok(Box::new(found)))?)
     }
 
-    /// The transitions from ``start`` up to ``stop`` without that one, every ``step``-th, each given as itself or by its
-    /// number: as ``range`` does, with all transitions where nothing is said.
+    /// The transitions from ``start`` up to, but not including, ``stop``, every ``step``-th, each
+    /// given as itself or by its number, like ``range``; by default, all transitions.
     #[pyo3(signature = (start=None, stop=None, step=1))]
     fn transitions(
         &self,
@@ -158,17 +158,18 @@ impl Trace {
         Ok(StackFrame::of(&self.owner, &frame))
     }
 
-    /// All stacks as they are at a context.
+    /// All stacks at a context.
     fn stacks(&self, context: ContextLike<'_>) -> PyResult<Items> {
         let id = context.id(&self.owner)?;
         Ok(Items::new(&self.owner, |owner| Ok(items(owner.stacks(id)?)))?)
     }
 
-    /// The frames of functions whose names fit a pattern, in order of their first contexts, outer ones first.
+    /// The frames of functions whose names match a pattern, in the order of their first contexts,
+    /// outer ones first.
     ///
-    /// A pattern is ``module!symbol`` with ``*``, ``?``, ``[…]`` and ``{…,…}`` in either part; case does not matter. Without
-    /// a ``!`` it is one of symbols in any module. The functions are found by name; no other frames are looked at. Raises
-    /// ``ValueError`` if it is no pattern.
+    /// A pattern is ``module!symbol`` with ``*``, ``?``, ``[…]`` and ``{…,…}`` in either part; case
+    /// does not matter. Without a ``!`` it matches symbols of any module. The functions are found
+    /// by name; no other frames are read. Raises ``ValueError`` if the pattern is not valid.
     fn calls(&self, py: Python<'_>, pattern: &str) -> Result<Items, Failure> {
         let pattern = model::Pattern::new(pattern)?;
         py.detach(|| Items::new(&self.owner, |owner| Ok(items(owner.calls(&pattern).into_iter()))))

@@ -10,9 +10,11 @@ use crate::convert::{Failure, Whole, compare, datetime, hash};
 use crate::owner::Owner;
 use crate::trace::Trace;
 
-/// What leads from one context to the next: in exact traces mostly one executed instruction, in recordings one event.
+/// The step from one context to the next: mostly one executed instruction in exact traces, one
+/// event in ETW traces.
 ///
-/// A number may be added or subtracted, and transitions of one trace may be compared and subtracted from each other.
+/// A number may be added or subtracted, and transitions of one trace may be compared and subtracted
+/// from each other.
 #[pyclass(frozen, module = "stackhound.trace")]
 #[derive(Clone)]
 pub(crate) struct Transition {
@@ -68,25 +70,25 @@ impl Transition {
         self.id.0
     }
 
-    /// The trace it is of.
+    /// Its trace.
     #[getter]
     fn trace(&self) -> Trace {
         Trace::new(&self.owner)
     }
 
-    /// The name of its event, where it is one.
+    /// The name of its event, if it is one.
     #[getter]
     fn label(&self) -> Result<Option<&str>, Failure> {
         Ok(self.view()?.label())
     }
 
-    /// Its time in UTC, ``None`` if the trace has no times. Without what is smaller than a microsecond, see
+    /// Its time in UTC, ``None`` if the trace has no times. Truncated to microseconds, see
     /// ``filetime()``.
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.filetime()?.map(|ticks| datetime(py, ticks)).transpose()
     }
 
-    /// As ``time()``, in 100 ns since 1601.
+    /// Like ``time()``, in units of 100 ns since 1601.
     fn filetime(&self) -> Result<Option<u64>, Failure> {
         Ok(self.view()?.context_before().time())
     }
@@ -101,8 +103,9 @@ impl Transition {
         Ok(Context::of(&self.owner, &self.view()?.context_after()))
     }
 
-    /// The next transition in the same frame or one further out: behind a call, that behind the function's return. Not
-    /// forward: the one before, or, if that was a return, the one that called. ``None`` outside the trace.
+    /// The next transition in the same frame or one further out: for a call, the one after the
+    /// function's return. If not forward, the previous one or, if that was a return, the call.
+    /// ``None`` outside the trace.
     #[pyo3(signature = (forward=true))]
     fn step_over(&self, forward: bool) -> Result<Option<Self>, Failure> {
         let view = self.view()?;
@@ -110,8 +113,8 @@ impl Transition {
         Ok(found.map(|found| Self::of(&self.owner, &found)))
     }
 
-    /// The first transition behind the return of the function it happens in; not forward, the one that called that
-    /// function. ``None`` outside the trace.
+    /// The first transition after the return of the function in which it happens. If not forward,
+    /// the call of that function. ``None`` outside the trace.
     #[pyo3(signature = (forward=true))]
     fn step_out(&self, forward: bool) -> Result<Option<Self>, Failure> {
         let view = self.view()?;

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def built(name: str, *, example: bool = False) -> Path:
-    """A program of the workspace. Built as the whole workspace is, so that what its tests have built is used."""
+    """A program of the workspace. Built with the workspace's settings, so that existing build results are used."""
     kind = "--example" if example else "--bin"
     build = ["cargo", "build", "--quiet", "--locked", "--workspace", kind, name, "--message-format", "json"]
     output = subprocess.run(build, cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
@@ -39,13 +39,13 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The index of a small trace as a recording gives it: times, two processors, inferred bounds."""
+    """The index of a small trace like those of ETW traces: times, two processors, inferred bounds."""
     return written("evidence", tmp_path_factory.mktemp("recorded") / "stacks.idx")
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording that the program makes to show what it does."""
+    """The demo trace that the program generates."""
     folder = tmp_path_factory.mktemp("demo")
     subprocess.run([built("stackhound"), "demo", "-q", "--out", folder], check=True, stdin=subprocess.DEVNULL)
     return folder / "stackhound-demo.etl"

@@ -1,4 +1,4 @@
-"""What is written about the package holds: its pages are executed, and everything public is described."""
+"""Tests of the documentation: the examples of its pages run, and all public items have docstrings."""
 
 import doctest
 import inspect
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, documented: Path, recorded: Path, monkeypatch: pytest
 
 
 def run(name: str, text: str, names: dict[str, object]) -> int:
-    """Runs the examples of a text and compares what they print. How many there were."""
+    """Runs the examples of a text, compares their output, and returns their number."""
     test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
     failed, attempted = doctest.DocTestRunner().run(test, clear_globs=False)
     assert failed == 0
@@ -84,7 +84,7 @@ def test_everything_is_described() -> None:
     assert [name for name, thing in things if not (inspect.getdoc(thing) or "").strip()] == []
 
 
-def test_classes_say_where_they_belong() -> None:
+def test_classes_name_their_module() -> None:
     for module in (stackhound.trace, stackhound.stack):
         for name in module.__all__:
             thing = getattr(module, name)

@@ -20,13 +20,13 @@ CHILDREN = [
 
 @pytest.fixture
 def names(server: stackhound.TraceFile) -> dict[str, Any]:
-    """What the examples define, once they have run."""
+    """The names that the examples define after they have run."""
     names: dict[str, Any] = {"server": server, "reven2": reven2}
     exec(compile(EXAMPLES.read_text(encoding="utf-8"), EXAMPLES.name, "exec"), names)
     return names
 
 
-def test_what_they_print(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
+def test_printed_output(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("names")
     location = (
         "Location(binary='usbhub', symbol='UsbhDecHubBusy', symbol_offset=0x0,"
@@ -75,7 +75,7 @@ def test_ranges(names: dict[str, Any]) -> None:
 
 
 def page(frame: StackFrame, active: StackFrame, depth: int = 0, max_depth: int = 2, max_children: int = 5) -> str:
-    """What the third example leaves to the reader."""
+    """The exercise of the third example."""
     line = frame.format_as_html()
     lines = ["&nbsp;" * 2 * depth + "|- " + (f"<strong>{line}</strong>" if frame == active else line)]
     for number, child in enumerate(frame.children()):

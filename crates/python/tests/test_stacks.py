@@ -1,4 +1,4 @@
-"""Stacks, frames and their events, on the documented trace and on a recording."""
+"""Stacks, frames and their events, on the documented trace and on an ETW trace."""
 
 import itertools
 
@@ -191,7 +191,7 @@ def test_events_below_a_frame(trace: Trace) -> None:
 
 
 def test_skipping_is_filtering(trace: Trace) -> None:
-    """Skipping below every second frame gives what leaving it out of the whole gives."""
+    """Skipping below every second frame is equivalent to filtering the whole sequence."""
     outer = list(at(trace, 200_000).ancestors())[2]
     events = outer.descendant_events()
     skipped = []
@@ -210,7 +210,7 @@ def test_skipping_is_filtering(trace: Trace) -> None:
                 inside = event.frame
     assert skipped == filtered
     assert 0 < len(skipped) < len(list(outer.descendant_events()))
-    # Elsewhere than behind a start it does nothing.
+    # Without a start directly before, it has no effect.
     events = outer.descendant_events()
     events.skip_children()
     assert list(events) == list(outer.descendant_events())
@@ -273,10 +273,10 @@ def test_html(trace: Trace) -> None:
         frame.tree_html(max_depth=-1)
 
 
-# The small recording.
+# The small ETW trace.
 
 
-def test_a_recording_says_what_it_does_not_know(sampled: Trace) -> None:
+def test_a_sampled_trace_reports_unknown_values(sampled: Trace) -> None:
     assert sampled.is_sampled
     work = next(sampled.calls("app.exe!work"))
     assert str(work) == "~#1 - app.exe!work"
@@ -297,7 +297,7 @@ def test_a_recording_says_what_it_does_not_know(sampled: Trace) -> None:
     assert (str(read.start_bound), str(read.end_bound)) == ("#3", "#7")
 
 
-def test_counts_of_a_recording_are_lower_bounds(sampled: Trace, trace: Trace) -> None:
+def test_counts_of_a_sampled_trace_are_lower_bounds(sampled: Trace, trace: Trace) -> None:
     base = next(sampled.calls("app.exe!*"))
     count = base.child_count()
     assert (count.value, int(count), count.is_lower_bound) == (1, 1, True)
@@ -333,7 +333,7 @@ def test_stacks_of_a_thread(sampled: Trace) -> None:
     assert (caller.id, caller.context.id) == (user.id, 2)
     assert lines(caller.frames()) == ["~#1 - app.exe!work", "??? - app.exe+0x1230"]
     assert [stack.id for stack in sampled.stacks(5)] == [0, 1, 2]
-    # Where it is not known what a processor did, there is no stack.
+    # There is no stack where the activity of a processor is not known.
     assert sampled.context_before(10).stack is None
     moved = sampled.context_before(12).stack
     assert moved is not None
@@ -386,19 +386,19 @@ def test_ranges_that_there_are_not(trace: Trace, asked: dict[str, str], message:
         at(trace, 200_000).execution_ranges(**asked)  # type: ignore[call-overload]
 
 
-def test_a_pattern_that_is_none(trace: Trace) -> None:
-    with pytest.raises(ValueError, match="is no pattern of names"):
+def test_an_invalid_pattern(trace: Trace) -> None:
+    with pytest.raises(ValueError, match="is not a valid name pattern"):
         trace.calls("a[")
 
 
 def test_frames_by_number(trace: Trace) -> None:
     assert [trace.frame(number).id for number in range(trace.frame_count)] == list(range(16))
     for number in (16, -1, 10**30):
-        with pytest.raises(IndexError, match="is not of this trace, which has 16 frames"):
+        with pytest.raises(IndexError, match="is outside the trace, which has 16"):
             trace.frame(number)
 
 
-def test_objects_outlive_what_they_came_from(documented: object) -> None:
+def test_objects_outlive_their_source(documented: object) -> None:
     frame = at(stackhound.open(str(documented)).trace, 200_000)
     events = frame.descendant_events()
     children = frame.children()

@@ -1,4 +1,4 @@
-"""Traces, contexts, transitions and ranges, and what is wrong with files."""
+"""Traces, contexts, transitions and ranges, and errors of files."""
 
 import threading
 from datetime import datetime, timedelta, timezone
@@ -150,7 +150,7 @@ def test_things_of_the_wrong_type(trace: Trace) -> None:
 def test_things_of_another_trace(trace: Trace, sampled: Trace) -> None:
     own, foreign = trace.first_context, sampled.first_context
     assert own != foreign
-    with pytest.raises(ValueError, match="things of different traces have no order"):
+    with pytest.raises(ValueError, match="objects of different traces cannot be ordered"):
         assert own < foreign
     with pytest.raises(ValueError, match="the context is of another trace"):
         own - foreign
@@ -188,7 +188,7 @@ def test_times(trace: Trace, sampled: Trace) -> None:
 def test_processors(sampled: Trace) -> None:
     assert sampled.cpu_count == 2
     assert [sampled.context_before(number).cpu for number in (0, 9, 10, 20)] == [0, 0, 1, 1]
-    # What a transition of one processor leads to is seen from the same one.
+    # The contexts around a transition are seen from its processor.
     after = sampled.transition(9).context_after()
     assert (after.cpu, after == sampled.context_before(10)) == (0, True)
     assert sampled.context_before(5).on(1).cpu == 1
@@ -220,11 +220,11 @@ def test_files_that_are_no_index(tmp_path: Path, documented: Path) -> None:
 def test_a_recording(demo: Path) -> None:
     trace = stackhound.open(demo, symbol_path=str(demo.parent / "symbols")).trace
     assert trace.is_sampled
-    # The demo says when it takes place.
+    # The time of the demo.
     start = trace.first_context.time()
     assert start is not None
     assert start.date() == datetime(2024, 1, 1).date()
-    # What the demo tells of on its first page.
+    # The content of the demo's first page.
     assert next(trace.calls("ntdll.dll!NtQueryInformationFile"), None) is not None
     unnamed = stackhound.open(demo, str(demo.parent / "nothing")).trace
     assert unnamed.frame_count > 1000
@@ -234,7 +234,7 @@ def test_a_recording(demo: Path) -> None:
 def test_opened_files(documented: Path) -> None:
     opened = stackhound.open(str(documented))
     assert opened.path == documented
-    assert repr(opened) == f"<Recording {documented}>"
+    assert repr(opened) == f"<TraceFile {documented}>"
     # Two asked of one opening are the same.
     assert opened.trace == opened.trace
     assert hash(opened.trace) == hash(opened.trace)

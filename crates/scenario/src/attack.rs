@@ -1,6 +1,8 @@
-//! The attack: a program that opens another process with a system call of its own, opens it again by jumps into
-//! `ntdll.dll`, makes itself start with the session from private memory, and starts a thread in private memory of the other
-//! process. And the loss of a buffer.
+//! The attack, and the loss of a buffer.
+//!
+//! The attacker opens another process by a direct system call, then by jumps into `ntdll.dll`. It
+//! registers itself to start with the user's session, by an indirect system call from private
+//! memory, and starts a thread in private memory of the other process.
 
 use std::io::Write;
 
@@ -14,18 +16,19 @@ use crate::simulation::Simulation;
 use crate::site;
 use crate::thread::{Action, Caller, Occurrence, Start, ThreadIndex};
 
-/// Percentages of the records after which a process is started that soon ends, and the attacker.
+/// Percentage of the records after which a short-lived process is started.
 const TASK_AT: u64 = 8;
+/// Percentage of the records after which the attacker is started.
 const ATTACK_AT: u64 = 15;
-/// Percentage of the records after which a buffer is lost, at the earliest.
+/// Minimum percentage of the records after which a buffer is lost.
 const LOSS_AT: u64 = 60;
-/// Bytes of private memory for code.
+/// Size of the private memory for code, in bytes.
 const CODE_SIZE: u64 = 0x2_1000;
 
-/// How far the attack has come.
+/// Progress of the attack.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Plot {
-    /// The thread that starts the attacker, and its process.
+pub(crate) struct AttackProgress {
+    /// The thread that starts the attacker.
     pub launcher: Option<ThreadIndex>,
     victim: ProcessIndex,
     started: Option<Role>,
@@ -33,10 +36,11 @@ pub(crate) struct Plot {
     was_lost: bool,
 }
 
-impl Plot {
-    /// The thread that will start the attacker, in the process that will be attacked.
-    pub fn new(launcher: ThreadIndex, victim: ProcessIndex) -> Plot {
-        Plot { launcher: Some(launcher), victim, ..Plot::default() }
+impl AttackProgress {
+    /// An attack that the thread `launcher` will start. `victim` is its process, which is the
+    /// target.
+    pub fn new(launcher: ThreadIndex, victim: ProcessIndex) -> AttackProgress {
+        AttackProgress { launcher: Some(launcher), victim, ..AttackProgress::default() }
     }
 
     pub fn end(&mut self) {
@@ -45,41 +49,42 @@ impl Plot {
 }
 
 impl<W: Write> Simulation<'_, W> {
-    /// Whether everything happened that is to happen.
+    /// Whether the attack has ended and the lost buffer is visible in the file.
     pub fn is_over(&self) -> bool {
-        self.plot.has_ended && self.out.shows_loss()
+        self.progress.has_ended && self.out.shows_loss()
     }
 
-    /// Starts the attack, and the loss of a buffer, when the recording will be `records` long and it is time.
-    pub fn advance_plot(&mut self, records: u64) -> Result<(), WriteError> {
+    /// Starts the attack and the loss of a buffer at their percentages of `records`, the final
+    /// number of records.
+    pub fn advance_attack(&mut self, records: u64) -> Result<(), WriteError> {
         let percent = self.out.kept() * 100 / records;
-        let next = match self.plot.started {
+        let next = match self.progress.started {
             None if percent >= TASK_AT => Some(Role::Task),
             Some(Role::Task) if percent >= ATTACK_AT => Some(Role::Updater),
             _ => None,
         };
-        if let (Some(role), Some(launcher)) = (next, self.plot.launcher) {
-            self.plot.started = next;
+        if let (Some(role), Some(launcher)) = (next, self.progress.launcher) {
+            self.progress.started = next;
             let call = &site::NT_CREATE_USER_PROCESS;
             self.threads[launcher].script.extend([Action::Enter(call), Action::Spawn(role), Action::Leave]);
         }
-        if self.plot.has_ended && !self.plot.was_lost && percent >= LOSS_AT {
-            self.plot.was_lost = true;
+        if self.progress.has_ended && !self.progress.was_lost && percent >= LOSS_AT {
+            self.progress.was_lost = true;
             let processor = self.random.below(PROCESSORS.into()) as u16;
             self.out.start_losing(processor)?;
         }
         Ok(())
     }
 
-    /// What the attacker does once it has loaded its images.
+    /// Plans the actions of the attacker after it has loaded its images.
     pub fn plan_attack(&mut self, thread: ThreadIndex) {
         let process = self.threads[thread].process;
-        let victim = self.plot.victim;
+        let victim = self.progress.victim;
         let own = self.machine.processes[process].allocate(CODE_SIZE);
         let injected = self.machine.processes[victim].allocate(CODE_SIZE);
         let target = self.machine.processes[victim].pid();
         self.stacks.uncached = Some(self.machine.processes[process].pid());
-        let peace = [Action::CallAs(Caller::Stub), Action::Compute(2000)];
+        let pause = [Action::CallAs(Caller::Stub), Action::Compute(2000)];
         let script = &mut self.threads[thread].script;
         script.extend([
             Action::Enter(&site::NT_ALLOCATE_VIRTUAL_MEMORY),
@@ -100,7 +105,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::AllocateCode(victim, injected),
             Action::Leave,
         ]);
-        script.extend(peace);
+        script.extend(pause);
         for caller in [Caller::OwnStub, Caller::Stray] {
             script.extend([
                 Action::CallAs(caller),
@@ -108,7 +113,7 @@ impl<W: Write> Simulation<'_, W> {
                 Action::Log(Occurrence::Provider(ProviderEvent::OpenProcess(target))),
                 Action::Leave,
             ]);
-            script.extend(peace);
+            script.extend(pause);
         }
         script.extend([
             Action::CallAs(Caller::Indirect(own)),
@@ -116,7 +121,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::Log(Occurrence::RegistrySetValue(RUN_KEY)),
             Action::Leave,
         ]);
-        script.extend(peace);
+        script.extend(pause);
         script.extend([
             Action::Enter(&site::NT_CREATE_THREAD_EX),
             Action::StartThread(victim, Start::Private(injected)),

@@ -1,7 +1,9 @@
-//! Programs' call graphs: chains of return addresses that share what callers they share.
+//! Call graphs of programs: chains of return addresses, in which stacks with common callers have
+//! common frames.
 //!
-//! A graph is not stored. A function's place follows from its level and the way there; each level of a way takes two
-//! bits of a number, its route. So two routes with the same lowest bits lead through the same outer functions.
+//! The graph is not stored. The address of a function is computed from its level and the path to
+//! it. Each level of a path takes two bits of a number, the route. Two routes with the same lowest
+//! bits therefore lead through the same outer functions.
 
 use stackhound_types::Address;
 
@@ -10,7 +12,7 @@ use crate::image::Image;
 use crate::random::{hash, hash2};
 use crate::truth::Region;
 
-/// Memory with code: an image's or a range of private memory.
+/// Memory with code: an image or a range of private memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code {
     base: u64,
@@ -26,61 +28,62 @@ impl Code {
         Code { base: image.base.0, size: image.size.into() }
     }
 
-    /// The start of the function at `level` on the way `way`.
-    pub fn function(self, level: u32, way: u64) -> Address {
-        // Behind the headers, and before the data.
-        let location = hash2(self.size ^ u64::from(level) << 32, way) % (self.size / 32);
-        Address(self.base + 0x1000 + location * 16)
+    /// The start of the function at `level` of `path`.
+    pub fn function(self, level: u32, path: u64) -> Address {
+        // After the headers and before the data.
+        let slot = hash2(self.size ^ u64::from(level) << 32, path) % (self.size / 32);
+        Address(self.base + 0x1000 + slot * 16)
     }
 
-    /// Where the `n`th call in a function returns to.
-    pub fn call_site(self, level: u32, way: u64, n: u64) -> Address {
-        Address(self.function(level, way).0 + 0x15 + 0x1d * (n % 8))
+    /// The return address of the `n`th call in a function.
+    pub fn call_site(self, level: u32, path: u64, n: u64) -> Address {
+        Address(self.function(level, path).0 + 0x15 + 0x1d * (n % 8))
     }
 }
 
-/// A way through the call graph of a program.
+/// A path through the call graph of a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    /// Where the two outermost functions are.
+pub(crate) struct CallPath {
+    /// Contains the two outermost functions.
     pub program: Code,
-    /// Where the others are.
+    /// Contains all other functions.
     pub library: Code,
-    /// Which of the program's outermost functions.
+    /// Number of the program's outermost function.
     pub root: u64,
     pub route: u64,
-    /// The level of the innermost function that calls something.
+    /// Level of the innermost function that makes a call.
     pub depth: u32,
 }
 
-impl Way {
-    /// A depth from 2 to 5 levels that goes with the route.
+impl CallPath {
+    /// A depth from 2 to 5 levels, derived from the route.
     pub fn depth_of(route: u64) -> u32 {
         2 + (hash(route) % 4) as u32
     }
 
     fn level(&self, level: u32) -> (Code, u64) {
-        let way = self.route & ((1 << (2 * level)) - 1);
-        (if level < 2 { self.program } else { self.library }, self.root << 32 | way)
+        let path = self.route & ((1 << (2 * level)) - 1);
+        (if level < 2 { self.program } else { self.library }, self.root << 32 | path)
     }
 
     fn turn(&self, level: u32) -> u64 {
         self.route >> (2 * level) & 3
     }
 
-    /// Adds the return addresses from the innermost function outwards; it makes its `n`th call.
+    /// Adds the return addresses, innermost first. The innermost function makes its `n`th call.
     pub fn push_calls(&self, frames: &mut Frames, n: u64) {
         for level in (0..=self.depth).rev() {
-            let (code, way) = self.level(level);
+            let (code, path) = self.level(level);
             let n = if level == self.depth { n } else { self.turn(level) };
-            frames.push(code.call_site(level, way, n));
+            frames.push(code.call_site(level, path, n));
         }
     }
 
-    /// The same, and before them some place in one more function, which calls nothing.
-    pub fn push_running(&self, frames: &mut Frames, location: u64) {
-        let (code, way) = self.level(self.depth + 1);
-        frames.push(Address(code.function(self.depth + 1, way).0 + 0x10 + 7 * location));
+    /// Like [`push_calls`](CallPath::push_calls), preceded by an instruction in one more function,
+    /// which makes no call. `position` selects the instruction.
+    pub fn push_running(&self, frames: &mut Frames, position: u64) {
+        let (code, path) = self.level(self.depth + 1);
+        frames.push(Address(code.function(self.depth + 1, path).0 + 0x10 + 7 * position));
         self.push_calls(frames, self.turn(self.depth));
     }
 }

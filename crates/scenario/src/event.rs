@@ -1,5 +1,6 @@
-//! The kinds of records in a scenario: kernel events with their versions and headers, and how all kinds are named.
-#![expect(missing_docs, reason = "each is named as the event that it is")]
+//! The kinds of records in a scenario: kernel events with their versions and headers, and the names
+//! of all kinds.
+#![expect(missing_docs, reason = "the names are those of the events")]
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use crate::provider;
 pub struct KernelEvent {
     pub hook_id: u16,
     pub version: u8,
-    /// Whether the header tells thread and process.
+    /// Whether the header contains thread and process.
     pub has_ids: bool,
     name: &'static str,
 }
@@ -23,7 +24,7 @@ impl KernelEvent {
         EventKind::Kernel(self.hook_id)
     }
 
-    /// The same event with thread and process in its header.
+    /// The event with thread and process in its header.
     pub fn with_ids(self) -> KernelEvent {
         KernelEvent { has_ids: true, ..self }
     }
@@ -119,11 +120,11 @@ pub(crate) const SAMPLING_INTERVAL_END: KernelEvent = with_ids(
     "PerfInfo/SampledProfileIntervalCollectionEnd",
 );
 pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(hook_id::IMAGE_UNLOAD, 3, "Image/Unload");
-/// An image of a process in the rundown.
+/// A loaded image of a process, in the rundown.
 pub const IMAGE_DC_START: KernelEvent = without_ids(hook_id::IMAGE_DC_START, 3, "Image/DCStart");
 pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(hook_id::IMAGE_DC_END, 3, "Image/DCEnd");
 
-/// Stack records, which the writer makes itself.
+/// Stack records, which the writer creates.
 const STACK_RECORDS: [KernelEvent; 5] = [
     without_ids(hook_id::STACK_WALK_STACK, 2, "StackWalk/Stack"),
     without_ids(hook_id::STACK_WALK_KEY_DELETE, 2, "StackWalk/KeyDelete"),
@@ -144,19 +145,19 @@ const KERNEL_EVENTS: [KernelEvent; 56] = [
     DEFERRED_CALL, TIMER_DEFERRED_CALL, SAMPLING_INTERVAL_START, SAMPLING_INTERVAL_END, IMAGE_UNLOAD, IMAGE_DC_START, IMAGE_DC_END,
 ];
 
-/// What kind of record: as much as its header tells.
+/// The kind of a record, from its header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
-    /// A kernel event, by its hook.
+    /// A kernel event, by its hook id.
     Kernel(u16),
     /// A classic event, by its class and opcode.
     Classic(Guid, u8),
-    /// An event of a provider, by the event's id. All TraceLogging events have the id 0.
+    /// An event of a provider, by its id. All TraceLogging events have the id 0.
     Provider(Guid, u16),
 }
 
 impl EventKind {
-    /// The name, such as `Thread/CSwitch`; `?` for a kind that no scenario has.
+    /// The name, such as `Thread/CSwitch`; `?` for a kind that does not occur in scenarios.
     pub fn name(self) -> &'static str {
         let found = match self {
             EventKind::Kernel(hook_id) => {

@@ -1,8 +1,8 @@
-//! Stacks in the making, without allocation.
+//! A fixed-capacity buffer for the frames of a stack, without allocation.
 
 use stackhound_types::Address;
 
-/// The most frames that a stack in a scenario has.
+/// Maximum number of frames of a stack in a scenario.
 const CAPACITY: usize = 56;
 
 /// A stack or a part of one, innermost first.

@@ -1,24 +1,26 @@
 //! Images: the files that the kernel and the processes have mapped.
 //!
-//! Sizes are those of Windows 10, version 2004. `ntdll.dll`, `win32u.dll` and `kernel32.dll` also have the identity of
-//! build 19041.508, so that a table of that build's system call stubs fits. All other identities are invented: no
-//! symbol file of a real image may put wrong names on invented addresses.
+//! Sizes are those of Windows 10, version 2004. `ntdll.dll`, `win32u.dll` and `kernel32.dll` also
+//! have the identity of build 19041.508, so that a table of that build's system-call stubs matches.
+//! All other identities are invented, so that symbol files of real images never name invented
+//! addresses.
 
 use stackhound_types::Address;
 
 use crate::random::{Random, hash};
 
-/// Number of an image in a [`Truth`](crate::Truth) and in the machine.
+/// Index of an image in a [`Truth`](crate::Truth) and in the machine.
 pub(crate) type ImageIndex = u32;
 
-/// A file that is mapped as an image. Its base is the same wherever it is mapped, as on a machine that runs.
+/// A file that is mapped as an image. It has the same base in all processes, as in one boot of
+/// Windows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {
-    /// The NT path, as the recording has it.
+    /// The NT path, as in the trace.
     pub path: String,
-    /// Where it is mapped.
+    /// Base address.
     pub base: Address,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
     /// Checksum in the image's header.
     pub checksum: u32,
@@ -27,12 +29,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// Whether an address lies inside.
+    /// Whether the image contains an address.
     pub fn contains(&self, address: Address) -> bool {
         address.0.checked_sub(self.base.0).is_some_and(|offset| offset < self.size.into())
     }
 
-    /// The last part of the path.
+    /// The file name.
     pub fn name(&self) -> &str {
         self.path.rsplit('\\').next().unwrap_or_default()
     }
@@ -97,7 +99,7 @@ pub(crate) enum SystemImage {
     Updater,
 }
 
-/// Which part of the address space an image is mapped in.
+/// The part of the address space in which an image is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ImageRegion {
     Kernel,
@@ -108,7 +110,7 @@ pub(crate) enum ImageRegion {
     Low,
 }
 
-/// Each known image, where it is mapped, and its size in pages.
+/// Each image with its region, path, and size in pages.
 #[rustfmt::skip]
 pub(crate) const FILES: [(SystemImage, ImageRegion, &str, u32); 53] = [
     (SystemImage::Ntoskrnl, ImageRegion::Kernel, r"\SystemRoot\system32\ntoskrnl.exe", 0x1046),
@@ -177,10 +179,10 @@ fn genuine(known: SystemImage) -> Option<(u32, u32)> {
 }
 
 const PAGE: u32 = 0x1000;
-/// Images start at multiples of this.
+/// Alignment of image bases.
 const GRANULARITY: u64 = 0x1_0000;
 
-/// Gives images their places.
+/// Assigns bases to images.
 #[derive(Debug)]
 pub(crate) struct Layout {
     kernel: u64,
@@ -191,7 +193,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of one start of the machine.
+    /// The layout of one boot.
     pub fn new(random: &mut Random) -> Layout {
         Layout {
             kernel: 0xffff_f800_0000_0000 + random.below(0x4000) * 0x20_0000,
@@ -202,8 +204,8 @@ impl Layout {
         }
     }
 
-    fn take(&mut self, location: ImageRegion, size: u32) -> Address {
-        let next = match location {
+    fn take(&mut self, region: ImageRegion, size: u32) -> Address {
+        let next = match region {
             ImageRegion::Kernel => &mut self.kernel,
             ImageRegion::Session => &mut self.session,
             ImageRegion::Library => &mut self.library,
@@ -217,20 +219,20 @@ impl Layout {
 
     /// The images that every scenario has, in the order of [`SystemImage`].
     pub fn known_images(&mut self) -> Vec<Image> {
-        let image = |(known, location, path, pages): (SystemImage, ImageRegion, &str, u32)| {
+        let image = |(known, region, path, pages): (SystemImage, ImageRegion, &str, u32)| {
             let invented = hash(known as u64);
             let (time_date_stamp, checksum) =
                 genuine(known).unwrap_or((invented as u32, (invented >> 40) as u32));
             let size = pages * PAGE;
-            Image { path: path.to_owned(), base: self.take(location, size), size, checksum, time_date_stamp }
+            Image { path: path.to_owned(), base: self.take(region, size), size, checksum, time_date_stamp }
         };
         FILES.map(image).to_vec()
     }
 
-    /// A library or program that no other scenario has.
+    /// A library or program in addition to the known images.
     pub fn new_image(&mut self, path: String, is_program: bool, pages: u32) -> Image {
-        let location = if is_program { ImageRegion::Program } else { ImageRegion::Library };
-        let base = self.take(location, pages * PAGE);
+        let region = if is_program { ImageRegion::Program } else { ImageRegion::Library };
+        let base = self.take(region, pages * PAGE);
         let invented = hash(base.0);
         Image {
             path,
@@ -248,7 +250,7 @@ impl SystemImage {
     }
 }
 
-/// How many of the known images are the kernel's.
+/// Number of kernel images, which are the first in [`FILES`].
 pub(crate) const KERNEL_IMAGES: usize = SystemImage::Win32kfull as usize + 1;
 
 #[cfg(test)]
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_of_the_names() {
+    fn the_table_has_the_order_of_the_enum() {
         for (at, (known, ..)) in FILES.iter().enumerate() {
             assert_eq!(*known as usize, at);
         }

@@ -1,4 +1,4 @@
-//! Generated recordings of a Windows system, with an attack in them, and the truth about them.
+//! Generates traces of a simulated Windows system that contain an attack, with the ground truth.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -12,11 +12,12 @@
 //! # Ok::<(), stackhound_scenario::ScenarioError>(())
 //! ```
 //!
-//! [`Scenario`] says what to generate; [`Truth`] is what a correct reader must find in it. The same scenario always
-//! gives the same bytes.
+//! [`Scenario`] configures the trace; [`Truth`] contains the data that a correct reader must find
+//! in it. The same scenario always produces the same bytes.
 //!
-//! Knows how Windows works as far as its kernel logger shows it, and writes through [`stackhound_etl::write`]. Does not
-//! know any reader: what it says of stacks follows from what it wrote.
+//! This crate models the parts of Windows that the kernel logger shows, and writes traces with
+//! [`stackhound_etl::write`]. It must not depend on a reader: the expected stacks are derived from
+//! the records that were written.
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -61,69 +62,75 @@ use self::random::Random;
 use self::simulation::Simulation;
 use self::stacks::Stacks;
 
-/// A recording to generate.
+/// Configuration of a generated trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scenario {
-    /// Records, those with stacks and the rundown included; met to within one percent.
+    /// Number of records, including stack records and the rundown. Exact to within one percent.
     pub events: u64,
-    /// Different seeds give different recordings.
+    /// Seed of the random numbers. Different seeds produce different traces.
     pub seed: u64,
-    /// What happens.
+    /// Activity of the simulated machine.
     pub mix: Mix,
 }
 
 impl Default for Scenario {
-    /// 20,000 records, less than a second of the machine's time.
+    /// 20,000 records, less than a second of simulated time.
     fn default() -> Scenario {
         Scenario { events: 20_000, seed: 1, mix: Mix::Default }
     }
 }
 
-/// What happens in a scenario.
+/// Activity of the simulated machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mix {
-    /// Four processors run eleven processes, every kind of event and stack occurs, and one program attacks another.
+    /// Four processors run eleven processes. All kinds of events and stacks occur, and one program
+    /// attacks another.
     #[default]
     Default,
-    /// What a profiler records on a busy machine, for measuring throughput: samples, events of managed code, few stacks.
-    /// Written at several million records a second.
+    /// The trace of a profiler on a busy machine, to measure throughput: samples, events of managed
+    /// code, few stacks. Written at several million records per second.
     Profile,
 }
 
-/// Why a scenario cannot be written.
+/// Error in writing a scenario.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// So few records have no room for all that is to happen.
-    #[error("{events} records are too few; {minimum} is the least")]
+    /// The requested number of records is too small for the activity of a scenario.
+    #[error("{events} records are too few; the minimum is {minimum}")]
     TooFew {
-        /// Records asked for.
+        /// Requested number of records.
         events: u64,
-        /// The least.
+        /// Minimum number of records.
         minimum: u64,
     },
-    /// The recording cannot be written.
+    /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
-/// Ticks of the clock between two records of one action, at most.
+/// Maximum number of clock ticks between two records of one action.
 const GAP: u64 = 24;
-/// Stacks of each mode that the session's cache holds.
+/// Capacity of the session's stack cache for each mode.
 const CACHED_STACKS: usize = 1536;
 
 impl Scenario {
-    /// The least number of records.
+    /// Minimum number of records.
     pub const EVENTS_MIN: u64 = 8_000;
 
-    /// Writes the recording to an output, from its current position on.
+    /// Writes the trace to an output, starting at its current position.
+    ///
+    /// # Errors
+    /// If [`events`](Scenario::events) is less than [`EVENTS_MIN`](Scenario::EVENTS_MIN), or the
+    /// output cannot be written.
     pub fn write(&self, output: impl Write + Seek) -> Result<Truth, ScenarioError> {
         self.write_with(output, &mut |_| {})
     }
 
-    /// The same, and tells `expect` of each event with a stack, though not in the order of time.
+    /// Like [`write`](Scenario::write), and calls `expect` for each event with a stack, in no
+    /// defined order.
     ///
-    /// What it is told would fill more memory than the writing of a large scenario takes, so that it is not part of the
-    /// [`Truth`].
+    /// These stacks are not part of the [`Truth`], because they would need more memory than the
+    /// rest of a large scenario.
     pub fn write_with(
         &self,
         output: impl Write + Seek,
@@ -132,7 +139,8 @@ impl Scenario {
         self.perform(output, expect, Notes::default()).map(|(truth, _)| truth)
     }
 
-    /// The same, and gives all that threads and processors did, in the order of time. About 48 bytes for each deed.
+    /// Like [`write`](Scenario::write), and returns the actions of all threads and processors in
+    /// the order of time. Each needs about 48 bytes of memory.
     pub fn write_with_events(
         &self,
         output: impl Write + Seek,
@@ -142,8 +150,9 @@ impl Scenario {
         Ok((truth, notes.trace_events.unwrap_or_default()))
     }
 
-    /// The same, and gives all context switches with the stacks of their threads, in the order of time. About 600 bytes for
-    /// each. Only of [`Mix::Default`].
+    /// Like [`write`](Scenario::write), and returns all context switches with the stacks of their
+    /// threads, in the order of time. Each needs about 600 bytes of memory. Only for
+    /// [`Mix::Default`].
     pub fn write_switches(
         &self,
         output: impl Write + Seek,
@@ -190,7 +199,7 @@ impl Scenario {
     }
 }
 
-/// Ends the recording and says what is in it.
+/// Finishes the trace and returns its ground truth.
 fn truth<W: Write + Seek>(
     mut out: Output<W>,
     stacks: Stacks<'_>,

@@ -1,4 +1,4 @@
-//! The machine: its images, its processes and their threads, and where everything lies in memory.
+//! The machine: its images, its processes with their threads, and the addresses of all of them.
 
 use stackhound_types::{Address, Pid, RawTime, Tid};
 
@@ -10,7 +10,7 @@ use crate::random::{Random, hash};
 use crate::site::{self, Site};
 use crate::truth::{Process, Region, Thread};
 
-/// What a process is there for.
+/// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
     System,
@@ -23,7 +23,7 @@ pub(crate) enum Role {
     Browser,
     /// A 32-bit program.
     Sync,
-    /// Starts, works a little and ends.
+    /// A short-lived process.
     Task,
     /// The attacker.
     Updater,
@@ -36,7 +36,7 @@ use SystemImage::{
 };
 
 impl Role {
-    /// The program, and the library with most of its code if there is one.
+    /// The program, and the library with most of its code, if any.
     pub fn code(self) -> (Option<SystemImage>, Option<SystemImage>) {
         match self {
             Role::System => (None, None),
@@ -53,7 +53,7 @@ impl Role {
         }
     }
 
-    /// The images besides the program, in the order in which they are loaded.
+    /// The images other than the program, in load order.
     pub fn libraries(self) -> &'static [SystemImage] {
         match self {
             Role::System | Role::SessionManager => &[Ntdll],
@@ -116,7 +116,8 @@ impl Role {
         }
     }
 
-    /// Whose process starts those that are there from the start on. Processes that end at once are left out.
+    /// The role of the process that started a process of this role. Parents that have already ended
+    /// are left out.
     pub fn parent(self) -> Option<Role> {
         match self {
             Role::System => None,
@@ -136,7 +137,7 @@ impl Role {
     }
 }
 
-/// Number of a process in the machine and in a [`Truth`](crate::Truth).
+/// Index of a process in the machine.
 pub(crate) type ProcessIndex = usize;
 
 /// A process while the scenario runs.
@@ -145,7 +146,7 @@ pub(crate) struct LiveProcess {
     pub facts: Process,
     pub role: Role,
     pub is_alive: bool,
-    /// Images that are loaded now.
+    /// Images that are currently loaded.
     pub loaded: Vec<ImageIndex>,
     pub live_threads: u32,
     next_region: u64,
@@ -156,7 +157,7 @@ impl LiveProcess {
         self.facts.pid
     }
 
-    /// A new range of private memory.
+    /// Allocates a range of private memory.
     pub fn allocate(&mut self, size: u64) -> Region {
         let base = Address(self.next_region);
         self.next_region += size.next_multiple_of(0x1_0000) + 0x1_0000;
@@ -168,7 +169,7 @@ impl LiveProcess {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub images: Vec<Image>,
-    /// The process of the threads that run when a processor has nothing to do: one for each, all with the id 0.
+    /// The Idle process. Each processor has one idle thread; all of them have the id 0.
     pub idle: Process,
     /// All other processes.
     pub processes: Vec<LiveProcess>,
@@ -198,7 +199,7 @@ impl Machine {
         }
     }
 
-    /// How many processes, threads and images a rundown has now.
+    /// Number of records for processes, threads and images in a rundown at the current time.
     pub fn rundown_records(&self) -> u64 {
         1 + self.live_processes + u64::from(PROCESSORS) + self.live_threads + self.loaded_images
     }
@@ -211,7 +212,7 @@ impl Machine {
         Code::of_image(&self.images[known.index() as usize])
     }
 
-    /// Adds an image that no other scenario has.
+    /// Adds an image in addition to the known ones.
     pub fn new_image(&mut self, path: String, is_program: bool, pages: u32) -> ImageIndex {
         self.images.push(self.layout.new_image(path, is_program, pages));
         self.images.len() as ImageIndex - 1
@@ -223,7 +224,7 @@ impl Machine {
         id
     }
 
-    /// Adds a process without threads and images; `program` is what it runs.
+    /// Adds a process without threads and images. `program` is the image that it runs.
     pub fn new_process(
         &mut self,
         role: Role,
@@ -263,7 +264,7 @@ impl Machine {
         self.processes.len() - 1
     }
 
-    /// Adds a thread. Gives its id and its place among the process's threads.
+    /// Adds a thread. Returns its id and its index in the process.
     pub fn new_thread(
         &mut self,
         process: ProcessIndex,
@@ -312,7 +313,7 @@ impl Machine {
         payload::image(out, self.processes[process].pid(), &self.images[image as usize]);
     }
 
-    /// What a [`Truth`](crate::Truth) says of the processes.
+    /// The images and processes for a [`Truth`](crate::Truth).
     pub fn into_facts(self) -> (Vec<Image>, Vec<Process>) {
         let others = self.processes.into_iter().map(|process| process.facts);
         (self.images, std::iter::once(self.idle).chain(others).collect())

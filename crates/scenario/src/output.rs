@@ -1,4 +1,4 @@
-//! The recording that is being written: one record after the other, at times that only go up.
+//! Writes the records of the trace, with ascending time stamps, and counts them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,20 +14,21 @@ use crate::payload::Payload;
 use crate::random::Random;
 use crate::truth::{GroundTruth, Lost, SwitchTruth, TraceEvent};
 
-/// Processors of every scenario's machine.
+/// Number of processors of the machine.
 pub(crate) const PROCESSORS: u16 = 4;
-/// The clock: 10 MHz.
+/// Clock ticks per millisecond: the clock has 10 MHz.
 pub(crate) const TICKS_PER_MS: i64 = 10_000;
 
 const BUFFER_SIZE: u32 = 64 << 10;
-/// How full the buffer is that is lost; less than a buffer takes, so that it is not written before.
+/// Size at which the buffer to be lost is dropped, in bytes. It is less than the buffer size, so
+/// that the buffer is not written earlier.
 const LOST_BUFFER_FILL: usize = 8 << 10;
 
-/// Logging modes: a system session, to a file without limit.
+/// Logging modes: a system session that writes to a sequential file.
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
 const SEQUENTIAL: u32 = 1;
 
-/// Kernel hooks are below this.
+/// All hook ids are less than this.
 const HOOK_IDS: usize = 0x1900;
 
 /// A record that was written.
@@ -35,7 +36,7 @@ const HOOK_IDS: usize = 0x1900;
 pub(crate) struct Logged {
     pub time: RawTime,
     pub processor: u16,
-    /// Whether it is in the file: not in the buffer that is lost.
+    /// Whether it is in the file. Records in the lost buffer are not.
     pub kept: bool,
 }
 
@@ -43,47 +44,47 @@ pub(crate) struct Logged {
 #[derive(Debug)]
 pub(crate) struct Output<W> {
     writer: EtlWriter<W>,
-    /// The payload of the next record; written and then emptied.
+    /// The payload of the next record. It is cleared when the record is written.
     pub payload: Payload,
     now: i64,
-    /// Drives the time between records.
+    /// Determines the time between records.
     pace: Random,
-    /// The most ticks between two records.
+    /// Maximum number of ticks between two records.
     gap_max: u64,
     kept: u64,
     hook_ids: Box<[u64; HOOK_IDS]>,
     others: Vec<(EventKind, u64)>,
     lost: Lost,
     loss: Loss,
-    /// When each processor has logged something last.
+    /// Time of the latest record of each processor.
     latest: [i64; PROCESSORS as usize],
-    /// What is noted down beside the records.
     pub notes: Notes,
 }
 
-/// What is told beside the truth, as far as somebody wants to know.
+/// Optional ground truth in addition to the [`Truth`](crate::Truth). `None` if it was not
+/// requested.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// What was done.
+    /// Actions of threads and processors.
     pub trace_events: Option<Vec<TraceEvent>>,
     /// Context switches with the stacks of their threads.
     pub switches: Option<Vec<SwitchTruth>>,
 }
 
-/// The buffer that is lost.
+/// The state of the lost buffer.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     NotYet,
-    /// It is being filled: its processor and its bytes.
+    /// The buffer is being filled: its processor and its size in bytes.
     Now(u16, usize),
-    /// It is lost; its processor has logged nothing since.
+    /// The buffer is lost. Its processor has not logged a record since.
     Over(u16),
-    /// Its processor has logged something since.
-    SystemImage,
+    /// Its processor has logged a record since, which makes the loss visible in the file.
+    Visible,
 }
 
 impl<W: Write> Output<W> {
-    /// Starts a recording with at most so many ticks between the records of one action.
+    /// Starts a trace with at most `gap_max` ticks between the records of one action.
     pub fn new(output: W, seed: u64, gap_max: u64) -> Result<Output<W>, WriteError> {
         let session = Session {
             processors: PROCESSORS,
@@ -117,17 +118,18 @@ impl<W: Write> Output<W> {
         self.now
     }
 
-    /// Lets time pass until at least `time`.
+    /// Advances the time to at least `time`.
     pub fn wait_until(&mut self, time: i64) {
         self.now = self.now.max(time);
     }
 
-    /// Records in the file up to here; the logfile header is not counted.
+    /// Number of records in the file so far, without the logfile header.
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Logs a kernel event with the prepared payload in the header buffer, at the time of the session's start.
+    /// Logs a kernel event with the prepared payload in the header buffer, at the start time of the
+    /// session.
     pub fn kernel_in_header(&mut self, event: KernelEvent, issuer: Issuer) -> Result<(), WriteError> {
         let KernelEvent { hook_id, version, .. } = event;
         let record = RecordSpec {
@@ -149,7 +151,8 @@ impl<W: Write> Output<W> {
         self.kernel_now(on, event, issuer)
     }
 
-    /// The same, at the time of the record before, which must be another processor's.
+    /// Like [`kernel`](Output::kernel), but at the time of the previous record, which must be of
+    /// another processor.
     pub fn kernel_now(&mut self, on: u16, event: KernelEvent, issuer: Issuer) -> Result<Logged, WriteError> {
         let KernelEvent { hook_id, version, .. } = event;
         let header = if event.has_ids {
@@ -172,7 +175,7 @@ impl<W: Write> Output<W> {
         self.payload_record(on, kind, pointer_size, header)
     }
 
-    /// Logs a stack record, which `make` makes for its time.
+    /// Logs a stack record, which `make` builds for its time.
     pub fn stack<'s>(
         &mut self,
         on: u16,
@@ -209,25 +212,26 @@ impl<W: Write> Output<W> {
         Ok(self.note(on, kind))
     }
 
-    /// When something started on a processor that started at `at` if nothing else was done there since.
+    /// Start time of an activity on a processor that was due at `at`: `at`, or the time of the
+    /// processor's latest record if that is later.
     pub fn started(&self, on: u16, at: i64) -> i64 {
         at.max(self.latest[usize::from(on)])
     }
 
-    /// Takes note of what an event was logged of.
-    pub fn add_ground_truth(&mut self, logged: Logged, what: GroundTruth) {
+    /// Adds the action that an event was logged for to the notes, if they are requested.
+    pub fn add_ground_truth(&mut self, logged: Logged, action: GroundTruth) {
         let Logged { time, processor, kept } = logged;
         self.notes
             .trace_events
             .iter_mut()
-            .for_each(|trace_events| trace_events.push(TraceEvent { time, processor, kept, what }));
+            .for_each(|trace_events| trace_events.push(TraceEvent { time, processor, kept, action }));
     }
 
     fn note(&mut self, on: u16, kind: EventKind) -> Logged {
         self.latest[usize::from(on)] = self.now;
         let kept = !matches!(self.loss, Loss::Now(processor, _) if processor == on);
         if matches!(self.loss, Loss::Over(processor) if processor == on) {
-            self.loss = Loss::SystemImage;
+            self.loss = Loss::Visible;
         }
         if kept {
             self.kept += 1;
@@ -244,19 +248,19 @@ impl<W: Write> Output<W> {
         Logged { time: RawTime(self.now), processor: on, kept }
     }
 
-    /// From here on the records of a processor go into a buffer that will be lost.
+    /// Starts to write the records of a processor to a buffer that will be lost.
     pub fn start_losing(&mut self, processor: u16) -> Result<(), WriteError> {
         self.writer.flush(processor)?;
         self.loss = Loss::Now(processor, 0);
         Ok(())
     }
 
-    /// Whether a buffer was lost and the file can show it.
+    /// Whether a buffer was lost and this is visible in the file.
     pub fn shows_loss(&self) -> bool {
-        matches!(self.loss, Loss::SystemImage)
+        matches!(self.loss, Loss::Visible)
     }
 
-    /// A processor whose records are kept: this one if possible.
+    /// A processor whose records are kept: the given one if possible.
     pub fn keeping(&self, processor: u16) -> u16 {
         match self.loss {
             Loss::Now(losing, _) if losing == processor => (processor + 1) % PROCESSORS,
@@ -264,7 +268,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Loses the buffer that is to be lost when the record has no room in it.
+    /// Drops the buffer that is to be lost if the record exceeds its size.
     fn make_room(&mut self, on: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
         let Loss::Now(processor, fill) = &mut self.loss else { return Ok(()) };
         if *processor != on {
@@ -281,7 +285,8 @@ impl<W: Write> Output<W> {
 }
 
 impl<W: Write + std::io::Seek> Output<W> {
-    /// Ends the recording. Gives the records by kind, what was lost, and the bytes of the file.
+    /// Finishes the trace. Returns the number of records by kind, the losses, and the size of the
+    /// file in bytes.
     pub fn finish(self) -> Result<(BTreeMap<EventKind, u64>, Lost, u64), WriteError> {
         let (_, totals) = self.writer.finish()?;
         let by_hook_id = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);

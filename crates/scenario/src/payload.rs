@@ -1,5 +1,6 @@
-//! Payloads: the bytes that follow the headers of kernel events, as `docs/format` describes them for 64-bit systems.
-#![expect(missing_docs, reason = "each is named as the event or the type of value that it writes")]
+//! Builds the payloads of kernel events, in the layouts of 64-bit systems that `docs/format`
+//! describes.
+#![expect(missing_docs, reason = "the names are those of the events or types that they write")]
 
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 
@@ -7,14 +8,14 @@ use crate::image::Image;
 use crate::output::PROCESSORS;
 use crate::truth::{Process, Thread};
 
-/// A payload in the making. Its memory is used again for the next one.
+/// A buffer for one payload. Its memory is reused.
 #[derive(Debug, Default)]
 pub struct Payload(Vec<u8>);
 
 const STILL_ACTIVE: u32 = 0x103;
-/// Commit and reserve.
+/// `MEM_COMMIT | MEM_RESERVE`.
 pub const ALLOCATE: u32 = 0x3000;
-/// Release.
+/// `MEM_RELEASE`.
 pub(crate) const RELEASE: u32 = 0x8000;
 
 impl Payload {
@@ -60,34 +61,34 @@ impl Payload {
         self.u64(value.0)
     }
 
-    /// A pointer of the size that the record has.
+    /// A pointer of the given size.
     pub fn pointer(&mut self, value: u64, size: PointerSize) -> &mut Payload {
         self.bytes(&value.to_le_bytes()[..size.bytes()])
     }
 
-    /// Text in UTF-16, with its end.
-    pub fn wide(&mut self, text: &str) -> &mut Payload {
+    /// Text in UTF-16, with a terminating zero.
+    pub fn utf16(&mut self, text: &str) -> &mut Payload {
         for unit in text.encode_utf16().chain([0]) {
             self.u16(unit);
         }
         self
     }
 
-    /// Text in bytes, with its end.
-    pub fn narrow(&mut self, text: &str) -> &mut Payload {
+    /// Text in bytes, with a terminating zero.
+    pub fn ansi(&mut self, text: &str) -> &mut Payload {
         self.bytes(text.as_bytes()).u8(0)
     }
 
-    /// Text in UTF-16 in a field of `units` units.
-    fn fixed_wide(&mut self, text: &str, units: usize) -> &mut Payload {
+    /// Text in UTF-16, in a field of `units` code units.
+    fn fixed_utf16(&mut self, text: &str, units: usize) -> &mut Payload {
         let end = self.0.len() + 2 * units;
-        self.wide(text);
+        self.utf16(text);
         self.0.resize(end, 0);
         self
     }
 }
 
-/// Addresses of the kernel's objects, made from numbers.
+/// Addresses of kernel objects, derived from their numbers.
 pub(crate) mod object {
     use stackhound_types::Pid;
 
@@ -105,7 +106,7 @@ pub(crate) mod object {
         POOL + 0x3_0000_0000 + number % 0x1000 * 0x410
     }
 
-    /// What identifies a file in all its opens.
+    /// Identifies a file across all of its opens.
     pub fn file_key(number: u64) -> u64 {
         0xffff_b58a_0000_0000 + number * 0x170
     }
@@ -115,7 +116,7 @@ pub(crate) mod object {
         0xffff_b58b_0000_0000 + number * 0x130
     }
 
-    /// A packet of the network's.
+    /// A network connection.
     pub fn connection(number: u64) -> u64 {
         POOL + 0x4_0000_0000 + number * 0x680
     }
@@ -131,14 +132,15 @@ pub fn process(out: &mut Payload, process: &Process, exit_status: Option<u32>) {
     // The page directory, then the flags.
     out.u64(0x1_0000_0000 + u64::from(process.pid.0) * 0x3000).u32(if process.is_wow64 { 2 } else { 0 });
     let ids: &[u32] = if process.session == Some(1) { &USER } else { &SYSTEM };
-    // Pointer and attributes of a token's user, both meaningless, before the SID.
+    // The SID is preceded by the pointer and the attributes of the token's user, which have no
+    // meaning.
     out.u64(object::process(process.pid) + 0x80).u64(0);
     out.u8(1).u8(ids.len() as u8).bytes(&[0, 0, 0, 0, 0, 5]);
     for &id in ids {
         out.u32(id);
     }
-    // Neither package nor application.
-    out.narrow(&process.name).wide(&process.command_line).wide("").wide("");
+    // No package and no application.
+    out.ansi(&process.name).utf16(&process.command_line).utf16("").utf16("");
 }
 
 pub fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
@@ -153,12 +155,12 @@ pub fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
         out.u64(user_stack).u64(user_stack - 0x10_0000 + 0xc_0000);
     }
     out.u64((1 << PROCESSORS) - 1).address(thread.start_address);
-    // The environment block; no service; priorities and flags; no name.
+    // Thread environment block; no service; priorities and flags; no name.
     out.u64(if in_kernel { 0 } else { 0x11_0000_0000 + u64::from(tid.0) * 0x2000 });
-    out.u32(0).u8(8).u8(5).u8(2).u8(0).wide("");
+    out.u32(0).u8(8).u8(5).u8(2).u8(0).utf16("");
 }
 
-/// The same of the provider that tells of processes.
+/// `ThreadStart` of Microsoft-Windows-Kernel-Process.
 pub(crate) fn thread_start(out: &mut Payload, pid: Pid, thread: &Thread) {
     let user_stack = 0x10_0000_0000 + u64::from(thread.tid.0) * 0x10_0000;
     out.u32(pid.0).u32(thread.tid.0).u64(0).u64(0).u64(user_stack).u64(user_stack - 0x10_0000);
@@ -167,8 +169,8 @@ pub(crate) fn thread_start(out: &mut Payload, pid: Pid, thread: &Thread) {
 
 pub fn image(out: &mut Payload, pid: Pid, image: &Image) {
     out.address(image.base).u64(image.size.into()).u32(pid.0).u32(image.checksum).u32(image.time_date_stamp);
-    // Signature level and type: signed by Windows, catalogue.
-    out.u8(12).u8(2).u16(0).address(image.base).zeros(16).wide(&image.path);
+    // Signature level and type: signed by Windows, catalog.
+    out.u8(12).u8(2).u16(0).address(image.base).zeros(16).utf16(&image.path);
 }
 
 /// A switch from one thread to another.
@@ -186,7 +188,7 @@ pub struct Switch {
 
 pub fn context_switch(out: &mut Payload, switch: &Switch) {
     out.u32(switch.new.0).u32(switch.old.0).u8(switch.priorities.0).u8(switch.priorities.1);
-    // The idle state before; no decrement.
+    // The previous idle state; no decrement.
     out.u8(u8::from(switch.old.0 == 0)).u8(0);
     out.u8(switch.wait_reason).u8(switch.user_wait.into()).u8(switch.old_state);
     out.u8(switch.ideal_processor as u8).u32(switch.waited_ticks).u32(0);
@@ -209,21 +211,19 @@ pub(crate) fn interrupt(out: &mut Payload, started: i64, routine: Address, vecto
     out.time(started).address(routine).u8(1).u16(vector).u8(0);
 }
 
-/// An open file, as the operations name it.
+/// An open file, as events refer to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpenFile {
-    /// Number of the file.
     pub file: u32,
-    /// Number of the open.
     pub open: u64,
 }
 
-/// Which file a create is for.
+/// The kind of a create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Create {
-    /// One that exists: FILE_OPEN, which gives FILE_OPENED.
+    /// Of an existing file: FILE_OPEN, with the result FILE_OPENED.
     Existing,
-    /// One that does not exist: FILE_CREATE, which gives FILE_CREATED.
+    /// Of a new file: FILE_CREATE, with the result FILE_CREATED.
     New,
 }
 
@@ -236,7 +236,7 @@ impl Create {
         }
     }
 
-    /// The information that the request ends with.
+    /// The information value at the end of the request.
     pub fn result(self) -> u32 {
         match self {
             Create::Existing => 1,
@@ -247,8 +247,8 @@ impl Create {
 
 pub(crate) fn file_create(out: &mut Payload, irp: u64, file: OpenFile, create: Create, tid: Tid, path: &str) {
     out.u64(object::irp(irp)).u64(object::file_object(file.open)).u32(tid.0);
-    // Synchronous, no directory; ordinary file; shared for reading.
-    out.u32(create.disposition() << 24 | 0x60).u32(0x80).u32(1).wide(path);
+    // Synchronous and not a directory; normal attributes; shared for reading.
+    out.u32(create.disposition() << 24 | 0x60).u32(0x80).u32(1).utf16(path);
 }
 
 pub(crate) fn file_transfer(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid, offset: u64, size: u32) {
@@ -256,7 +256,7 @@ pub(crate) fn file_transfer(out: &mut Payload, irp: u64, file: OpenFile, tid: Ti
     out.u64(object::file_key(file.file.into())).u32(tid.0).u32(size).u32(0x6_0900).u32(0);
 }
 
-/// Cleanup and close.
+/// The payload of cleanup and close.
 pub(crate) fn file_simple(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid) {
     out.u64(object::irp(irp)).u64(object::file_object(file.open));
     out.u64(object::file_key(file.file.into())).u32(tid.0);
@@ -267,7 +267,7 @@ pub(crate) fn file_operation_end(out: &mut Payload, irp: u64, information: u64, 
 }
 
 pub(crate) fn file_name(out: &mut Payload, file: u32, path: &str) {
-    out.u64(object::file_key(file.into())).wide(path);
+    out.u64(object::file_key(file.into())).utf16(path);
 }
 
 pub(crate) fn disk_init(out: &mut Payload, irp: u64, tid: Tid) {
@@ -281,7 +281,7 @@ pub(crate) struct Transfer {
     pub file: u32,
     pub offset: u64,
     pub size: u32,
-    /// Set when it starts.
+    /// Set when the transfer starts.
     pub started: i64,
     pub is_write: bool,
 }
@@ -301,14 +301,14 @@ pub fn virtual_memory(out: &mut Payload, base: u64, size: u64, pid: Pid, flags: 
     out.u64(base).u64(size).u32(pid.0).u32(flags);
 }
 
-/// An operation on a registry key; `key` is the number of its control block, if it has one.
+/// An operation on a registry key. `key` is the number of its control block, if any.
 pub(crate) fn registry(out: &mut Payload, started: i64, key: Option<u64>, name: &str) {
     let block = key.map_or(0, object::key_control_block);
-    out.time(started).u32(0).u32(0).u64(block).wide(name);
+    out.time(started).u32(0).u32(0).u64(block).utf16(name);
 }
 
 pub(crate) fn tcp(out: &mut Payload, pid: Pid, size: u32, connection: u64, is_send: bool, now: i64) {
-    // Documentation addresses, HTTPS.
+    // Addresses reserved for documentation; HTTPS.
     out.u32(pid.0).u32(size).bytes(&[203, 0, 113, 10]).bytes(&[192, 0, 2, 15]);
     out.bytes(&443u16.to_be_bytes()).bytes(&(49_152 + (connection % 16_384) as u16).to_be_bytes());
     if is_send {
@@ -320,19 +320,19 @@ pub(crate) fn tcp(out: &mut Payload, pid: Pid, size: u32, connection: u64, is_se
 
 pub(crate) fn cpu(out: &mut Payload) {
     out.u32(2400).u32(PROCESSORS.into()).u32(16_384).u32(4096).u32(0x1_0000);
-    out.fixed_wide("DESKTOP-CONTOSO", 256).fixed_wide("WORKGROUP", 134).u64(0);
-    // Highest user address; x64, family 6; both kinds of memory protection; memory speed.
+    out.fixed_utf16("DESKTOP-CONTOSO", 256).fixed_utf16("WORKGROUP", 134).u64(0);
+    // Highest user address; x64, family 6; PAE and NX enabled; memory speed.
     out.u64(0x7fff_fffe_ffff).u16(9).u16(6).u16(0x8e0a).u8(1).u8(1).u32(2667);
 }
 
-/// Which kernel events are on, as the eight group masks.
+/// The enabled kernel events, as the eight group masks.
 pub type Groups = [u32; 8];
-/// None.
+/// No kernel events.
 pub const NO_GROUPS: Groups = [0; 8];
-/// Those that scenarios have.
+/// The kernel events of scenarios.
 pub const GROUPS: Groups = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
 
-/// Group masks with the version of the kernel's events.
+/// Group masks, followed by the version of the kernel events.
 pub fn group_masks(out: &mut Payload, groups: Groups) {
     for mask in groups {
         out.u32(mask);
@@ -340,12 +340,12 @@ pub fn group_masks(out: &mut Payload, groups: Groups) {
     out.u32(0x50);
 }
 
-/// That the machine is no partition of another one, and its clock is not moved.
+/// The machine is not a partition of another one, and its clock has no offset.
 pub fn partition_info(out: &mut Payload) {
     out.zeros(48);
 }
 
-/// The time between samples, in 100 ns.
+/// The sampling interval, in 100 ns.
 pub(crate) fn sampling_interval(out: &mut Payload) {
-    out.u32(0).u32(10_000).u32(10_000).wide("Timer");
+    out.u32(0).u32(10_000).u32(10_000).utf16("Timer");
 }

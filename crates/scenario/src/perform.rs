@@ -1,4 +1,4 @@
-//! What threads do, one action at a time, and what the kernel logs of it.
+//! Executes the actions of threads, and logs the events that the kernel would log for them.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ use crate::thread::{Action, Caller, Mode, Occurrence, Start, ThreadIndex};
 use crate::truth::{AttackKind, GroundTruth, Region};
 
 impl<W: Write> Simulation<'_, W> {
-    /// Does one action of a thread that runs on a processor.
+    /// Executes one action of the thread that runs on a processor.
     pub fn perform(&mut self, on: u16, thread: ThreadIndex, action: Action) -> Result<(), WriteError> {
         match action {
             Action::Compute(ticks) => {
@@ -53,8 +53,8 @@ impl<W: Write> Simulation<'_, W> {
                 self.threads[thread].kernel.extend(&outer.as_slice()[site::CALLBACK.len()..]);
             }
             Action::Fault => {
-                let location = self.random.below(4);
-                let user = self.threads[thread].running_frames(&self.machine, location);
+                let position = self.random.below(4);
+                let user = self.threads[thread].running_frames(&self.machine, position);
                 let kernel = self.addresses(&site::PAGE_FAULT);
                 let actor = &mut self.threads[thread];
                 actor.mode = Mode::Fault(self.out.now());
@@ -81,7 +81,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::AllocateCode(process, region) => self.allocate_code(on, thread, process, region)?,
             Action::CallAs(caller) => self.threads[thread].caller = caller,
             Action::Attack(attack) => self.threads[thread].attack = Some(attack),
-            Action::AttackEnds => self.plot.end(),
+            Action::AttackEnds => self.progress.end(),
             Action::ExitThread => self.exit_thread(on, thread)?,
             Action::ExitProcess => self.exit_process(on, thread)?,
         }
@@ -111,16 +111,16 @@ impl<W: Write> Simulation<'_, W> {
         Ok(())
     }
 
-    /// A thread leaves the kernel: its user frames are logged for all its events there.
+    /// Called when a thread leaves the kernel: logs its user stack for all events since it entered.
     pub fn user_part(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
         let owner = self.owner(thread);
         let mut pending = std::mem::take(&mut self.threads[thread].pending);
         let frames = self.threads[thread].user;
-        let half_kept = match self.threads[thread].match_id.take() {
+        let record_kept = match self.threads[thread].match_id.take() {
             Some(match_id) => self.user_part_record(on, thread, match_id, &frames)?,
             None => false,
         };
-        // The part names one of the events, mostly the first.
+        // The stack record refers to one of the events, usually the first.
         let own_records = |pending: &Pending| !pending.is_extended;
         let named = if self.random.one_in(4) {
             pending.iter().rposition(own_records)
@@ -135,7 +135,7 @@ impl<W: Write> Simulation<'_, W> {
             None => false,
         };
         for (at, event) in pending.iter().enumerate() {
-            let part = UserPart { frames: &frames, kept: half_kept || part_kept };
+            let part = UserPart { frames: &frames, kept: record_kept || part_kept };
             self.stacks.settle(event, owner, Some(part), part_kept && named == Some(at));
         }
         pending.clear();
@@ -143,7 +143,7 @@ impl<W: Write> Simulation<'_, W> {
         Ok(())
     }
 
-    /// The event that brings the user half of an earlier event's stack.
+    /// Logs the event that carries the user stack of an earlier event.
     fn user_part_record(
         &mut self,
         on: u16,
@@ -151,7 +151,7 @@ impl<W: Write> Simulation<'_, W> {
         match_id: u64,
         frames: &Frames,
     ) -> Result<bool, WriteError> {
-        let identity = provider::USER_HALF;
+        let identity = provider::USER_STACK;
         let pointer_size = PointerSize::Eight;
         let items = [ItemSpec::StackTrace { pointer_size, match_id, frames: frames.as_slice() }];
         let header = self.event_header(thread, identity, &items);
@@ -176,7 +176,7 @@ impl<W: Write> Simulation<'_, W> {
         }
     }
 
-    /// Logs a kernel event with the prepared payload and the kernel part of its stack.
+    /// Logs a kernel event with the prepared payload, and its kernel stack.
     fn event(
         &mut self,
         on: u16,
@@ -189,12 +189,12 @@ impl<W: Write> Simulation<'_, W> {
         Ok(logged)
     }
 
-    fn log(&mut self, on: u16, thread: ThreadIndex, what: Occurrence) -> Result<(), WriteError> {
+    fn log(&mut self, on: u16, thread: ThreadIndex, occurrence: Occurrence) -> Result<(), WriteError> {
         let owner = self.owner(thread);
         let process = self.threads[thread].process;
         let now = self.out.now();
         let out = &mut self.out.payload;
-        let (event, below): (KernelEvent, Option<&[Site]>) = match what {
+        let (event, below): (KernelEvent, Option<&[Site]>) = match occurrence {
             Occurrence::FileCreate(irp, file, create) => {
                 payload::file_create(out, irp, file, create, owner.tid, self.resources.path(file.file));
                 (event::FILE_CREATE, Some(below::FILE_OPEN))
@@ -351,7 +351,7 @@ impl<W: Write> Simulation<'_, W> {
         let pointer_size = event.pointer_size();
         let mut items = Vec::with_capacity(3);
         if extended != Extended::None {
-            // A 64-bit system walks stacks with 64-bit frames, also those of 32-bit processes.
+            // A 64-bit system records 64-bit frames, also for 32-bit processes.
             let pointer_size = PointerSize::Eight;
             items.push(ItemSpec::StackTrace { pointer_size, match_id, frames: frames.as_slice() });
         }
@@ -412,14 +412,14 @@ impl<W: Write> Simulation<'_, W> {
         }
         let thread = self.new_thread(on, creator, process, start)?;
         self.threads[creator].attack = before;
-        let event = ProviderEvent::ThreadStart(process, self.threads[thread].location);
+        let event = ProviderEvent::ThreadStart(process, self.threads[thread].index_in_process);
         self.provider_event(on, creator, event)?;
         self.threads[thread].script.push_back(Action::Leave);
         self.plan_first(thread);
         self.ready_other(on, creator, thread)
     }
 
-    /// A new thread, and the event of its start.
+    /// Adds a thread and logs its start.
     fn new_thread(
         &mut self,
         on: u16,
@@ -428,14 +428,14 @@ impl<W: Write> Simulation<'_, W> {
         start: Start,
     ) -> Result<ThreadIndex, WriteError> {
         let thread = self.add_thread(process, start, None);
-        let location = self.threads[thread].location;
+        let index_in_process = self.threads[thread].index_in_process;
         let (pid, facts) = {
             let process = &self.machine.processes[process];
-            (process.pid(), process.facts.threads[location])
+            (process.pid(), process.facts.threads[index_in_process])
         };
         payload::thread(&mut self.out.payload, pid, &facts);
         let logged = self.event(on, creator, event::THREAD_START, below::THREAD)?;
-        self.machine.processes[process].facts.threads[location].started = Some(logged.time);
+        self.machine.processes[process].facts.threads[index_in_process].started = Some(logged.time);
         Ok(thread)
     }
 
@@ -459,11 +459,12 @@ impl<W: Write> Simulation<'_, W> {
     }
 
     fn end_thread(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
-        let (index, location) = (self.threads[thread].process, self.threads[thread].location);
-        let process = &self.machine.processes[index];
-        payload::thread(&mut self.out.payload, process.pid(), &process.facts.threads[location]);
+        let actor = &self.threads[thread];
+        let (process, index_in_process) = (actor.process, actor.index_in_process);
+        let facts = &self.machine.processes[process].facts;
+        payload::thread(&mut self.out.payload, facts.pid, &facts.threads[index_in_process]);
         let time = self.event(on, thread, event::THREAD_END, below::END)?.time;
-        self.machine.end_thread(index, location, time);
+        self.machine.end_thread(process, index_in_process, time);
         Ok(())
     }
 
@@ -483,7 +484,7 @@ impl<W: Write> Simulation<'_, W> {
         self.retire(on, thread)
     }
 
-    /// A thread's events get no user part any more.
+    /// Settles the pending events of a thread whose user stack will not be logged.
     pub fn settle_without_user_part(&mut self, thread: ThreadIndex) {
         let owner = self.owner(thread);
         for pending in std::mem::take(&mut self.threads[thread].pending) {
@@ -492,7 +493,7 @@ impl<W: Write> Simulation<'_, W> {
     }
 }
 
-/// Whether an address lies where 32-bit processes have theirs.
+/// Whether an address is in the address space of 32-bit processes.
 fn is_32_bit(address: Address) -> bool {
     address.0 < 1 << 32
 }

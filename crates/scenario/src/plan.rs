@@ -1,4 +1,4 @@
-//! What threads do next, by the role of their process.
+//! Plans the actions of threads, by the role of their process.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::site;
 use crate::thread::{Action, Caller, Occurrence, Start, ThreadIndex, Wake};
 use crate::truth::AttackKind;
 
-/// Something that a thread does.
+/// A task of a thread, which consists of several actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
     Compute,
@@ -41,7 +41,7 @@ enum Task {
     Event,
 }
 
-/// What the threads of a role do, with weights.
+/// The tasks of the threads of a role, with weights.
 fn tasks(role: Role) -> &'static [(u32, Task)] {
     use Task::*;
     match role {
@@ -92,7 +92,8 @@ fn tasks(role: Role) -> &'static [(u32, Task)] {
     }
 }
 
-/// How long the threads of a role wait, in milliseconds. No wait is as long as readers remember events.
+/// Minimum and maximum wait of the threads of a role, in milliseconds. All waits are shorter than
+/// the time for which readers hold events.
 fn wait_range(role: Role) -> (u64, u64) {
     match role {
         Role::System => (10, 60),
@@ -119,11 +120,11 @@ impl Script<'_> {
         self.actions.extend(actions);
     }
 
-    fn log(&mut self, what: Occurrence) {
-        self.actions.push_back(Action::Log(what));
+    fn log(&mut self, occurrence: Occurrence) {
+        self.actions.push_back(Action::Log(occurrence));
     }
 
-    /// A system call in which these things happen.
+    /// A system call that performs the actions `inside`.
     fn call(&mut self, call: &'static site::Call, inside: &[Action]) {
         self.push([Action::Enter(call)]);
         self.push(inside.iter().copied());
@@ -136,7 +137,7 @@ impl Script<'_> {
         self.call(call, &[Action::Wait(wake, ticks as u32)]);
     }
 
-    /// A transfer between disk and memory that takes a while.
+    /// A transfer between disk and memory, and the wait for it.
     fn disk(&mut self, file: u32, is_write: bool) -> (Transfer, Action) {
         let transfer = Transfer {
             irp: self.resources.irp(),
@@ -177,7 +178,7 @@ impl Script<'_> {
         file
     }
 
-    /// Closes a file; the last thing is what else happens then.
+    /// Closes a file. The actions `last` follow in the same system call.
     fn close_file(&mut self, file: OpenFile, last: &[Action]) {
         let (cleanup, close) = (self.resources.irp(), self.resources.irp());
         let inside = [
@@ -189,7 +190,8 @@ impl Script<'_> {
         self.call(&site::NT_CLOSE, &[&inside.map(Action::Log), last].concat());
     }
 
-    /// Writes a file that is new, and named when it is made; some are deleted at once.
+    /// Creates and writes a file, whose name is logged when it is created. Half of the files are
+    /// deleted when they are closed.
     fn temporary_file(&mut self) {
         let Some(number) = self.resources.new_file() else { return self.read_file() };
         let (irp, file) = (self.resources.irp(), self.resources.open(number));
@@ -223,7 +225,7 @@ impl Script<'_> {
     }
 
     fn any_key(&mut self) -> u32 {
-        // The last one is the attack's.
+        // The last key is reserved for the attack.
         5 + self.random.below(u64::from(RUN_KEY) - 5) as u32
     }
 
@@ -342,7 +344,7 @@ impl Script<'_> {
     }
 }
 
-/// Ways through a program's call graph that its threads take.
+/// Number of different routes through a program's call graph.
 const ROUTES: u64 = 20;
 
 impl<W: Write> Simulation<'_, W> {
@@ -359,13 +361,13 @@ impl<W: Write> Simulation<'_, W> {
         })
     }
 
-    /// Decides what a thread does next.
+    /// Plans the next actions of a thread.
     pub fn plan(&mut self, thread: ThreadIndex) {
-        let is_launcher = self.plot.launcher == Some(thread);
+        let is_launcher = self.progress.launcher == Some(thread);
         let is_private = matches!(self.threads[thread].start, Start::Private(_));
         self.script(thread, |script| {
             if is_launcher {
-                // Never away for long: it has to start the attack.
+                // Short waits only, because this thread must start the attack.
                 script.push([Action::Compute(3000)]);
                 script.call(&site::NT_USER_MSG_WAIT, &[Action::Wait(Wake::Timer, 15_000)]);
             } else if is_private {
@@ -373,7 +375,7 @@ impl<W: Write> Simulation<'_, W> {
                 script.write(Task::Send);
                 script.call(&site::NT_DELAY_EXECUTION, &[Action::Wait(Wake::Timer, 40_000)]);
             } else {
-                // Between tasks a thread is in its own code.
+                // Between tasks, a thread runs in its own code.
                 let ticks = script.random.between(500, 9_000) as u32;
                 script.push([Action::Compute(ticks)]);
                 script.write_any();
@@ -381,12 +383,12 @@ impl<W: Write> Simulation<'_, W> {
         });
     }
 
-    /// What a thread does that was started by another thread of a running process.
+    /// Plans the first actions of a thread that another thread has started.
     pub fn plan_first(&mut self, thread: ThreadIndex) {
         let is_private = matches!(self.threads[thread].start, Start::Private(_));
         self.script(thread, |script| {
             if is_private {
-                // Long enough for samples.
+                // Long enough to be sampled.
                 script.push([Action::Attack(AttackKind::UnbackedThread), Action::Compute(25_000)]);
                 script.write(Task::Send);
                 script.push([Action::AttackEnds]);
@@ -398,7 +400,7 @@ impl<W: Write> Simulation<'_, W> {
         });
     }
 
-    /// What the first thread of a new process does: it loads the images, then goes to work.
+    /// Plans the first thread of a new process, which loads the images and then executes its tasks.
     pub fn plan_startup(&mut self, thread: ThreadIndex) {
         let process = self.threads[thread].process;
         let role = self.machine.processes[process].role;
@@ -406,7 +408,7 @@ impl<W: Write> Simulation<'_, W> {
         let libraries = role.libraries().iter().map(|library| library.index());
         let mut images = program.map(|program| program.index()).into_iter().chain(libraries);
         self.script(thread, |script| {
-            // The kernel maps the program and the system library before anything runs in user mode.
+            // The kernel maps the program and `ntdll.dll` before any user code runs.
             for image in images.by_ref().take(2) {
                 script.log(Occurrence::ImageLoad(image));
             }

@@ -1,5 +1,5 @@
-//! Providers besides the kernel logger: TraceLogging, an event source with a manifest in the stream, and parts of the
-//! kernel that log through manifests.
+//! Providers other than the kernel logger: TraceLogging providers, an EventSource with its manifest
+//! in the trace, and kernel providers with manifests.
 
 use stackhound_etl::record::Descriptor;
 use stackhound_schema::kernel::class_guid;
@@ -13,36 +13,36 @@ use crate::payload::{self, Payload};
 /// An event of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProviderEvent {
-    /// TraceLogging, of 64-bit processes: a download of so many bytes went on.
+    /// TraceLogging in 64-bit processes: the progress of a download, in bytes.
     DownloadProgress(u64),
-    /// TraceLogging, of 32-bit processes.
+    /// TraceLogging in 32-bit processes.
     SyncState(u32),
-    /// A piece of the event source's manifest.
+    /// A chunk of the EventSource manifest.
     Manifest(u16),
     NavigationStart(u32),
     NavigationStop(u32),
     CacheLookup(u64),
-    /// The kernel's: a process was opened.
+    /// Kernel audit: a process was opened.
     OpenProcess(Pid),
-    /// The kernel's: a thread was started; its process, and its place among the process's threads.
+    /// Kernel: a thread was started. Its process, and its index in the process.
     ThreadStart(ProcessIndex, usize),
 }
 
-/// How the stack of an event is written, if it has one.
+/// The extended data item with the stack of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extended {
     None,
-    /// User frames inside the event.
+    /// User frames.
     User,
-    /// 32-bit user frames inside the event.
+    /// 32-bit user frames.
     User32,
-    /// Kernel and user frames inside the event.
+    /// Kernel and user frames.
     Both,
-    /// Kernel frames inside the event; the user frames come in a later event with the same number.
+    /// Kernel frames. The user frames are in a later event with the same match id.
     Kernel,
 }
 
-/// What identifies an event.
+/// Identifies an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub provider: Guid,
@@ -63,15 +63,15 @@ const BROWSER: Guid =
 const KERNEL_PROCESS: Guid = provider_guid::KERNEL_PROCESS;
 const KERNEL_AUDIT: Guid = provider_guid::KERNEL_AUDIT_API_CALLS;
 const KERNEL_EVENT_TRACING: Guid = provider_guid::KERNEL_EVENT_TRACING;
-/// The class of what tools add to a recording about the system.
+/// The class of the events about the system that tools add to a trace.
 pub(crate) const SYSTEM_CONFIGURATION: Guid = class_guid::SYS_CONFIG_EX;
 pub(crate) const SYSTEM_PATHS: u8 = 33;
 pub(crate) const VOLUME_MAPPING: u8 = 35;
-/// The runtime of managed code, and the provider of its rundown.
+/// The provider of the .NET runtime.
 pub const RUNTIME: Guid = provider_guid::DOT_NET_RUNTIME;
 pub(crate) const RUNTIME_RUNDOWN: Guid = provider_guid::DOT_NET_RUNTIME_RUNDOWN;
 pub(crate) const ALLOCATION_TICK: u16 = 10;
-/// Its event for code that was compiled.
+/// Id of its event for a JIT-compiled method (`MethodLoadVerbose`).
 pub const METHOD_LOAD: u16 = 143;
 pub(crate) const METHOD_RUNDOWN: u16 = 144;
 
@@ -103,10 +103,10 @@ pub(crate) fn event_name(provider: Guid, id: u16) -> Option<&'static str> {
     }
 }
 
-/// The id and task of the events that carry a manifest.
+/// The id and task of the events that contain a manifest.
 const MANIFEST_ID: u16 = 0xfffe;
-/// Events that carry nothing but the user half of a stack.
-pub(crate) const USER_HALF: Identity = Identity {
+/// Event that contains only the user stack of an earlier event.
+pub(crate) const USER_STACK: Identity = Identity {
     provider: KERNEL_EVENT_TRACING,
     descriptor: Descriptor { id: 18, version: 0, channel: 16, level: 4, opcode: 24, task: 0, keyword: 0x10 },
 };
@@ -156,10 +156,10 @@ impl ProviderEvent {
     pub fn payload(self, out: &mut Payload, providers: &Providers, machine: &Machine) {
         match self {
             ProviderEvent::DownloadProgress(bytes) => {
-                out.wide("https://update.contoso.example/feed").u64(bytes).u32(0x0024_0007);
+                out.utf16("https://update.contoso.example/feed").u64(bytes).u32(0x0024_0007);
             }
             ProviderEvent::SyncState(items) => {
-                // A string with its length before it, a pointer, an array of two numbers.
+                // A counted string, a pointer, an array of two numbers.
                 out.u16(7).bytes(b"pending").pointer(0x0314_2a80, PointerSize::Four).u16(2).u32(items).u32(3);
             }
             ProviderEvent::Manifest(chunk) => {
@@ -169,7 +169,7 @@ impl ProviderEvent {
                 out.bytes(pieces.nth(chunk.into()).unwrap_or_default());
             }
             ProviderEvent::NavigationStart(tab) => {
-                out.u32(tab).wide("https://www.contoso.example/start");
+                out.u32(tab).utf16("https://www.contoso.example/start");
             }
             ProviderEvent::NavigationStop(tab) => {
                 out.u32(tab).u64(312.5f64.to_bits()).u64(48_211);
@@ -178,17 +178,18 @@ impl ProviderEvent {
                 out.u64(key).u32((key & 1) as u32);
             }
             ProviderEvent::OpenProcess(pid) => {
-                // Query, read, write and operate on memory.
+                // PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_QUERY_INFORMATION, PROCESS_VM_WRITE,
+                // PROCESS_VM_READ, PROCESS_VM_OPERATION.
                 out.u32(pid.0).u32(0x1438).u32(0);
             }
-            ProviderEvent::ThreadStart(process, location) => {
+            ProviderEvent::ThreadStart(process, index_in_process) => {
                 let process = &machine.processes[process].facts;
-                payload::thread_start(out, process.pid, &process.threads[location]);
+                payload::thread_start(out, process.pid, &process.threads[index_in_process]);
             }
         }
     }
 
-    /// What TraceLogging events say of themselves: schema and traits.
+    /// The metadata of TraceLogging events: schema and traits.
     pub fn metadata(self, providers: &Providers) -> Option<(&[u8], &[u8])> {
         let metadata = match self {
             ProviderEvent::DownloadProgress(_) => &providers.download,
@@ -199,10 +200,10 @@ impl ProviderEvent {
     }
 }
 
-/// Bytes of manifest in one event.
+/// Size of a manifest chunk, in bytes.
 const MANIFEST_CHUNK: usize = 640;
 
-/// The bytes in which providers describe their events.
+/// The encoded metadata of all providers.
 #[derive(Debug)]
 pub(crate) struct Providers {
     download: Metadata,
@@ -216,7 +217,7 @@ struct Metadata {
     traits: Vec<u8>,
 }
 
-/// How TraceLogging numbers the types of fields.
+/// Type codes of TraceLogging fields.
 mod field {
     pub const UNICODE_STRING: u8 = 1;
     pub const U32: u8 = 8;
@@ -258,7 +259,7 @@ impl Providers {
         }
     }
 
-    /// Events that the manifest takes.
+    /// Number of events for the manifest.
     pub fn manifest_chunks(&self) -> u16 {
         self.manifest.chunks(MANIFEST_CHUNK).len() as u16
     }
@@ -268,13 +269,13 @@ fn zero_ended(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-/// A block with its own size before it.
+/// A block, preceded by its size, which includes itself.
 fn sized(block: Vec<u8>) -> Vec<u8> {
     let size = block.len() as u16 + 2;
     [&size.to_le_bytes()[..], &block].concat()
 }
 
-/// The manifest of the event source, as its runtime would write it.
+/// The manifest of the EventSource, as the runtime writes it.
 fn manifest() -> String {
     let field = |name: &str, kind: &str| format!("     <data name=\"{name}\" inType=\"win:{kind}\"/>\n");
     let template = |event: &str, fields: &[(&str, &str)]| {

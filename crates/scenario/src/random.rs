@@ -1,4 +1,5 @@
-//! A small generator of random numbers, the same on every machine: xoshiro256++, seeded by SplitMix64.
+//! A small random number generator with the same results on every machine: xoshiro256++, seeded by
+//! SplitMix64.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -22,28 +23,28 @@ impl Random {
         result
     }
 
-    /// A number less than `limit`, which is not 0. The bias is below one in 2³².
+    /// A number less than `limit`, which must not be 0. The bias is less than one in 2³².
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both possible.
+    /// A number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `times` on average.
+    /// True with a probability of 1 in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// Any element of a slice that is not empty.
+    /// A random element of a slice, which must not be empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }
 
-/// One step of SplitMix64: numbers that differ a little become numbers that differ a lot.
+/// One step of SplitMix64, used as a hash function.
 pub(crate) fn hash(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -51,7 +52,7 @@ pub(crate) fn hash(value: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Both numbers together.
+/// A hash of two numbers.
 pub(crate) fn hash2(a: u64, b: u64) -> u64 {
     hash(hash(a) ^ b)
 }

@@ -1,20 +1,20 @@
-//! Files, registry keys and memory that threads use.
+//! Files, registry keys and memory that are used by threads.
 
 use crate::machine::ProcessIndex;
 use crate::payload::OpenFile;
 use crate::truth::Region;
 
-/// A registry key. Its number is that of its control block.
+/// A registry key. Its index in [`KEYS`] is the number of its control block.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub path: &'static str,
-    /// A value in it.
+    /// Name of a value in it.
     pub value: &'static str,
     parent: Option<u32>,
 }
 
 impl Key {
-    /// The key that it is opened from, and its path from there on.
+    /// The key that it is opened from, and its path relative to that key.
     pub fn relative(&self) -> (Option<u64>, &'static str) {
         match self.parent {
             Some(parent) => {
@@ -62,12 +62,12 @@ pub(crate) const KEYS: [Key; 14] = [
         "ContosoUpdate",
     ),
 ];
-/// Keys with control blocks from the start on.
+/// Number of keys that have control blocks at the start of the trace.
 pub(crate) const OPEN_KEYS: u32 = 8;
-/// Where programs are named that start with the user's session.
+/// The `Run` key, with the programs that start with the user's session.
 pub(crate) const RUN_KEY: u32 = 13;
 
-/// Files that are there from the start on. They are named only in the rundown at the end.
+/// Files that exist at the start of the trace. Only the final rundown contains their names.
 pub(crate) const FILES: [&str; 16] = [
     r"\Device\HarddiskVolume3\Users\ada\Documents\Quarter.docx",
     r"\Device\HarddiskVolume3\Users\ada\Documents\Budget.xlsx",
@@ -86,20 +86,22 @@ pub(crate) const FILES: [&str; 16] = [
     r"\Device\HarddiskVolume3\$Mft",
     r"\Device\HarddiskVolume3\$LogFile",
 ];
-/// Files that come and go, besides.
+/// Number of temporary files, which are created and deleted during the trace.
 const TEMPORARY_FILES: usize = 48;
 
-/// Files, keys and memory that threads use.
+/// The state of files, keys and memory.
 #[derive(Debug)]
 pub(crate) struct Resources {
+    /// Path, and whether the file exists.
     files: Vec<(String, bool)>,
-    /// Which keys have control blocks, and how often each is open.
+    /// Whether each key has a control block.
     live_keys: [bool; KEYS.len()],
+    /// Number of open handles of each key.
     open_keys: [u32; KEYS.len()],
     irps: u64,
     opens: u64,
     temporary: usize,
-    /// Memory that was allocated and not freed.
+    /// Memory that was allocated and not yet freed.
     pub allocated: Vec<(ProcessIndex, Region)>,
 }
 
@@ -143,7 +145,7 @@ impl Resources {
         self.files[file as usize].1 = false;
     }
 
-    /// Opens a key. Tells whether it had no control block before.
+    /// Opens a key. Returns whether its control block was created.
     pub fn open_key(&mut self, key: u32) -> bool {
         self.open_keys[key as usize] += 1;
         !std::mem::replace(&mut self.live_keys[key as usize], true)
@@ -153,13 +155,13 @@ impl Resources {
         self.open_keys[key as usize] -= 1;
     }
 
-    /// Gives up the control block of a key that nobody has open. Tells whether it did.
+    /// Deletes the control block of a key if the key is not open. Returns whether it was deleted.
     pub fn drop_key(&mut self, key: u32) -> bool {
         let is_unused = self.open_keys[key as usize] == 0;
         is_unused && std::mem::replace(&mut self.live_keys[key as usize], false)
     }
 
-    /// Memory of a process that can be freed.
+    /// Removes and returns a range of a process that can be freed.
     pub fn take_allocated(&mut self, process: ProcessIndex) -> Option<Region> {
         let at = self.allocated.iter().position(|(owner, _)| *owner == process)?;
         Some(self.allocated.swap_remove(at).1)
@@ -175,7 +177,7 @@ impl Resources {
         OpenFile { file, open: self.opens }
     }
 
-    /// A new temporary file, if there is room for one more.
+    /// Creates a temporary file, unless the next one already exists.
     pub fn new_file(&mut self) -> Option<u32> {
         self.temporary = (self.temporary + 1) % TEMPORARY_FILES;
         let at = FILES.len() + self.temporary;

@@ -1,11 +1,11 @@
-//! The beginning and the end of a recording: what exists, told once more.
+//! Writes the header, the configuration and the rundowns at the start and the end of the trace.
 
 use std::io::Write;
 
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, WriteError};
 use stackhound_types::{Pid, PointerSize, Tid};
 
-use crate::attack::Plot;
+use crate::attack::AttackProgress;
 use crate::event::{self, EventKind, KernelEvent};
 use crate::frames::Frames;
 use crate::image::{KERNEL_IMAGES, SystemImage};
@@ -21,7 +21,7 @@ use crate::thread::{Action, Mode, Occurrence, Start};
 /// The processor that logs the rundown.
 const ON: u16 = 0;
 
-/// The processes of the machine with the starts of their threads, in the order in which they came to be.
+/// The initial processes with the start functions of their threads, in the order of their creation.
 const PROCESSES: [(Role, &[Start]); 11] = [
     (Role::System, &[Start::System(0), Start::System(1), Start::System(2), Start::System(0)]),
     (Role::SessionManager, &[Start::Native]),
@@ -36,7 +36,7 @@ const PROCESSES: [(Role, &[Start]); 11] = [
     (Role::Sync, &[Start::Wow64(0), Start::Wow64(1)]),
 ];
 
-/// What paths begin with and what users call it; the last rule removes a prefix.
+/// Prefixes of NT paths and the corresponding DOS paths. The last entry removes a prefix.
 const VOLUMES: [(&str, &str); 4] = [
     (r"\Device\HarddiskVolume3\", r"C:\"),
     (r"\Device\HarddiskVolume4\", r"D:\"),
@@ -47,7 +47,7 @@ const VOLUMES: [(&str, &str); 4] = [
 /// The thread that controls the session.
 const SYSTEM: Issuer = Issuer::new(Pid::SYSTEM, Tid(8));
 
-/// Writes the rest of the header buffer, in which no group of events is on yet.
+/// Writes the rest of the header buffer, with group masks that do not enable any events yet.
 pub(crate) fn write_header<W: Write>(out: &mut Output<W>) -> Result<(), WriteError> {
     payload::group_masks(&mut out.payload, NO_GROUPS);
     out.kernel_in_header(event::EXTENSION, SYSTEM)?;
@@ -55,12 +55,12 @@ pub(crate) fn write_header<W: Write>(out: &mut Output<W>) -> Result<(), WriteErr
     out.kernel_in_header(event::PARTITION_INFO, SYSTEM)
 }
 
-/// Describes the machine, and how paths are to be read.
+/// Writes the events that describe the machine and its volumes.
 pub(crate) fn write_configuration<W: Write>(out: &mut Output<W>) -> Result<(), WriteError> {
     payload::cpu(&mut out.payload);
     out.kernel(ON, event::CPU, SYSTEM)?;
     let mut configuration = |opcode, first: &str, second: &str| {
-        out.payload.wide(first).wide(second);
+        out.payload.utf16(first).utf16(second);
         let class = EventClass { guid: SYSTEM_CONFIGURATION, opcode, level: 0, version: 0 };
         let kind = EventKind::Classic(class.guid, opcode);
         out.event(ON, kind, PointerSize::Eight, HeaderSpec::Full { class, issuer: SYSTEM }).map(drop)
@@ -72,8 +72,7 @@ pub(crate) fn write_configuration<W: Write>(out: &mut Output<W>) -> Result<(), W
     Ok(())
 }
 
-/// The events of one rundown, which go with a change of the groups that are on: what is before those of processes,
-/// threads and images, and what is after all others.
+/// The events of one rundown, and the changes of the group masks before and after it.
 pub(crate) struct Rundown {
     before: &'static [(KernelEvent, Groups)],
     process: KernelEvent,
@@ -101,7 +100,7 @@ pub(crate) const END: Rundown = Rundown {
 };
 
 impl Rundown {
-    /// Records that [`begin`](Rundown::begin) and [`complete`](Rundown::complete) write.
+    /// Number of records that [`begin`](Rundown::begin) and [`complete`](Rundown::complete) write.
     pub fn records(&self) -> u64 {
         (self.before.len() + self.after.len()) as u64 + 2
     }
@@ -127,7 +126,7 @@ fn write_groups<W: Write>(out: &mut Output<W>, events: &[(KernelEvent, Groups)])
     Ok(())
 }
 
-/// Tells of all processes, threads and images that are there.
+/// Writes the rundown of all processes, threads and images.
 pub(crate) fn write_machine<W: Write>(
     out: &mut Output<W>,
     machine: &Machine,
@@ -159,7 +158,7 @@ pub(crate) fn write_machine<W: Write>(
 }
 
 impl<W: Write> Simulation<'_, W> {
-    /// Makes the machine as it is when the recording begins, and writes the rundown of it.
+    /// Creates the initial state of the machine, and writes its rundown.
     pub fn begin(&mut self) -> Result<(), WriteError> {
         write_header(&mut self.out)?;
         START.begin(&mut self.out)?;
@@ -181,18 +180,18 @@ impl<W: Write> Simulation<'_, W> {
         let running = self.running();
         START.complete(&mut self.out, running)?;
         for thread in 0..self.threads.len() {
-            self.let_wait(thread);
+            self.start_waiting(thread);
         }
         let is_shell =
             |thread: &usize| self.machine.processes[self.threads[*thread].process].role == Role::Shell;
         if let Some(launcher) = (0..self.threads.len()).find(is_shell) {
-            self.plot = Plot::new(launcher, self.threads[launcher].process);
+            self.progress = AttackProgress::new(launcher, self.threads[launcher].process);
         }
         Ok(())
     }
 
-    /// A thread that was there before waits for something.
-    fn let_wait(&mut self, thread: usize) {
+    /// Lets a thread that existed before the trace wait.
+    fn start_waiting(&mut self, thread: usize) {
         let call: &'static Call = match self.threads[thread].start {
             Start::System(_) => {
                 let ticks = self.random.below(30 * TICKS_PER_MS as u64) as u32;
@@ -210,8 +209,8 @@ impl<W: Write> Simulation<'_, W> {
         actor.kernel = Frames::EMPTY;
         actor.kernel.extend(&kernel);
         actor.script.push_back(Action::Leave);
-        if self.machine.processes[actor.process].role == Role::Browser && actor.location == 0 {
-            // The session has just begun: the event source describes its events.
+        if self.machine.processes[actor.process].role == Role::Browser && actor.index_in_process == 0 {
+            // An EventSource writes its manifest when a session starts.
             let chunks = (0..self.providers.manifest_chunks()).map(ProviderEvent::Manifest);
             actor.script.extend(chunks.map(|chunk| Action::Log(Occurrence::Provider(chunk))));
         }
@@ -233,13 +232,13 @@ impl<W: Write> Simulation<'_, W> {
         thread.map_or(Issuer::new(Pid::IDLE, Tid(0)), |thread| self.issuer(thread))
     }
 
-    /// Records of the rundown at the end, if it came now.
+    /// Number of records of the final rundown at the current time.
     pub fn rundown_records(&self) -> u64 {
         let names = self.resources.files().count() + self.resources.keys().count();
         self.machine.rundown_records() + names as u64 + self.stacks.keys() + END.records()
     }
 
-    /// Writes the rundown of the machine as it is now.
+    /// Writes the final rundown.
     pub fn end(&mut self) -> Result<(), WriteError> {
         for thread in 0..self.threads.len() {
             self.settle_without_user_part(thread);

@@ -1,7 +1,8 @@
-//! A small system that runs: threads on processors, waits and what ends them, interrupts and samples.
+//! Simulates a small system: threads on processors, waits, interrupts and samples.
 //!
-//! Time goes on from one occurrence to the next, on whichever processor it comes. A thread acts step by step and may go
-//! on on another processor after a wait, so that what it logs stands in several buffers, as in real recordings.
+//! Time advances to the next occurrence on any processor. A thread executes step by step, and can
+//! continue on another processor after a wait. Its events are therefore in several buffers, as in
+//! real traces.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +12,7 @@ use stackhound_etl::write::stack::StackMode;
 use stackhound_etl::write::{Issuer, WriteError};
 use stackhound_types::{Address, Pid, RawTime, Tid};
 
-use crate::attack::Plot;
+use crate::attack::AttackProgress;
 use crate::event::{self, EventKind};
 use crate::frames::Frames;
 use crate::image::SystemImage;
@@ -26,16 +27,16 @@ use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
 use crate::truth::{GroundTruth, SwitchTruth};
 
-/// How long a thread runs while others wait for its processor.
+/// Time that a thread runs while others wait for its processor, in ticks.
 const QUANTUM: i64 = 10 * TICKS_PER_MS;
 const SAMPLE_INTERVAL: i64 = TICKS_PER_MS;
-/// One in so many samples comes at the same time as another processor's.
+/// One in this many samples has the same time as a sample of another processor.
 const COINCIDENCE_IN: u64 = 16;
-/// Ticks between the steps of a thread.
+/// Minimum and maximum number of ticks between the steps of a thread.
 const STEP: (u64, u64) = (20, 250);
 const NEVER: i64 = i64::MAX;
 
-/// States of threads as Windows numbers them.
+// Thread states of Windows (`KTHREAD_STATE`) and wait reasons (`KWAIT_REASON`).
 const STATE_READY: u8 = 1;
 const STATE_RUNNING: u8 = 2;
 const STATE_ENDED: u8 = 4;
@@ -43,7 +44,7 @@ const STATE_WAITING: u8 = 5;
 const QUANTUM_END: u8 = 30;
 const TERMINATED: u8 = 22;
 
-/// A processor: `running` is `None` while it idles.
+/// A processor. `running` is `None` while it is idle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processor {
     pub running: Option<ThreadIndex>,
@@ -52,10 +53,10 @@ pub(crate) struct Processor {
     quantum_end: i64,
 }
 
-/// The end of a thread's wait; the last number is that of the wait.
+/// The end of a wait: time, thread, cause, and number of the wait.
 type Alarm = (i64, ThreadIndex, Wake, u32);
 
-/// What happens next.
+/// The next occurrence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Alarm,
@@ -63,7 +64,7 @@ enum Next {
     Step(u16),
 }
 
-/// The running system and the recording of it.
+/// The simulated system and its trace.
 pub(crate) struct Simulation<'e, W> {
     pub out: Output<W>,
     pub stacks: Stacks<'e>,
@@ -73,11 +74,11 @@ pub(crate) struct Simulation<'e, W> {
     pub random: Random,
     pub providers: Providers,
     pub resources: Resources,
-    pub plot: Plot,
+    pub progress: AttackProgress,
     pub match_ids: u64,
     ready: VecDeque<ThreadIndex>,
     alarms: BinaryHeap<Reverse<Alarm>>,
-    /// Threads that wait for a signal, with the number of the wait.
+    /// Threads that wait for a signal, with the numbers of their waits.
     signallable: VecDeque<(ThreadIndex, u32)>,
     waits: u32,
 }
@@ -101,7 +102,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             random,
             providers: Providers::new(),
             resources: Resources::new(),
-            plot: Plot::default(),
+            progress: AttackProgress::default(),
             match_ids: 0,
             ready: VecDeque::new(),
             alarms: BinaryHeap::new(),
@@ -110,10 +111,10 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
     }
 
-    /// Runs until the file will have so many records, those of the rundown at the end included, and the attack is over.
+    /// Runs until the file, with the final rundown, has `records` records and the attack is over.
     pub fn run(&mut self, records: u64) -> Result<(), WriteError> {
         while self.out.kept() + self.rundown_records() < records || !self.is_over() {
-            self.advance_plot(records)?;
+            self.advance_attack(records)?;
             let (time, next) = self.next();
             self.out.wait_until(time);
             match next {
@@ -135,7 +136,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         next
     }
 
-    /// Adds a thread that is to run when it is made ready.
+    /// Adds a thread. It runs after [`make_ready`](Simulation::make_ready).
     pub fn add_thread(
         &mut self,
         process: ProcessIndex,
@@ -144,11 +145,11 @@ impl<'e, W: Write> Simulation<'e, W> {
     ) -> ThreadIndex {
         let role = self.machine.processes[process].role;
         let start_address = LiveThread::start_address(&self.machine, role, start);
-        let (tid, location) = self.machine.new_thread(process, start_address, started);
+        let (tid, index_in_process) = self.machine.new_thread(process, start_address, started);
         let mut thread = LiveThread {
             tid,
             process,
-            location,
+            index_in_process,
             start,
             priority: 8 + self.random.below(3) as u8,
             ideal_processor: self.random.below(PROCESSORS.into()) as u16,
@@ -191,7 +192,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         Issuer::new(pid, tid)
     }
 
-    /// Lets the thread of a processor do its next step.
+    /// Executes the next step of the thread on a processor.
     fn step(&mut self, on: u16) -> Result<(), WriteError> {
         let processor = self.processors[usize::from(on)];
         let Some(thread) = processor.running else { return Ok(()) };
@@ -211,7 +212,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         self.perform(on, thread, action)
     }
 
-    /// Takes the thread of a processor away from it until it is woken.
+    /// Lets the thread on a processor wait. Switches the processor to another thread.
     pub fn wait(
         &mut self,
         on: u16,
@@ -231,20 +232,20 @@ impl<'e, W: Write> Simulation<'e, W> {
         self.dispatch(on, wake.wait_reason(), STATE_WAITING)
     }
 
-    /// Lets a thread that does not run yet wait from the beginning of the recording on.
+    /// Lets a thread that is not running wait, starting now.
     pub fn wait_from_the_start(&mut self, thread: ThreadIndex, ticks: u32) {
         self.waits += 1;
         self.alarms.push(Reverse((self.out.now() + i64::from(ticks), thread, Wake::Timer, self.waits)));
         self.threads[thread].running = Running::Waiting(self.out.now());
     }
 
-    /// Takes the thread of a processor away for ever.
+    /// Ends the thread on a processor. Switches the processor to another thread.
     pub fn retire(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
         self.threads[thread].running = Running::Ended;
         self.dispatch(on, TERMINATED, STATE_ENDED)
     }
 
-    /// Gives a processor to the thread that waits for one the longest.
+    /// Switches a processor to the thread that has been ready for the longest time.
     fn dispatch(&mut self, on: u16, reason: u8, old_state: u8) -> Result<(), WriteError> {
         let next = self.ready.pop_front();
         self.switch(on, next, reason, old_state)
@@ -309,8 +310,8 @@ impl<'e, W: Write> Simulation<'e, W> {
             return Ok(());
         }
         self.threads[thread].kernel.clear();
-        let location = self.random.below(4);
-        self.threads[thread].user = self.threads[thread].running_frames(&self.machine, location);
+        let position = self.random.below(4);
+        self.threads[thread].user = self.threads[thread].running_frames(&self.machine, position);
         let recorded = self.kernel_part(on, thread, kind, logged, &site::PREEMPTED)?;
         self.note_switch(truth, &recorded);
         self.user_part(on, thread)
@@ -322,7 +323,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
     }
 
-    /// The kernel part of a thread's stack from when it is switched out until it is switched to again.
+    /// The kernel stack of a thread while it is switched out.
     fn switched_out_frames(&self, thread: Option<ThreadIndex>) -> Vec<Address> {
         let Some(thread) = thread else { return Vec::new() };
         let live = &self.threads[thread];
@@ -334,14 +335,14 @@ impl<'e, W: Write> Simulation<'e, W> {
         inner.iter().chain(outer).copied().collect()
     }
 
-    /// Wakes the thread whose wait ends first.
+    /// Handles the alarm that is due: logs its interrupt, and wakes its thread.
     fn wake(&mut self) -> Result<(), WriteError> {
         let Some(Reverse((at, thread, wake, wait))) = self.alarms.pop() else { return Ok(()) };
         if wake == Wake::Signal {
             let before = self.signallable.len();
             self.signallable.retain(|&(_, signallable)| signallable != wait);
             if self.signallable.len() == before {
-                // Another thread was faster.
+                // Another thread has already signaled it.
                 return Ok(());
             }
         }
@@ -403,12 +404,12 @@ impl<'e, W: Write> Simulation<'e, W> {
         Ok(())
     }
 
-    /// The thread that waits for a signal the longest.
+    /// The thread that has been waiting for a signal for the longest time.
     pub fn take_signallable(&mut self) -> Option<ThreadIndex> {
         self.signallable.pop_front().map(|(thread, _)| thread)
     }
 
-    /// Lets a thread run as soon as there is a processor.
+    /// Makes a thread ready: it runs on an idle processor if there is one.
     pub fn make_ready(&mut self, thread: ThreadIndex) -> Result<(), WriteError> {
         let ideal = self.threads[thread].ideal_processor;
         let order = (0..PROCESSORS).map(|at| (ideal + at) % PROCESSORS);
@@ -422,7 +423,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
     }
 
-    /// Samples what a processor does; now and then another one's timer fires at the very same time.
+    /// Samples a processor, and occasionally another one at the same time.
     fn sample(&mut self, on: u16) -> Result<(), WriteError> {
         let mut sampled = [Some(on), None];
         if self.random.one_in(COINCIDENCE_IN) {
@@ -452,17 +453,17 @@ impl<'e, W: Write> Simulation<'e, W> {
 
     fn sampled_frames(&mut self, thread: Option<ThreadIndex>) -> Frames {
         let mut frames = Frames::EMPTY;
-        let location = self.random.below(6);
+        let position = self.random.below(6);
         let Some(thread) = thread else {
             frames.extend(&self.addresses(&site::IDLE));
             return frames;
         };
         let thread = &self.threads[thread];
         if thread.mode == Mode::User {
-            return thread.running_frames(&self.machine, location);
+            return thread.running_frames(&self.machine, position);
         }
         frames
-            .push(self.machine.address(Site(SystemImage::Ntoskrnl, 0x20_31c0 + 0x1_1a37 * location as u32)));
+            .push(self.machine.address(Site(SystemImage::Ntoskrnl, 0x20_31c0 + 0x1_1a37 * position as u32)));
         frames.extend(thread.kernel.as_slice());
         if let Some((outer, _)) = &thread.outer {
             frames.extend(outer.as_slice());
@@ -493,7 +494,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         Ok(())
     }
 
-    /// Logs one kernel part.
+    /// Logs one stack record with kernel frames.
     pub fn kernel_record(
         &mut self,
         on: u16,
@@ -514,8 +515,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         })
     }
 
-    /// Logs the kernel part of a thread's event, in two records if a window procedure was called from the kernel. Gives as much
-    /// of it as is in the file.
+    /// Logs the kernel stack of a thread's event, in two records if the kernel called a window
+    /// procedure. Returns the frames that are in the file.
     pub fn kernel_part(
         &mut self,
         on: u16,
@@ -539,7 +540,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         Ok(recorded)
     }
 
-    /// What a thread's stack in the kernel is when the innermost frames are these.
+    /// The kernel stack of a thread with the innermost frames `below`.
     pub fn kernel_frames(&self, thread: ThreadIndex, below: &[Site]) -> Frames {
         let mut frames = Frames::EMPTY;
         for &site in below {

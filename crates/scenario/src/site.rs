@@ -1,7 +1,9 @@
-//! Places in the code of Windows that stacks lead through: return addresses, and the system calls with their stubs.
+//! Code locations of Windows that occur in stacks: return addresses, and system calls with their
+//! stubs.
 //!
-//! Stubs of system calls, the two outermost frames of threads and those of an event's way out of a process are where
-//! build 19041.508 has them. All other offsets are invented.
+//! The offsets of system-call stubs, of the two outermost frames of threads, and of the frames
+//! through which a process writes an event are those of build 19041.508. All other offsets are
+//! invented.
 
 use crate::image::SystemImage;
 
@@ -12,16 +14,15 @@ pub(crate) struct Site(pub SystemImage, pub u32);
 /// A system call.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Call {
-    /// Where the stub is.
     stub: Site,
-    /// The routine in the kernel, whose address the event tells.
+    /// The routine in the kernel, whose address is in the event.
     pub routine: Site,
     /// The functions between the program and the stub, innermost first.
     pub wrappers: &'static [Site],
 }
 
 impl Call {
-    /// Where the stub's `syscall` returns to.
+    /// The return address of the stub's `syscall` instruction.
     pub fn stub_return(&self) -> Site {
         Site(self.stub.0, self.stub.1 + 0x14)
     }
@@ -108,36 +109,36 @@ pub(crate) static NT_USER_MESSAGE_CALL: Call =
     graphics(0x1110, 0x4_2f80, &[Site(SystemImage::User32, 0x1_5c4e), Site(SystemImage::User32, 0x1_5a3f)]);
 pub(crate) static NT_USER_MSG_WAIT: Call = graphics(0xa0f0, 0x3_b2d0, &[Site(SystemImage::User32, 0x2_01f5)]);
 
-/// The attacker's own stub and the function that calls it, apart from what its call graph takes.
+/// The attacker's own stub and the function that calls it. They are outside of its call graph.
 pub(crate) const OWN_STUB: Site = Site(SystemImage::Updater, 0x2_8000);
 pub(crate) const OWN_CALLER: Site = Site(SystemImage::Updater, 0x2_8040);
-/// Where the call of the stub returns to.
+/// The return address of the call of the stub.
 pub(crate) const OWN_CALL: Site = Site(SystemImage::Updater, 0x2_8040 + 12);
-/// A `syscall` in code of `ntdll.dll` that is no stub, and where it returns to.
+/// A `syscall` instruction in `ntdll.dll` outside of the stubs, and its return address.
 pub(crate) const STRAY_SYSCALL: Site = Site(SystemImage::Ntdll, 0xa_1040);
 pub(crate) const STRAY_RETURN: Site = Site(SystemImage::Ntdll, 0xa_1042);
 
-/// Where every system call comes from in the kernel.
+/// The outermost kernel frame of a system call.
 pub(crate) const SYSTEM_SERVICE: Site = nt(0x40_58b5);
-/// Below the recording of a system call itself.
+/// The kernel frames of the event for the entry of a system call.
 pub(crate) const SYSTEM_SERVICE_ENTRY: [Site; 2] = [nt(0x5c_e1a9), nt(0x40_56d3)];
-/// Below the handler of a page fault.
+/// The kernel frames of the page-fault handler.
 pub(crate) const PAGE_FAULT: [Site; 3] = [nt(0x22_9f16), nt(0x22_8b3d), nt(0x40_205e)];
-/// The start of a process's thread.
+/// The kernel frames at the start of a user thread.
 pub(crate) const USER_THREAD_START: [Site; 2] = [nt(0x61_5c07), nt(0x3f_d8f5)];
-/// The start of a thread of the kernel, below its own routine.
+/// The outermost frames of a system thread, which call its routine.
 pub(crate) const SYSTEM_THREAD_START: [Site; 2] = [nt(0x31_7e25), nt(0x3f_d3c8)];
-/// Routines of the kernel's own threads.
+/// Routines of system threads.
 pub(crate) const SYSTEM_ROUTINES: [Site; 3] = [nt(0x2b_4a08), nt(0x35_5e1f), nt(0x62_9b73)];
-/// What a processor does when it has nothing to do; the sampled place first.
+/// The frames of an idle processor. The first one is the sampled instruction.
 pub(crate) const IDLE: [Site; 3] = [Site(SystemImage::Intelppm, 0x1_3a52), nt(0x28_20cf), nt(0x3f_cd14)];
-/// Where the threads start that run when a processor has nothing to do.
+/// Start address of idle threads.
 pub(crate) const IDLE_START: Site = nt(0x3f_ccd0);
-/// Below a switch to a thread that had waited.
+/// The frames of a switch to a thread that has waited.
 pub(crate) const RESUMED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_06df), nt(0x24_0433)];
-/// Below a switch to a thread whose time had run out.
+/// The frames of a switch to a thread whose quantum had ended.
 pub(crate) const PREEMPTED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_3b21), nt(0x3f_f0a4)];
-/// From the kernel into a window procedure: the frames below the procedure's own kernel part.
+/// The kernel frames through which the kernel calls a window procedure.
 pub(crate) const CALLBACK: [Site; 4] = [
     nt(0x3f_e6a9),
     Site(SystemImage::Win32kfull, 0x6_18c3),
@@ -145,7 +146,7 @@ pub(crate) const CALLBACK: [Site; 4] = [
     nt(0x61_e2c4),
 ];
 
-/// The same way in user mode: below the window procedure, and what the kernel called.
+/// The user frames between the kernel and a window procedure.
 pub(crate) const CALLED_BACK: [Site; 3] = [
     Site(SystemImage::User32, 0xe858),
     Site(SystemImage::User32, 0x2_48a3),
@@ -156,39 +157,42 @@ pub(crate) const CALLED_BACK: [Site; 3] = [
 pub(crate) const THREAD_ROOT: [Site; 2] = [Site(SystemImage::Kernel32, 0x1_6fd4), NATIVE_THREAD_ROOT];
 /// The outermost frame of a thread of a process without the Windows subsystem.
 pub(crate) const NATIVE_THREAD_ROOT: Site = Site(SystemImage::Ntdll, 0x4_cec1);
-/// Where the threads of pools start, and what they go through.
+/// Start address of thread-pool threads.
 pub(crate) const POOL_START: Site = Site(SystemImage::Ntdll, 0x2_2910);
+/// The frames of the thread pool between a callback and the root of its thread.
 pub(crate) const POOL: [Site; 2] = [Site(SystemImage::Ntdll, 0x2_2c26), Site(SystemImage::Ntdll, 0x2_3f5a)];
-/// A pool's thread without work.
+/// The frame of a thread-pool thread that waits for work.
 pub(crate) const POOL_IDLE: Site = Site(SystemImage::Ntdll, 0x2_2b0e);
-/// Where a new process loads its images.
+/// The frames of the loader in a new process.
 pub(crate) const LOADER: [Site; 3] = [
     Site(SystemImage::Ntdll, 0x7_6d04),
     Site(SystemImage::Ntdll, 0x7_6aeb),
     Site(SystemImage::Ntdll, 0x7_6ab3),
 ];
-/// The way of a 32-bit process's thread into 64-bit code, innermost first: the layer, its processor part, the root.
+/// The 64-bit frames of a system call in a 32-bit process, innermost first: the WoW64 layer.
 pub(crate) const WOW64_CALL: [Site; 3] = [
     Site(SystemImage::Wow64, 0x8d4b),
     Site(SystemImage::Wow64Cpu, 0x1783),
     Site(SystemImage::Wow64Cpu, 0x1199),
 ];
+/// The outermost 64-bit frames of a thread in a 32-bit process.
 pub(crate) const WOW64_ROOT: [Site; 4] = [
     Site(SystemImage::Wow64, 0xc8fa),
     Site(SystemImage::Wow64, 0xc7bd),
     Site(SystemImage::Ntdll, 0x7_5c8b),
     Site(SystemImage::Ntdll, 0x7_6ab3),
 ];
-/// The 32-bit frames of such a thread: below the system call, and at its root.
+/// The 32-bit frames of a system call in a 32-bit process.
 pub(crate) const WOW64_STUB: [Site; 2] =
     [Site(SystemImage::Ntdll32, 0x7_2f0c), Site(SystemImage::Kernelbase32, 0x11_4d29)];
+/// The outermost 32-bit frames of a thread in a 32-bit process.
 pub(crate) const WOW64_THREAD_ROOT: [Site; 3] = [
     Site(SystemImage::Kernel32x32, 0x1_fa29),
     Site(SystemImage::Ntdll32, 0x6_7a9e),
     Site(SystemImage::Ntdll32, 0x6_7a6e),
 ];
 
-/// The kernel below its events: one list for each kind of event, innermost first.
+/// The innermost kernel frames of each kind of event, innermost first.
 pub(crate) mod below {
     use super::{Site, SystemImage, nt};
 

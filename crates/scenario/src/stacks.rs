@@ -1,8 +1,9 @@
-//! Writing stacks, and keeping the account of what a correct reader makes of them.
+//! Writes stacks, and determines the stacks that a correct reader must find.
 //!
-//! A stack is logged in parts, as Windows does it: the kernel part right behind its event, the user part when the
-//! thread leaves the kernel, which is then the user part of all events since it entered. Parts are written out or by
-//! key; a key is a place in a cache, and what it stood for is written when the place is given to another stack.
+//! As on Windows, a stack is logged in two parts: the kernel stack directly after its event, and
+//! the user stack when the thread leaves the kernel. The user stack belongs to all events since the
+//! thread entered the kernel. Parts are written with their frames or as a key. A key is a slot of a
+//! cache; its definition is written when the slot is reused for another stack.
 
 use std::io::Write;
 
@@ -17,35 +18,35 @@ use crate::output::{Logged, Output};
 use crate::random::{Random, hash2};
 use crate::truth::{Attack, AttackKind, EventStack, StackRecords, State, States};
 
-/// Shorter stacks are never cached.
+/// Minimum number of frames of a cached stack.
 const CACHED_FRAMES_MIN: usize = 4;
-/// One in so many others is not cached either.
+/// One in this many longer stacks is not cached.
 const UNCACHED_IN: u64 = 40;
 
-/// The process and thread that a stack is of.
+/// The process and thread of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     pub pid: Pid,
     pub tid: Tid,
 }
 
-/// An event whose kernel part was logged, but no user part yet.
+/// An event whose kernel stack was logged, and whose user stack is still pending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub event: EventKind,
     pub logged: Logged,
-    /// The kernel part, as much of it as is in the file.
+    /// The frames of the kernel stack that are in the file.
     pub kernel: Frames,
-    /// Whether something of the kernel part is in the file.
+    /// Whether any part of the kernel stack is in the file.
     pub kernel_kept: bool,
-    /// Whether something of it is not.
+    /// Whether any part of the kernel stack is not in the file.
     pub is_damaged: bool,
-    /// Whether the kernel part stands inside the event.
+    /// Whether the kernel stack is in an extended data item.
     pub is_extended: bool,
     pub attack: Option<AttackKind>,
 }
 
-/// A user part that was logged for the events of a thread.
+/// A user stack that was logged for the events of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserPart<'f> {
     pub frames: &'f Frames,
@@ -53,7 +54,7 @@ pub(crate) struct UserPart<'f> {
     pub kept: bool,
 }
 
-/// Writes stacks.
+/// Writes stacks, and counts their records and states.
 pub(crate) struct Stacks<'e> {
     kernel_keys: Vec<Option<Frames>>,
     user_keys: Vec<Option<Frames>>,
@@ -62,14 +63,16 @@ pub(crate) struct Stacks<'e> {
     pub records: StackRecords,
     pub states: States,
     pub attacks: Vec<Attack>,
-    /// The process whose stacks are not cached. Keys are confirmed only if they are defined before the loss of a buffer;
-    /// what the attacker does is to be certain all the same.
+    /// The process whose stacks are not cached: the attacker. Its stacks must be certain, and a key
+    /// is confirmed only if it is defined before a buffer is lost.
     pub uncached: Option<Pid>,
+    /// Number of keys in use.
     keys: u64,
 }
 
 impl<'e> Stacks<'e> {
-    /// A cache of so many stacks of each mode; `expect` is told of every event with a stack.
+    /// With a cache of `cached` stacks for each mode. `expect` is called for every event with a
+    /// stack.
     pub fn new(cached: usize, seed: u64, expect: &'e mut dyn FnMut(&EventStack<'_>)) -> Stacks<'e> {
         Stacks {
             kernel_keys: vec![None; cached],
@@ -84,12 +87,13 @@ impl<'e> Stacks<'e> {
         }
     }
 
-    /// Keys that are in use.
+    /// Number of keys in use.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Logs a part of the stack of `event`, on the processor `on`. Tells whether it is in the file.
+    /// Logs a part of the stack of `event`, on the processor `on`. Returns whether it is in the
+    /// file.
     pub fn part<W: Write>(
         &mut self,
         out: &mut Output<W>,
@@ -124,7 +128,8 @@ impl<'e> Stacks<'e> {
         Ok(logged.kept)
     }
 
-    /// The key of a stack. If its place in the cache is taken, the stack there is defined and leaves.
+    /// The key of a stack. If its slot is occupied by another stack, that stack is defined and
+    /// evicted.
     fn key<W: Write>(
         &mut self,
         out: &mut Output<W>,
@@ -134,17 +139,17 @@ impl<'e> Stacks<'e> {
     ) -> Result<u64, WriteError> {
         let keys = if mode == StackMode::Kernel { &mut self.kernel_keys } else { &mut self.user_keys };
         let hash = frames.as_slice().iter().fold(0, |hash, frame| hash2(hash, frame.0));
-        let location = (hash % keys.len() as u64) as usize;
-        let key = stack_key(location);
-        let left = keys[location].filter(|known| known != frames);
-        if keys[location].is_none() {
+        let slot = (hash % keys.len() as u64) as usize;
+        let key = stack_key(slot);
+        let evicted = keys[slot].filter(|known| known != frames);
+        if keys[slot].is_none() {
             self.keys += 1;
         }
-        if left.is_some() || keys[location].is_none() {
-            keys[location] = Some(*frames);
+        if evicted.is_some() || keys[slot].is_none() {
+            keys[slot] = Some(*frames);
         }
-        if let Some(left) = left {
-            self.define(out, on, KeyDefinition::Delete, key, left.as_slice())?;
+        if let Some(evicted) = evicted {
+            self.define(out, on, KeyDefinition::Delete, key, evicted.as_slice())?;
         }
         Ok(key)
     }
@@ -162,25 +167,26 @@ impl<'e> Stacks<'e> {
         } else {
             hook_id::STACK_WALK_KEY_DELETE
         };
-        // A definition that is lost would give the key's uses the frames of the next definition.
+        // If a definition were lost, its uses would get the frames of the next definition of the
+        // key.
         let on = out.keeping(on);
         out.stack(on, hook_id, |time| stack::definition(time, PointerSize::Eight, reason, key, frames))?;
         self.records.definitions += 1;
         Ok(())
     }
 
-    /// Defines all keys that are in use.
+    /// Logs the definitions of all keys in use.
     pub fn run_down<W: Write>(&mut self, out: &mut Output<W>, on: u16) -> Result<(), WriteError> {
         let (kernel, user) = (std::mem::take(&mut self.kernel_keys), std::mem::take(&mut self.user_keys));
-        for (location, (kernel, user)) in kernel.iter().zip(&user).enumerate() {
+        for (slot, (kernel, user)) in kernel.iter().zip(&user).enumerate() {
             for frames in [kernel, user].into_iter().flatten() {
-                self.define(out, on, KeyDefinition::Rundown, stack_key(location), frames.as_slice())?;
+                self.define(out, on, KeyDefinition::Rundown, stack_key(slot), frames.as_slice())?;
             }
         }
         Ok(())
     }
 
-    /// Logs the stack of something that happened in user mode: there is no other part.
+    /// Logs the stack of an event in user mode, which has no kernel stack.
     pub fn user_event<W: Write>(
         &mut self,
         out: &mut Output<W>,
@@ -197,7 +203,7 @@ impl<'e> Stacks<'e> {
         Ok(())
     }
 
-    /// Takes note of an event that has its whole stack inside.
+    /// Registers an event with its whole stack in an extended data item.
     pub fn extended_event(
         &mut self,
         event: EventKind,
@@ -210,8 +216,8 @@ impl<'e> Stacks<'e> {
         self.settle_as(event, logged, owner, State::Complete, frames, attack);
     }
 
-    /// Takes note of what became of an event that had only its kernel part. `named` says that a user part in the file
-    /// names it.
+    /// Registers the final state of an event with a pending user stack. `named` means that the file
+    /// contains a user stack record that refers to the event.
     pub fn settle(&mut self, pending: &Pending, owner: Owner, user: Option<UserPart<'_>>, named: bool) {
         let gets_user = named || user.is_some_and(|part| part.kept) && pending.kernel_kept;
         let state = match user {
@@ -253,7 +259,7 @@ impl<'e> Stacks<'e> {
     }
 }
 
-/// The key of a place in the cache, of a kernel and of a user stack alike.
-fn stack_key(location: usize) -> u64 {
-    0x100 + location as u64 * 8
+/// The key of a cache slot, for kernel and user stacks.
+fn stack_key(slot: usize) -> u64 {
+    0x100 + slot as u64 * 8
 }

@@ -1,10 +1,10 @@
-//! Threads: what they are about to do, and the stacks that they have while they do it.
+//! Threads, with their planned actions and their stacks.
 
 use std::collections::VecDeque;
 
 use stackhound_types::{Address, Tid};
 
-use crate::calls::{Code, Way};
+use crate::calls::{CallPath, Code};
 use crate::frames::Frames;
 use crate::image::{ImageIndex, SystemImage};
 use crate::machine::{Machine, ProcessIndex, Role};
@@ -14,17 +14,17 @@ use crate::site::{self, Call, Site};
 use crate::stacks::Pending;
 use crate::truth::{AttackKind, Region};
 
-/// Number of a thread of the machine.
+/// Index of a thread in the simulation.
 pub(crate) type ThreadIndex = usize;
 
 /// One step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// Runs in user mode for so many ticks.
+    /// Runs in user mode for a number of ticks.
     Compute(u32),
     /// Enters the kernel by a system call.
     Enter(&'static Call),
-    /// A window procedure, which the kernel called back, enters the kernel once more.
+    /// A window procedure that the kernel called enters the kernel.
     EnterFromCallback(&'static Call),
     /// Returns to the window procedure.
     ReturnToCallback,
@@ -32,11 +32,11 @@ pub(crate) enum Action {
     Fault,
     /// Leaves the kernel.
     Leave,
-    /// Something that the kernel logs.
+    /// The kernel logs an event.
     Log(Occurrence),
-    /// Leaves the processor for so many ticks, unless it is woken before.
+    /// Waits for a number of ticks, unless it is woken earlier.
     Wait(Wake, u32),
-    /// Wakes a thread that waits for it.
+    /// Wakes a thread that waits for a signal.
     Signal,
     /// Creates a process.
     Spawn(Role),
@@ -44,19 +44,19 @@ pub(crate) enum Action {
     StartThread(ProcessIndex, Start),
     /// Allocates private memory for code in a process.
     AllocateCode(ProcessIndex, Region),
-    /// From here on system calls are made so.
+    /// Sets how the following system calls are made.
     CallAs(Caller),
-    /// From here on all events show an attack.
+    /// Marks all following events as part of an attack.
     Attack(AttackKind),
-    /// All of the attack was seen at least once.
+    /// Marks the end of the attack: each part of it occurred at least once.
     AttackEnds,
-    /// Ends.
+    /// Ends the thread.
     ExitThread,
-    /// Ends with its process, whose only thread it is.
+    /// Ends the thread and its process. It is the only thread of the process.
     ExitProcess,
 }
 
-/// What the kernel logs on the way through a system call.
+/// An event that the kernel logs during a system call, with its parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Occurrence {
     FileCreate(u64, OpenFile, Create),
@@ -75,9 +75,9 @@ pub(crate) enum Occurrence {
     RegistryQueryValue(u32),
     RegistrySetValue(u32),
     RegistryClose(u32),
-    /// A key was opened; logged if it had no control block.
+    /// A key was opened. Logged if it had no control block.
     KeyControlBlock(u32),
-    /// A key's control block is not needed by this thread; logged if it is by no other.
+    /// The thread no longer needs the control block of a key. Logged if no other thread needs it.
     KeyControlBlockDelete(u32),
     VirtualAlloc(u64),
     VirtualFree,
@@ -87,19 +87,19 @@ pub(crate) enum Occurrence {
     Provider(ProviderEvent),
 }
 
-/// What ends a wait.
+/// The cause that ends a wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Wake {
     Timer,
     Disk(Transfer),
-    /// A packet of so many bytes.
+    /// A packet, with its size in bytes.
     Network(u32),
-    /// Another thread, or a timer if none does.
+    /// A signal from another thread, or a timeout.
     Signal,
 }
 
 impl Wake {
-    /// Why the thread waits, as Windows numbers it.
+    /// The wait reason (`KWAIT_REASON`).
     pub fn wait_reason(self) -> u8 {
         const EXECUTIVE: u8 = 0;
         const PAGE_IN: u8 = 2;
@@ -116,63 +116,63 @@ impl Wake {
     }
 }
 
-/// Where a thread started.
+/// The start function of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
-    /// In one of the program's functions.
+    /// A function of the program.
     Program(u64),
-    /// In a function of a program without the Windows subsystem.
+    /// A function of a program without the Windows subsystem.
     Native,
-    /// In the pool of threads.
+    /// The thread pool.
     Pool,
-    /// In a function of a 32-bit program.
+    /// A function of a 32-bit program.
     Wow64(u64),
-    /// In one of the kernel's routines.
+    /// A routine of the kernel.
     System(usize),
-    /// In private memory.
+    /// Code in private memory.
     Private(Region),
 }
 
-/// How system calls are made.
+/// The way in which a thread makes system calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Caller {
-    /// Through the stub in the system library.
+    /// Through the stub in `ntdll.dll` or `win32u.dll`.
     Stub,
-    /// The same, by the loader of a new process.
+    /// Through the stub, by the loader of a new process.
     Loader,
-    /// By an instruction in the program itself.
+    /// Directly, by an instruction in the program.
     Direct,
-    /// From private memory, through the end of another system call's stub.
+    /// Indirectly, from private memory through the end of another service's stub.
     Indirect(Region),
-    /// By a stub of the program's own that jumps to the end of the right one.
+    /// By a private stub of the program that jumps to the end of the right stub.
     OwnStub,
-    /// By the same that jumps to a `syscall` in no stub.
+    /// By a private stub that jumps to a `syscall` instruction outside of the stubs.
     Stray,
 }
 
-/// Where a thread is.
+/// The mode of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     User,
     Call(&'static Call),
-    /// In a page fault, since that time.
+    /// In a page fault, since this time.
     Fault(i64),
     /// In the kernel, before its first instruction in user mode.
     Startup,
-    /// In the kernel for ever.
+    /// In the kernel permanently.
     Kernel,
 }
 
-/// Whether a thread runs.
+/// The scheduling state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Running {
-    /// On a processor.
+    /// Running on a processor.
     On(u16),
-    /// Wants to.
+    /// Waiting for a processor.
     Ready,
-    /// Waits, since that time.
+    /// Waiting, since this time.
     Waiting(i64),
-    /// Has ended.
+    /// Ended.
     Ended,
 }
 
@@ -181,36 +181,36 @@ pub(crate) enum Running {
 pub(crate) struct LiveThread {
     pub tid: Tid,
     pub process: ProcessIndex,
-    /// Its place among the process's threads.
-    pub location: usize,
+    /// Index in the list of the process's threads.
+    pub index_in_process: usize,
     pub start: Start,
     pub priority: u8,
     pub ideal_processor: u16,
     pub running: Running,
     pub mode: Mode,
-    /// What it will do.
+    /// The planned actions.
     pub script: VecDeque<Action>,
-    /// The way through the program's call graph that it is on.
+    /// Its current route through the program's call graph.
     pub route: u64,
-    /// Its frames in the kernel below what it does there.
+    /// Its kernel frames, without the innermost ones of the current event.
     pub kernel: Frames,
-    /// The frames of the kernel further out and those of user mode, if a window procedure was called from the kernel.
+    /// If the kernel called a window procedure: the outer kernel frames and the outer user frames.
     pub outer: Option<(Frames, Frames)>,
-    /// Its frames in user mode while it is in the kernel.
+    /// Its user frames while it is in the kernel.
     pub user: Frames,
     /// Events since it entered the kernel.
     pub pending: Vec<Pending>,
-    /// The number that the user half of an earlier event will have, if one is awaited.
+    /// The match id of a pending user stack in an extended data item.
     pub match_id: Option<u64>,
     pub caller: Caller,
-    /// What all its events show.
+    /// The attack that all its events are part of.
     pub attack: Option<AttackKind>,
-    /// The switch away from it is yet to show its stack when it comes back in user mode.
+    /// Whether it was preempted, so that the next switch to it is logged with its user stack.
     pub was_preempted: bool,
 }
 
 impl LiveThread {
-    /// What its events show now.
+    /// The attack that its current events are part of.
     pub fn shown_attack(&self) -> Option<AttackKind> {
         match (self.mode, self.caller) {
             (Mode::Call(_), Caller::Direct) => Some(AttackKind::DirectSyscall),
@@ -221,8 +221,8 @@ impl LiveThread {
         }
     }
 
-    /// Its way through the call graph.
-    fn way(&self, machine: &Machine) -> Way {
+    /// Its current path through the call graph.
+    fn path(&self, machine: &Machine) -> CallPath {
         let (program, library) = machine.processes[self.process].role.code();
         let program = match self.start {
             Start::Private(region) => Code::of_region(region),
@@ -236,10 +236,10 @@ impl LiveThread {
             Start::Program(root) | Start::Wow64(root) => root,
             _ => 0,
         };
-        Way { program, library, root, route: self.route, depth: Way::depth_of(self.route) }
+        CallPath { program, library, root, route: self.route, depth: CallPath::depth_of(self.route) }
     }
 
-    /// Adds the frames between the thread's start and the program's own.
+    /// Adds the root frames of the thread, which call the start function.
     fn push_root(&self, frames: &mut Frames, machine: &Machine) {
         let mut push = |sites: &[Site]| sites.iter().for_each(|&site| frames.push(machine.address(site)));
         match self.start {
@@ -257,16 +257,16 @@ impl LiveThread {
     /// The user frames of a system call.
     pub fn call_frames(&self, machine: &Machine, call: &Call) -> Frames {
         let mut frames = Frames::EMPTY;
-        let way = self.way(machine);
+        let path = self.path(machine);
         let push = |frames: &mut Frames, sites: &[Site]| {
             sites.iter().for_each(|&site| frames.push(machine.address(site)));
         };
-        // Different system calls are made from different places of a function.
+        // Different system calls have different call sites in a function.
         let n = u64::from(call.routine.1 >> 4);
         match self.caller {
             Caller::Direct => {
-                // The program has a stub of its own, with the instruction in its middle.
-                frames.push(way.program.call_site(u32::MAX, n, 0));
+                // The program has its own stub, which contains the instruction.
+                frames.push(path.program.call_site(u32::MAX, n, 0));
             }
             Caller::Indirect(region) => {
                 push(&mut frames, &[site::NT_QUERY_INFORMATION_FILE.stub_return()]);
@@ -293,25 +293,25 @@ impl LiveThread {
             push(&mut frames, &site::THREAD_ROOT);
             return frames;
         }
-        way.push_calls(&mut frames, n);
+        path.push_calls(&mut frames, n);
         self.push_root(&mut frames, machine);
         frames
     }
 
-    /// The user frames of a call from a window procedure, which the kernel called back.
+    /// The user frames of a system call from a window procedure that the kernel called.
     pub fn callback_frames(&self, machine: &Machine, call: &Call) -> Frames {
         let mut frames = Frames::EMPTY;
         frames.push(machine.address(call.stub_return()));
         let loaded = machine.processes[self.process].role.libraries();
         let wrappers = call.wrappers.iter().filter(|wrapper| loaded.contains(&wrapper.0));
         wrappers.for_each(|&wrapper| frames.push(machine.address(wrapper)));
-        frames.push(self.way(machine).program.call_site(1, u64::from(call.routine.1 >> 4), 0));
+        frames.push(self.path(machine).program.call_site(1, u64::from(call.routine.1 >> 4), 0));
         site::CALLED_BACK.iter().for_each(|&site| frames.push(machine.address(site)));
         frames.extend(self.user.as_slice());
         frames
     }
 
-    /// The user frames of the call with which a new process loads an image.
+    /// The user frames of a system call with which a new process loads an image.
     pub fn loader_frames(&self, machine: &Machine, call: &Call) -> Frames {
         let mut frames = Frames::EMPTY;
         frames.push(machine.address(call.stub_return()));
@@ -321,21 +321,22 @@ impl LiveThread {
         frames
     }
 
-    /// The frames of a thread that is at some place in its innermost own function, such as 1 of 12.
-    pub fn running_frames(&self, machine: &Machine, location: u64) -> Frames {
+    /// The frames of a thread that runs in its innermost function. `position` selects the
+    /// instruction.
+    pub fn running_frames(&self, machine: &Machine, position: u64) -> Frames {
         let mut frames = Frames::EMPTY;
         if self.caller == Caller::Loader {
             let Site(image, rva) = site::LOADER[0];
-            frames.push(machine.address(Site(image, rva + 7 * location as u32)));
+            frames.push(machine.address(Site(image, rva + 7 * position as u32)));
             site::LOADER[1..].iter().for_each(|&site| frames.push(machine.address(site)));
             return frames;
         }
-        self.way(machine).push_running(&mut frames, location);
+        self.path(machine).push_running(&mut frames, position);
         self.push_root(&mut frames, machine);
         frames
     }
 
-    /// Where the thread started.
+    /// The start address of a thread.
     pub fn start_address(machine: &Machine, role: Role, start: Start) -> Address {
         match start {
             Start::System(routine) => machine.address(site::SYSTEM_ROUTINES[routine]),

@@ -1,4 +1,4 @@
-//! What a correct reader must find in a recording.
+//! The ground truth about a generated trace.
 
 use std::collections::BTreeMap;
 
@@ -7,98 +7,99 @@ use stackhound_types::{Address, Pid, RawTime, Tid};
 use crate::event::EventKind;
 use crate::image::Image;
 
-/// What a correct reader must find in a recording, and what was lost from it on purpose.
+/// The data that a correct reader must find in a trace, and the losses in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Truth {
-    /// Records of each kind: the logfile header, stack records and all others.
+    /// Number of records of each kind, including the logfile header and stack records.
     pub events: BTreeMap<EventKind, u64>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// How stacks are written.
+    /// Number of stack records by encoding.
     pub stacks: StackRecords,
-    /// How much of their stacks events get.
+    /// Number of events by the state of their stacks.
     pub states: States,
-    /// What is missing.
+    /// Losses.
     pub lost: Lost,
-    /// All images; processes name theirs by index.
+    /// All images. Processes refer to them by index.
     pub images: Vec<Image>,
-    /// Indexes of the kernel's images.
+    /// Indexes of the kernel images.
     pub kernel_images: Vec<usize>,
-    /// All processes, in the order in which they were started. The first is Idle, with one thread for each processor, all of
-    /// which have the id 0.
+    /// All processes, in the order of their start. The first is Idle, with one thread for each
+    /// processor, all of which have the id 0.
     pub processes: Vec<Process>,
     /// The events of the attacks, in the order of time.
     pub attacks: Vec<Attack>,
 }
 
-/// How many stacks a recording has, by the way in which they are written.
+/// Number of stacks in a trace, by encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StackRecords {
-    /// Parts with their frames.
+    /// Kernel or user stacks with frames.
     pub inline: u64,
-    /// Parts by key.
+    /// Kernel or user stacks with a key.
     pub keyed: u64,
-    /// What keys stand for.
+    /// Definitions of stack keys.
     pub definitions: u64,
-    /// Stacks inside events, user halves left out.
+    /// Stacks in extended data items, without separate user stacks.
     pub extended: u64,
-    /// Events that are nothing but the user half of an earlier one's stack.
+    /// Events that contain only the user stack of an earlier event.
     pub extended_parts: u64,
-    /// Parts whose event is not in the file.
+    /// Kernel or user stacks whose event is not in the file.
     pub orphaned: u64,
 }
 
-/// How many of the events with stacks have how much of them. All other events have none.
+/// Number of events with stacks, by the state of the stack. All other events have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct States {
-    /// The whole stack.
+    /// Events with complete stacks.
     pub complete: u64,
-    /// The kernel part; there never was a user part.
+    /// Events with a kernel stack for which no user stack was logged.
     pub kernel_only: u64,
-    /// Parts were lost. A reader finds what is left of the stack, but cannot know that it is not all.
+    /// Events with stacks of which a part was lost. A reader finds the remaining frames, but cannot
+    /// know that others are missing.
     pub damaged: u64,
-    /// All parts were lost.
+    /// Events whose whole stack was lost.
     pub lost: u64,
 }
 
-/// What is missing from the file.
+/// Losses in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
-    /// Buffers.
+    /// Number of lost buffers.
     pub buffers: u64,
-    /// Records in them.
+    /// Number of records in them.
     pub records: u64,
 }
 
-/// A process and all that belongs to it.
+/// A process with its images, threads and code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Its id.
+    /// Process id.
     pub pid: Pid,
-    /// The process that started it.
+    /// Id of the process that started it.
     pub parent: Pid,
-    /// The terminal session; `None` for Idle and System.
+    /// Terminal session; `None` for Idle and System.
     pub session: Option<u32>,
-    /// The name of its program, without the path.
+    /// File name of its program.
     pub name: String,
-    /// How it was started.
+    /// Command line.
     pub command_line: String,
     /// Whether it is a 32-bit process.
     pub is_wow64: bool,
-    /// When it was started; `None` if before the recording.
+    /// Start time; `None` if it was started before the trace.
     pub started: Option<RawTime>,
-    /// When it ended; `None` if not in the recording.
+    /// End time; `None` if it did not end during the trace.
     pub ended: Option<RawTime>,
     /// Indexes of its images, the program first.
     pub images: Vec<usize>,
-    /// Its threads, in the order in which they were started.
+    /// Its threads, in the order of their start.
     pub threads: Vec<Thread>,
-    /// Private memory with code in it.
+    /// Private memory that contains code.
     pub code_regions: Vec<Region>,
 }
 
 impl Process {
-    /// What is known of the processes that have no program: Idle, with process 0, and System.
+    /// A process without a program: Idle, with process id 0, or System.
     pub fn of_kernel(pid: Pid, name: &str) -> Process {
         Process {
             pid,
@@ -119,188 +120,194 @@ impl Process {
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thread {
-    /// Its id.
+    /// Thread id.
     pub tid: Tid,
-    /// Where it started.
+    /// Start address.
     pub start_address: Address,
-    /// When it was started; `None` if before the recording.
+    /// Start time; `None` if it was started before the trace.
     pub started: Option<RawTime>,
-    /// When it ended; `None` if not in the recording.
+    /// End time; `None` if it did not end during the trace.
     pub ended: Option<RawTime>,
 }
 
 /// A range of private memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
-    /// Its first byte.
+    /// Base address.
     pub base: Address,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Region {
-    /// Whether an address lies inside.
+    /// Whether the range contains an address.
     pub fn contains(&self, address: Address) -> bool {
         address.0.checked_sub(self.base.0).is_some_and(|offset| offset < self.size)
     }
 }
 
-/// An event that shows an attack.
+/// An event that is part of an attack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attack {
-    /// What it shows.
+    /// Kind of the attack.
     pub kind: AttackKind,
-    /// The kind of event.
+    /// Kind of the event.
     pub event: EventKind,
-    /// The event's time.
+    /// Time of the event.
     pub time: RawTime,
-    /// The process that acts.
+    /// Id of the acting process.
     pub pid: Pid,
-    /// The thread that acts.
+    /// Id of the acting thread.
     pub tid: Tid,
-    /// The whole stack of the event, innermost first.
+    /// The complete stack of the event, innermost frame first.
     pub frames: Vec<Address>,
 }
 
-/// What an attack is.
+/// The kind of an attack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AttackKind {
-    /// A system call from the program's own code: the innermost user frame is not in `ntdll.dll`.
+    /// A direct system call from the program's own code: the innermost user frame is not in
+    /// `ntdll.dll`.
     DirectSyscall,
-    /// A system call through the end of another system call's stub: the innermost user frame is in `ntdll.dll`, its
-    /// caller in private memory, and the routine that runs is not the stub's.
+    /// An indirect system call through the end of another service's stub: the innermost user frame
+    /// is in `ntdll.dll`, its caller is in private memory, and the service that runs is not that of
+    /// the stub.
     IndirectSyscall,
-    /// The start of a thread whose start address lies in private memory. The thread that acts is the creator.
+    /// The start of a thread whose start address is in private memory. The acting thread is the
+    /// creator.
     UnbackedThreadStart,
-    /// A thread that was started so acts: its outermost own frames lie in private memory.
+    /// An event of such a thread: its outermost frames after the thread root are in private memory.
     UnbackedThread,
-    /// A system call through the end of the right stub, to which a stub of the program's own has jumped: the call before the
-    /// program's innermost frame leads to that, and not to `ntdll.dll`.
+    /// An indirect system call through the end of the right stub, to which a private stub of the
+    /// program jumps: the call at the program's innermost frame calls the private stub, not
+    /// `ntdll.dll`.
     OwnStub,
-    /// A system call by an instruction of `ntdll.dll` that belongs to no stub, to which the program has jumped.
+    /// A system call by an instruction in `ntdll.dll` outside of the stubs, to which the program
+    /// jumps.
     StraySyscall,
 }
 
-/// An event with a stack, and what a correct reader makes of it.
+/// An event with a stack, as a correct reader must find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventStack<'a> {
-    /// The kind of event.
+    /// Kind of the event.
     pub event: EventKind,
-    /// The event's time. No processor has two events at one time.
+    /// Time of the event. No two events of a processor have the same time.
     pub time: RawTime,
-    /// The processor that logged it.
+    /// Processor that logged it.
     pub processor: u16,
-    /// The process that the stack is of.
+    /// Id of the process of the stack.
     pub pid: Pid,
-    /// The thread that the stack is of.
+    /// Id of the thread of the stack.
     pub tid: Tid,
-    /// How much of the stack is in the file.
+    /// State of the stack in the file.
     pub state: State,
-    /// What of the stack is in the file, innermost first.
+    /// The frames that are in the file, innermost first.
     pub frames: &'a [Address],
 }
 
-/// Something that a processor or a thread did, and the event that was logged of it.
+/// An action of a processor or a thread, and the event that was logged for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceEvent {
-    /// The event's time. No processor has two events at one time.
+    /// Time of the event. No two events of a processor have the same time.
     pub time: RawTime,
-    /// The processor that logged it.
+    /// Processor that logged it.
     pub processor: u16,
     /// Whether the event is in the file.
     pub kept: bool,
-    /// What was done.
-    pub what: GroundTruth,
+    /// The action.
+    pub action: GroundTruth,
 }
 
-/// What was done.
+/// An action of a processor or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroundTruth {
-    /// The processor goes from one thread to another; the idle threads are 0.
+    /// The processor switches from one thread to another. Idle threads have the id 0.
     Switch {
-        /// Who ran up to here.
+        /// Thread that ran before the switch.
         old: Tid,
         /// Whether it will never run again.
         old_ends: bool,
-        /// Who runs from here on.
+        /// Thread that runs after the switch.
         new: Tid,
     },
     /// A thread enters the kernel by a system call.
     Enter {
-        /// The thread.
+        /// Thread id.
         tid: Tid,
-        /// The kernel's routine.
+        /// Address of the kernel routine.
         routine: Address,
     },
-    /// A thread returns from the system call that it entered last and has not returned from.
+    /// A thread returns from the innermost system call that it is in.
     Exit {
-        /// The thread.
+        /// Thread id.
         tid: Tid,
     },
-    /// An interrupt service routine or a deferred call has run.
+    /// An interrupt service routine or a deferred procedure call has run.
     Interrupt {
-        /// Since when.
+        /// Start time.
         since: RawTime,
-        /// The routine.
+        /// Address of the routine.
         routine: Address,
-        /// Whether it was a deferred call.
+        /// Whether it was a deferred procedure call.
         is_deferred: bool,
     },
 }
 
-/// A context switch, with the kernel parts of the stacks that both threads have at that moment.
+/// A context switch, with the kernel stacks of both threads at that time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchTruth {
-    /// The event's time. No processor has two events at one time.
+    /// Time of the event. No two events of a processor have the same time.
     pub time: RawTime,
-    /// The processor that switches.
+    /// Processor that switches.
     pub processor: u16,
     /// Whether the event is in the file.
     pub kept: bool,
-    /// Who ran up to here; the idle threads are 0.
+    /// Thread that ran before the switch; 0 for idle threads.
     pub old: Tid,
-    /// Why it waits from here on, as Windows numbers reasons; `None` if it does not wait.
+    /// Its wait reason (`KWAIT_REASON`); `None` if it does not wait.
     pub old_waits: Option<u8>,
-    /// The kernel part of its stack, innermost first. Empty for idle threads.
+    /// Its kernel stack, innermost frame first. Empty for idle threads.
     pub old_kernel: Vec<Address>,
-    /// Who runs from here on.
+    /// Thread that runs after the switch; 0 for idle threads.
     pub new: Tid,
-    /// The kernel part of its stack, innermost first. Empty for idle threads.
+    /// Its kernel stack, innermost frame first. Empty for idle threads.
     pub new_kernel: Vec<Address>,
-    /// As much of that as is in the file.
+    /// The frames of `new_kernel` that are in the file.
     pub recorded: Vec<Address>,
 }
 
-/// How much of an event's stack is in the file.
+/// The state of an event's stack in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// All.
+    /// The stack is complete.
     Complete,
-    /// The kernel part; there never was a user part.
+    /// The kernel stack is complete, and no user stack was logged.
     KernelOnly,
-    /// A part; another was lost.
+    /// A part of the stack was lost.
     Damaged,
-    /// Nothing; what there was is lost.
+    /// The whole stack was lost.
     Lost,
 }
 
 impl Truth {
-    /// Records in the file, logfile header included.
+    /// Number of records in the file, including the logfile header.
     pub fn records(&self) -> u64 {
         self.events.values().sum()
     }
 
-    /// Records with this name.
+    /// Number of records with this name.
     pub fn count(&self, name: &str) -> u64 {
         self.events.iter().filter(|(kind, _)| kind.name() == name).map(|(_, count)| count).sum()
     }
 
-    /// The processes of a program, by the program's name.
+    /// The processes of a program, by its file name.
     pub fn processes_named<'t>(&'t self, name: &'t str) -> impl Iterator<Item = &'t Process> {
         self.processes.iter().filter(move |process| process.name == name)
     }
 
-    /// The image that holds an address in a process, loaded or not at the time.
+    /// The image of a process that contains an address, regardless of the time at which it is
+    /// loaded.
     pub fn image_at(&self, process: &Process, address: Address) -> Option<&Image> {
         let images = process.images.iter().chain(&self.kernel_images);
         images.map(|&index| &self.images[index]).find(|image| image.contains(address))

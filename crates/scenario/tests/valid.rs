@@ -1,4 +1,4 @@
-//! Generated traces differ from those of Windows only where that is known.
+//! Generated traces violate only the known rules of the validator.
 
 use std::io::Cursor;
 
@@ -8,22 +8,22 @@ use stackhound_validator::{KnownViolation, assert_known};
 
 const SCENARIOS: &[&str] = &["default", "profile"];
 
-/// All of it is on purpose.
+/// All of these violations are intended.
 const SCENARIOS_EXPECTED: &[KnownViolation] = &[
     KnownViolation {
         files: &["default"],
         rules: &[K01],
-        reason: "on purpose: a buffer is lost, and with it records whose stacks are in other buffers",
+        reason: "intended: a buffer is lost, and with it events whose stacks are in other buffers",
     },
     KnownViolation {
         files: SCENARIOS,
         rules: &[R16],
-        reason: "on purpose: paths of the kernel can only be read with these events, so that live traces have them, too",
+        reason: "intended: these events map kernel paths to volumes, so that traces of sessions contain them, too",
     },
 ];
 
 #[test]
-fn scenarios_are_valid_but_for_what_is_known() {
+fn scenarios_have_only_known_violations() {
     let write = |mix| {
         let mut file = Cursor::new(Vec::new());
         Scenario { events: 20_000, seed: 1, mix }.write(&mut file).unwrap();

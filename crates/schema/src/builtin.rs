@@ -1,8 +1,9 @@
-//! Events of well-known providers, for recordings that do not describe them.
+//! Built-in descriptions of events of well-known providers, for traces without descriptions of
+//! them.
 //!
-//! Fields and versions are those of the providers' manifests; the names of .NET runtime events are those that people
-//! know from PerfView and its library rather than the longer ones of the manifest. The tables are in the notation of
-//! [`crate::notation`] (`builtin/*.txt`) and are read once.
+//! Fields and versions are those of the providers' manifests. Events of the .NET runtime have the
+//! names that PerfView and its library use, instead of the longer ones of the manifest. The tables
+//! are in the notation of [`crate::notation`] (`builtin/*.txt`) and are read once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -26,11 +27,11 @@ const TABLES: [(&str, &str); 7] = [
     ("other_providers", include_str!("builtin/other_providers.txt")),
 ];
 
-/// Maps that the tables share with those of the kernel logger.
+/// The maps that these tables share with the tables of the kernel logger.
 const KERNEL_MAPS: [&str; 5] =
     ["CreateOptions", "FileAttributes", "ShareAccess", "IrpFlags", "FileInformationClass"];
 
-/// The tables. An error in them is found by the first test that looks anything up.
+/// The tables. An error in them makes the first look-up panic, which a test detects.
 static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
     Providers::read(&TABLES).unwrap_or_else(|error| panic!("built-in provider table: {error}"))
 });
@@ -41,36 +42,35 @@ enum TableError {
     Notation(&'static str, NotationError),
     #[error("{0}: {1}")]
     Layout(String, LayoutError),
-    #[error("{0} is defined twice, or a version before a lower one")]
+    #[error("{0} is defined twice, or its versions are not in ascending order")]
     Order(String),
 }
 
-/// A description from the tables.
+/// The description of an event in the tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuiltIn {
     pub plan: &'static Arc<Plan>,
-    /// The version from which on it holds, which may be lower than the one asked for.
+    /// The first version that has this layout. It may be lower than the requested version.
     pub version: u8,
 }
 
-/// The description of the highest version up to this one.
+/// The description of an event with the highest version up to the given one.
 pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
     let versions = PROVIDERS.events.get(&(provider, id))?;
     let (version, plan) = versions.iter().rev().find(|(from, _)| *from <= version)?;
     Some(BuiltIn { plan, version: *version })
 }
 
-/// The name of a provider in the tables.
 pub(crate) fn provider_name(provider: Guid) -> Option<&'static str> {
     self::provider(provider).map(|provider| &*provider.name)
 }
 
-/// A provider of the tables.
 pub(crate) fn provider(guid: Guid) -> Option<&'static ProviderDescription> {
     PROVIDERS.index_of.get(&guid).map(|&index| &PROVIDERS.descriptions[index])
 }
 
-/// All providers of the tables, in their order. What no recording tells, such as levels, is not known.
+/// All providers of the tables, in their order. Properties that traces do not contain, such as
+/// levels, are unknown.
 pub(crate) fn providers() -> impl Iterator<Item = &'static ProviderDescription> {
     PROVIDERS.descriptions.iter()
 }
@@ -120,14 +120,14 @@ impl Providers {
         maps: &Maps<'_>,
     ) -> Result<(), TableError> {
         for &(id, event_name) in &text.names {
-            let location = format!("{} {id} {event_name}", provider.name);
+            let label = format!("{} {id} {event_name}", provider.name);
             let mut versions: Versions = Vec::new();
             for layout in &text.layouts {
-                // Nothing is aligned here, so that one pointer size stands for both.
+                // These layouts are packed, and their plans apply to both pointer sizes.
                 let layouts = alternatives(layout, PointerSize::Eight, maps);
-                let layouts = layouts.map_err(|error| TableError::Layout(location.clone(), error))?;
+                let layouts = layouts.map_err(|error| TableError::Layout(label.clone(), error))?;
                 if versions.last().is_some_and(|(last, _)| *last >= layout.from_version) {
-                    return Err(TableError::Order(location));
+                    return Err(TableError::Order(label));
                 }
                 let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
                 let schema = Schema {
@@ -145,7 +145,7 @@ impl Providers {
                 versions.push((version, Arc::new(Plan::new(schema))));
             }
             if self.events.insert((provider.guid, id), versions).is_some() {
-                return Err(TableError::Order(location));
+                return Err(TableError::Order(label));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Compares the named constants of hook ids and GUIDs with the tables they are generated from, and writes them with
-//! `STACKHOUND_WRITE_CONSTANTS=1`.
+//! Compares the generated constants of hook ids and GUIDs with the tables that they are generated
+//! from. With `STACKHOUND_WRITE_CONSTANTS=1`, writes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,8 +9,8 @@ use stackhound_types::Guid;
 
 use crate::{builtin, kernel};
 
-/// Words in upper case, with `_` between them: before a capital after a small letter or digit, and before the last
-/// capital of several if a small letter follows it.
+/// Uppercase words separated by `_`. A word begins at an uppercase letter after a lowercase letter
+/// or digit, and at the last of several uppercase letters if a lowercase letter follows it.
 fn constant_name(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut out = String::new();
@@ -38,7 +38,7 @@ fn hook_ids() -> String {
         let Some(hook_id) = event.hook_id else { continue };
         let mut name = constant_name(event.name);
         if names.contains_key(&name) {
-            write!(name, "_{hook_id:04X}").expect("a string takes everything");
+            write!(name, "_{hook_id:04X}").expect("writing to a string cannot fail");
         }
         assert_eq!(names.insert(name, hook_id), None, "{} is named twice", event.name);
     }
@@ -59,33 +59,36 @@ fn guids(named: impl Iterator<Item = (String, Guid)>) -> String {
 
 fn classes() -> String {
     guids(kernel::events().map(|event| {
-        let (class, _) = event.name.split_once('/').expect("class and type");
+        let (class, _) = event.name.split_once('/').expect("a name of the form Class/Type");
         (constant_name(class), event.class)
     }))
 }
 
 fn providers() -> String {
     guids(builtin::providers().map(|provider| {
-        let name = provider.name.strip_prefix("Microsoft-").expect("providers of Microsoft");
+        let name = provider.name.strip_prefix("Microsoft-").expect("a name with the prefix Microsoft-");
         (constant_name(name.strip_prefix("Windows-").unwrap_or(name)), provider.guid)
     }))
 }
 
-/// Everything before the first constant of a file is written by hand.
+/// Only the constants are generated; the text before the first one is written by hand.
 #[track_caller]
 fn check(file: &str, constants: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
-    let text = std::fs::read_to_string(&path).expect("the file is there");
+    let text = std::fs::read_to_string(&path).expect("a readable source file");
     let head = text.find("pub const").map_or(&*text, |at| &text[..at]);
     if std::env::var_os("STACKHOUND_WRITE_CONSTANTS").is_some() {
-        std::fs::write(&path, format!("{head}{constants}")).expect("the file can be written");
+        std::fs::write(&path, format!("{head}{constants}")).expect("a writable source file");
     } else {
-        assert!(&text[head.len()..] == constants, "{file}: run with STACKHOUND_WRITE_CONSTANTS=1");
+        assert!(
+            &text[head.len()..] == constants,
+            "{file} is out of date: run this test with STACKHOUND_WRITE_CONSTANTS=1"
+        );
     }
 }
 
 #[test]
-fn constants_are_those_of_the_tables() {
+fn constants_match_the_tables() {
     check("kernel/hook_id.rs", &hook_ids());
     check("kernel/class_guid.rs", &classes());
     check("provider_guid.rs", &providers());
@@ -104,7 +107,8 @@ fn names_are_split_into_words() {
     }
 }
 
-/// What the container needs of them lies below this crate.
+/// The container crate defines the ids that it needs itself, because it does not depend on this
+/// crate.
 #[test]
 fn the_container_has_the_same_ids() {
     use kernel::hook_id::*;

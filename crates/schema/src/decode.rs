@@ -1,10 +1,12 @@
-//! The one decoder: walks a payload along a [`Schema`] and yields a field at a time.
+//! The decoder: reads a payload along a [`Schema`] and yields one field at a time.
 //!
-//! Reads what fits and ignores the rest, because newer systems append fields without a new version and older ones
-//! write fewer. Every step is checked against the payload's end; nothing is allocated.
+//! It reads the fields that fit and ignores the rest, because newer systems append fields without a
+//! new version and older systems write fewer fields. Every read is checked against the end of the
+//! payload. Nothing is allocated.
 //!
-//! Hostile schemas cost little more than honest ones: structures nest at most [`MAX_NESTING`] deep, and every element
-//! either uses up payload bytes or is taken from a budget of [`MAX_EMPTY_ELEMENTS`].
+//! Malicious schemas cost little more than valid ones: structures nest at most [`MAX_NESTING`](crate::MAX_NESTING)
+//! deep, and an element that consumes no bytes of the payload is taken from a budget of
+//! [`MAX_EMPTY_ELEMENTS`](crate::MAX_EMPTY_ELEMENTS).
 
 mod read;
 mod references;
@@ -21,20 +23,14 @@ pub(crate) use read::{Cursor, Extent, utf16_to_zero};
 pub(crate) use references::References;
 pub(crate) use walk::Walk;
 
-/// How deep structures may stand in structures.
-pub const MAX_NESTING: usize = 8;
-
-/// How many elements of one payload may take no bytes at all.
-pub const MAX_EMPTY_ELEMENTS: usize = 1024;
-
-/// One field with what the payload holds for it.
+/// A field with its content in a payload.
 #[derive(Clone, Debug)]
 pub struct Decoded<'a> {
     /// Index into [`Schema::fields`].
     pub index: usize,
     /// The field's description.
     pub field: &'a Field,
-    /// Its content.
+    /// The content.
     pub item: Item<'a>,
 }
 
@@ -43,14 +39,14 @@ pub struct Decoded<'a> {
 pub enum Item<'a> {
     /// A single value.
     Value(Value<'a>),
-    /// Any number of values or of structures.
+    /// An array of values or of structures.
     Array(Array<'a>),
-    /// A structure: iterate to get its members.
+    /// A structure. Iterate over the decoder to read its members.
     Struct(Decoder<'a>),
 }
 
 impl<'a> Item<'a> {
-    /// The value, if it is a single one.
+    /// The value, if the content is a single value.
     pub fn value(&self) -> Option<Value<'a>> {
         match self {
             Item::Value(value) => Some(*value),
@@ -60,14 +56,16 @@ impl<'a> Item<'a> {
 }
 
 impl Schema {
-    /// Starts to decode a payload. Lazy; costs one look at each field for references between fields.
+    /// Creates a decoder for a payload. Fields are decoded when they are requested; the call itself
+    /// looks once at each field of the schema, for references between fields.
     ///
-    /// `pointer` is the pointer size of the record, which decides the size of pointers in the payload.
+    /// `pointer` is the pointer size of the record. It determines the size of pointers in the
+    /// payload.
     pub fn decode<'a>(&'a self, payload: &'a [u8], pointer: PointerSize) -> Decoder<'a> {
         Decoder::new(Walk::new(self, payload, pointer, References::of(self)))
     }
 
-    /// Where the first top-level field of this name stands in [`Schema::fields`].
+    /// The index of the first top-level field with this name in [`Schema::fields`].
     pub fn field_index(&self, name: &str) -> Option<usize> {
         self.top_level().find(|&index| *self.fields[index].name == *name)
     }
@@ -78,7 +76,7 @@ impl Schema {
             .take_while(|&index| index < self.fields.len())
     }
 
-    /// The index behind a field and, if it is a structure, behind all of its members.
+    /// The index after a field and, for a structure, after all of its members.
     pub(crate) fn after(&self, index: usize) -> usize {
         let mut next = index;
         let mut open = 1_usize;
@@ -93,19 +91,21 @@ impl Schema {
     }
 }
 
-/// Yields the fields of a payload, or the members of a structure, in the order of the schema.
+/// An iterator over the fields of a payload, or over the members of a structure, in the order of
+/// the schema.
 ///
-/// If the payload ends early, the fields that fit are followed by one [`Error::Payload`], and then by nothing. An
-/// array or structure that is cut off is yielded before that error, with the whole elements and members that it has.
-/// Padding is passed over.
+/// If the payload ends early, the fields that fit are followed by one [`Error::Payload`], which is
+/// the last item. A truncated array or structure is yielded before that error, with its complete
+/// elements and members. Padding is skipped.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     walk: Walk<'a>,
     next: usize,
-    /// How many more fields on this level; `usize::MAX` on the top level, where the schema's end decides.
+    /// The number of remaining fields on this level; `usize::MAX` on the top level, which ends with
+    /// the schema.
     remaining: usize,
     depth: usize,
-    /// Follows the item that has just been yielded.
+    /// The error to yield after the item that was just yielded.
     error: Option<Error>,
 }
 
@@ -122,18 +122,18 @@ impl<'a> Decoder<'a> {
         Decoder { walk, next: index + 1, remaining, depth, error: None }
     }
 
-    /// The bytes that no yielded field has used. On the top level and after the last field these are trailing bytes,
-    /// or what is left of a field that did not fit.
+    /// The bytes that no yielded field has consumed. After the last top-level field these are
+    /// trailing bytes, or the start of a field that did not fit.
     pub fn rest(&self) -> &'a [u8] {
         self.walk.cursor.rest()
     }
 
-    /// Bytes from the start of the payload to the next field.
+    /// The offset of the next field in the payload, in bytes.
     pub fn offset(&self) -> usize {
         self.walk.cursor.offset
     }
 
-    /// Moves over gaps; they are no fields to the reader.
+    /// Skips padding, which is never yielded.
     fn skip_padding(&mut self) -> Result<(), Error> {
         while self.remaining > 0 && self.walk.schema.fields.get(self.next).is_some_and(Field::is_padding) {
             self.next = self.walk.skip(self.next, self.depth)?;
@@ -175,12 +175,12 @@ impl<'a> Iterator for Decoder<'a> {
 
 impl std::iter::FusedIterator for Decoder<'_> {}
 
-/// An array in a payload. Its elements are values or structures.
+/// An array of values or structures in a payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'a> {
-    /// Stands at the first element.
+    /// The position of the first element.
     start: Walk<'a>,
-    /// Bytes from the start of the payload to behind the last element.
+    /// The offset of the end of the last element in the payload.
     end: usize,
     index: usize,
     depth: usize,
@@ -188,32 +188,32 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What describes each of the elements.
+    /// The field that describes each element.
     pub fn field(&self) -> &'a Field {
         &self.start.schema.fields[self.index]
     }
 
-    /// All elements as they are stored, without the count that may precede them.
+    /// The stored bytes of all elements, without the count that may precede them.
     pub fn bytes(&self) -> &'a [u8] {
         self.start.cursor.payload.get(self.start.cursor.offset..self.end).unwrap_or_default()
     }
 
-    /// The text that the elements make, if they are characters; up to the first zero.
+    /// The text that an array of characters contains, up to the first zero.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         self.text_value()?.text()
     }
 
-    /// As [`text`](Array::text), as it stands in the payload.
+    /// As [`text`](Array::text), but as a value that borrows from the payload.
     pub fn text_value(&self) -> Option<Value<'a>> {
         match self.field().in_type {
             InType::Utf16Char => Some(Value::Utf16(utf16_to_zero(self.bytes()))),
@@ -222,7 +222,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The elements in order: [`Item::Value`] or [`Item::Struct`].
+    /// Iterates over the elements in order, as [`Item::Value`] or [`Item::Struct`].
     pub fn iter(&self) -> ArrayElements<'a> {
         ArrayElements { walk: self.start, index: self.index, depth: self.depth, remaining: self.count }
     }
@@ -237,7 +237,7 @@ impl<'a> IntoIterator for Array<'a> {
     }
 }
 
-/// Yields the elements of an [`Array`].
+/// An iterator over the elements of an [`Array`].
 #[derive(Clone, Debug)]
 pub struct ArrayElements<'a> {
     walk: Walk<'a>,
@@ -251,7 +251,7 @@ impl<'a> Iterator for ArrayElements<'a> {
 
     fn next(&mut self) -> Option<Item<'a>> {
         self.remaining = self.remaining.checked_sub(1)?;
-        // The array was passed over once to find its end, so all elements that it counts can be read.
+        // The array was skipped once to find its end, so every counted element can be read.
         let element = self.walk.element(self.index, self.depth);
         debug_assert!(element.is_ok(), "{element:?}");
         element.ok()

@@ -1,65 +1,68 @@
-//! Descriptions that the merge tool of Windows stores in recordings: `TRACE_EVENT_INFO` and `EVENT_MAP_INFO` blocks.
+//! Descriptions that are embedded in traces when Windows merges them: `TRACE_EVENT_INFO` and
+//! `EVENT_MAP_INFO` blocks.
 //!
-//! They describe manifest and classic events as the recording machine knew them. A merged recording has them near its
-//! end, each in an event of its own. Offsets in a block are relative to its start and are not trusted: they may point
-//! anywhere, and structures may contain each other.
+//! They describe manifest and classic events as they were registered on the traced machine. They
+//! are near the end of a merged trace, each in an event of its own. Offsets in a block are relative
+//! to its start and are not trusted: they may point anywhere, and structures may contain each
+//! other.
 //!
-//! Fields refer to value maps by name, and the maps come in blocks of their own, so that names stay unresolved here.
+//! Fields refer to value maps by name, and each map is in a separate block, so this module does not
+//! resolve the names.
 
 use stackhound_etl::record::Descriptor;
 use stackhound_types::Guid;
 
-use crate::decode::MAX_NESTING;
 use crate::error::Error;
+use crate::limits::MAX_NESTING;
 use crate::model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource};
 use crate::naming::event_name;
 use crate::value::utf16_chars;
 
-/// How many fields an event may have, each use of a structure counted anew.
+/// The maximum number of fields in an event. Each use of a structure counts.
 const MAX_FIELDS: usize = 4096;
 
-/// How many fields of an event may have maps.
+/// The maximum number of fields in an event that have maps.
 const MAX_MAPPED_FIELDS: usize = 256;
 
-/// Where the array of properties starts, and how large each one is.
+/// The offset of the array of properties.
 const PROPERTIES: usize = 0x70;
 const PROPERTY_SIZE: usize = 24;
 
-/// A classic event, whose descriptor has no id of its own.
+/// The value of `DecodingSource` for a classic event, whose descriptor has no id.
 const DECODING_SOURCE_WBEM: u32 = 1;
 
-/// One described event.
+/// The description of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbeddedEvent {
-    /// What events it describes.
+    /// The events that it describes.
     pub identity: EmbeddedIdentity,
-    /// Names and types, yet without value maps.
+    /// Names and types, without value maps.
     pub schema: Schema,
     /// The fields that have a map, by index, with the name of the map.
     pub map_names: Vec<(usize, Box<str>)>,
-    /// What the headers of such events hold.
+    /// The descriptor in the headers of these events.
     pub descriptor: Descriptor,
-    /// What the numbers in them are called.
+    /// The names of the numbers in the descriptor.
     pub names: EmbeddedNames,
 }
 
-/// Names of the numbers in an event's header. Empty where a description has none.
+/// Names of the numbers in an event descriptor. Missing names are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmbeddedNames {
-    /// Of the level.
+    /// Name of the level.
     pub level: Box<str>,
-    /// Of the channel.
+    /// Name of the channel.
     pub channel: Box<str>,
-    /// Of the task.
+    /// Name of the task.
     pub task: Box<str>,
-    /// Of the opcode.
+    /// Name of the opcode.
     pub opcode: Box<str>,
 }
 
-/// What events a description is for.
+/// The events that a description applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmbeddedIdentity {
-    /// Those of a provider with this id and version.
+    /// Events of a provider with this id and version.
     Manifest {
         /// The provider.
         provider: Guid,
@@ -68,9 +71,9 @@ pub enum EmbeddedIdentity {
         /// The version in the event descriptor.
         version: u8,
     },
-    /// Those of a class with this opcode and version.
+    /// Events of a class with this opcode and version.
     Classic {
-        /// The class, which classic headers carry instead of the provider.
+        /// The class, which classic headers contain instead of the provider.
         class: Guid,
         /// The opcode, which is the event's type.
         opcode: u8,
@@ -83,8 +86,9 @@ impl EmbeddedEvent {
     /// Reads the payload of an event-info event (opcode 32).
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the block is too short, a name lies outside, a type is unknown, or structures are nested
-    /// too deep or make too many fields.
+    /// [`Error::Metadata`] if the block is too short, a name is outside the block, a type is
+    /// unknown, there are more than 4096 fields or 256 fields with maps, or structures are nested
+    /// more than [`MAX_NESTING`](crate::MAX_NESTING) deep.
     pub fn parse(payload: &[u8]) -> Result<EmbeddedEvent, Error> {
         let block = Block(payload);
         let provider = block.guid(0)?;
@@ -109,8 +113,8 @@ impl EmbeddedEvent {
             EmbeddedIdentity::Manifest { id, .. } => format!("EventID({id})"),
             EmbeddedIdentity::Classic { opcode, .. } => format!("Opcode({opcode})"),
         };
-        let locations = vec![None; properties.count];
-        let mut fields = Fields { properties, fields: Vec::new(), map_names: Vec::new(), locations };
+        let field_indices = vec![None; properties.count];
+        let mut fields = Fields { properties, fields: Vec::new(), map_names: Vec::new(), field_indices };
         fields.add_top_level(block.u32(0x68)?)?;
         let message = block.name_at(0x4c)?;
         Ok(EmbeddedEvent {
@@ -130,22 +134,22 @@ impl EmbeddedEvent {
     }
 }
 
-/// Reads the payload of a map-info event (opcode 33): the provider and its map. Maps whose entries are patterns have no
-/// entries here.
+/// Reads the payload of a map-info event (opcode 33). Returns the provider and its map. Maps with
+/// patterns are returned without entries.
 ///
 /// # Errors
-/// [`Error::Metadata`] if the block is too short for its entries, or a name lies outside.
+/// [`Error::Metadata`] if the block is too short for its entries, or a name is outside the block.
 pub fn parse_map(payload: &[u8]) -> Result<(Guid, Map), Error> {
     const PATTERN: u32 = 4;
     const BITMAPS: u32 = 0x2 | 0x10;
     const ENTRIES: usize = 0x10;
     let provider = Block(payload).guid(0)?;
-    // All offsets count from behind the GUID.
+    // All offsets are relative to the end of the GUID.
     let block = Block(payload.get(16..).unwrap_or_default());
     let flags = block.u32(4)?;
     let count = if flags & PATTERN == 0 { block.u32(8)? } else { 0 };
     if count as usize > block.0.len().saturating_sub(ENTRIES) / 8 {
-        return Err(Error::Metadata { offset: 0x18, expected: "as many map entries as it says" });
+        return Err(Error::Metadata { offset: 0x18, expected: "the stated number of map entries" });
     }
     let entries = (0..count as usize).map(|index| {
         let at = ENTRIES + 8 * index;
@@ -161,7 +165,7 @@ pub fn parse_map(payload: &[u8]) -> Result<(Guid, Map), Error> {
     ))
 }
 
-/// Bytes with little-endian numbers and names at given offsets.
+/// A block with little-endian numbers, and with names at given offsets.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a>(pub &'a [u8]);
 
@@ -203,8 +207,8 @@ impl<'a> Block<'a> {
         self.bytes(offset, "a GUID").map(Guid)
     }
 
-    /// The text whose offset stands at `offset`; empty if there is none. Message texts end in blanks or line ends that
-    /// are no part of the name.
+    /// The text whose offset is stored at `offset`; empty if there is none. Trailing blanks and
+    /// line ends, as in message texts, are removed.
     pub fn name_at(self, offset: usize) -> Result<String, Error> {
         let start = self.u32(offset)? as usize;
         if start == 0 {
@@ -220,14 +224,15 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The properties of an event, structure members behind all others.
+/// The properties of an event. Members of structures follow all other properties.
 #[derive(Clone, Copy)]
 struct Properties<'a> {
     block: Block<'a>,
     count: usize,
 }
 
-/// One `EVENT_PROPERTY_INFO`. Bits for fixed counts and lengths exist, but stored blocks have them set at random.
+/// One `EVENT_PROPERTY_INFO`. Its flags for fixed counts and lengths are not used, because embedded
+/// blocks have them set at random.
 struct Property {
     flags: u32,
     name_at: usize,
@@ -244,7 +249,7 @@ impl<'a> Properties<'a> {
     fn of(block: Block<'a>) -> Result<Properties<'a>, Error> {
         let count = block.u32(0x64)? as usize;
         if count > block.0.len().saturating_sub(PROPERTIES) / PROPERTY_SIZE {
-            return Err(Error::Metadata { offset: 0x64, expected: "as many properties as it says" });
+            return Err(Error::Metadata { offset: 0x64, expected: "the stated number of properties" });
         }
         Ok(Properties { block, count })
     }
@@ -269,13 +274,13 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Fields in the making. Properties may be used more than once, fields are not.
+/// Collects fields. A property can be used more than once, a field only once.
 struct Fields<'a> {
     properties: Properties<'a>,
     fields: Vec<Field>,
     map_names: Vec<(usize, Box<str>)>,
-    /// The field that each property last became, for counts and lengths, which name properties.
-    locations: Vec<Option<u16>>,
+    /// The field that each property last became. Counts and lengths refer to properties.
+    field_indices: Vec<Option<u16>>,
 }
 
 impl Fields<'_> {
@@ -290,7 +295,7 @@ impl Fields<'_> {
         let property = self.properties.get(index)?;
         let block = self.properties.block;
         if self.fields.len() >= MAX_FIELDS {
-            return Err(Error::Metadata { offset: property.name_at, expected: "fewer fields" });
+            return Err(Error::Metadata { offset: property.name_at, expected: "at most 4096 fields" });
         }
         let name = block.name_at(property.name_at)?;
         let is_struct = property.flags & STRUCT != 0;
@@ -304,7 +309,7 @@ impl Fields<'_> {
         };
         let count = match property.count {
             referenced if property.flags & COUNT_IS_A_PROPERTY != 0 => {
-                Count::Field(self.location(referenced)?)
+                Count::Field(self.field_index(referenced)?)
             }
             0 | 1 => Count::One,
             count => Count::Fixed(count),
@@ -312,24 +317,27 @@ impl Fields<'_> {
         let length = match property.length {
             _ if !in_type.takes_length() => Length::Natural,
             referenced if property.flags & LENGTH_IS_A_PROPERTY != 0 => {
-                Length::Field(self.location(referenced)?)
+                Length::Field(self.field_index(referenced)?)
             }
             0 => natural_length(property.type_or_start, out_type),
             length => Length::Fixed(length),
         };
         if !is_struct && block.u32(property.map_at)? != 0 {
             if self.map_names.len() >= MAX_MAPPED_FIELDS {
-                return Err(Error::Metadata { offset: property.map_at, expected: "fewer fields with maps" });
+                return Err(Error::Metadata {
+                    offset: property.map_at,
+                    expected: "at most 256 fields with maps",
+                });
             }
             self.map_names.push((self.fields.len(), block.name_at(property.map_at)?.into()));
         }
-        self.locations[index] = u16::try_from(self.fields.len()).ok();
+        self.field_indices[index] = u16::try_from(self.fields.len()).ok();
         self.fields.push(Field { out_type, count, length, ..Field::new(name, in_type) });
         if is_struct {
             if depth >= MAX_NESTING {
                 return Err(Error::Metadata {
                     offset: property.name_at,
-                    expected: "less deeply nested structures",
+                    expected: "at most 8 levels of nested structures",
                 });
             }
             let start = usize::from(property.type_or_start);
@@ -339,22 +347,22 @@ impl Fields<'_> {
         Ok(())
     }
 
-    /// The field that a property has become.
-    fn location(&self, property: u16) -> Result<u16, Error> {
-        let location = self.locations.get(usize::from(property)).copied().flatten();
-        location.ok_or(Error::Metadata {
+    /// The index of the field that a property has become.
+    fn field_index(&self, property: u16) -> Result<u16, Error> {
+        let field = self.field_indices.get(usize::from(property)).copied().flatten();
+        field.ok_or(Error::Metadata {
             offset: PROPERTIES + PROPERTY_SIZE * usize::from(property),
-            expected: "a count or length before its use",
+            expected: "a count or length in an earlier property",
         })
     }
 }
 
-/// The length of a text or binary field for which none is given.
+/// The length of a text or binary field without a stated length.
 fn natural_length(in_type: u16, out_type: OutType) -> Length {
     const NOT_TERMINATED: std::ops::RangeInclusive<u16> = 304..=305;
     match out_type {
         _ if NOT_TERMINATED.contains(&in_type) => Length::Rest,
-        // Manifests may leave the only possible length of an IPv6 address out.
+        // Manifests may omit the length of an IPv6 address, because only one is possible.
         OutType::Ipv6 if in_type == 14 => Length::Fixed(16),
         _ => Length::Natural,
     }

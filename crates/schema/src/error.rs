@@ -1,82 +1,84 @@
-//! What can be wrong with metadata and payloads, and where.
+//! Errors in metadata and payloads, with their offsets.
 
 use std::fmt;
 
 use crate::model::{Count, Field, InType, OutType};
 
-/// Bytes do not have the shape that was expected of them, or properties not the type or value.
+/// An error in metadata, in a payload, or in a requested or supplied property.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nobody knows what the payload of an event means.
-    #[error("nobody describes the event")]
+    /// No schema is known for the event.
+    #[error("no schema is known for the event")]
     NoSchema,
-    /// A payload does not hold the field that its schema names next. The fields before it are good.
+    /// The payload does not contain the next field of its schema. The fields before it are valid.
     #[error("field {field} at payload offset {offset:#x}: expected {expected}")]
     Payload {
         /// Index into [`Schema::fields`](crate::Schema::fields).
         field: usize,
-        /// Bytes from the start of the payload to where reading stopped.
+        /// Offset in the payload, in bytes, at which reading stopped.
         offset: usize,
-        /// What should have been there.
+        /// The data that was expected there.
         expected: Expected,
     },
-    /// A payload does not hold the fixed part that every event of its class has.
+    /// The payload does not contain the fixed part that every event of its class has.
     #[error("{class} payload at offset {offset:#x}: expected {expected}")]
     Class {
-        /// The class or its part, by the name of its view.
+        /// The class or a part of it, by the name of its view.
         class: &'static str,
-        /// Bytes from the start of the payload to where reading stopped.
+        /// Offset in the payload, in bytes, at which reading stopped.
         offset: usize,
-        /// What should have been there.
+        /// The data that was expected there.
         expected: Expected,
     },
-    /// A description of events cannot be read.
+    /// The description of an event cannot be read.
     #[error("metadata offset {offset:#x}: expected {expected}")]
     Metadata {
-        /// Bytes from the start of the description to where reading stopped.
+        /// Offset in the description, in bytes, at which reading stopped.
         offset: usize,
-        /// What should have been there.
+        /// The data that was expected there.
         expected: &'static str,
     },
     /// The event has no property of this name.
     #[error("there is no property {0}")]
     NoProperty(Box<str>),
-    /// A property is read or given as a type that it is not of.
-    #[error("property {property} is {is}, not {asked}")]
+    /// The type of the property differs from the requested type, or from the type of the supplied
+    /// value.
+    #[error("property {property} is {actual}, not {requested}")]
     WrongType {
         /// The property's name.
         property: Box<str>,
-        /// What it is.
-        is: FieldType,
-        /// What it was asked for as, or what was given for it.
-        asked: &'static str,
+        /// The type of the property.
+        actual: FieldType,
+        /// The requested type, or the type of the supplied value.
+        requested: &'static str,
     },
-    /// A property is of the right type, but its content is not.
+    /// The property has the right type, but its value is not valid for the requested or supplied
+    /// type.
     #[error("property {property}: expected {expected}")]
     Content {
         /// The property's name.
         property: Box<str>,
-        /// What it should have been.
+        /// A description of the valid values.
         expected: &'static str,
     },
-    /// A payload is to be made, and nothing was given for this property.
-    #[error("nothing was given for property {0}")]
+    /// A payload is packed, and no value was given for this property.
+    #[error("no value was given for property {0}")]
     NotGiven(Box<str>),
 }
 
-/// What a field is, for people.
+/// The type of a field. Prints as a phrase for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldType {
-    /// How a value is stored.
+    /// The storage type of a value.
     pub in_type: InType,
-    /// How it wants to be shown.
+    /// The format in which a value is shown.
     pub out_type: OutType,
-    /// Whether there are several.
+    /// Whether the field is an array.
     pub is_array: bool,
 }
 
 impl FieldType {
-    /// Of a field.
+    /// The type of the given field.
     pub fn of(field: &Field) -> FieldType {
         let is_array = field.count != Count::One;
         FieldType { in_type: field.in_type, out_type: field.out_type, is_array }
@@ -99,28 +101,34 @@ impl fmt::Display for FieldType {
     }
 }
 
-/// What a decoder needed and did not find.
+/// The data that a decoder needed and did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Expected {
-    /// The payload ends before this many bytes.
-    #[error("{0} bytes")]
+    /// This many more bytes in the payload.
+    #[error("{}", byte_count(*.0))]
     Bytes(usize),
-    /// A security identifier has at most 15 sub-authorities.
+    /// A security identifier. It has at most 15 sub-authorities.
     #[error("a security identifier")]
     Sid,
-    /// A count or length refers to a field that has no such value before this one.
+    /// A count or length in the field with this index, which must precede the field that refers to
+    /// it.
     #[error("a count or length in field {0}")]
     Reference(usize),
-    /// Structures are nested deeper than [`MAX_NESTING`](crate::MAX_NESTING).
-    #[error("less deeply nested structures")]
+    /// Structures that are nested at most [`MAX_NESTING`](crate::MAX_NESTING) deep.
+    #[error("at most {} levels of nested structures", crate::limits::MAX_NESTING)]
     Nesting,
-    /// Too many elements without any bytes.
-    #[error("fewer elements without bytes")]
+    /// At most [`MAX_EMPTY_ELEMENTS`](crate::MAX_EMPTY_ELEMENTS) array elements that occupy no
+    /// bytes.
+    #[error("at most {} elements without bytes", crate::limits::MAX_EMPTY_ELEMENTS)]
     Elements,
-    /// The index names no field outside of structures.
+    /// The index of a field that is not a member of a structure.
     #[error("the index of a top-level field")]
     TopLevelField,
-    /// The field is an array or a structure.
+    /// A field that is not an array or a structure.
     #[error("a single value")]
     SingleValue,
+}
+
+fn byte_count(bytes: usize) -> String {
+    if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") }
 }

@@ -1,6 +1,6 @@
-//! Entry points for fuzzing: each takes any bytes, reads them as one kind of input, and looks at everything that comes
-//! out. None may panic, take long or take much memory. A test runs them over damaged forms of good inputs; a fuzzer
-//! can drive them as they are.
+//! Entry points for fuzzing. Each reads arbitrary bytes as one kind of input and visits the whole
+//! result. None may panic, or take much time or memory. A test runs them on damaged forms of valid
+//! inputs; a fuzzer can call them directly.
 
 mod kernel_classes;
 #[cfg(test)]
@@ -25,13 +25,14 @@ use crate::wevt::providers_of_image;
 
 pub use kernel_classes::kernel;
 
-/// Reads the bytes as TraceLogging metadata and, behind the size that it says, a payload; then as provider traits.
+/// Reads the bytes as TraceLogging metadata, followed by a payload after the stated size; then as
+/// provider traits.
 pub fn tracelogging(data: &[u8]) {
     if let Ok(metadata) = EventMetadata::parse(data) {
         let _ = metadata.name();
         let size = data.first_chunk().map_or(0, |size| usize::from(u16::from_le_bytes(*size)));
         if let Ok(schema) = metadata.schema(Guid::ZERO, "", 1) {
-            look_at(schema, data.get(size..).unwrap_or_default());
+            visit(schema, data.get(size..).unwrap_or_default());
         }
     }
     if let Ok(traits) = ProviderTraits::parse(data) {
@@ -39,10 +40,11 @@ pub fn tracelogging(data: &[u8]) {
     }
 }
 
-/// Reads the bytes as an embedded description, and as the payload of the event that it describes; then as a map.
+/// Reads the bytes as an embedded description, and as the payload of the event that it describes;
+/// then as a map.
 pub fn embedded(data: &[u8]) {
     if let Ok(event) = EmbeddedEvent::parse(data) {
-        look_at(event.schema, data);
+        visit(event.schema, data);
     }
     let _ = parse_map(data);
 }
@@ -50,18 +52,19 @@ pub fn embedded(data: &[u8]) {
 /// Reads the bytes as the text of a manifest, and as the payload of each event that it describes.
 pub fn manifest(data: &[u8]) {
     if let Ok(providers) = providers_of_manifest(data, None) {
-        look_at_providers(&providers, data);
+        visit_providers(&providers, data);
     }
 }
 
-/// Reads the bytes as an image with a compiled manifest, and as the payload of each event that it describes.
+/// Reads the bytes as an image with a compiled manifest, and as the payload of each event that it
+/// describes.
 pub fn compiled(data: &[u8]) {
     if let Ok(providers) = providers_of_image(data, &[data]) {
-        look_at_providers(&providers, data);
+        visit_providers(&providers, data);
     }
 }
 
-/// Reads the bytes as manifest chunks, each behind its length and the number of its thread.
+/// Reads the bytes as manifest chunks, each after its length and its thread id.
 pub fn manifest_chunks(mut data: &[u8]) {
     let mut chunks = ManifestChunks::default();
     while let Some(([length, tid], rest)) = data.split_first_chunk() {
@@ -71,7 +74,8 @@ pub fn manifest_chunks(mut data: &[u8]) {
     }
 }
 
-/// Reads the bytes as an event of the built-in tables (provider, id, version), and behind that its payload.
+/// Reads the bytes as an event of the built-in tables (provider, id, version), followed by its
+/// payload.
 pub fn built_in(data: &[u8]) {
     const PROVIDERS: [&str; 8] = [
         "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4",
@@ -87,11 +91,12 @@ pub fn built_in(data: &[u8]) {
     let number = u16::from_le_bytes([*low, *high]);
     let Some(Ok(provider)) = PROVIDERS.get(usize::from(*origin)).map(|guid| guid.parse()) else { return };
     if let Some(found) = builtin::lookup(provider, number, *version) {
-        look_at(Schema::clone(found.plan.schema()), payload);
+        visit(Schema::clone(found.plan.schema()), payload);
     }
 }
 
-/// Lets one store learn from and look up a number of events, each a kind, an id and a length before its bytes.
+/// Learns and looks up several events with one store. Each event is a kind, an id and a length,
+/// followed by its payload.
 pub fn store(mut data: &[u8]) {
     let mut store = SchemaStore::new();
     while let Some(([kind, id, length], rest)) = data.split_first_chunk() {
@@ -107,14 +112,14 @@ pub fn store(mut data: &[u8]) {
         };
         let _ = store.learn(&identity, Pid(4), Tid(8), payload);
         if let Some(plan) = store.lookup(&identity, payload, PointerSize::Eight) {
-            look_at_all(&mut plan.decode(payload, PointerSize::Eight));
+            visit_all(&mut plan.decode(payload, PointerSize::Eight));
         }
         data = rest;
     }
 }
 
-/// Asks for all names, and reads the bytes as the payload of each event.
-fn look_at_providers(providers: &[ProviderDescription], data: &[u8]) {
+/// Looks up all names, and reads the bytes as the payload of each event.
+fn visit_providers(providers: &[ProviderDescription], data: &[u8]) {
     for provider in providers {
         for event in &provider.events {
             let (task, opcode) = (event.task.unwrap_or(0), event.opcode.unwrap_or(0));
@@ -125,16 +130,16 @@ fn look_at_providers(providers: &[ProviderDescription], data: &[u8]) {
             );
             let _ = provider.keyword_names(event.keywords.unwrap_or(0)).count();
             let _ = readable(event.schema.message.as_deref().unwrap_or_default());
-            look_at(Schema::clone(&event.schema), data);
+            visit(Schema::clone(&event.schema), data);
         }
     }
 }
 
-/// Decodes and renders everything, in order and by index.
-fn look_at(schema: Schema, payload: &[u8]) {
+/// Decodes and formats everything, in order and by index.
+fn visit(schema: Schema, payload: &[u8]) {
     let plan = Plan::new(Arc::new(schema));
     for pointer in [PointerSize::Four, PointerSize::Eight] {
-        look_at_all(&mut plan.decode(payload, pointer));
+        visit_all(&mut plan.decode(payload, pointer));
         for index in 0..plan.schema().fields.len().min(64) {
             let _ = plan.value(payload, pointer, index);
             let _ = plan.item(payload, pointer, index);
@@ -142,16 +147,16 @@ fn look_at(schema: Schema, payload: &[u8]) {
     }
 }
 
-fn look_at_all(decoder: &mut Decoder<'_>) {
+fn visit_all(decoder: &mut Decoder<'_>) {
     for decoded in decoder {
         match decoded {
-            Ok(decoded) => look_at_item(decoded.field, &decoded.item),
+            Ok(decoded) => visit_item(decoded.field, &decoded.item),
             Err(error) => discard(format_args!("{error}")),
         }
     }
 }
 
-fn look_at_item(field: &Field, item: &Item<'_>) {
+fn visit_item(field: &Field, item: &Item<'_>) {
     match item {
         Item::Value(value) => {
             discard(format_args!("{}", field.render(*value)));
@@ -159,13 +164,13 @@ fn look_at_item(field: &Field, item: &Item<'_>) {
         }
         Item::Array(array) => {
             let _ = (array.bytes(), array.text());
-            array.iter().for_each(|element| look_at_item(field, &element));
+            array.iter().for_each(|element| visit_item(field, &element));
         }
-        Item::Struct(members) => look_at_all(&mut members.clone()),
+        Item::Struct(members) => visit_all(&mut members.clone()),
     }
 }
 
-/// Formats, and keeps nothing.
+/// Formats and discards the text.
 fn discard(text: fmt::Arguments<'_>) {
     struct Nowhere;
     impl Write for Nowhere {
@@ -173,5 +178,5 @@ fn discard(text: fmt::Arguments<'_>) {
             Ok(())
         }
     }
-    Nowhere.write_fmt(text).expect("formatting does not fail");
+    Nowhere.write_fmt(text).expect("formatting cannot fail");
 }

@@ -1,4 +1,4 @@
-//! What kind of event a record is: all that decides how its payload reads, apart from the payload.
+//! The kind of event that a record is: everything except the payload that determines the schema.
 
 #[cfg(test)]
 mod tests;
@@ -6,12 +6,12 @@ mod tests;
 use stackhound_etl::record::{Descriptor, ExtendedType, Record};
 use stackhound_types::Guid;
 
-/// Names the description of an event's payload. Made from a record's header and extended items.
+/// The key to the schema of an event, from the record's header and its extended data items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity<'a> {
     /// A record of the kernel logger.
     Kernel {
-        /// Group in the upper byte, type in the lower.
+        /// Group in the high byte, type in the low byte.
         hook_id: u16,
         /// The version in the header.
         version: u8,
@@ -25,7 +25,7 @@ pub enum Identity<'a> {
         /// The version of the class.
         version: u8,
     },
-    /// An event that a manifest describes, which may or may not be at hand.
+    /// A manifest event. Its manifest may or may not be available.
     Manifest {
         /// The provider.
         provider: Guid,
@@ -38,33 +38,36 @@ pub enum Identity<'a> {
         /// The task in the event descriptor.
         task: u16,
     },
-    /// An event that describes itself.
+    /// A TraceLogging event, which contains its own description.
     TraceLogging {
         /// The provider.
         provider: Guid,
         /// The event's `EVENT_SCHEMA_TL` item.
         metadata: &'a [u8],
-        /// The event's `PROV_TRAITS` item, which holds the provider's name.
+        /// The event's `PROV_TRAITS` item, which contains the provider's name.
         traits: Option<&'a [u8]>,
         /// The opcode in the event descriptor.
         opcode: u8,
     },
-    /// An event with nothing but a text, marked so in its header.
+    /// An event whose payload is a single text, as a flag of its header states
+    /// (`EVENT_HEADER_FLAG_STRING_ONLY`).
     Text {
         /// The provider.
         provider: Guid,
     },
-    /// A preprocessed trace message, for which only the writer's build has the format.
+    /// A WPP trace message. Only the build of its writer has the format.
     Message {
-        /// The message GUID, or a component id in its place: the first group, all others zero.
+        /// The message GUID. If the record has a component id instead, the id is the first group
+        /// and all others are zero.
         guid: Guid,
-        /// The number of the message under that GUID.
+        /// The number of the message under this GUID.
         number: u16,
     },
 }
 
 impl<'a> Identity<'a> {
-    /// What a record says it is. `None` for records that are no events, and for messages that do not say whose they are.
+    /// The identity of a record. `None` for records that are not events, and for messages without a
+    /// GUID or component id.
     pub fn of(record: &Record<'a>) -> Option<Identity<'a>> {
         if let Some(hook_id) = record.hook_id() {
             return Some(Identity::Kernel { hook_id, version: record.version() });

@@ -1,11 +1,11 @@
-//! What payload bytes mean.
+//! Schemas of events and the decoding of payloads.
 //!
-//! A [`Schema`] names the fields of one kind of event. Schemas come from a built-in table of kernel classes, from
-//! TraceLogging metadata, from metadata that recordings carry, from manifests and images of providers, and from a
-//! built-in table of providers. Whatever the origin, the result is the same type, and one decoder reads payloads with
-//! it, borrowing from the payload.
+//! A [`Schema`] describes the fields of one kind of event. Schemas come from a built-in table of
+//! kernel classes, from TraceLogging metadata, from metadata embedded in traces, from manifests and
+//! images of providers, and from a built-in table of providers. All sources produce the same type.
+//! One decoder reads payloads with it and borrows from the payload.
 //!
-//! Does not know where events come from.
+//! This crate does not read traces or sessions; the caller supplies the payloads.
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -18,6 +18,7 @@ mod error;
 pub mod fuzz;
 mod identity;
 pub mod kernel;
+mod limits;
 mod manifest;
 pub mod method;
 mod model;
@@ -38,14 +39,17 @@ mod tracelogging;
 mod value;
 mod wevt;
 
-pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
+pub use decode::{Array, ArrayElements, Decoded, Decoder, Item};
 pub use embedded::{EmbeddedEvent, EmbeddedIdentity, EmbeddedNames, parse_map};
 pub use error::{Error, Expected, FieldType};
 pub use identity::Identity;
+pub use limits::{MAX_EMPTY_ELEMENTS, MAX_NESTING};
 pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
 pub use pack::OwnedValue;
-pub use parser::{Ansi, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime, Unfit, Utf16};
+pub use parser::{
+    Ansi, ConversionError, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime, Utf16,
+};
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{ItemText, render};

@@ -1,6 +1,7 @@
-//! Methods that runtimes compiled while their programs ran: typed readers for the events that tell where their code is.
+//! JIT-compiled methods: typed readers of the events that report the addresses of their code.
 //!
-//! Layouts are those of the providers' manifests, of which the first fields are the same in all versions.
+//! The layouts are those of the providers' manifests. Their first fields are the same in all
+//! versions.
 
 use stackhound_types::{Address, Guid, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -9,31 +10,31 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use crate::error::{Error, Expected};
 use crate::kernel::view::Utf16;
 
-/// Microsoft-JScript, by which also V8 tells of its code.
+/// Microsoft-JScript, which V8 also uses to report its code.
 pub const SCRIPT: Guid =
     Guid::new(0x5727_7741, 0x3638, 0x4a4b, [0xbd, 0xba, 0x0a, 0xc6, 0xe4, 0x5d, 0xa5, 0x6c]);
 
-/// Where the code of a method is.
+/// The address range of a method's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodCode<'a> {
-    /// The runtime's number of the method.
+    /// The runtime's id of the method.
     pub id: u64,
-    /// The first byte.
+    /// The address of the first byte.
     pub start: Address,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// What it is called; `None` in events without texts.
+    /// The name; `None` in events without texts.
     pub name: Option<MethodName<'a>>,
 }
 
-/// What a method is called.
+/// The name of a method, in its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MethodName<'a> {
-    /// The type that it belongs to, with the namespace in front. Empty in scripts.
+    /// The type that contains the method, with its namespace. Empty for scripts.
     pub namespace: Utf16<'a>,
-    /// Its name.
+    /// The name without the type.
     pub name: Utf16<'a>,
-    /// Types of its result and parameters. Empty in scripts.
+    /// The types of the result and the parameters. Empty for scripts.
     pub signature: Utf16<'a>,
 }
 
@@ -63,7 +64,7 @@ struct FixedScript<P> {
 }
 
 impl<'a> MethodCode<'a> {
-    /// Reads a load, unload or rundown of a .NET method; the verbose ones have names.
+    /// Reads a load, unload or rundown event of a .NET method. Only verbose events have names.
     ///
     /// # Errors
     /// [`Error::Class`] if the payload is too short.
@@ -82,7 +83,7 @@ impl<'a> MethodCode<'a> {
         })
     }
 
-    /// Reads a load of a script's function.
+    /// Reads the load event of a script function.
     ///
     /// # Errors
     /// [`Error::Class`] if the payload is too short.
@@ -110,7 +111,8 @@ where
     T::ref_from_prefix(payload).map_err(|_| Error::Class { class: "Method", offset: 0, expected })
 }
 
-/// A text with its zero, and what follows; without the zero, all that is left.
+/// A text without its terminator, and the bytes after the terminator. Without a terminator, the
+/// text is all of the bytes.
 fn text(bytes: &[u8]) -> (Utf16<'_>, &[u8]) {
     let (units, _) = bytes.as_chunks::<2>();
     match units.iter().position(|unit| *unit == [0, 0]) {
@@ -123,7 +125,7 @@ fn text(bytes: &[u8]) -> (Utf16<'_>, &[u8]) {
 mod tests {
     use super::*;
 
-    fn wide(text: &str) -> Vec<u8> {
+    fn utf16z(text: &str) -> Vec<u8> {
         text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
     }
 
@@ -131,21 +133,21 @@ mod tests {
     fn dot_net_methods_are_read() {
         let fixed: Vec<u8> = [1u64, 2, 0x7000].iter().flat_map(|n| n.to_le_bytes()).collect();
         let fixed = [fixed, [0x40u32, 5, 6].iter().flat_map(|n| n.to_le_bytes()).collect()].concat();
-        let texts = [wide("A.B"), wide("Main"), wide("void ()"), vec![9, 0]].concat();
+        let texts = [utf16z("A.B"), utf16z("Main"), utf16z("void ()"), vec![9, 0]].concat();
         let verbose = [fixed.clone(), texts].concat();
         let code = MethodCode::dot_net(&verbose, true).unwrap();
         assert_eq!((code.id, code.start, code.size), (1, Address(0x7000), 0x40));
         let name = code.name.unwrap();
         assert!(name.namespace == "A.B" && name.name == "Main" && name.signature == "void ()");
         assert_eq!(MethodCode::dot_net(&fixed, false).unwrap(), MethodCode { name: None, ..code });
-        // Texts that are cut.
+        // Truncated texts.
         let cut = MethodCode::dot_net(&verbose[..44], true).unwrap().name.unwrap();
         assert!(cut.namespace == "A.B" && cut.name.is_empty());
         assert!(MethodCode::dot_net(&fixed[..35], false).is_err());
     }
 
     #[test]
-    fn functions_of_scripts_are_read() {
+    fn script_functions_are_read() {
         for pointer in [PointerSize::Four, PointerSize::Eight] {
             let mut payload = Vec::new();
             for number in [1u64, 0x7000] {
@@ -154,7 +156,7 @@ mod tests {
             payload.extend(0x40u64.to_le_bytes());
             payload.extend(3u32.to_le_bytes());
             payload.extend([0; 4 + 8 + 8]);
-            payload.extend(wide("render"));
+            payload.extend(utf16z("render"));
             let code = MethodCode::script(&payload, pointer).unwrap();
             assert_eq!((code.id, code.start, code.size), (3, Address(0x7000), 0x40));
             assert!(code.name.unwrap().name == "render");

@@ -1,20 +1,23 @@
-//! The common form into which every kind of metadata is brought.
+//! The common form of all kinds of metadata.
 //!
-//! Types are numbered as in TDH (`TDH_INTYPE_*`, `TDH_OUTTYPE_*`), since TraceLogging and embedded metadata use the
-//! same numbers; see the sections on TraceLogging and on embedded metadata in `docs/format/`.
+//! The numbers of the types are those of TDH (`TDH_INTYPE_*`, `TDH_OUTTYPE_*`), because
+//! TraceLogging and embedded metadata use the same numbers. See the sections on TraceLogging and on
+//! embedded metadata in `docs/format/`.
 
 use std::sync::Arc;
 
 use stackhound_types::{Guid, PointerSize};
 
-/// How a field is stored in the payload.
+/// The storage type of a field in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InType {
     /// No bytes.
     Null,
-    /// UTF-16LE, terminated by a zero unit unless a length is given; the last one of a payload may lack the end.
+    /// UTF-16LE, terminated by a zero unit unless a length is given. The last text of a payload may
+    /// lack its terminator.
     Utf16,
-    /// 8-bit text, terminated by a zero byte unless a length is given.
+    /// 8-bit text, terminated by a zero byte unless a length is given. The last text of a payload
+    /// may lack its terminator.
     Ansi,
     /// Signed 8 bits.
     I8,
@@ -36,25 +39,27 @@ pub enum InType {
     F32,
     /// 64-bit floating point.
     F64,
-    /// A truth value in four bytes.
+    /// A Boolean in four bytes.
     Bool32,
-    /// A truth value in one byte.
+    /// A Boolean in one byte.
     Bool8,
-    /// Raw bytes; the length comes from the field, or is all that remains.
+    /// Raw bytes. Their length is given by the field; otherwise they extend to the end of the
+    /// payload.
     Binary,
     /// A u16 byte length, then raw bytes.
     CountedBinary,
-    /// 16 bytes.
+    /// A GUID, 16 bytes.
     Guid,
-    /// Pointer-sized unsigned.
+    /// Unsigned integer of the record's pointer size.
     Pointer,
     /// Units of 100 ns since 1601.
     FileTime,
-    /// Eight u16: year, month, weekday, day, hour, minute, second, millisecond.
+    /// Eight u16: year, month, day of the week, day, hour, minute, second, millisecond.
     SystemTime,
-    /// A security identifier: 8 bytes and 4 per sub-authority.
+    /// A security identifier: 8 bytes, and 4 per sub-authority.
     Sid,
-    /// A `TOKEN_USER` image before the SID, as kernel events write it; a first u32 of zero means "no SID".
+    /// A `TOKEN_USER` structure followed by the SID, as kernel events write it. A first u32 of zero
+    /// means that there is no SID.
     WbemSid,
     /// Unsigned 32 bits, shown in hexadecimal.
     HexInt32,
@@ -68,18 +73,18 @@ pub enum InType {
     Utf16Char,
     /// One byte of text.
     AnsiChar,
-    /// A structure: the given number of fields that follow in [`Schema::fields`] are its members, each nested
-    /// structure counting once together with its own.
+    /// A structure. The given number of fields that follow in [`Schema::fields`] are its members. A
+    /// nested structure counts as one member, together with its own members.
     Struct {
-        /// How many direct members.
+        /// The number of direct members.
         members: u16,
     },
-    /// A raw timestamp of the session's clock.
+    /// A raw timestamp in ticks of the session's clock.
     RawTime,
 }
 
 impl InType {
-    /// How many bytes a single value takes, where that depends on nothing but the pointer size.
+    /// The size of a single value in bytes, if it depends only on the pointer size.
     pub const fn size(self, pointer: PointerSize) -> Option<usize> {
         Some(match self {
             InType::Null => 0,
@@ -106,16 +111,16 @@ impl InType {
         })
     }
 
-    /// Whether [`Field::length`] has a meaning for values of this type.
+    /// Whether [`Field::length`] applies to values of this type.
     pub const fn takes_length(self) -> bool {
         matches!(self, InType::Utf16 | InType::Ansi | InType::Binary)
     }
 }
 
-/// How a value wants to be shown; zero in TDH terms is [`OutType::Default`].
+/// The format in which a value is shown. Zero in TDH is [`OutType::Default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OutType {
-    /// As the storage type suggests.
+    /// The format that the storage type suggests.
     #[default]
     Default,
     /// Text.
@@ -160,7 +165,7 @@ pub enum OutType {
     Other(u8),
 }
 
-/// How many values a field has.
+/// The number of values in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Count {
     /// A single value.
@@ -168,47 +173,48 @@ pub enum Count {
     One,
     /// An array of a fixed number of elements.
     Fixed(u16),
-    /// An array whose number of elements is the value of an earlier field (index into [`Schema::fields`]).
+    /// An array whose number of elements is the value of an earlier field (index into
+    /// [`Schema::fields`]).
     Field(u16),
-    /// A u16 number of elements precedes them (TraceLogging).
+    /// An array that is preceded by its number of elements as u16 (TraceLogging).
     Prefixed,
-    /// An array to the end of the payload.
+    /// An array that extends to the end of the payload.
     Rest,
 }
 
-/// How long a text or binary field is.
+/// The length of a text or binary field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Length {
-    /// As the storage type says (terminated, counted or of fixed size).
+    /// The length that the storage type implies: terminated, counted or of fixed size.
     #[default]
     Natural,
-    /// Fixed: UTF-16 units for [`InType::Utf16`], bytes otherwise.
+    /// A fixed length, in UTF-16 units for [`InType::Utf16`] and in bytes otherwise.
     Fixed(u16),
-    /// The value of an earlier field, in the same units.
+    /// The value of an earlier field (index into [`Schema::fields`]), in the same units.
     Field(u16),
-    /// All that remains of the payload.
+    /// All remaining bytes of the payload.
     Rest,
 }
 
 /// One field of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name as the metadata spells it.
+    /// The name in the spelling of the metadata.
     pub name: Box<str>,
-    /// How it is stored.
+    /// The storage type.
     pub in_type: InType,
-    /// How it wants to be shown.
+    /// The format in which it is shown.
     pub out_type: OutType,
-    /// Array or not.
+    /// Single value or array.
     pub count: Count,
-    /// Length of text and binary.
+    /// The length of text and binary values.
     pub length: Length,
-    /// Names of values, if there are any.
+    /// The names of values or bits, if there are any.
     pub map: Option<Arc<Map>>,
 }
 
 impl Field {
-    /// A single value of natural length, shown as its storage type suggests.
+    /// A field with a single value of natural length and the default format.
     pub fn new(name: impl Into<Box<str>>, in_type: InType) -> Field {
         Field {
             name: name.into(),
@@ -220,71 +226,74 @@ impl Field {
         }
     }
 
-    /// A gap of some bytes, which aligns the field behind it. Decoders pass over it.
+    /// Padding of the given number of bytes, which aligns the next field. Decoders skip it.
     pub fn padding(size: u16) -> Field {
         Field { length: Length::Fixed(size), ..Field::new("", InType::Binary) }
     }
 
-    /// Whether the field is only a gap: bytes of fixed length without a name.
+    /// Whether the field is padding: binary data of fixed length without a name.
     pub fn is_padding(&self) -> bool {
         self.name.is_empty() && self.in_type == InType::Binary && matches!(self.length, Length::Fixed(_))
     }
 }
 
-/// Names for the values of a field.
+/// Names for the values or bits of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     /// The name of the map.
     pub name: Box<str>,
-    /// One name per value, or one per bit.
+    /// Whether the names are for values or for bits.
     pub kind: MapKind,
-    /// Value or bit mask, with its text, in the metadata's order.
+    /// Values or bit masks with their names, in the order of the metadata.
     pub entries: Vec<(u32, Box<str>)>,
 }
 
-/// Whether a map names whole values or bits.
+/// Whether a map names values or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapKind {
-    /// One text for each value.
+    /// One name for each value.
     Values,
-    /// One text for each set bit.
+    /// One name for each bit.
     Bits,
 }
 
-/// Where a schema comes from.
+/// The origin of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemaSource {
     /// The built-in table of kernel classes.
     Kernel,
     /// The built-in table of providers.
     BuiltIn,
-    /// TraceLogging metadata inside the event.
+    /// TraceLogging metadata of the event.
     TraceLogging,
-    /// A `TRACE_EVENT_INFO` block inside the recording.
+    /// A `TRACE_EVENT_INFO` block, from the trace or from Windows.
     Embedded,
-    /// An instrumentation manifest: of an event source inside the recording, of a file, or compiled into an image.
+    /// An instrumentation manifest: of an event source in the trace, of a file, or compiled into an
+    /// image.
     Manifest,
 }
 
-/// Names and types of one kind of event.
+/// The names and types of the fields of one kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Where it comes from.
+    /// Where the schema comes from.
     pub source: SchemaSource,
     /// The provider or class GUID.
     pub provider: Guid,
     /// The provider's name, `Kernel` for kernel classes.
     pub provider_name: Box<str>,
-    /// The event's name: `Class/Type` for kernel classes, otherwise `Task/Opcode` or the event's own name.
+    /// The event's name: `Class/Type` for kernel classes, otherwise `Task/Opcode` or the event's
+    /// own name.
     pub event_name: Box<str>,
-    /// The message with `%1` place holders, if there is one.
+    /// The message with placeholders such as `%1`, if there is one.
     pub message: Option<Box<str>>,
-    /// All fields, structure members behind their structure.
+    /// All fields in order. Members of structures follow their structure.
     pub fields: Vec<Field>,
 }
 
 impl Schema {
-    /// How much memory the schema takes, give or take shared maps; for limits on what recordings may describe.
+    /// The approximate memory use in bytes, without value maps. It is used to limit the
+    /// descriptions that a trace can add.
     pub(crate) fn approximate_bytes(&self) -> usize {
         let names: usize = self.fields.iter().map(|field| field.name.len()).sum();
         let texts =
@@ -293,36 +302,37 @@ impl Schema {
     }
 }
 
-/// One decoded value, borrowing from the payload.
+/// One decoded value, which borrows from the payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// No value.
     Null,
-    /// Truth value.
+    /// A Boolean.
     Bool(bool),
-    /// Any signed integer.
+    /// A signed integer of any width.
     Signed(i64),
-    /// Any unsigned integer.
+    /// An unsigned integer of any width.
     Unsigned(u64),
     /// An unsigned integer that is shown in hexadecimal.
     Hex(u64),
-    /// A pointer-sized unsigned integer.
+    /// An unsigned integer of pointer size.
     Pointer(u64),
-    /// Floating point.
+    /// A floating-point number.
     Float(f64),
-    /// Text as UTF-16LE bytes, without its end.
+    /// Text as UTF-16LE bytes, without its terminator.
     Utf16(&'a [u8]),
-    /// 8-bit text, without its end; read as UTF-8, and as Latin-1 where it is not.
+    /// 8-bit text without its terminator. It is read as UTF-8, or as Latin-1 if it is not valid
+    /// UTF-8.
     Ansi(&'a [u8]),
     /// Raw bytes.
     Binary(&'a [u8]),
     /// A GUID.
     Guid(Guid),
-    /// A security identifier (revision, count, authority, sub-authorities).
+    /// A security identifier: revision, count, authority, sub-authorities.
     Sid(&'a [u8]),
-    /// A time in 100 ns since 1601.
+    /// A time in units of 100 ns since 1601.
     FileTime(stackhound_types::FileTime),
-    /// Year, month, weekday, day, hour, minute, second, millisecond.
+    /// Year, month, day of the week, day, hour, minute, second, millisecond.
     SystemTime([u16; 8]),
     /// A raw timestamp.
     RawTime(stackhound_types::RawTime),

@@ -1,7 +1,7 @@
-//! How event names are put together from tasks and opcodes.
+//! Names of events, from tasks and opcodes.
 
-/// The name of an opcode that means the same for every provider; `None` for the informational opcode 0, which does not
-/// show in event names, and for numbers that providers define themselves.
+/// The name of an opcode that has the same meaning for every provider. `None` for the informational
+/// opcode 0, which is not part of event names, and for opcodes that providers define themselves.
 pub(crate) fn standard_opcode(opcode: u8) -> Option<&'static str> {
     Some(match opcode {
         1 => "Start",
@@ -18,7 +18,8 @@ pub(crate) fn standard_opcode(opcode: u8) -> Option<&'static str> {
     })
 }
 
-/// `Task/Opcode`, or the one of them that is there. Opcode names lose a `win:` prefix; `Info` counts as none.
+/// `Task/Opcode`, or only one of them if the other is empty. The prefix `win:` of opcode names is
+/// removed; the opcode `Info` counts as empty.
 pub(crate) fn event_name(task: &str, opcode: &str) -> String {
     let opcode = opcode.strip_prefix("win:").unwrap_or(opcode);
     match (task, opcode) {

@@ -1,36 +1,37 @@
-//! The notation of the built-in tables: text to layouts, as they are written, before offsets are known.
+//! Parses the notation of the built-in tables into layouts, before offsets are computed.
 //!
 //! ```text
 //! # Up to the end of the line: a comment.
 //! values WaitReason { 0 Executive 1 FreePage }      names of values; `bits` names bits
 //! class 0x05 Thread 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c {
 //!   0x24 CSwitch                                    type and name; several share the layouts that follow
-//!     v0 { NewThreadId tid, OldThreadId tid }       from version 0 on
+//!     v0 { NewThreadId tid, OldThreadId tid }       layout from version 0 on
 //!     v2 packed { NewThreadId tid, State u8=ThreadState, Frames p[], Slots { Key p }[Count] }
-//!   0x23 ConvertToGuiThread                         no layout: nobody knows it
+//!   0x23 ConvertToGuiThread                         no layout: it is unknown
 //! }
 //! provider Microsoft-Windows-Kernel-Process 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {
-//!   keywords { 0x10 WINEVENT_KEYWORD_PROCESS }      masks and names, before all events
-//!   1 ProcessStart/Start                            id and whole name
+//!   keywords { 0x10 WINEVENT_KEYWORD_PROCESS }      masks and names, before the first event
+//!   1 ProcessStart/Start                            id and full name
 //!     v0 { ProcessID pid, ImageName wsz }           always packed
 //! }
 //! ```
 //!
-//! * A class has a group number, or `-` where it is known by its GUID only. A type above 0xFF is a whole hook id of
-//!   another group, presented as this class.
-//! * A layout holds from its version up to the next one. Several layouts of one version are alternatives between which
-//!   the payload decides; the first is the one to assume.
-//! * Fields are aligned as a C compiler would, or `packed`, or `either` (two alternatives).
-//! * `[4]` is a fixed count, `[Name]` the value of an earlier field, `[]` all that follows.
-//! * `?` instead of a comma: some builds end the layout, or the structure, here.
+//! * A class has a group number, or `-` if it is only known by its GUID. A type above 0xFF is a
+//!   complete hook id of another group that belongs to this class.
+//! * A layout applies from its version up to the next one. Several layouts of one version are
+//!   alternatives between which the payload decides; the first one is the default.
+//! * Fields are aligned as by a C compiler, or `packed`, or `either` (two alternatives).
+//! * `[4]` is a fixed count, `[Name]` the value of an earlier field, `[]` extends to the end of the
+//!   payload.
+//! * `?` instead of a comma: in some builds the layout, or the structure, ends here.
 //!
-//! The tables belong to the program, so an error in them is an error of ours; a test reads them all.
+//! The tables are part of the program, so an error in them is a bug. A test reads all tables.
 
 pub(crate) mod layout;
 
 use stackhound_types::Guid;
 
-/// Where the notation was not followed.
+/// A syntax error in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: expected {expected}")]
 pub(crate) struct NotationError {
@@ -38,7 +39,7 @@ pub(crate) struct NotationError {
     expected: &'static str,
 }
 
-/// One table.
+/// The content of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Table<'t> {
     pub maps: Vec<MapText<'t>>,
@@ -46,7 +47,7 @@ pub(crate) struct Table<'t> {
     pub providers: Vec<ClassText<'t>>,
 }
 
-/// Names of values or bits.
+/// The names of values or bits.
 #[derive(Debug)]
 pub(crate) struct MapText<'t> {
     pub name: &'t str,
@@ -54,18 +55,17 @@ pub(crate) struct MapText<'t> {
     pub entries: Vec<(u32, &'t str)>,
 }
 
-/// A class, or a provider, and its events.
+/// A class or a provider, with its events.
 #[derive(Debug)]
 pub(crate) struct ClassText<'t> {
     pub group: Option<u8>,
     pub name: &'t str,
     pub guid: Guid,
-    /// Masks and names.
     pub keywords: Vec<(u64, &'t str)>,
     pub events: Vec<EventText<'t>>,
 }
 
-/// Events that share layouts.
+/// Events with the same layouts.
 #[derive(Debug)]
 pub(crate) struct EventText<'t> {
     /// Type or hook id, and name.
@@ -81,24 +81,23 @@ pub(crate) struct LayoutText<'t> {
     pub fields: Vec<FieldText<'t>>,
 }
 
-/// How fields are aligned.
+/// The alignment of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Natural,
     Packed,
-    /// Natural, or packed where the payload is too short for that.
+    /// Natural alignment, or packed if the payload is too short for it.
     Either,
 }
 
-/// One field.
 #[derive(Debug)]
 pub(crate) struct FieldText<'t> {
     pub name: &'t str,
     pub kind: KindText<'t>,
     pub count: CountText<'t>,
     pub map: Option<&'t str>,
-    /// The layout or structure may end before this field.
-    pub may_lack: bool,
+    /// Whether the layout or structure may end before this field.
+    pub may_end_here: bool,
 }
 
 /// A simple type by name, or a structure.
@@ -108,7 +107,7 @@ pub(crate) enum KindText<'t> {
     Struct(Vec<FieldText<'t>>),
 }
 
-/// The brackets behind a type.
+/// The brackets after a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountText<'t> {
     One,
@@ -117,7 +116,7 @@ pub(crate) enum CountText<'t> {
     Rest,
 }
 
-/// Reads one table.
+/// Parses one table.
 pub(crate) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
     let mut parser = Parser { tokens: tokens(text), at: 0 };
     let mut table = Table::default();
@@ -137,7 +136,7 @@ pub(crate) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
     Ok(table)
 }
 
-/// Words and punctuation, each with its line.
+/// Words and punctuation, each with its line number.
 fn tokens(text: &str) -> Vec<(&str, u32)> {
     let is_punctuation = |c: char| "{}[],=?".contains(c);
     let mut tokens = Vec::new();
@@ -166,7 +165,7 @@ impl<'t> Parser<'t> {
         self.tokens.get(self.at).map(|&(token, _)| token)
     }
 
-    /// An error at the next token.
+    /// The error for the next token.
     fn error(&self, expected: &'static str) -> NotationError {
         let line = self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |&(_, line)| line);
         NotationError { line, expected }
@@ -262,15 +261,15 @@ impl<'t> Parser<'t> {
 
     fn fields(&mut self) -> Result<Vec<FieldText<'t>>, NotationError> {
         let mut fields = Vec::new();
-        let mut may_lack = false;
+        let mut may_end_here = false;
         self.expect("{")?;
         if self.next_is("}") {
             return Ok(fields);
         }
         loop {
-            fields.push(self.field(may_lack)?);
-            may_lack = self.next_is("?");
-            if !may_lack && !self.next_is(",") {
+            fields.push(self.field(may_end_here)?);
+            may_end_here = self.next_is("?");
+            if !may_end_here && !self.next_is(",") {
                 break;
             }
         }
@@ -278,7 +277,7 @@ impl<'t> Parser<'t> {
         Ok(fields)
     }
 
-    fn field(&mut self, may_lack: bool) -> Result<FieldText<'t>, NotationError> {
+    fn field(&mut self, may_end_here: bool) -> Result<FieldText<'t>, NotationError> {
         let name = self.word("the name of a field")?;
         let kind = if self.peek() == Some("{") {
             KindText::Struct(self.fields()?)
@@ -297,7 +296,7 @@ impl<'t> Parser<'t> {
             self.expect("]")?;
         }
         let map = if self.next_is("=") { Some(self.word("the name of a map")?) } else { None };
-        Ok(FieldText { name, kind, count, map, may_lack })
+        Ok(FieldText { name, kind, count, map, may_end_here })
     }
 }
 
@@ -314,12 +313,12 @@ mod tests {
 
     #[track_caller]
     fn check_error(text: &str, line: u32, expected: &str) {
-        let error = parse(text).expect_err("the text is wrong");
+        let error = parse(text).expect_err("invalid text");
         assert_eq!((error.line, error.expected), (line, expected), "{text}");
     }
 
     #[test]
-    fn all_parts_of_the_notation() {
+    fn all_parts_of_the_notation_are_parsed() {
         let table = parse(
             "bits Flags { 0x10 High 1 Low } # names\n\
              class 0x05 Thread 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c {\n\
@@ -332,14 +331,14 @@ mod tests {
         assert_eq!(table.maps[0].entries, [(16, "High"), (1, "Low")]);
         let class = &table.classes[0];
         assert_eq!((class.group, class.name), (Some(5), "Thread"));
-        let [shared, unknown, empty] = &class.events[..] else { panic!("three events: {class:?}") };
+        let [shared, unknown, empty] = &class.events[..] else { panic!("expected three events: {class:?}") };
         assert_eq!(shared.names, [(0x24, "CSwitch"), (0x030A, "Load")]);
         assert_eq!((unknown.layouts.len(), empty.layouts.len(), empty.layouts[0].fields.len()), (0, 1, 0));
-        let [first, second] = &shared.layouts[..] else { panic!("two layouts: {shared:?}") };
+        let [first, second] = &shared.layouts[..] else { panic!("expected two layouts: {shared:?}") };
         assert_eq!((first.from_version, first.packing, first.fields.len()), (0, Packing::Natural, 3));
         let KindText::Struct(members) = &first.fields[1].kind else { panic!("a structure: {first:?}") };
         assert_eq!(first.fields[1].count, CountText::Field("A"));
-        assert_eq!((members[0].may_lack, members[1].may_lack), (false, true));
+        assert_eq!((members[0].may_end_here, members[1].may_end_here), (false, true));
         assert_eq!((second.from_version, second.packing), (2, Packing::Either));
         assert_eq!((second.fields[0].count, second.fields[0].map), (CountText::Fixed(3), Some("Flags")));
     }

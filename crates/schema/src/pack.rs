@@ -1,4 +1,4 @@
-//! Payloads out of values: the inverse of decoding, for events that nobody logged.
+//! Creates payloads from values: the inverse of decoding, for synthetic events.
 //!
 //! ```
 //! # use stackhound_schema::{Plan, providers_of_manifest};
@@ -11,7 +11,7 @@
 //! # let schema = providers_of_manifest(xml, None)?.remove(0).events.remove(0).schema;
 //! use stackhound_schema::OwnedValue;
 //!
-//! // `Ids` is counted by a property `Count`, which follows from it.
+//! // `Count` is the number of `Ids` and is computed from them.
 //! let values = [("Verb", OwnedValue::from("GET")), ("Ids", OwnedValue::list([7, 8]))];
 //! let payload = schema.pack(&values, PointerSize::Eight)?;
 //! assert_eq!(payload, b"\x02\0\x07\0\0\0\x08\0\0\0GET\0");
@@ -25,29 +25,29 @@ mod value;
 
 use stackhound_types::PointerSize;
 
-use crate::decode::MAX_NESTING;
 use crate::error::{Error, FieldType};
+use crate::limits::MAX_NESTING;
 use crate::model::{Count, Field, InType, Length, Schema};
 
 pub use value::OwnedValue;
 
-/// More a record has no room for.
+/// The maximum size of a payload: the size field of a record has 16 bits.
 const MAX_PAYLOAD: usize = 0xffff;
 
-/// What is given for the fields of an event or of a structure, by name.
+/// The values for the fields of an event or of a structure, by name.
 type Values<'v> = [(&'v str, &'v OwnedValue)];
 
 impl Schema {
-    /// The payload that holds these values, given by name in any order. Every property needs one of its type, but for
-    /// those that only say how many or how long others are. Of several properties of one name, each takes the next
-    /// value of that name.
+    /// Creates the payload with these values, given by name in any order. Every property needs a
+    /// value of its type, except for counts and lengths of other properties, which are computed. If
+    /// several properties have the same name, each takes the next value of that name.
     ///
-    /// Texts of 8 bits are written as UTF-8; another code page is given as bytes.
+    /// 8-bit texts are written as UTF-8. For other code pages, pass the text as bytes.
     ///
     /// # Errors
-    /// All name the property: [`Error::NotGiven`], [`Error::NoProperty`] if there is none for a value,
-    /// [`Error::WrongType`], and [`Error::Content`] for a value that the property can not hold, or that does not suit
-    /// its count or length.
+    /// All errors contain the name of the property: [`Error::NotGiven`], [`Error::NoProperty`] if
+    /// no property has the name of a value, [`Error::WrongType`], and [`Error::Content`] for a
+    /// value that the property cannot store, or that contradicts its count or length.
     pub fn pack<S: AsRef<str>>(
         &self,
         values: &[(S, OwnedValue)],
@@ -56,11 +56,11 @@ impl Schema {
         Packer::new(self, pointer, true).pack(values)
     }
 
-    /// As [`pack`](Schema::pack), with zeros for what is not given: numbers of zero, empty texts, the identifier of
-    /// nobody.
+    /// As [`pack`](Schema::pack), but writes zeros for properties without a value: zero numbers,
+    /// empty texts and the null SID.
     ///
     /// # Errors
-    /// As [`pack`](Schema::pack), but for [`Error::NotGiven`].
+    /// As [`pack`](Schema::pack), except for [`Error::NotGiven`].
     pub fn pack_incomplete<S: AsRef<str>>(
         &self,
         values: &[(S, OwnedValue)],
@@ -69,8 +69,8 @@ impl Schema {
         Packer::new(self, pointer, false).pack(values)
     }
 
-    /// Takes the end of the last text from a payload that this schema has packed, as some providers leave it out. Does
-    /// nothing if the last property is no text with an end.
+    /// Removes the terminator of the last text from a payload that this schema has packed, because
+    /// some providers omit it. Does nothing if the last property is not a terminated text.
     pub fn trim_last_nul(&self, payload: &mut Vec<u8>) {
         let Some(last) = self.top_level().last().map(|index| &self.fields[index]) else { return };
         let end: &[u8] = match (last.in_type, last.count, last.length) {
@@ -84,14 +84,14 @@ impl Schema {
     }
 }
 
-/// A payload that is being made.
+/// A payload under construction.
 struct Packer<'s> {
     schema: &'s Schema,
     pointer: PointerSize,
-    /// Whether everything has to be given.
+    /// Whether every property needs a value.
     complete: bool,
     out: Vec<u8>,
-    /// The numbers that stand in fields which may be counts or lengths of later ones.
+    /// The numbers in fields that may be counts or lengths of later fields.
     numbers: Vec<Option<u64>>,
 }
 
@@ -108,7 +108,7 @@ impl<'s> Packer<'s> {
         Ok(self.out)
     }
 
-    /// The fields of the event, or the members of a structure.
+    /// Writes the fields of the event, or the members of a structure.
     fn level(&mut self, fields: &[usize], values: &Values<'_>, depth: usize) -> Result<(), Error> {
         let names = || fields.iter().map(|&index| &*self.schema.fields[index].name);
         if let Some((name, _)) = values.iter().find(|(given, _)| !names().any(|name| name == *given)) {
@@ -125,16 +125,16 @@ impl<'s> Packer<'s> {
                 None => match self.implied(index, &fields[position + 1..], fields, values) {
                     Some(number) => self.field(index, &OwnedValue::Unsigned(number), depth)?,
                     None if self.complete => return Err(Error::NotGiven(field.name.clone())),
-                    None => self.nothing(index, depth)?,
+                    None => self.missing_value(index, depth)?,
                 },
             }
         }
         Ok(())
     }
 
-    /// The number that a field must hold because of what is given for those behind it.
-    fn implied(&self, wanted: usize, behind: &[usize], level: &[usize], values: &Values<'_>) -> Option<u64> {
-        behind.iter().find_map(|&index| {
+    /// The number that a field must contain because of the values for later fields.
+    fn implied(&self, wanted: usize, later: &[usize], level: &[usize], values: &Values<'_>) -> Option<u64> {
+        later.iter().find_map(|&index| {
             let field = &self.schema.fields[index];
             let before = &level[..level.iter().position(|&other| other == index)?];
             let value = given(self.schema, before, index, values)?;
@@ -162,7 +162,7 @@ impl<'s> Packer<'s> {
         all.take(members.into()).take_while(|&at| at < self.schema.fields.len()).collect()
     }
 
-    /// A field for which something is given.
+    /// Writes a field that has a value.
     fn field(&mut self, index: usize, value: &OwnedValue, depth: usize) -> Result<(), Error> {
         let field = &self.schema.fields[index];
         if field.count == Count::One {
@@ -179,7 +179,7 @@ impl<'s> Packer<'s> {
         self.zeros(field, padding)
     }
 
-    /// The elements of an array, and how many bytes are left free behind them.
+    /// Any other character keeps its percent sign.
     fn elements<'v>(
         &self,
         field: &Field,
@@ -193,21 +193,21 @@ impl<'s> Packer<'s> {
         };
         match expected.checked_sub(elements.len()) {
             Some(0) => Ok((elements, 0)),
-            // A text in a place of fixed size.
+            // A text in a field of fixed size.
             Some(free) if matches!((field.count, value), (Count::Fixed(_), OwnedValue::Text(_))) => {
                 Ok((elements, free * field.in_type.size(self.pointer).unwrap_or(0)))
             }
-            _ => Err(content(field, "as many elements as its count says")),
+            _ => Err(content(field, "the number of elements that its count states")),
         }
     }
 
-    /// One value or structure.
+    /// Writes one value or structure.
     fn element(&mut self, index: usize, value: &OwnedValue, depth: usize) -> Result<(), Error> {
         let field = &self.schema.fields[index];
         match (field.in_type, value) {
             (InType::Struct { .. }, OwnedValue::Struct(members)) => {
                 if depth >= MAX_NESTING {
-                    return Err(content(field, "less deeply nested structures"));
+                    return Err(content(field, "at most 8 levels of nested structures"));
                 }
                 let members: Vec<_> = members.iter().map(|(name, value)| (&**name, value)).collect();
                 self.level(&self.members(index), &members, depth + 1)
@@ -218,8 +218,8 @@ impl<'s> Packer<'s> {
         if self.out.len() > MAX_PAYLOAD { Err(too_long(&self.schema.fields[index])) } else { Ok(()) }
     }
 
-    /// A field for which nothing is given.
-    fn nothing(&mut self, index: usize, depth: usize) -> Result<(), Error> {
+    /// Writes a field without a value.
+    fn missing_value(&mut self, index: usize, depth: usize) -> Result<(), Error> {
         let field = &self.schema.fields[index];
         let count = match field.count {
             Count::One => 1,
@@ -252,15 +252,15 @@ impl<'s> Packer<'s> {
         Ok(())
     }
 
-    /// The number in the field that counts another one.
+    /// The count or length in the field with this index.
     fn referenced(&self, field: &Field, index: u16) -> Result<usize, Error> {
         let number = self.numbers.get(usize::from(index)).copied().flatten();
         let number = number.and_then(|number| usize::try_from(number).ok());
-        number.ok_or_else(|| content(field, "a count or length before it"))
+        number.ok_or_else(|| content(field, "a count or length in an earlier field"))
     }
 }
 
-/// What is given for a field, where `before` are the fields of the same level before it.
+/// The value for a field. `before` are the preceding fields of the same level.
 fn given<'v>(schema: &Schema, before: &[usize], index: usize, values: &Values<'v>) -> Option<&'v OwnedValue> {
     let name = &schema.fields[index].name;
     let namesakes = before.iter().filter(|&&other| schema.fields[other].name == *name).count();
@@ -272,7 +272,7 @@ fn length_of_padding(field: &Field) -> usize {
 }
 
 fn wrong(field: &Field, value: &OwnedValue) -> Error {
-    Error::WrongType { property: field.name.clone(), is: FieldType::of(field), asked: value.kind() }
+    Error::WrongType { property: field.name.clone(), actual: FieldType::of(field), requested: value.kind() }
 }
 
 fn content(field: &Field, expected: &'static str) -> Error {

@@ -1,14 +1,15 @@
-//! Properties of an event as typed values.
+//! Typed access to the properties of an event.
 //!
-//! A [`Parser`] is a payload with the [`Plan`] to read it by. What it gives is decided by the type that is asked for
-//! ([`FromEtw`]), and whether the property is of that type is checked in every build: a wider integer takes a narrower
-//! one, nothing is ever cut off, and text is never read in the other width.
+//! A [`Parser`] is a payload with the [`Plan`] to decode it. The requested type determines the
+//! conversion ([`FromEtw`]), and the type of the property is checked in every build. Integers can
+//! be read as wider integers. Values are never truncated, and text is never converted from 8-bit to
+//! UTF-16 or back.
 //!
 //! ```
 //! use stackhound_schema::{Error, Parser, Plan, providers_of_manifest};
 //! use stackhound_types::PointerSize;
 //!
-//! /// A struct reads itself out of a parser in a function of its own.
+//! // Such a struct usually has a function that reads it from a parser.
 //! struct Request<'e> {
 //!     status: u32,
 //!     verb: std::borrow::Cow<'e, str>,
@@ -36,13 +37,13 @@
 //! let request = Request::parse(&parser)?;
 //! assert_eq!((request.status, &*request.verb, request.site), (200, "GET", None));
 //!
-//! // Whoever reads one property of many events looks its name up once.
+//! // To read one property of many events, look up its name once.
 //! let status = plan.schema().property("Status").expect("described above");
 //! assert_eq!(parser.parse_at::<u32>(status)?, 200);
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Does not know where events come from, nor which of them have which properties.
+//! This module does not know the source of an event, nor which events have which properties.
 
 mod from_etw;
 mod named;
@@ -59,22 +60,24 @@ use crate::error::Error;
 use crate::model::{Count, Field, InType, Schema};
 use crate::plan::Plan;
 
-pub use from_etw::{FromEtw, SystemTime, Unfit};
+pub use from_etw::{ConversionError, FromEtw, SystemTime};
 pub use named::{EnumText, Flags};
 pub use structure::Structure;
 pub use text::{Ansi, Utf16};
 
-/// Which property of its schema. Only good for the schema that gave it, and for other schemas with the same fields.
+/// Identifies a property of a schema. It is valid for the schema that returned it, and for other
+/// schemas with the same fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PropertyId(u16);
 
 impl Schema {
-    /// The first property of this name outside of structures. To be asked once for many events.
+    /// The first property with this name that is not a member of a structure. To read many events,
+    /// call this once.
     pub fn property(&self, name: &str) -> Option<PropertyId> {
         self.field_index(name).and_then(|index| index.try_into().ok()).map(PropertyId)
     }
 
-    /// All properties outside of structures, without the gaps between them, in order.
+    /// All properties that are not members of structures, in order, without padding.
     pub fn properties(&self) -> impl Iterator<Item = (PropertyId, &Field)> {
         let named = self.top_level().filter(|&index| !self.fields[index].is_padding());
         named.map_while(|index| Some((PropertyId(index.try_into().ok()?), &self.fields[index])))
@@ -82,14 +85,15 @@ impl Schema {
 }
 
 impl Plan {
-    /// Reads a payload's properties. `pointer` is the pointer size of the record.
+    /// Creates a parser for the properties of a payload. `pointer` is the pointer size of the
+    /// record.
     #[inline]
     pub fn parser<'e>(&'e self, payload: &'e [u8], pointer: PointerSize) -> Parser<'e> {
         Parser { plan: self, payload, pointer }
     }
 }
 
-/// The properties of one event. Made in no time: nothing is read before it is asked for.
+/// The properties of one event. Creating a parser reads nothing; each property is read on request.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser<'e> {
     plan: &'e Plan,
@@ -97,30 +101,32 @@ pub struct Parser<'e> {
     pointer: PointerSize,
 }
 
-/// Why a property is not given, without what an error says about it.
+/// The reason that a property cannot be read, before it is completed to an [`Error`].
 enum Failure {
-    Unfit(Unfit),
+    ConversionError(ConversionError),
     Payload(Error),
 }
 
 impl<'e> Parser<'e> {
-    /// What describes the properties.
+    /// The schema that describes the properties.
     #[inline]
     pub fn schema(&self) -> &'e Schema {
         self.plan.schema()
     }
 
-    /// The payload's bytes.
+    /// The bytes of the payload.
     pub fn payload(&self) -> &'e [u8] {
         self.payload
     }
 
-    /// Reads the first property of this name.
+    /// Reads the first property with this name.
     ///
-    /// Compares names until one fits; whoever reads many events of a kind uses [`parse_at`](Parser::parse_at).
+    /// This compares names until one matches. To read many events of one kind, use
+    /// [`parse_at`](Parser::parse_at).
     ///
     /// # Errors
-    /// [`Error::NoProperty`] if there is none, unless an `Option` is asked for; otherwise as `parse_at`.
+    /// [`Error::NoProperty`] if the event has no such property, unless `T` is an `Option`;
+    /// otherwise as `parse_at`.
     pub fn parse<T: FromEtw<'e>>(&self, name: &str) -> Result<T, Error> {
         match self.schema().property(name) {
             Some(property) => self.parse_at(property),
@@ -128,29 +134,30 @@ impl<'e> Parser<'e> {
         }
     }
 
-    /// Reads a property. Costs a few nanoseconds where it always stands in the same place; otherwise what stands
-    /// between is passed over. Numbers, and all that borrows from the payload, cost no allocation.
+    /// Reads a property. This takes a few nanoseconds if the property has the same offset in every
+    /// payload; otherwise, the fields before it are skipped one by one. Numbers, and types that
+    /// borrow from the payload, are read without an allocation.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the property is not of this type, [`Error::Content`] if it is but its content is not,
-    /// [`Error::Payload`] if the payload ends too early.
+    /// [`Error::WrongType`] if the property is of another type, [`Error::Content`] if its value is
+    /// not valid for `T`, [`Error::Payload`] if the payload ends too early.
     #[inline]
     pub fn parse_at<T: FromEtw<'e>>(&self, property: PropertyId) -> Result<T, Error> {
-        if let Some(number) = self.number(property) {
+        if let Some(number) = self.read_number(property) {
             return Ok(number);
         }
-        self.read(property).map_err(|failure| self.explain(property, failure, T::ASKED))
+        self.read(property).map_err(|failure| self.explain(property, failure, T::TYPE_NAME))
     }
 
-    /// As [`parse`](Parser::parse), without a reason where there is nothing; allocates nothing to say so.
+    /// As [`parse`](Parser::parse), but returns `None` instead of an error, without an allocation.
     pub fn try_parse<T: FromEtw<'e>>(&self, name: &str) -> Option<T> {
         match self.schema().property(name) {
-            Some(property) => self.number(property).or_else(|| self.read(property).ok()),
+            Some(property) => self.read_number(property).or_else(|| self.read(property).ok()),
             None => T::absent(),
         }
     }
 
-    /// Whatever the property holds: a value, an array or a structure.
+    /// Reads a property of any kind: a value, an array or a structure.
     ///
     /// # Errors
     /// [`Error::NoProperty`], [`Error::Payload`].
@@ -159,8 +166,8 @@ impl<'e> Parser<'e> {
         self.plan.item(self.payload, self.pointer, property.0.into())
     }
 
-    /// The property's bytes as they are stored, of whatever type: with the end of a text, with the length before a
-    /// counted one.
+    /// The stored bytes of a property of any kind, including the terminator or the length prefix of
+    /// a text.
     ///
     /// # Errors
     /// [`Error::NoProperty`], [`Error::Payload`].
@@ -169,7 +176,7 @@ impl<'e> Parser<'e> {
         self.plan.bytes(self.payload, self.pointer, property.0.into())
     }
 
-    /// All properties in order, each with its description.
+    /// Iterates over all properties in order, each with its field description.
     pub fn iter(&self) -> Decoder<'e> {
         self.plan.decode(self.payload, self.pointer)
     }
@@ -178,9 +185,9 @@ impl<'e> Parser<'e> {
         self.schema().property(name).ok_or_else(|| Error::NoProperty(name.into()))
     }
 
-    /// The short way, small enough to become part of its caller.
+    /// The fast path for numbers, small enough to be inlined.
     #[inline]
-    fn number<T: FromEtw<'e>>(&self, property: PropertyId) -> Option<T> {
+    fn read_number<T: FromEtw<'e>>(&self, property: PropertyId) -> Option<T> {
         if !T::IS_NUMBER {
             return None;
         }
@@ -203,13 +210,15 @@ impl<'e> Parser<'e> {
             let item = self.plan.item(self.payload, self.pointer, index).map_err(Failure::Payload)?;
             T::from_item(field, item)
         };
-        read.map_err(Failure::Unfit)
+        read.map_err(Failure::ConversionError)
     }
 
     #[cold]
-    fn explain(&self, property: PropertyId, failure: Failure, asked: &'static str) -> Error {
+    fn explain(&self, property: PropertyId, failure: Failure, requested: &'static str) -> Error {
         match failure {
-            Failure::Unfit(unfit) => unfit.explain(&self.schema().fields[usize::from(property.0)], asked),
+            Failure::ConversionError(error) => {
+                error.explain(&self.schema().fields[usize::from(property.0)], requested)
+            }
             Failure::Payload(error) => error,
         }
     }

@@ -1,7 +1,8 @@
-//! A schema with the offsets of its first fields worked out, for reading single fields of many payloads.
+//! A schema with precomputed offsets of its first fields, for reading single fields of many
+//! payloads.
 //!
-//! Most events start with fields of fixed size. Those are read in constant time; what stands behind the first field of
-//! variable size is found by walking from there.
+//! Most events begin with fields of fixed size. These are read in constant time. To read a later
+//! field, the fields from the first one of variable size on are skipped one by one.
 
 use std::sync::Arc;
 
@@ -11,31 +12,32 @@ use crate::decode::{Cursor, Decoder, Extent, Item, References, Walk};
 use crate::error::{Error, Expected};
 use crate::model::{Count, Field, InType, Length, Schema, Value};
 
-/// A schema compiled for random access to its top-level fields. Made once per schema, used for each of its events.
+/// A schema that is compiled for random access to its top-level fields. It is created once per
+/// schema and used for all of its events.
 #[derive(Clone, Debug)]
 pub struct Plan {
     schema: Arc<Schema>,
     references: References,
-    /// One layout per pointer size.
     four: Layout,
     eight: Layout,
 }
 
-/// What is known of the fields' places before a payload is seen.
+/// The offsets of fields that are the same in every payload.
 #[derive(Clone, Debug)]
 struct Layout {
-    /// The byte offset of each field, by index; `None` for structure members and behind the first variable field.
+    /// The byte offset of each field by index; `None` for structure members and for fields after
+    /// the first one of variable size.
     offsets: Box<[Option<u32>]>,
-    /// Of the fields with a known offset, those that are simple.
+    /// The same offsets, but only of simple fields.
     direct: Box<[Option<u32>]>,
     /// The last field with a known offset, where a walk starts, and that offset.
     walk_from: (usize, usize),
-    /// Behind the simple fields that follow each other from there on.
+    /// The index after the simple fields that follow from there.
     simple_until: usize,
 }
 
 impl Plan {
-    /// Works out the fixed offsets. Costs one look at each field.
+    /// Computes the fixed offsets. Looks once at each field.
     pub fn new(schema: Arc<Schema>) -> Plan {
         Plan {
             references: References::of(&schema),
@@ -45,22 +47,22 @@ impl Plan {
         }
     }
 
-    /// The schema that this plan reads by.
+    /// The schema of this plan.
     #[inline]
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// As [`Schema::decode`], without looking for references again.
+    /// As [`Schema::decode`], but does not search the schema for references again.
     pub fn decode<'a>(&'a self, payload: &'a [u8], pointer: PointerSize) -> Decoder<'a> {
         Decoder::new(self.walk(payload, pointer))
     }
 
-    /// Reads the single value of a top-level field, named by its index in [`Schema::fields`].
+    /// Reads the single value of the top-level field with this index in [`Schema::fields`].
     ///
     /// # Errors
-    /// [`Error::Payload`] if the payload does not reach to the end of the field, if the index names no top-level
-    /// field, or if the field is an array or a structure.
+    /// [`Error::Payload`] if the payload ends before the end of the field, if the index is not that
+    /// of a top-level field, or if the field is an array or a structure.
     #[inline]
     pub fn value<'a>(
         &'a self,
@@ -76,8 +78,8 @@ impl Plan {
         self.walk_to_value(payload, pointer, index)
     }
 
-    /// The first byte of a simple field, if nothing but simple fields has to be passed over to get there; `None` as well
-    /// where the payload ends before.
+    /// A cursor at the first byte of a simple field, if only simple fields must be skipped to reach
+    /// it. `None` otherwise, and if the payload ends before the field.
     #[inline]
     pub(crate) fn cursor_at<'a>(
         &self,
@@ -90,12 +92,12 @@ impl Plan {
             Some(&Some(offset)) if offset as usize <= payload.len() => {
                 Some(Cursor { payload, offset: offset as usize, pointer })
             }
-            _ => self.cursor_behind(layout, payload, pointer, index),
+            _ => self.cursor_after_variable(layout, payload, pointer, index),
         }
     }
 
     #[inline(never)]
-    fn cursor_behind<'a>(
+    fn cursor_after_variable<'a>(
         &self,
         layout: &Layout,
         payload: &'a [u8],
@@ -131,7 +133,8 @@ impl Plan {
     /// Reads a top-level field, which may be an array or a structure.
     ///
     /// # Errors
-    /// As [`Plan::value`], but for a field that is cut off nothing of it is given.
+    /// As [`Plan::value`], except for the kind of field. For a truncated array or structure, only
+    /// the error is returned.
     pub fn item<'a>(
         &'a self,
         payload: &'a [u8],
@@ -142,7 +145,8 @@ impl Plan {
         error.map_or(Ok(item), Err)
     }
 
-    /// The bytes of a top-level field of any kind, with all that belongs to them.
+    /// The stored bytes of a top-level field of any kind, including terminators and length
+    /// prefixes.
     ///
     /// # Errors
     /// As [`Plan::item`].
@@ -158,7 +162,7 @@ impl Plan {
         Ok(payload.get(start..walk.cursor.offset).unwrap_or_default())
     }
 
-    /// What an index that names no top-level field is refused with.
+    /// The error for an index that is not that of a top-level field.
     #[cold]
     pub(crate) fn no_such_field(&self, field: usize) -> Error {
         Error::Payload { field, offset: 0, expected: Expected::TopLevelField }
@@ -176,7 +180,7 @@ impl Plan {
         Walk::new(&self.schema, payload, pointer, self.references)
     }
 
-    /// Moves to the first byte of a field, with all values known that it may refer to.
+    /// Moves to the first byte of a field. All values that the field may refer to are then known.
     fn walk_to<'a>(
         &'a self,
         payload: &'a [u8],
@@ -190,7 +194,7 @@ impl Plan {
         let layout = self.layout(pointer);
         let known = layout.offsets.get(index).copied().flatten();
         let (mut next, start) = known.map_or(layout.walk_from, |offset| (index, offset as usize));
-        // The fields that are jumped over include those that hold counts and lengths.
+        // The skipped fields include those that contain counts and lengths.
         for referenced in self.references.indices().filter(|&referenced| referenced < next) {
             if let Some(offset) = layout.offsets[referenced] {
                 walk.seek(offset as usize).map_err(|expected| walk.error(referenced, expected))?;
@@ -223,13 +227,13 @@ impl Layout {
                 None => break,
             }
         }
-        let behind = schema.fields.iter().skip(walk_from.0);
-        let simple_until = walk_from.0 + behind.take_while(|field| is_simple(field)).count();
+        let remaining = schema.fields.iter().skip(walk_from.0);
+        let simple_until = walk_from.0 + remaining.take_while(|field| is_simple(field)).count();
         Layout { offsets, direct, walk_from, simple_until }
     }
 }
 
-/// Whether the field is a single value on whose size no other field has an influence.
+/// Whether the field is a single value whose size does not depend on another field.
 fn is_simple(field: &Field) -> bool {
     let is_natural = !field.in_type.takes_length() || field.length == Length::Natural;
     is_natural && field.count == Count::One && !matches!(field.in_type, InType::Struct { .. })

@@ -1,7 +1,9 @@
-//! What is known of a provider: its events, and the names that it gives to levels, tasks, opcodes and keywords.
+//! Descriptions of providers: their events, and the names of their levels, tasks, opcodes and
+//! keywords.
 //!
-//! Manifests in XML, templates in image files, what recordings carry and the built-in tables all come to this form.
-//! Numbers that a source does not tell are `None`, so that "level 0" and "no level known" stay apart.
+//! XML manifests, templates in image files, descriptions in traces and the built-in tables are all
+//! converted to this form. Numbers that a source does not contain are `None`, so that level 0
+//! differs from an unknown level.
 
 mod standard;
 
@@ -12,21 +14,21 @@ use stackhound_types::Guid;
 
 use crate::model::{Map, Schema};
 
-/// A number with a name, and the text that people see, if there is one.
+/// A number with a name and an optional text for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named<V> {
     /// The number, or the mask of a keyword.
     pub value: V,
-    /// The name, as the source spells it.
+    /// The name in the spelling of the source.
     pub name: Box<str>,
-    /// The text for people.
+    /// The text for display.
     pub message: Option<Box<str>>,
 }
 
-/// An opcode, of one task or of all.
+/// An opcode of one task or of all tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpcodeDescription {
-    /// The task that alone has it; `None` for all tasks of the provider.
+    /// The task that the opcode is limited to; `None` for all tasks of the provider.
     pub task: Option<u16>,
     /// Number and name.
     pub named: Named<u8>,
@@ -39,24 +41,24 @@ pub struct EventDescription {
     pub id: u16,
     /// The version in the event descriptor.
     pub version: u8,
-    /// The channel; 0 is none.
+    /// The channel; 0 means none.
     pub channel: Option<u8>,
-    /// The level; 1 is critical, 5 verbose.
+    /// The level, from 1 (critical) to 5 (verbose).
     pub level: Option<u8>,
     /// The opcode.
     pub opcode: Option<u8>,
-    /// The task; 0 is none.
+    /// The task; 0 means none.
     pub task: Option<u16>,
-    /// Keyword bits.
+    /// The keyword bits.
     pub keywords: Option<u64>,
-    /// The name that programs use for it.
+    /// The symbolic name of the event for programs.
     pub symbol: Option<Box<str>>,
-    /// Name, message and fields.
+    /// The name, message and fields.
     pub schema: Arc<Schema>,
 }
 
 impl EventDescription {
-    /// An event of which no more is known than its number and its schema.
+    /// The description of an event with only its number and its schema.
     pub(crate) fn new(id: u16, version: u8, schema: Arc<Schema>) -> EventDescription {
         EventDescription {
             id,
@@ -75,13 +77,13 @@ impl EventDescription {
 /// A provider and its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderDescription {
-    /// The provider.
+    /// The GUID of the provider.
     pub guid: Guid,
-    /// Its name. Empty where the source does not tell it.
+    /// The name. Empty if the source does not contain it.
     pub name: Box<str>,
-    /// Its name for people.
+    /// The name for display.
     pub message: Option<Box<str>>,
-    /// The image with the templates, as the manifest names it.
+    /// The image with the templates, as named in the manifest.
     pub resource_file: Option<Box<str>>,
     /// The image with the texts.
     pub message_file: Option<Box<str>>,
@@ -89,24 +91,24 @@ pub struct ProviderDescription {
     pub parameter_file: Option<Box<str>>,
     /// Channels by their number in event descriptors.
     pub channels: Vec<Named<u8>>,
-    /// Levels of its own, and in images also the standard ones that it uses.
+    /// The provider's own levels. In images, also the standard levels that it uses.
     pub levels: Vec<Named<u8>>,
     /// Tasks.
     pub tasks: Vec<Named<u16>>,
-    /// Opcodes, as levels.
+    /// Opcodes, as for levels.
     pub opcodes: Vec<OpcodeDescription>,
-    /// Keywords by mask, as levels.
+    /// Keywords by mask, as for levels.
     pub keywords: Vec<Named<u64>>,
     /// Names of values and bits.
     pub maps: Vec<Arc<Map>>,
-    /// The events that could be understood, in the order of the source.
+    /// The events that could be read, in the order of the source.
     pub events: Vec<EventDescription>,
-    /// How many could not, because of a template or type that is unknown.
+    /// The number of events that were skipped because a template or type is unknown.
     pub skipped: usize,
 }
 
 impl ProviderDescription {
-    /// The name of a level: the provider's own, or the standard one (`win:Error`).
+    /// The name of a level: the provider's own, otherwise the standard name (`win:Error`).
     pub fn level_name(&self, level: u8) -> Option<&str> {
         name_of(&self.levels, level).or_else(|| standard::level(level))
     }
@@ -116,7 +118,8 @@ impl ProviderDescription {
         name_of(&self.tasks, task)
     }
 
-    /// The name of an opcode: that of the task, of all tasks, or the standard one (`win:Start`).
+    /// The name of an opcode: that of the task, otherwise that of all tasks, otherwise the standard
+    /// name (`win:Start`).
     pub fn opcode_name(&self, task: u16, opcode: u8) -> Option<&str> {
         let with = |of: Option<u16>| {
             let found = self.opcodes.iter().find(|found| found.task == of && found.named.value == opcode);
@@ -125,12 +128,13 @@ impl ProviderDescription {
         with(Some(task)).or_else(|| with(None)).or_else(|| standard::opcode(opcode))
     }
 
-    /// The name of a channel: the provider's own, or one that all providers share.
+    /// The name of a channel: the provider's own, otherwise the standard name.
     pub fn channel_name(&self, channel: u8) -> Option<&str> {
         name_of(&self.channels, channel).or_else(|| standard::channel(channel))
     }
 
-    /// The names of all keywords whose whole mask is set, the provider's own first. Bits that nothing names are left out.
+    /// The names of all keywords whose whole mask is set, the provider's own first. Bits without a
+    /// name are omitted.
     pub fn keyword_names(&self, keywords: u64) -> impl Iterator<Item = &str> {
         let is_set = move |mask: u64| mask != 0 && keywords & mask == mask;
         let own = self.keywords.iter().filter(move |keyword| is_set(keyword.value));
@@ -140,7 +144,8 @@ impl ProviderDescription {
         own.map(|keyword| &*keyword.name).chain(standard.map(|(_, name)| *name))
     }
 
-    /// How much memory the names take, give or take; for limits on what files may describe.
+    /// The approximate memory use of the names in bytes. It is used to limit the descriptions that
+    /// a file can add.
     pub(crate) fn approximate_bytes(&self) -> usize {
         fn of<V>(names: &[Named<V>]) -> usize {
             let text = |named: &Named<V>| named.name.len() + named.message.as_deref().map_or(0, str::len);
@@ -157,14 +162,14 @@ fn name_of<V: Copy + PartialEq>(names: &[Named<V>], value: V) -> Option<&str> {
     names.iter().find(|named| named.value == value).map(|named| &*named.name)
 }
 
-/// A message as people read it: `%n` becomes a line end, `%t` a tab, `%%` a percent sign, and place holders lose their
-/// format (`%1!s!` becomes `%1`). White space at the end goes.
+/// Formats a message for display: `%n` becomes a line end, `%t` a tab, `%%` a percent sign, and
+/// placeholders lose their format (`%1!s!` becomes `%1`). White space at the end is removed.
 pub fn readable(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
-    while let Some((before, behind)) = rest.split_once('%') {
+    while let Some((before, after)) = rest.split_once('%') {
         text.push_str(before);
-        let mut chars = behind.chars();
+        let mut chars = after.chars();
         match chars.next() {
             Some('n') => text.push('\n'),
             Some('r') => text.push('\r'),
@@ -172,17 +177,17 @@ pub fn readable(message: &str) -> String {
             Some('b') => text.push(' '),
             Some(c @ ('%' | '.' | '!')) => text.push(c),
             Some(c) if c.is_ascii_digit() => {
-                let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-                // Writing to a string does not fail.
-                let _ = write!(text, "%{}", &behind[..digits]);
-                let format = behind[digits..].strip_prefix('!').and_then(|format| format.split_once('!'));
-                rest = format.map_or(&behind[digits..], |(_, rest)| rest);
+                let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+                // Writing to a string cannot fail.
+                let _ = write!(text, "%{}", &after[..digits]);
+                let format = after[digits..].strip_prefix('!').and_then(|format| format.split_once('!'));
+                rest = format.map_or(&after[digits..], |(_, rest)| rest);
                 continue;
             }
-            // `%0` ends a message without a line end; anything else stands for itself.
+            // Any other character keeps its percent sign.
             _ => {
                 text.push('%');
-                rest = behind;
+                rest = after;
                 continue;
             }
         }

@@ -1,7 +1,7 @@
-//! GUIDs of well-known providers, named without `Microsoft-Windows-`.
+//! GUIDs of well-known providers. The prefix `Microsoft-Windows-` is omitted from the names.
 //!
-//! Generated from `builtin/*.txt` by the test `constants`, which also compares.
-#![expect(missing_docs, reason = "the name is that of the provider")]
+//! Generated from `builtin/*.txt` by the test `constants`, which also compares the result.
+#![expect(missing_docs, reason = "each constant is named after its provider")]
 
 use stackhound_types::Guid;
 

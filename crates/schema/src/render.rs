@@ -1,4 +1,4 @@
-//! Values as people want to read them: addresses, times, error codes, names instead of numbers.
+//! Formats values for display: addresses, times, error codes, and names instead of numbers.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,23 +9,23 @@ use crate::decode::Item;
 use crate::model::{Field, Map, MapKind, OutType, Value};
 use crate::value::{Sid, socket_address, utf16_chars};
 
-/// Shows a value the way its field asks for. Allocates nothing.
+/// Formats a value as its out type and map specify. Allocates nothing.
 ///
-/// A map's name wins over the out type. Numbers that a map does not know, and values that do not suit the out type,
-/// are shown as their storage type suggests.
+/// A name in the map takes precedence over the out type. Numbers without a name, and values that do
+/// not fit the out type, are formatted by their storage type.
 pub fn render<'a>(value: Value<'a>, out_type: OutType, map: Option<&'a Map>) -> impl fmt::Display + 'a {
     Rendered { value, out_type, map }
 }
 
 impl Field {
-    /// Shows one of this field's values, see [`render`].
+    /// Formats a value of this field; see [`render`].
     pub fn render<'a>(&'a self, value: Value<'a>) -> impl fmt::Display + 'a {
         render(value, self.out_type, self.map.as_deref())
     }
 }
 
-/// Shows a field's content on one line: arrays in brackets, structures in braces. Members that
-/// cannot be decoded are left out.
+/// Formats the content of a field on one line, with arrays in brackets and structures in braces.
+/// Members that cannot be decoded are omitted.
 #[derive(Debug)]
 pub struct ItemText<'f, 'p>(pub &'f Field, pub &'f Item<'p>);
 
@@ -91,14 +91,14 @@ impl fmt::Display for Rendered<'_> {
 }
 
 impl Map {
-    /// The name of a whole value.
+    /// The name of a value.
     pub fn value_name(&self, value: u64) -> Option<&str> {
         let entry = self.entries.iter().find(|(number, _)| u64::from(*number) == value);
         entry.map(|(_, name)| &**name)
     }
 }
 
-/// Names of all bits that are set, in the map's order, then the bits that have no name.
+/// Writes the names of all set bits in the map's order, then the bits without a name.
 fn bits(f: &mut fmt::Formatter<'_>, map: &Map, value: u64) -> fmt::Result {
     if value == 0 {
         return f.write_str(map.value_name(0).unwrap_or("0"));
@@ -122,7 +122,8 @@ fn bits(f: &mut fmt::Formatter<'_>, map: &Map, value: u64) -> fmt::Result {
 fn signed(f: &mut fmt::Formatter<'_>, value: i64, out_type: OutType) -> fmt::Result {
     match (u64::try_from(value), out_type) {
         (Err(_), OutType::Hex | OutType::NtStatus | OutType::HResult) => {
-            // The storage width is gone; codes have 32 bits, and so have nearly all negative numbers.
+            // The storage width is unknown here. Codes have 32 bits, and so do nearly all negative
+            // numbers.
             match i32::try_from(value) {
                 Ok(value) => write!(f, "{value:#x}"),
                 Err(_) => write!(f, "{value:#x}"),
@@ -190,7 +191,7 @@ fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8], out_type: OutType) -> fmt::R
     }
 }
 
-/// Of IPv6 without the scope, which means nothing on another machine.
+/// Writes an IPv6 address without its scope, which is meaningless on another machine.
 fn show_socket_address(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     match socket_address(bytes) {
         Some(SocketAddr::V4(address)) => write!(f, "{address}"),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_their_fields_ask_for() {
+    fn numbers_are_formatted_by_their_out_type() {
         for (value, out_type, expected) in [
             (255, OutType::Default, "255"),
             (255, OutType::Hex, "0xff"),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_as_their_fields_ask_for() {
+    fn bytes_are_formatted_by_their_out_type() {
         for (bytes, out_type, expected) in [
             ("0a0b", OutType::Default, "0x0a0b"),
             ("7f000001", OutType::Ipv4, "127.0.0.1"),
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_name_values_and_bits() {
+    fn values_and_bits_are_named_by_maps() {
         let entries = |entries: &[(u32, &str)]| entries.iter().map(|&(n, name)| (n, name.into())).collect();
         let values = Map {
             name: "GCReason".into(),
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_are_formatted_as_dates() {
         // Seconds since 1970 and dates, as computed by GNU date.
         for (unix, expected) in [
             (-11_644_473_600, "1601-01-01T00:00:00.0000000Z"),
@@ -316,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_can_be_shown(number: i64, bytes in prop::collection::vec(any::<u8>(), 0..40), other: u8) {
+        fn any_value_can_be_formatted(number: i64, bytes in prop::collection::vec(any::<u8>(), 0..40), other: u8) {
             for value in [
                 Value::Signed(number),
                 Value::Unsigned(number as u64),

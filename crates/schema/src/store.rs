@@ -1,13 +1,13 @@
-//! All descriptions of events that are known, and which of them is for which event.
+//! All known descriptions of events, and the selection of the description for an event.
 //!
-//! Descriptions are learned from a recording: all of it first, since merged recordings have theirs at the end, or as
-//! they come in a live stream. A look-up costs one hash of a key of fixed size, or for TraceLogging of the metadata.
-//! What is not found is remembered as well, until something new is learned. Everything that recordings can make grow
-//! has a limit.
+//! Descriptions are learned from a trace: in a first pass, because merged traces have them at the
+//! end, or as they arrive in a live session. A look-up hashes a key of fixed size or, for
+//! TraceLogging, the metadata. Failed look-ups are cached too, until a description is learned. All
+//! memory that traces can consume is limited.
 
-mod answers;
 mod fallback;
 mod learned;
+mod plan_cache;
 mod self_described;
 
 use std::hash::BuildHasher;
@@ -26,37 +26,37 @@ use crate::manifest::{ManifestChunks, is_manifest_chunk, providers_of_manifest};
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
 use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
-use answers::Answers;
 pub use fallback::Fallback;
 use fallback::FallbackState;
 use learned::Learned;
+use plan_cache::PlanCache;
 use self_described::SelfDescribed;
 
-/// The class of the events in which merged recordings carry descriptions.
+/// The class of the events that contain the descriptions in merged traces.
 pub(crate) const EVENT_METADATA: Guid = class_guid::EVENT_META_DATA;
 const EVENT_INFO: u8 = 32;
 const EVENT_MAP_INFO: u8 = 33;
 
-/// How many different manifests may be read.
+/// The maximum number of different manifests that are read.
 const MAX_MANIFESTS: usize = 1 << 16;
 
-/// Schemas by what events they are for.
+/// The schemas of events, by the identity of the events.
 #[derive(Clone, Debug, Default)]
 pub struct SchemaStore {
     learned: Learned,
-    answers: Answers,
+    plan_cache: PlanCache,
     self_described: SelfDescribed,
     chunks: ManifestChunks,
-    /// Hashes of the manifests that have been read, since every process sends the same ones.
+    /// Hashes of the manifests that have been read, because every process writes the same ones.
     manifests: HashSet<u64>,
     fallback: Option<FallbackState>,
     misses: u64,
 }
 
-/// What a description is found by, where events do not bring their own.
+/// The key of a description for events that do not describe themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// The provider or class.
+    /// The GUID of the provider or class.
     guid: Guid,
     kind: Kind,
     /// The id or opcode.
@@ -68,32 +68,35 @@ struct Key {
 enum Kind {
     Classic,
     Manifest,
-    /// A manifest itself.
+    /// A chunk of a manifest.
     ManifestChunk,
-    /// A text without further description.
+    /// A text without a further description.
     Text,
 }
 
 impl SchemaStore {
-    /// A store that knows only what is built in.
+    /// Creates a store with only the built-in descriptions.
     pub fn new() -> SchemaStore {
         SchemaStore::default()
     }
 
-    /// Asks this source about manifest events that nothing describes in exactly their version: on Windows, the system.
-    /// It is asked once for each kind of event.
+    /// Adds a source for manifest events without a description of exactly their version; on
+    /// Windows, this is the system. It is queried once for each kind of event.
     pub fn with_fallback(self, fallback: Fallback) -> SchemaStore {
         SchemaStore { fallback: Some(FallbackState::new(fallback)), ..self }
     }
 
-    /// The description of an event, ready to decode with. `None` if there is none; the payload is then opaque.
+    /// The description of an event, compiled for decoding. `None` if there is none; the payload is
+    /// then opaque.
     ///
-    /// An event that describes itself is taken at its word. For others a description for exactly their id and version
-    /// is best. Where there is none, the next lower version serves: Windows raises versions without registering them
-    /// anew, and versions only append fields. What is learned and what is built in count alike, unless one of them
-    /// names more fields; where they do not, the names are the built-in ones.
+    /// An event that describes itself is decoded by its own description. For other events, a
+    /// description of exactly their id and version is preferred. If there is none, the next lower
+    /// version is used: Windows raises versions without registering them again, and versions only
+    /// append fields. A built-in description is preferred over a learned one of the same version,
+    /// unless the learned one has more fields.
     ///
-    /// Payload and pointer size decide between the layouts of kernel classes that share a version.
+    /// If several layouts of a kernel class have the same version, the payload and the pointer size
+    /// decide between them.
     pub fn lookup(
         &mut self,
         identity: &Identity<'_>,
@@ -110,8 +113,8 @@ impl SchemaStore {
                     Some(schema) => kernel::plan(schema),
                     None => {
                         let key = Key { guid: class, kind: Kind::Classic, number: opcode.into(), version };
-                        let answer = self.answers.get(key, || answer(&self.learned, key));
-                        answer.or_else(|| schema.and_then(kernel::plan))
+                        let plan = self.plan_cache.get(key, || find_plan(&self.learned, key));
+                        plan.or_else(|| schema.and_then(kernel::plan))
                     }
                 }
             }
@@ -122,18 +125,18 @@ impl SchemaStore {
                     Key { guid: provider, kind: Kind::Manifest, number: id, version }
                 };
                 let (learned, fallback) = (&mut self.learned, &mut self.fallback);
-                self.answers.get(key, || {
+                self.plan_cache.get(key, || {
                     if key.kind == Kind::Manifest
                         && let Some(fallback) = fallback
                     {
-                        fallback.ask(key, identity, learned);
+                        fallback.query(key, identity, learned);
                     }
-                    answer(learned, key)
+                    find_plan(learned, key)
                 })
             }
             Identity::Text { provider } => {
                 let key = Key { guid: provider, kind: Kind::Text, number: 0, version: 0 };
-                self.answers.get(key, || answer(&self.learned, key))
+                self.plan_cache.get(key, || find_plan(&self.learned, key))
             }
             Identity::TraceLogging { provider, metadata, traits, opcode } => {
                 let name = self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider));
@@ -145,26 +148,27 @@ impl SchemaStore {
         plan
     }
 
-    /// How many look-ups found nothing.
+    /// The number of look-ups that found no description.
     pub fn misses(&self) -> u64 {
         self.misses
     }
 
-    /// How many descriptions were not learned because there were too many, or because parts of them were missing.
+    /// The number of descriptions that were not learned because of the limits or because parts of
+    /// them were missing.
     pub fn refused(&self) -> u64 {
         self.learned.refused() + self.chunks.dropped()
     }
 
-    /// The name of a provider, as far as descriptions tell it.
+    /// The name of a provider, if a description contains it.
     pub fn provider_name(&self, provider: Guid) -> Option<&str> {
         self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider))
     }
 
-    /// Takes what an event tells about others: embedded descriptions and manifests. Gives whether the event was one of
-    /// these; cheap for all others.
+    /// Learns the descriptions that an event contains: embedded descriptions and chunks of
+    /// manifests. Returns whether the event contains any. This is fast for all other events.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the event carries a description that cannot be read.
+    /// [`Error::Metadata`] if the event contains a description that cannot be read.
     pub fn learn(
         &mut self,
         identity: &Identity<'_>,
@@ -187,11 +191,11 @@ impl SchemaStore {
             }
             _ => return Ok(false),
         }
-        self.answers.forget();
+        self.plan_cache.invalidate();
         Ok(true)
     }
 
-    /// Takes a whole manifest, unless it has been taken before.
+    /// Learns a complete manifest, unless it was learned before.
     ///
     /// # Errors
     /// As [`providers_of_manifest`].
@@ -204,8 +208,8 @@ impl SchemaStore {
         Ok(())
     }
 
-    /// Takes what a manifest or an image says about a provider. Where events are described already, those with more fields
-    /// are better.
+    /// Learns the description of a provider from a manifest or an image. If an event already has a
+    /// description, the one with more fields is kept.
     pub fn learn_description(&mut self, mut provider: ProviderDescription) {
         for event in std::mem::take(&mut provider.events) {
             let (number, version) = (event.id, event.version);
@@ -219,11 +223,11 @@ impl SchemaStore {
             self.learned.add_map(provider.guid, Arc::unwrap_or_clone(map));
         }
         self.learned.add_names(provider);
-        self.answers.forget();
+        self.plan_cache.invalidate();
     }
 
-    /// Takes the `TRACE_EVENT_INFO` of an event, as the system gives it. Gives the names of maps that it has and that are not
-    /// known yet.
+    /// Learns the `TRACE_EVENT_INFO` of an event, as Windows returns it. Returns the names of the
+    /// maps that it refers to and that are not known yet.
     ///
     /// # Errors
     /// As [`EmbeddedEvent::parse`].
@@ -231,23 +235,24 @@ impl SchemaStore {
         let event = EmbeddedEvent::parse(info)?;
         let key = Key::of_embedded(event.identity);
         learn_embedded(&mut self.learned, event);
-        self.answers.forget();
+        self.plan_cache.invalidate();
         Ok(self.learned.missing_maps(&key))
     }
 
-    /// Takes the `EVENT_MAP_INFO` of a provider's map.
+    /// Learns the `EVENT_MAP_INFO` of a provider's map.
     ///
     /// # Errors
     /// As [`parse_map`].
     pub fn learn_map_info(&mut self, provider: Guid, info: &[u8]) -> Result<(), Error> {
         let (provider, map) = parse_map(&[&provider.0[..], info].concat())?;
         self.learned.add_map(provider, map);
-        self.answers.forget();
+        self.plan_cache.invalidate();
         Ok(())
     }
 
-    /// The provider of a name, in upper or lower case. Names that were learned come before those that are built in; of
-    /// several providers that share one, the one with the lowest GUID is taken.
+    /// The GUID of the provider with this name, ignoring the case of ASCII letters. Learned names
+    /// take precedence over built-in names. If several providers have the name, the lowest GUID is
+    /// returned.
     pub fn find_provider(&self, name: &str) -> Option<Guid> {
         let is_it = |(_, known): &(Guid, &str)| known.eq_ignore_ascii_case(name);
         let learned = self.learned.provider_names().filter(is_it).map(|(guid, _)| guid).min();
@@ -259,18 +264,18 @@ impl SchemaStore {
         })
     }
 
-    /// What a provider calls its levels, tasks, opcodes, keywords and channels, without its events.
+    /// The names of a provider's levels, tasks, opcodes, keywords and channels, without its events.
     pub fn provider(&self, provider: Guid) -> Option<&ProviderDescription> {
         self.learned.provider(provider).or_else(|| builtin::provider(provider))
     }
 
-    /// All that was learned about providers of manifest events, by name, with their events by id and version. Copies
-    /// everything.
+    /// All learned providers of manifest events, sorted by name, with their events sorted by id and
+    /// version. The descriptions are copied.
     pub fn learned_providers(&self) -> Vec<ProviderDescription> {
         self.learned.providers()
     }
 
-    /// The providers that are built in, with the events that are.
+    /// The built-in providers with their built-in events.
     pub fn built_in_providers() -> impl Iterator<Item = &'static ProviderDescription> {
         builtin::providers()
     }
@@ -289,7 +294,7 @@ impl Key {
     }
 }
 
-/// Takes a description that a recording or the system gives.
+/// Learns a description from a trace or from Windows.
 fn learn_embedded(learned: &mut Learned, event: EmbeddedEvent) {
     let EmbeddedEvent { identity, schema, map_names, descriptor, names } = event;
     let provider = schema.provider;
@@ -322,8 +327,8 @@ fn learn_embedded(learned: &mut Learned, event: EmbeddedEvent) {
     }
 }
 
-/// Finds the best description.
-fn answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
+/// Finds the preferred description.
+fn find_plan(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
     let described = |event_name: &str, fields| {
         let schema = Schema {
             source: SchemaSource::BuiltIn,
@@ -337,20 +342,20 @@ fn answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
     };
     match key.kind {
         Kind::Classic => highest(learned, key).map(|(_, plan)| plan.clone()),
-        Kind::Manifest => manifest_answer(learned, key),
+        Kind::Manifest => find_manifest_plan(learned, key),
         Kind::ManifestChunk => described("ManifestData", manifest_chunk_fields()),
         Kind::Text => described("EventWriteString", vec![Field::new("Message", InType::Utf16)]),
     }
 }
 
-/// The description of the highest version up to the key's, with that version.
+/// The description with the highest version up to that of the key, and its version.
 fn highest(learned: &Learned, key: Key) -> Option<(u8, &Arc<Plan>)> {
     (0..=key.version).rev().find_map(|version| Some((version, learned.get(&Key { version, ..key })?)))
 }
 
-/// Chooses between what is learned and what is built in: the nearer version, then the one that names more fields, then
-/// what is built in, so that an event has the same name in every recording.
-fn manifest_answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
+/// Selects between a learned and a built-in description: the higher version, then the one with more
+/// fields, then the built-in one, so that an event has the same name in every trace.
+fn find_manifest_plan(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
     let rank = |version: u8, plan: &Plan| (version, plan.schema().fields.len());
     let learned = highest(learned, key);
     let built_in =

@@ -1,11 +1,13 @@
-//! The numbers and names by which metadata refers to storage types and out types.
+//! Numbers and names of storage types and out types in metadata.
 
 use crate::model::{InType, OutType};
 
 impl InType {
-    /// The type with this `TDH_INTYPE_*` number. Small integers that are shown as text are characters.
+    /// The type with this `TDH_INTYPE_*` number. Integers of 8 and 16 bits that are shown as text
+    /// are characters.
     ///
-    /// `None` for structures, which metadata marks in other ways, and for counts in reversed byte order.
+    /// `None` for structures, which metadata marks in other ways, and for counted texts in reversed
+    /// byte order.
     pub(crate) fn from_tdh(number: u16, out_type: OutType) -> Option<InType> {
         Some(match (number, out_type) {
             (3 | 4, OutType::String) => InType::AnsiChar,
@@ -45,7 +47,7 @@ impl InType {
 }
 
 impl InType {
-    /// What manifests call the type; for those that they cannot name, what it is.
+    /// The name of the type in manifests, or a description for types without a name there.
     pub const fn manifest_name(self) -> &'static str {
         match self {
             InType::Null => "null",
@@ -83,7 +85,7 @@ impl InType {
 }
 
 impl OutType {
-    /// What manifests call the type; `None` where it adds nothing to the storage type.
+    /// The name of the type in manifests; `None` for types that add nothing to the storage type.
     pub const fn manifest_name(self) -> Option<&'static str> {
         Some(match self {
             OutType::Default | OutType::Signed | OutType::Unsigned | OutType::Other(_) => return None,
@@ -107,7 +109,8 @@ impl OutType {
         })
     }
 
-    /// The type with this `TDH_OUTTYPE_*` number. Those that only repeat the storage type count as default.
+    /// The type with this `TDH_OUTTYPE_*` number. Types that only repeat the storage type are the
+    /// default.
     pub(crate) fn from_tdh(number: u16) -> OutType {
         match number {
             0 | 3..=12 | 14 => OutType::Default,
@@ -133,7 +136,8 @@ impl OutType {
         }
     }
 
-    /// The type with this number in TraceLogging metadata, which has an order of its own up to 18.
+    /// The type with this number in TraceLogging metadata. Numbers up to 18 have an order of their
+    /// own there.
     pub(crate) fn from_tracelogging(number: u8) -> OutType {
         match number {
             0 => OutType::Default,
@@ -161,7 +165,7 @@ impl OutType {
     }
 }
 
-/// The number of an in-type that a manifest gives by name.
+/// The number of the in-type with this name in manifests.
 pub(crate) fn in_type_number(name: &str) -> Option<u16> {
     Some(match name {
         "win:UnicodeString" => 1,
@@ -196,7 +200,7 @@ pub(crate) fn in_type_number(name: &str) -> Option<u16> {
     })
 }
 
-/// The number of an out type that a manifest gives by name.
+/// The number of the out type with this name in manifests.
 pub(crate) fn out_type_number(name: &str) -> Option<u16> {
     Some(match name {
         "xs:string" => 1,

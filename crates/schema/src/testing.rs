@@ -1,4 +1,5 @@
-//! What the tests of this crate share: payloads and schemas built by hand or at random, and decoded payloads as text.
+//! Helpers for the tests of this crate: payloads and schemas, given or random, and decoded payloads
+//! as text.
 
 pub mod blocks;
 pub mod compiled;
@@ -12,7 +13,7 @@ use crate::decode::{Decoder, Item};
 use crate::model::{Count, Field, InType, Length, Schema, SchemaSource, Value};
 use crate::provider::EventDescription;
 
-/// A schema of no particular origin.
+/// A schema with the given fields.
 pub fn schema(fields: Vec<Field>) -> Schema {
     Schema {
         source: SchemaSource::BuiltIn,
@@ -24,7 +25,7 @@ pub fn schema(fields: Vec<Field>) -> Schema {
     }
 }
 
-/// An event of which only the schema is known.
+/// The description of an event with only a schema.
 pub fn event(schema: Schema) -> EventDescription {
     EventDescription::new(0, 0, Arc::new(schema))
 }
@@ -39,14 +40,14 @@ pub fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// Bytes from hexadecimal digits; blanks are ignored.
+/// Bytes from hexadecimal digits. Blanks are ignored.
 pub fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Everything a decoder yields, such as `a=1 b=[1, 2] c={d=x} !field 3 … +4`: fields, then the error, then how many
-/// bytes are left over.
+/// All items of a decoder, such as `a=1 b=[1, 2] c={d=x} !field 3 … +4`: fields, then the error,
+/// then the number of remaining bytes.
 pub fn decoded(schema: &Schema, payload: &[u8], pointer: PointerSize) -> String {
     let mut decoder = schema.decode(payload, pointer);
     let mut text = fields(&mut decoder);
@@ -67,7 +68,6 @@ fn fields(decoder: &mut Decoder<'_>) -> String {
     parts.join(" ")
 }
 
-/// One item as text.
 pub fn item(field: &Field, item: Item<'_>) -> String {
     match item {
         Item::Value(Value::Null) => "null".into(),
@@ -80,7 +80,7 @@ pub fn item(field: &Field, item: Item<'_>) -> String {
     }
 }
 
-/// Structure of a random schema.
+/// The structure of a random schema.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A field that is not a structure.
@@ -89,7 +89,7 @@ pub enum Shape {
     Struct(Vec<Shape>, Count),
 }
 
-/// Schemas of every in-type that needs no length, with arrays and nested structures.
+/// Schemas with every in-type that needs no length, with arrays and nested structures.
 pub fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     let count = prop_oneof![
         3 => Just(Count::One),
@@ -129,7 +129,7 @@ pub fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     prop::collection::vec(shape, 0..8)
 }
 
-/// Turns shapes into the flat form of a schema; names are `f0`, `f1`, …
+/// Converts shapes to the flat form of a schema. The names are `f0`, `f1`, …
 pub fn flatten(shapes: &[Shape], fields: &mut Vec<Field>) {
     for shape in shapes {
         let name = format!("f{}", fields.len());
@@ -146,16 +146,16 @@ pub fn flatten(shapes: &[Shape], fields: &mut Vec<Field>) {
     }
 }
 
-/// Writes random values for the shapes and tells, in the form of [`debug`], what a decoder has to make of them.
+/// Writes random values for the shapes, and predicts the decoded values in the form of [`debug`].
 pub struct Writer {
     state: u64,
     pointer: PointerSize,
-    /// What has been written.
+    /// The bytes that were written.
     pub payload: Vec<u8>,
 }
 
 impl Writer {
-    /// Equal seeds give equal values.
+    /// Equal seeds result in equal values.
     pub fn new(seed: u64, pointer: PointerSize) -> Writer {
         Writer { state: seed, pointer, payload: Vec::new() }
     }
@@ -173,7 +173,7 @@ impl Writer {
         self.payload.extend_from_slice(&bytes);
     }
 
-    /// Writes all fields, returns the expected text.
+    /// Writes all fields. Returns the expected text.
     pub fn fields(&mut self, shapes: &[Shape]) -> String {
         shapes.iter().map(|shape| self.field(shape)).collect::<Vec<_>>().join(" ")
     }
@@ -202,7 +202,7 @@ impl Writer {
 
     fn leaf(&mut self, in_type: InType) -> String {
         let n = self.random();
-        // No zero bytes, which would end a text.
+        // Without zero bytes, which would end a text.
         let letters: Vec<u8> = (0..n % 7).map(|i| 1 + ((n >> i) % 255) as u8).collect();
         let wide: Vec<u8> = letters.iter().flat_map(|&letter| u16::from(letter).to_le_bytes()).collect();
         let start = self.payload.len();
@@ -321,7 +321,7 @@ impl Writer {
     }
 }
 
-/// The values a decoder yields, in the form that [`Writer`] predicts.
+/// The values that a decoder yields, in the form that [`Writer`] predicts.
 pub fn debug(decoder: Decoder<'_>) -> String {
     let parts: Vec<String> = decoder
         .map(|decoded| match decoded {
@@ -342,13 +342,12 @@ fn debug_item(item: Item<'_>) -> String {
     }
 }
 
-/// Both pointer sizes.
 pub fn pointer_sizes() -> impl Strategy<Value = PointerSize> {
     prop_oneof![Just(PointerSize::Four), Just(PointerSize::Eight)]
 }
 
-/// Schemas as hostile metadata may give them: references to anything, structures of any size.
-pub fn hostile_schemas() -> impl Strategy<Value = Schema> {
+/// Schemas as malicious metadata may contain them: references to anything, structures of any size.
+pub fn malicious_schemas() -> impl Strategy<Value = Schema> {
     let in_type = prop_oneof![
         2 => (0_u16..6).prop_map(|members| InType::Struct { members }),
         1 => any::<u16>().prop_map(|members| InType::Struct { members }),

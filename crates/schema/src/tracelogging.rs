@@ -1,8 +1,9 @@
-//! TraceLogging: events that carry their own description, and the traits of their providers.
+//! TraceLogging: events that contain their own description, and the traits of their providers.
 //!
-//! The description of an event is a block of bytes in an extended item: tags, name, then one descriptor per field. Names
-//! are read without looking at the fields; the whole becomes a [`Schema`] only when somebody wants to decode. The
-//! traits of a provider, in another item, are the only place where its name is stored.
+//! The description of an event is a block of bytes in an extended data item: tags, name, then one
+//! descriptor per field. The name can be read without the fields; a [`Schema`] is created only for
+//! decoding. The traits of a provider, in another item, are the only place where its name is
+//! stored.
 
 use std::borrow::Cow;
 
@@ -12,29 +13,31 @@ use crate::error::Error;
 use crate::model::{Count, Field, InType, OutType, Schema, SchemaSource};
 use crate::naming::{event_name, standard_opcode};
 
-/// Five low bits of an in-type byte.
+/// The low five bits of an in-type byte.
 const TYPE_MASK: u8 = 0x1f;
-/// How a field repeats.
+/// The kind of array.
 const COUNT_MASK: u8 = 0x60;
 const CONSTANT_COUNT: u8 = 0x20;
 const VARIABLE_COUNT: u8 = 0x40;
 const CUSTOM: u8 = 0x60;
-/// Another byte of the same kind follows: an out type after an in-type, tags after an out type, more tags after tags.
+/// Marks that another byte follows: an out type after an in-type, tags after an out type, more tags
+/// after tags.
 const CHAIN: u8 = 0x80;
 const STRUCT: u8 = 24;
 
-/// The description of one kind of event, with its name already found.
+/// The description of one kind of event. Its name is already located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventMetadata<'a> {
-    /// Up to 28 bits without a common meaning.
+    /// Up to 28 bits without a defined meaning.
     pub tags: u32,
     name: &'a [u8],
-    /// The field descriptors.
+    /// The position of the field descriptors.
     fields: Reader<'a>,
 }
 
 impl<'a> EventMetadata<'a> {
-    /// Reads tags and name of an `EVENT_SCHEMA_TL` item. Does not look at the fields and does not allocate.
+    /// Reads the tags and the name of an `EVENT_SCHEMA_TL` item. Does not read the fields and does
+    /// not allocate.
     ///
     /// # Errors
     /// [`Error::Metadata`] if the block ends before its own size or before the end of the name.
@@ -45,15 +48,15 @@ impl<'a> EventMetadata<'a> {
         Ok(EventMetadata { tags, name, fields: reader })
     }
 
-    /// The event's name; borrowed unless it is not UTF-8.
+    /// The event's name. Borrows unless it is not UTF-8.
     pub fn name(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.name)
     }
 
-    /// Reads the field descriptors. `opcode` is that of the event, whose name it completes.
+    /// Reads the field descriptors. The name of `opcode` is added to the event's name.
     ///
     /// # Errors
-    /// [`Error::Metadata`] at the first descriptor that is cut off or has an unknown type.
+    /// [`Error::Metadata`] at the first descriptor that is truncated or has an unknown type.
     pub fn schema(&self, provider: Guid, provider_name: &str, opcode: u8) -> Result<Schema, Error> {
         let mut fields = Vec::new();
         let mut reader = self.fields;
@@ -71,16 +74,16 @@ impl<'a> EventMetadata<'a> {
     }
 }
 
-/// What a provider says of itself.
+/// The properties of a provider that its events contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderTraits<'a> {
     name: &'a [u8],
-    /// The group that the provider belongs to.
+    /// The GUID of the provider's group, if it belongs to one.
     pub group: Option<Guid>,
 }
 
 impl<'a> ProviderTraits<'a> {
-    /// Reads a `PROV_TRAITS` item. Unknown traits are skipped, and so is what stands behind a damaged one.
+    /// Reads a `PROV_TRAITS` item. Unknown traits are skipped; a damaged trait ends the list.
     ///
     /// # Errors
     /// [`Error::Metadata`] if the block ends before its own size or before the end of the name.
@@ -97,7 +100,7 @@ impl<'a> ProviderTraits<'a> {
         Ok(ProviderTraits { name, group })
     }
 
-    /// The provider's name; borrowed unless it is not UTF-8.
+    /// The provider's name. Borrows unless it is not UTF-8.
     pub fn name(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.name)
     }
@@ -111,13 +114,13 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Both kinds of blocks start with their own size as u16. Bytes behind that size are ignored.
+    /// Reads the size at the start of a block, as u16. Bytes after the block are ignored.
     fn sized(item: &'a [u8]) -> Result<Reader<'a>, Error> {
         let mut reader = Reader { block: item, offset: 0 };
         let size = reader.u16()?;
         match item.get(..size.into()) {
             Some(block) if block.len() >= 2 => Ok(Reader { block, offset: 2 }),
-            _ => Err(Error::Metadata { offset: 0, expected: "a block of the size that it says" }),
+            _ => Err(Error::Metadata { offset: 0, expected: "a block of the stated size" }),
         }
     }
 
@@ -139,7 +142,7 @@ impl<'a> Reader<'a> {
         self.take(2, "a u16").map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Text up to a zero byte, without it.
+    /// Reads text up to a zero byte, and skips the zero byte.
     fn text(&mut self) -> Result<&'a [u8], Error> {
         let length = self.rest().iter().position(|&byte| byte == 0);
         let length = length.ok_or(Error::Metadata { offset: self.offset, expected: "the end of a name" })?;
@@ -148,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// Seven bits a byte, most significant first.
+    /// Reads seven bits per byte, most significant first.
     fn tags(&mut self) -> Result<u32, Error> {
         let mut tags = 0;
         for _ in 0..4 {
@@ -174,7 +177,7 @@ impl<'a> Reader<'a> {
             CUSTOM => {
                 let length = self.u16()?;
                 self.take(length.into(), "the type information of a custom field")?;
-                // Only its writer knows what the bytes mean; they have a length before them.
+                // Only the writer knows the format of the bytes. They are preceded by their length.
                 (Count::One, Some(InType::CountedBinary))
             }
             CONSTANT_COUNT => (Count::Fixed(self.u16()?), in_type(in_byte & TYPE_MASK, out_number)),
@@ -195,14 +198,14 @@ impl<'a> Reader<'a> {
         let length = usize::from(size).checked_sub(3);
         let length =
             length.ok_or(Error::Metadata { offset: self.offset, expected: "a trait with a type" })?;
-        Ok((kind, self.take(length, "a trait of the size that it says")?))
+        Ok((kind, self.take(length, "a trait of the stated size")?))
     }
 }
 
 fn in_type(number: u8, out_number: u8) -> Option<InType> {
     match number {
         STRUCT => Some(InType::Struct { members: out_number.into() }),
-        // Binary data always has its length before it here.
+        // Binary data is always preceded by its length here.
         14 => Some(InType::CountedBinary),
         _ => InType::from_tdh(number.into(), OutType::from_tracelogging(out_number)),
     }

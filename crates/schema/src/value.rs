@@ -1,4 +1,4 @@
-//! Values as numbers and as text.
+//! Conversion of values to numbers and text, and security identifiers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use crate::model::Value;
 
 impl<'a> Value<'a> {
-    /// The value as an unsigned number, if it is a number or truth value and not negative.
+    /// The value as an unsigned number, if it is a nonnegative integer or a Boolean.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Value::Bool(value) => Some(value.into()),
@@ -17,7 +17,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value as a signed number, if it is a number or truth value and fits.
+    /// The value as a signed number, if it is an integer that fits or a Boolean.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Value::Signed(value) => Some(value),
@@ -25,10 +25,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text, if it is one. Borrows where 8-bit text is UTF-8, allocates otherwise.
+    /// The text, if the value is a text. Borrows if it is 8-bit text in UTF-8; allocates otherwise.
     ///
-    /// UTF-16 that is not well-formed has its bad units replaced by U+FFFD. 8-bit text that is not UTF-8 is read as
-    /// Latin-1, since recordings do not say which code page it was written in.
+    /// Invalid UTF-16 units are replaced by U+FFFD. 8-bit text that is not valid UTF-8 is read as
+    /// Latin-1, because traces do not specify its code page.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match *self {
             Value::Utf16(bytes) => Some(Cow::Owned(utf16_chars(bytes).collect())),
@@ -41,15 +41,15 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The characters of UTF-16LE text; an odd last byte is ignored.
+/// The characters of UTF-16LE text. An odd last byte is ignored.
 pub(crate) fn utf16_chars(bytes: &[u8]) -> impl Iterator<Item = char> {
     let (units, _) = bytes.as_chunks::<2>();
     char::decode_utf16(units.iter().map(|&unit| u16::from_le_bytes(unit)))
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
-/// A `SOCKADDR_IN` or `SOCKADDR_IN6` (ws2def.h, ws2ipdef.h): the family and the scope in the machine's order, all else in
-/// network order. A scope that is cut off counts as none.
+/// A `SOCKADDR_IN` or `SOCKADDR_IN6` (ws2def.h, ws2ipdef.h). The family and the scope are
+/// little-endian, the other fields are in network byte order. A missing scope is read as zero.
 pub(crate) fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
     let ([f0, f1, p0, p1], rest) = bytes.split_first_chunk::<4>()?;
     let port = u16::from_be_bytes([*p0, *p1]);
@@ -80,9 +80,7 @@ pub(crate) fn socket_bytes(address: SocketAddr) -> Vec<u8> {
     }
 }
 
-/// The family of IPv4.
 const AF_INET: u16 = 2;
-/// The family of IPv6.
 const AF_INET6: u16 = 23;
 
 /// The bytes of a security identifier. Prints as `S-1-5-…`.
@@ -95,7 +93,7 @@ impl fmt::Display for Sid<'_> {
             return Ok(());
         };
         let authority = authority.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
-        // Windows writes authorities that need more than 32 bits in hexadecimal.
+        // Windows shows authorities that need more than 32 bits in hexadecimal.
         if authority <= u32::MAX.into() {
             write!(f, "S-{revision}-{authority}")?;
         } else {

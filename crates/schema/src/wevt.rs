@@ -1,10 +1,12 @@
-//! Manifests in the form that the message compiler gives them: the resource `WEVT_TEMPLATE` of an image file, and the
-//! tables of messages to which it refers.
+//! Compiled manifests: the `WEVT_TEMPLATE` resource of an image file, and the message tables that
+//! it refers to.
 //!
-//! Offsets in the resource count from its start and are not trusted: they may point anywhere, and many of them to one
-//! place. So everything that is taken from a file is paid for out of one [`Budget`].
+//! Offsets in the resource are relative to its start and are not trusted: they may point anywhere,
+//! and many of them to the same data. Therefore, all data that is read from a file is counted in
+//! one [`Budget`].
 //!
-//! The format, and where it is known from: the section on compiled manifests in `docs/format/metadata.md`.
+//! The format and its sources are described in `docs/format/metadata.md`, in the section on
+//! compiled manifests.
 
 mod image;
 mod messages;
@@ -30,24 +32,25 @@ use messages::Messages;
 use names::{Section, read_names};
 use template::Templates;
 
-/// Where a resource says that there is no message.
+/// The message number that means that there is no message.
 const NO_MESSAGE: u32 = u32::MAX;
 
-/// Names of Windows have at most some hundred characters.
+/// The names in Windows' own manifests have at most a few hundred characters.
 const MAX_NAME_BYTES: usize = 4096;
 
 const EVENT_SIZE: usize = 48;
 
-/// Reads the providers of an image file. `texts` are further images with messages, such as the `.mui` file beside it; those
-/// of the image itself come first.
+/// Reads the providers of an image file. `texts` are further images with messages, such as its
+/// `.mui` file; messages of the image itself take precedence.
 ///
 /// # Errors
-/// [`Error::Metadata`] if the bytes are no PE image, have no compiled manifest, or if the manifest is damaged so far that no
-/// provider is left. Events that cannot be understood are counted ([`ProviderDescription::skipped`]).
+/// [`Error::Metadata`] if the bytes are not a PE image, contain no compiled manifest, or if no
+/// provider of the manifest can be read. Events that cannot be read are counted
+/// ([`ProviderDescription::skipped`]).
 pub fn providers_of_image(image: &[u8], texts: &[&[u8]]) -> Result<Vec<ProviderDescription>, Error> {
     let resources = Resources::of(image)?;
     if resources.templates.is_empty() {
-        return Err(Error::Metadata { offset: 0, expected: "a resource WEVT_TEMPLATE in the image" });
+        return Err(Error::Metadata { offset: 0, expected: "a WEVT_TEMPLATE resource in the image" });
     }
     let mut messages = Messages::default();
     resources.message_tables.iter().for_each(|table| messages.add(table));
@@ -71,7 +74,7 @@ pub fn providers_of_image(image: &[u8], texts: &[&[u8]]) -> Result<Vec<ProviderD
     }
 }
 
-/// How many bytes may still be taken from a file.
+/// The remaining number of bytes that may be read from a file.
 #[derive(Debug)]
 struct Budget(Cell<usize>);
 
@@ -79,7 +82,8 @@ impl Budget {
     fn spend(&self, bytes: usize) -> Result<(), Error> {
         let left = self.0.get().checked_sub(bytes);
         self.0.set(left.unwrap_or(0));
-        left.map(drop).ok_or(Error::Metadata { offset: 0, expected: "a smaller manifest" })
+        left.map(drop)
+            .ok_or(Error::Metadata { offset: 0, expected: "a manifest with at most 64 MiB of descriptions" })
     }
 }
 
@@ -115,7 +119,7 @@ impl Resource<'_> {
         }
     }
 
-    /// Reads a provider. Its sections are told by their signatures.
+    /// Reads a provider. Its sections are identified by their signatures.
     fn provider(self, guid: Guid, at: usize) -> Result<ProviderDescription, Error> {
         const HEADER: usize = 20;
         const ENTRY: usize = 8;
@@ -152,8 +156,8 @@ impl Resource<'_> {
                 provider.events.push(description);
             }
         }
-        // Events point at their channel and have its number. That is better evidence than the field of the definition that
-        // is thought to hold it.
+        // Events refer to their channel and contain its number. This number is more reliable than
+        // the field of the channel's definition, whose meaning is only inferred.
         for (channel, at) in provider.channels.iter_mut().zip(channels) {
             let of_events = channels_of_events.get(&at).copied().flatten();
             channel.value = of_events.unwrap_or(channel.value);
@@ -161,7 +165,7 @@ impl Resource<'_> {
         Ok(provider)
     }
 
-    /// Reads one event of 48 bytes: the descriptor, then where its parts are.
+    /// Reads one event of 48 bytes: the descriptor, then the offsets of its parts.
     fn event(
         self,
         at: usize,
@@ -171,10 +175,10 @@ impl Resource<'_> {
         let bytes = self.bytes;
         let (id, task) = (bytes.u16(at)?, bytes.u16(at + 6)?);
         let [version, channel, level, opcode] = bytes.array(at + 2, "an event descriptor")?;
-        // What the event points at comes before a search by number.
-        let name_at = |pointer: usize, location: usize| match bytes.u32(pointer)? as usize {
+        // A reference to a definition takes precedence over a search by number.
+        let name_at = |pointer: usize, name_offset: usize| match bytes.u32(pointer)? as usize {
             0 => Ok(None),
-            definition => self.name(definition.saturating_add(location)).map(Some),
+            definition => self.name(definition.saturating_add(name_offset)).map(Some),
         };
         let (opcode_name, task_name) = (name_at(at + 24, 8)?, name_at(at + 32, 24)?);
         let mut name = event_name(
@@ -209,14 +213,15 @@ impl Resource<'_> {
         })
     }
 
-    /// The text whose number stands at an offset.
+    /// The message whose number is stored at an offset.
     fn message(self, offset: usize) -> Result<Option<Box<str>>, Error> {
         let text = self.messages.text(self.bytes.u32(offset)?);
         self.budget.spend(text.as_deref().map_or(0, str::len))?;
         Ok(text)
     }
 
-    /// The name whose offset stands at an offset: a length in bytes with itself, then UTF-16 with a zero.
+    /// The name whose offset is stored at an offset: a length in bytes that includes itself, then
+    /// UTF-16 with a terminator.
     fn name(self, offset: usize) -> Result<Box<str>, Error> {
         let at = self.bytes.u32(offset)? as usize;
         let length = (self.bytes.u32(at)? as usize).saturating_sub(4).min(MAX_NAME_BYTES);
@@ -254,17 +259,17 @@ impl Bytes<'_> {
         if found == *tag { Ok(()) } else { Err(Error::Metadata { offset, expected }) }
     }
 
-    /// The number at an offset, if as many entries fit behind `first`.
+    /// The count at an offset, if that many entries fit after `first`.
     fn count(self, offset: usize, first: usize, size: usize) -> Result<usize, Error> {
         let count = self.u32(offset)? as usize;
         if count > self.0.len().saturating_sub(first) / size {
-            return Err(Error::Metadata { offset, expected: "as many entries as it says" });
+            return Err(Error::Metadata { offset, expected: "the stated number of entries" });
         }
         Ok(count)
     }
 }
 
-/// UTF-16LE up to a zero or the end.
+/// UTF-16LE text up to a zero or the end.
 fn utf16_until_zero(bytes: &[u8]) -> Box<str> {
     utf16_chars(utf16_to_zero(bytes)).collect::<String>().into()
 }

@@ -1,5 +1,5 @@
-//! What Microsoft's own decoder (TraceEvent) makes of a recording: for every kind of event, up to five of them with
-//! their fields. Our fields of the same events must say the same.
+//! Compares the fields of events with the output of Microsoft's own decoder (TraceEvent) for the
+//! same trace. The output contains up to five events of every kind.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use stackhound_etl::{Clock, EtlFile};
 use stackhound_schema::{Item, Schema, kernel};
 use stackhound_types::RawTime;
 
-/// Their names of events and ours. UDP over IPv4 is left out: they read it with the layout of version 0.
+/// Event names of the baseline and of this crate. UDP over IPv4 is omitted, because the baseline
+/// reads it with the layout of version 0.
 const EVENTS: [(&str, &str); 48] = [
     ("Windows Kernel/EventTrace", "EventTrace/Header"),
     ("Windows Kernel/EventTrace/Extension", "EventTrace/Extension"),
@@ -60,7 +61,7 @@ const EVENTS: [(&str, &str); 48] = [
     ("KernelTraceControl/ImageID/FileVersion", "ImageId/FileVersion"),
 ];
 
-/// Their names of fields, where ours differ in more than case.
+/// Field names of the baseline and of this crate, if they differ in more than case.
 const FIELDS: [(&str, &str); 9] = [
     ("MaxFileSize", "MaximumFileSize"),
     ("CPUSpeed", "CpuSpeedInMHz"),
@@ -68,14 +69,15 @@ const FIELDS: [(&str, &str); 9] = [
     ("Value", "NtPath"),
     ("PageDirectoryBase", "DirectoryTableBase"),
     ("MemoryCount", "PageFaultCount"),
-    // From version 3 on, the processors that the thread may run on stand there.
+    // From version 3 on, this field contains the thread's affinity.
     ("StartAddr", "Affinity"),
     ("SampleSource", "Source"),
     ("FileKey", "FileObject"),
 ];
 
-/// What they compute from several fields, from the header or from other events, or show in words of their own.
-const THEIRS_ALONE: [&str; 20] = [
+/// Fields that the baseline computes from several fields, from the header or from other events, or
+/// formats differently.
+const BASELINE_ONLY: [&str; 20] = [
     "Version",
     "EndTime",
     "BootTime",
@@ -93,15 +95,16 @@ const THEIRS_ALONE: [&str; 20] = [
     "DiskServiceTimeMSec",
     "ParentThreadID",
     "ParentProcessID",
-    // With the drive letter.
+    // Contains the drive letter.
     "FileName",
     // The name of the service's process, from other events.
     "ProcessName",
-    // Empty in the recording.
+    // Empty in this trace.
     "ThreadName",
 ];
 
-/// Where they are wrong: they take the upper half of the image's size for the process.
+/// A field that is wrong in the baseline: it contains the upper half of the image's size instead of
+/// the process.
 const WRONG: (&str, &str) = ("KernelTraceControl/ImageID", "ProcessID");
 
 /// An event of the baseline.
@@ -125,7 +128,7 @@ fn lines(baseline: &str) -> Vec<Line<'_>> {
     baseline.lines().filter_map(parse).collect()
 }
 
-/// The single values of a payload as they are shown, and as numbers.
+/// The single values of a payload, formatted and as numbers.
 type Shown = BTreeMap<String, (String, Option<u64>)>;
 
 fn shown(schema: &Schema, record: &Record<'_>) -> Shown {
@@ -144,7 +147,7 @@ fn milliseconds(clock: Clock, from: RawTime, to: RawTime) -> f64 {
     (to.0 - from.0) as f64 * 1000.0 / clock.ticks_per_second() as f64
 }
 
-/// A number with its digits in groups of three.
+/// A number with thousands separators.
 fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut grouped = String::from(if number < 0 { "-" } else { "" });
@@ -157,7 +160,8 @@ fn grouped(number: i64) -> String {
     grouped
 }
 
-/// Whether a field of ours says what theirs does. They shorten what is long, and make numbers signed.
+/// Whether a field has the value in the baseline, which abbreviates long texts and shows numbers as
+/// signed.
 fn agrees(ours: &(String, Option<u64>), theirs: &str) -> bool {
     let mut spellings = vec![ours.0.clone()];
     if let Some(number) = ours.1 {
@@ -174,15 +178,15 @@ fn agrees(ours: &(String, Option<u64>), theirs: &str) -> bool {
 }
 
 #[test]
-fn fields_are_those_of_the_baseline() {
+fn fields_match_the_baseline() {
     let Some(baseline) = stackhound_corpus::text("etl/perfview-net452-x64.baseline.txt") else { return };
-    let bytes = stackhound_corpus::etl_file("perfview-net452-x64.etl").expect("a recording");
-    let etl_file = EtlFile::open(bytes.into()).expect("a recording");
+    let bytes = stackhound_corpus::etl_file("perfview-net452-x64.etl").expect("a readable trace");
+    let etl_file = EtlFile::open(bytes.into()).expect("a readable trace");
     let (clock, start) = (etl_file.clock(), etl_file.session().reference);
 
     let mut events: BTreeMap<&str, Vec<(f64, Shown)>> = BTreeMap::new();
     for buffer in &etl_file.index().buffers {
-        let (block, _) = etl_file.block(buffer, None).expect("a buffer");
+        let (block, _) = etl_file.block(buffer, None).expect("a readable buffer");
         for entry in block.entries() {
             let record = block.record(entry);
             let (version, pointer, payload) = (record.version(), record.pointer_size(), record.payload());
@@ -207,7 +211,7 @@ fn fields_are_those_of_the_baseline() {
         let compared: Vec<_> = line
             .fields
             .iter()
-            .filter(|(field, _)| !THEIRS_ALONE.contains(field) && (line.name, *field) != WRONG)
+            .filter(|(field, _)| !BASELINE_ONLY.contains(field) && (line.name, *field) != WRONG)
             .map(|&(field, value)| {
                 let name = FIELDS.iter().find(|(theirs, _)| *theirs == field).map_or(field, |(_, ours)| ours);
                 (name.to_lowercase(), value)
@@ -221,7 +225,7 @@ fn fields_are_those_of_the_baseline() {
         };
         let at_the_time: Vec<_> =
             events[ours].iter().filter(|(time, _)| (time - line.milliseconds).abs() < 0.0015).collect();
-        assert!(events[ours].iter().any(same), "{ours}: {compared:?} is none of {at_the_time:#?}");
+        assert!(events[ours].iter().any(same), "{ours}: {compared:?} is not among {at_the_time:#?}");
         n_events += 1;
         n_fields += compared.len();
     }

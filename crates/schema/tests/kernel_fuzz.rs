@@ -13,12 +13,12 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn fixed_seeds() {
+fn payloads_from_fixed_seeds_do_not_panic() {
     for seed in 0..200 {
         let mut state = seed;
         let length = (random(&mut state) % 1000) as usize;
         let mut data: Vec<u8> = (0..length).map(|_| random(&mut state) as u8).collect();
-        // Versions that exist, and many zeros, which end texts.
+        // Existing versions, and many zeros, which end texts.
         data.iter_mut().take(1).for_each(|version| *version %= 7);
         let every = 1 + (random(&mut state) % 4) as usize;
         data.iter_mut().skip(2).step_by(every).for_each(|byte| *byte = 0);
@@ -27,7 +27,7 @@ fn fixed_seeds() {
 }
 
 #[test]
-fn all_lengths_of_equal_bytes() {
+fn equal_bytes_of_any_length_do_not_panic() {
     for byte in [0x00, 0x01, 0x7f, 0x80, 0xff] {
         for length in 0..150 {
             fuzz::kernel(&vec![byte; length]);
@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(data in prop::collection::vec(prop_oneof![2 => any::<u8>(), 1 => Just(0)], 0..300)) {
+    fn any_payload_does_not_panic(data in prop::collection::vec(prop_oneof![2 => any::<u8>(), 1 => Just(0)], 0..300)) {
         fuzz::kernel(&data);
     }
 }

@@ -1,11 +1,11 @@
-//! The class tables against facts that do not come from them.
+//! Compares the class tables with facts from other sources.
 
 use std::collections::BTreeSet;
 
 use stackhound_schema::{Length, kernel};
 use stackhound_types::{Guid, PointerSize};
 
-/// Spellings that other parts and people rely on.
+/// Names that other crates and users rely on.
 const NAMES: [(u16, &str); 48] = [
     (0x0000, "EventTrace/Header"),
     (0x0005, "EventTrace/Extension"),
@@ -58,7 +58,7 @@ const NAMES: [(u16, &str); 48] = [
 ];
 
 #[test]
-fn events_are_named_as_agreed() {
+fn events_have_the_agreed_names() {
     for (hook_id, name) in NAMES {
         assert_eq!(kernel::name(hook_id), Some(name), "{hook_id:#06x}");
         assert_eq!(&*kernel::lookup(hook_id, 2, PointerSize::Eight).unwrap().event_name, name);
@@ -69,7 +69,7 @@ fn events_are_named_as_agreed() {
     }
 }
 
-/// How many types of each group Windows is known to have, by the published constants and class definitions.
+/// The number of known types in each group, by the published constants and class definitions.
 const TYPES_OF_GROUP: [(u16, usize); 28] = [
     (0x00, 16),
     (0x01, 30),
@@ -111,7 +111,7 @@ fn all_known_types_have_a_name() {
     assert_eq!(hook_ids.iter().collect::<BTreeSet<_>>().len(), hook_ids.len());
 }
 
-/// Sizes of payloads in 64-bit recordings, for hooks without texts: hook, version, bytes.
+/// Sizes of payloads in 64-bit traces, for hook ids without texts: hook id, version, bytes.
 const SIZES: [(u16, u8, usize); 41] = [
     (0x0005, 2, 36),
     (0x0008, 2, 0),
@@ -157,7 +157,7 @@ const SIZES: [(u16, u8, usize); 41] = [
 ];
 
 #[test]
-fn layouts_have_the_sizes_that_recordings_have() {
+fn layouts_have_the_sizes_of_payloads_in_traces() {
     for (hook_id, version, size) in SIZES {
         let payload = vec![0; size];
         let schema = kernel::lookup_for(hook_id, version, PointerSize::Eight, &payload).unwrap();
@@ -167,20 +167,21 @@ fn layouts_have_the_sizes_that_recordings_have() {
     }
 }
 
-/// Names of fields, without gaps.
+/// The names of fields, without padding.
 fn fields(schema: &stackhound_schema::Schema) -> Vec<&str> {
     schema.fields.iter().map(|field| &*field.name).filter(|name| !name.is_empty()).collect()
 }
 
 #[test]
-fn versions_choose_the_layout() {
+fn the_version_selects_the_layout() {
     let process = |version| fields(kernel::lookup(0x0301, version, PointerSize::Eight).unwrap());
     assert_eq!(process(0), ["ProcessId", "ParentId", "UserSID", "ImageFileName"]);
     assert_eq!(process(1).len(), 7);
     assert_eq!((process(3).len(), process(4).len(), process(5).len()), (9, 12, 13));
-    // Newer than known: as the newest known.
+    // A version above the highest known one has its layout.
     assert_eq!(process(200), process(5));
-    // Older than known, or between two: as the nearest older one, if there is one.
+    // A version below the lowest known one, or between two, has the layout of the next lower one,
+    // if there is one.
     let init = |version| fields(kernel::lookup(0x010C, version, PointerSize::Four).unwrap());
     assert_eq!((init(0), init(2).len(), init(3).len()), (vec!["Irp"], 1, 2));
     assert_eq!(kernel::versions(0x0301).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
@@ -188,14 +189,14 @@ fn versions_choose_the_layout() {
 }
 
 #[test]
-fn payloads_choose_between_layouts_of_one_version() {
+fn the_payload_selects_between_layouts_of_one_version() {
     let chosen =
         |hook_id, pointer, payload: &[u8]| fields(kernel::lookup_for(hook_id, 3, pointer, payload).unwrap());
     let (four, eight) = (PointerSize::Four, PointerSize::Eight);
-    // The thread's name is optional, even in version 3.
+    // The name of the thread is optional, even in version 3.
     assert_eq!(chosen(0x0501, eight, &[0; 72]).last(), Some(&"ThreadFlags"));
     assert_eq!(chosen(0x0501, eight, &[0; 74]).last(), Some(&"ThreadName"));
-    // A callback by its task only, or with all that belongs to it.
+    // A callback with only its task, or with all fields.
     assert_eq!(chosen(0x1C21, eight, &[0; 8]), ["TaskId"]);
     assert_eq!(chosen(0x1C21, four, &[0; 20]).len(), 5);
     // Nodes of eight or sixteen bytes.
@@ -206,17 +207,17 @@ fn payloads_choose_between_layouts_of_one_version() {
     assert_eq!(chosen(0x0270, eight, &[0; 176]).last(), Some(&"ModifiedPageFilePages"));
     assert_eq!(chosen(0x0270, eight, &[&[8][..], &[0; 168]].concat())[0], "PriorityLevels");
     assert_eq!(chosen(0x0270, four, &[&[8][..], &[0; 88]].concat()).last(), Some(&"ModifiedPageFilePages"));
-    // Processes with as many columns as there is room for.
+    // Processes with as many columns as the payload contains.
     let two = |columns: usize| [&[2, 0, 0, 0][..], &vec![0; 2 * (4 + 8 * columns)]].concat();
     for columns in 1..=8 {
         assert_eq!(chosen(0x027D, eight, &two(columns)).len(), 3 + columns);
     }
-    // Without a payload, the first layout counts.
+    // Without a payload, the first layout is used.
     assert_eq!(fields(kernel::lookup(0x1C21, 2, eight).unwrap()).len(), 5);
 }
 
 #[test]
-fn gaps_are_the_only_fields_without_a_name() {
+fn only_padding_has_no_name() {
     for event in kernel::events() {
         let Some(hook_id) = event.hook_id else { continue };
         for version in kernel::versions(hook_id) {
@@ -263,10 +264,10 @@ fn classes_without_a_group_are_found_by_guid() {
     assert_eq!(name("6a399ae0-4bc6-4de9-870b-3657f8947e7e", 33), Some("LostEvent/RTLostBuffer"));
     assert_eq!(name("ed54dff8-c409-4cf6-bf83-05e1e61a09c4", 35), Some("WinSAT/Metrics"));
     assert_eq!(name("bbccf6c1-6cd1-48c4-80ff-839482e37671", 32), Some("EventMetaData/EventInfo"));
-    // By class and opcode, as an old recorder writes them.
+    // By class and opcode, as an old logger writes them.
     assert_eq!(name("3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c", 36), Some("Thread/CSwitch"));
     assert_eq!(name("2cb15d1d-5fc1-11d2-abe1-00a0c911f518", 10), Some("Image/Load"));
-    // A mark has another layout when it is written this way.
+    // A mark has a different layout with a classic header.
     let perf_info = guid("ce1dbfb4-137e-4da6-87b0-3f59aa102cbc");
     assert_eq!(fields(kernel::lookup_classic(perf_info, 34, 0, PointerSize::Eight).unwrap()), ["Message"]);
     assert_eq!(name("ce1dbfb4-137e-4da6-87b0-3f59aa102cbc", 46), Some("PerfInfo/SampledProfile"));

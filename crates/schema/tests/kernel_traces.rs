@@ -1,4 +1,4 @@
-//! Class tables and views on recordings that Windows wrote.
+//! Tests of the class tables and views with traces that Windows wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use stackhound_types::{Guid, PointerSize};
 const IMAGE_ID: Guid =
     Guid::new(0xb3e6_75d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
 
-/// Calls for every record of a recording.
+/// Calls a function for every record of a trace.
 fn for_each_record(name: &str, mut call: impl FnMut(&Record<'_>)) {
-    let bytes = stackhound_corpus::etl_file(name).expect("a recording");
-    let etl_file = EtlFile::open(bytes.into()).expect("a recording");
+    let bytes = stackhound_corpus::etl_file(name).expect("a readable trace");
+    let etl_file = EtlFile::open(bytes.into()).expect("a readable trace");
     for buffer in &etl_file.index().buffers {
-        let (block, damage) = etl_file.block(buffer, None).expect("a buffer");
+        let (block, damage) = etl_file.block(buffer, None).expect("a readable buffer");
         assert_eq!(damage, None, "{name}");
         block.entries().iter().for_each(|entry| call(&block.record(entry)));
     }
 }
 
-/// Some recordings were made to hold payloads of 64 bits in headers of 32.
+/// Some traces were constructed with payloads of 64-bit systems in 32-bit headers.
 fn pointer_size(name: &str, record: &Record<'_>) -> PointerSize {
     if name.contains("_64_") { PointerSize::Eight } else { record.pointer_size() }
 }
@@ -40,7 +40,7 @@ fn schema_of(record: &Record<'_>, pointer: PointerSize) -> Option<&'static Schem
 }
 
 fn facts() -> Option<Json> {
-    Some(serde_json::from_str(&stackhound_corpus::text("etl/facts.json")?).expect("facts"))
+    Some(serde_json::from_str(&stackhound_corpus::text("etl/facts.json")?).expect("facts in JSON"))
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn every_kernel_record_is_decoded_to_its_end() {
         for_each_record(&name, |record| {
             let pointer = pointer_size(&name, record);
             let Some(schema) = schema_of(record, pointer) else {
-                assert_eq!(record.hook_id(), None, "{name}: a hook without a name");
+                assert_eq!(record.hook_id(), None, "{name}: a hook id without a name");
                 return;
             };
             let mut decoder = schema.decode(record.payload(), pointer);
@@ -65,8 +65,10 @@ fn every_kernel_record_is_decoded_to_its_end() {
             layouts.insert((event, record.version(), pointer));
             *names.entry(event).or_default() += u64::from(record.hook_id().is_some());
         });
-        // The facts name the most important hooks only.
-        for (event, count) in facts[&*name]["kernel_hooks_named"].as_object().expect("counts by name") {
+        // The facts contain only the most important hook ids.
+        for (event, count) in
+            facts[&*name]["kernel_hooks_named"].as_object().expect("an object of counts by name")
+        {
             assert_eq!(names.get(&**event).copied(), count.as_u64(), "{name}: {event}");
         }
         let hook_id_count: u64 = counts(&facts[&*name]["kernel_hooks"]);
@@ -76,11 +78,11 @@ fn every_kernel_record_is_decoded_to_its_end() {
 }
 
 fn counts(object: &Json) -> u64 {
-    object.as_object().expect("counts").values().filter_map(Json::as_u64).sum()
+    object.as_object().expect("an object of counts").values().filter_map(Json::as_u64).sum()
 }
 
 #[test]
-fn payloads_hold_what_the_facts_count() {
+fn payloads_match_the_counts_of_the_facts() {
     let Some(facts) = facts() else { return };
     for (name, _) in stackhound_corpus::trace_files() {
         let mut n_frames = 0;
@@ -89,14 +91,15 @@ fn payloads_hold_what_the_facts_count() {
             let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
             match (record.hook_id(), record.guid(), record.opcode()) {
                 (Some(0x1820), ..) => {
-                    let schema = schema_of(record, pointer).expect("the layout of stacks");
-                    let fields = schema.decode(payload, pointer).map(|field| field.expect("a stack").item);
+                    let schema = schema_of(record, pointer).expect("a known layout of stacks");
+                    let fields =
+                        schema.decode(payload, pointer).map(|field| field.expect("a readable stack").item);
                     n_frames += fields
                         .map(|item| if let Item::Array(all) = item { all.len() } else { 0 })
                         .sum::<usize>();
                 }
                 (None, Some(IMAGE_ID), 36) => {
-                    let pdb = DbgIdRsds::parse(payload, version, pointer).expect("the name of a PDB");
+                    let pdb = DbgIdRsds::parse(payload, version, pointer).expect("a readable PDB identity");
                     pdbs.insert((pdb.guid, pdb.age));
                 }
                 _ => {}

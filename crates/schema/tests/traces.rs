@@ -1,4 +1,5 @@
-//! Every event of every recording of the corpus is read to its end, if there is any description of it.
+//! Every event of every trace in the corpus must be decoded completely, if a description of it is
+//! available.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use stackhound_etl::record::Record;
 use stackhound_schema::{Decoder, Identity, Item, SchemaSource, SchemaStore};
 use stackhound_types::{Guid, Pid, Tid};
 
-/// Events that nothing in their recording describes, nor a built-in table.
+/// Events that are described neither in their trace nor in a built-in table.
 const UNKNOWN: [(&str, &str, usize); 7] = [
     ("iis-etw-tracing-iis.etl", "7e8ad27f-b271-4ea2-a783-a47bde29143b", 9),
     ("krabsetw-powershell.etl", "a0c1853b-5c40-4b15-8766-3cf1c58f985a", 112),
@@ -19,19 +20,19 @@ const UNKNOWN: [(&str, &str, usize); 7] = [
     ("tx-HTTP_Server.etl", "dd5ef90a-6398-47a4-ad34-4dcecdef795f", 2041),
 ];
 
-/// Its writer states a level of four bytes and writes eight.
+/// An event whose writer states a level of four bytes and writes eight.
 const LONGER_THAN_DESCRIBED: &str = "ClrEnableParameters";
 
-/// What was found in a recording.
+/// The events of a trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reading {
     /// Events other than those of the kernel logger.
     events: u64,
-    /// Events that end before their description does, by name.
+    /// Truncated events, by name.
     cut_off: BTreeMap<String, usize>,
-    /// Events of providers that go on behind their description, by name.
+    /// Events of providers with bytes after the described fields, by name.
     longer: BTreeMap<String, usize>,
-    /// Events without description, by provider or class.
+    /// Events without a description, by provider or class.
     unknown: BTreeMap<Guid, usize>,
 }
 
@@ -48,7 +49,7 @@ fn read(etl_file: &EtlFile) -> Reading {
     for_each_record(etl_file, |record| {
         if let Some(identity) = Identity::of(record) {
             let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
-            store.learn(&identity, pid, tid, record.payload()).expect("a description that can be read");
+            store.learn(&identity, pid, tid, record.payload()).expect("a readable description");
         }
     });
     let mut reading = Reading::default();
@@ -61,7 +62,7 @@ fn read(etl_file: &EtlFile) -> Reading {
         };
         let name = || plan.schema().event_name.to_string();
         let mut decoder = plan.decode(record.payload(), record.pointer_size());
-        if !is_whole(&mut decoder) {
+        if !is_complete(&mut decoder) {
             *reading.cut_off.entry(name()).or_default() += 1;
         } else if !decoder.rest().is_empty() && plan.schema().source != SchemaSource::Kernel {
             *reading.longer.entry(name()).or_default() += 1;
@@ -70,24 +71,24 @@ fn read(etl_file: &EtlFile) -> Reading {
     reading
 }
 
-/// Whether all fields are there, down to the last member of a structure.
-fn is_whole(decoder: &mut Decoder<'_>) -> bool {
+/// Whether all fields are complete, including all members of structures.
+fn is_complete(decoder: &mut Decoder<'_>) -> bool {
     decoder.all(|decoded| match decoded.map(|decoded| decoded.item) {
         Ok(Item::Value(_) | Item::Array(_)) => true,
-        Ok(Item::Struct(mut members)) => is_whole(&mut members),
+        Ok(Item::Struct(mut members)) => is_complete(&mut members),
         Err(_) => false,
     })
 }
 
 #[test]
-fn every_described_event_is_read() {
+fn described_events_are_decoded_completely() {
     let Some(facts) = corpus::text("etl/facts.json") else { return };
     let facts: serde_json::Value = serde_json::from_str(&facts).expect("facts in JSON");
     for (name, _) in corpus::trace_files() {
         let Some(bytes) = corpus::etl_file(&name) else { return };
-        let reading = read(&EtlFile::open(bytes.into()).expect("a recording"));
+        let reading = read(&EtlFile::open(bytes.into()).expect("a readable trace"));
 
-        let counted = |what: &str| facts[&name][what].as_u64().unwrap_or_default();
+        let counted = |key: &str| facts[&name][key].as_u64().unwrap_or_default();
         assert_eq!(reading.events, counted("classic_guid_events") + counted("manifest_events"), "{name}");
         assert_eq!(reading.cut_off, BTreeMap::new(), "{name}");
         let longer: Vec<&str> = reading.longer.keys().map(String::as_str).collect();

@@ -1,4 +1,5 @@
-//! What it costs to ask a predicate about one event that has six fields in front of the one that is asked for.
+//! The cost of evaluating a predicate on one event, whose payload has up to six fields before the
+//! field in the predicate.
 
 use std::fs;
 use std::io::Cursor;
@@ -29,7 +30,7 @@ const MANIFEST: &str = r#"
   </provider>
 </events></instrumentation></instrumentationManifest>"#;
 
-/// A recording with one event.
+/// A trace with one event.
 fn etl_file() -> Vec<u8> {
     let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     let payload = [
@@ -66,7 +67,7 @@ fn etl_file() -> Vec<u8> {
     };
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).expect("a session");
     writer.write(0, &record).expect("a record");
-    writer.finish().expect("a recording").0.into_inner()
+    writer.finish().expect("a trace").0.into_inner()
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -74,7 +75,7 @@ fn bench(criterion: &mut Criterion) {
     fs::write(&path, etl_file()).expect("a file");
     let mut schemas = SchemaStore::new();
     schemas.learn_manifest(MANIFEST.as_bytes()).expect("a manifest");
-    let trace = TraceFiles::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("a trace");
     let property = pred::property;
     let filters: [(&str, Filter, bool); 11] = [
         ("id is", pred::id_is(7), true),
@@ -86,7 +87,7 @@ fn bench(criterion: &mut Criterion) {
         ("UTF-16 icontains", property("Url").icontains("nothing"), false),
         ("UTF-16 icontains, not ASCII", property("Url").icontains("nöthing"), false),
         ("8-bit equals", property("Verb").equals("GET"), true),
-        ("behind three texts: UTF-16 iends_with", property("Path").iends_with("\\HOSTS"), true),
+        ("after three texts: UTF-16 iends_with", property("Path").iends_with("\\HOSTS"), true),
         (
             "id, process and two texts",
             pred::id_is(7)

@@ -1,4 +1,4 @@
-//! Which process sends how much over IPv4, and where to? `network_monitor FILE.etl`, or live on Windows.
+//! Show the IPv4 data that each process sends: `network_monitor FILE.etl`, or live on Windows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use stackhound::{EventFilter, Provider, Trace};
 
 /// The keyword of events about IPv4.
 const IPV4: u64 = 0x10;
-/// The event that tells of data sent.
+/// The event that reports sent data.
 const DATA_SENT: u16 = 10;
 
 fn main() -> Result<(), Box<dyn error::Error>> {
@@ -35,6 +35,6 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     }
     let stats = if file.is_some() { running.wait()? } else { running.stop()? };
     worker.join().map_err(|_| "the worker panicked")?;
-    eprintln!("{} times data was sent", stats.delivered);
+    eprintln!("data was sent {} times", stats.delivered);
     Ok(())
 }

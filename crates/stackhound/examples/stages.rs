@@ -1,10 +1,12 @@
-//! Runs one stage over a recording and prints what it took, for `scripts/speed.py`.
+//! Runs one stage on a trace and prints its cost, for `scripts/speed.py`.
 //!
-//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object: events, bytes, seconds, seconds of
-//! processor time (0 where the system does not tell), and the largest anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous. `frames` looks at
-//! each frame of each stack, `names` has it named too, with the symbol store `symbols` beside the file; both also print
-//! how many frames, modules and loads of symbol tables there were. `hunt` has each event evaluated that can be, without files, and
-//! prints how many of them had stacks and how many evaluations were remembered.
+//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object:
+//! events, bytes, seconds, seconds of processor time (0 if the system does not report it), and the
+//! peak of anonymous memory. Files are mapped, so their pages do not count as anonymous. `frames`
+//! resolves each frame of each stack. `names` also names it, with the symbol store `symbols` in the
+//! folder of the file. Both also print the number of frames, modules and loads of symbol tables.
+//! `hunt` evaluates each event that can be evaluated, without image files, and prints the number of
+//! events with stacks and of cached evaluations.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -29,7 +31,7 @@ fn main() {
         std::process::exit(2);
     };
     let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
-    let trace = TraceFiles::file(file).threads(threads).open().expect("a recording");
+    let trace = TraceFiles::file(file).threads(threads).open().expect("a trace");
     let memory = Memory::watch();
     let started = Instant::now();
     let Worked { events, bytes, details } = match stage.as_str() {
@@ -40,7 +42,7 @@ fn main() {
         "frames" => frames(&trace, None),
         "names" => frames(&trace, Some(symbolizer(Path::new(file)))),
         "hunt" => hunt(&trace),
-        _ => panic!("{stage} is no stage"),
+        _ => panic!("unknown stage {stage}"),
     };
     let seconds = started.elapsed().as_secs_f64();
     let processor = processor_seconds();
@@ -51,11 +53,11 @@ fn main() {
     );
 }
 
-/// What a stage did.
+/// The result of a stage.
 struct Worked {
     events: u64,
     bytes: u64,
-    /// More members of the JSON object.
+    /// Further members of the JSON object.
     details: String,
 }
 
@@ -65,7 +67,7 @@ impl From<(u64, u64)> for Worked {
     }
 }
 
-/// Every record's header and time, buffer after buffer; nothing else. Compressed buffers are not looked into.
+/// Reads the header and time of every record, buffer by buffer. Compressed buffers are skipped.
 fn walk(trace: &OpenTrace) -> Worked {
     let etl_file = &trace.sources()[0].etl_file;
     let (mut events, mut bytes, mut check) = (0, 0, 0);
@@ -84,7 +86,8 @@ fn walk(trace: &OpenTrace) -> Worked {
     (events, bytes).into()
 }
 
-/// Every buffer as a block; for compressed recordings mostly the work of the decompressor. Bytes are those that come out.
+/// Reads every buffer as a block. For compressed traces, this is mostly decompression. Counts
+/// decompressed bytes.
 fn decompress(trace: &OpenTrace) -> Worked {
     let (mut events, mut bytes) = (0, 0);
     for (_, loaded) in trace.blocks() {
@@ -96,7 +99,7 @@ fn decompress(trace: &OpenTrace) -> Worked {
     (events, bytes).into()
 }
 
-/// All events in time order, each with its kind.
+/// Reads all events in time order, with their kinds.
 fn merge(trace: &OpenTrace) -> Worked {
     let mut kinds = [0u64; 16];
     let stats = trace.run(|event| {
@@ -107,7 +110,7 @@ fn merge(trace: &OpenTrace) -> Worked {
     (stats.events, stats.bytes).into()
 }
 
-/// Both passes: state of the system, schemas, stacks on their events.
+/// Both passes: state of the system, schemas, stacks of events.
 fn full(trace: &OpenTrace) -> Worked {
     let mut with_stack = 0u64;
     let outcome = Pipeline::new(trace, Passes::Two).run(|view| {
@@ -118,14 +121,15 @@ fn full(trace: &OpenTrace) -> Worked {
     (outcome.trace.events, outcome.trace.bytes).into()
 }
 
-/// A symbolizer with the files beside a recording, and nothing kept on disk.
+/// A symbolizer with the files in the folder of a trace, and without a cache on disk.
 fn symbolizer(file: &Path) -> Symbolizer {
     let folder = file.parent().unwrap_or(Path::new(".")).join("symbols");
     let store = StoreOptions { path: SymbolPath::store(folder), cache: None, ..StoreOptions::default() };
     Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() }).expect("threads")
 }
 
-/// As `full`, and each frame of each stack with its module and memory; with a symbolizer also its names.
+/// As `full`, and resolves each frame of each stack to its module and memory; with a symbolizer
+/// also to its names.
 fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
     let depth = if symbolizer.is_some() { Depth::Function } else { Depth::Module };
     let enrichment = Enrichment { depth: Some(depth), symbolizer, ..Enrichment::default() };
@@ -151,7 +155,7 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
     Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
 }
 
-/// As `full`, and each event evaluated.
+/// As `full`, and evaluates each event.
 fn hunt(trace: &OpenTrace) -> Worked {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
@@ -171,7 +175,7 @@ fn hunt(trace: &OpenTrace) -> Worked {
     Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
 }
 
-/// Looks at the process's anonymous memory every few milliseconds.
+/// Samples the anonymous memory of the process every few milliseconds.
 struct Memory {
     peak: Arc<AtomicU64>,
     done: Arc<AtomicBool>,
@@ -180,10 +184,10 @@ struct Memory {
 impl Memory {
     fn watch() -> Memory {
         let (peak, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (view, ended) = (peak.clone(), done.clone());
+        let (sampled, ended) = (peak.clone(), done.clone());
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                view.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                sampled.fetch_max(anonymous_kib(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(3));
             }
         });
@@ -196,10 +200,12 @@ impl Memory {
     }
 }
 
-/// Of the process up to now, its kernel part included. Linux counts hundredths.
+/// Processor time of the process up to now, including kernel time. Linux counts hundredths of
+/// seconds.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which stands in parentheses: the 12th and 13th fields are those of user and kernel time.
+    // The 12th and 13th fields after the name, which is in parentheses, are user time and kernel
+    // time.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

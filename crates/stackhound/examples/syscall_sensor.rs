@@ -1,4 +1,4 @@
-//! Which modules ask which services of the kernel? `syscall_sensor FILE.etl`, or live on Windows.
+//! Show which modules call which kernel services: `syscall_sensor FILE.etl`, or live on Windows.
 //! Services are named from the files along _NT_SYMBOL_PATH, such as C:\Windows\System32.
 
 use std::{collections::BTreeMap, env, error, io, sync::mpsc, thread};
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         calls.iter().for_each(|((module, service), count)| println!("{module} calls {service}: {count}"));
     });
     let enter = EventFilter::new(pred::event_is("PerfInfo/SysCallEnter")).on_event(move |event| {
-        // The frame that entered the kernel: the service's stub in ntdll.dll, or what does without it.
+        // The frame that entered the kernel: the stub of the service in ntdll.dll, or other code.
         let Some(stub) = event.frames().find(|frame| frame.mode == Mode::User) else { return };
         let service = Label { frame: &stub, names: event.names(&stub).as_deref() }.function();
         let caller = event.final_user_module().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Opening whatever holds call trees: an index, the journal of an exact trace, a recording.
+//! Opens the call trees of a file: an index, the journal of an exact trace, or a trace of events.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,27 +10,27 @@ use stackhound_symbols::temporary::Temporary;
 use stackhound_timeline::etw::{Stacks, TimelineReport, timeline};
 use stackhound_trace::{Grouping, TraceFiles};
 
-/// Why the call trees of a file cannot be shown.
+/// The reason why the call trees of a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStacksError {
     /// The file cannot be read.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
-    /// Its call trees are damaged, of another version, or more than can be held.
+    /// The call trees are damaged, have an unsupported version, or exceed a limit.
     #[error("{}: {}", .0.display(), .1)]
     Trace(PathBuf, calltree::Error),
-    /// It is an index of another version.
-    #[error("{}: {}; {} anew", .path.display(), .error, anew(.path))]
+    /// The file is an index of another version.
+    #[error("{}: {}; {}", .path.display(), .error, how_to_rebuild(.path))]
     OtherVersion {
-        /// The file.
+        /// Path of the index.
         path: PathBuf,
-        /// Which version it has.
+        /// The error, with the version of the index.
         error: calltree::Error,
     },
-    /// It is neither an index nor a journal, and no recording either.
-    #[error("{0}; nor an index of stacks or a journal of calls")]
+    /// The file is neither an index, nor a journal, nor a trace.
+    #[error("{0}; also not an index of stacks or a journal of calls")]
     Nothing(stackhound_trace::Error),
-    /// It is a recording, or a folder or an archive of some, and cannot be read.
+    /// The file is a trace, or a folder or an archive of traces, and cannot be read.
     #[error(transparent)]
     EtlFile(stackhound_trace::Error),
 }
@@ -44,37 +44,39 @@ impl From<stackhound_trace::Error> for OpenStacksError {
     }
 }
 
-/// How an index is made anew.
-fn anew(path: &Path) -> String {
+/// How to rebuild an index.
+fn how_to_rebuild(path: &Path) -> String {
     match source(path) {
-        Some(source) => format!("`stackhound stack {} --at '#0'` makes it", source.display()),
-        None => "open the file that it was made from, and it is made".to_owned(),
+        Some(source) => format!("run `stackhound stack {} --at '#0'` to rebuild it", source.display()),
+        None => "open the file from which it was made to rebuild it".to_owned(),
     }
 }
 
-/// Where call trees came from.
+/// The source of call trees.
 #[derive(Clone, Debug)]
 pub enum StacksFrom {
-    /// An index, used as it is.
+    /// An index, used unchanged.
     Index,
-    /// A journal, through the index beside it.
+    /// A journal, through the existing index of it.
     IndexOfJournal,
-    /// A journal, and what became of it. Says why the index could not be written beside it.
+    /// A journal, which was read, and the reason if its index could not be written.
     Journal(journal::Replayed, Option<String>),
-    /// A recording, and what became of it.
+    /// A trace of events, and the report about its call trees.
     EtlFile(Box<TimelineReport>),
 }
 
-/// Opens the trace of a file; its first bytes say what it is.
+/// Opens the call trees of a file. The type of the file is recognized by its first bytes.
 ///
-/// - An index is mapped and read where it lies.
-/// - Of a journal, the index beside it, called `.index` behind the journal's whole name, is used if it was made from just
-///   this journal. Otherwise it is made anew, and written unless the journal is unfinished.
-/// - Anything else is taken for a recording, or a folder or an archive of the recordings of one capture, and read, named as
-///   the enrichment says. `grouping` says what a capture is.
+/// - An index is mapped and used directly.
+/// - For a journal, the index in the same folder, with `.index` appended to the journal's name, is
+///   used if it was made from this journal. Otherwise, an index is built, and written unless the
+///   journal is unfinished.
+/// - Any other file is read as a trace of events, or as a folder or an archive of traces of one
+///   capture. `enrichment` determines the names of functions, `grouping` the captures.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, is an index of another version of the format, or holds several captures.
+/// If the file cannot be read, is damaged, is an index of another version of the format, or
+/// contains several captures.
 pub fn open_stacks(
     path: &Path,
     enrichment: Enrichment,
@@ -105,7 +107,7 @@ pub fn open_stacks(
 
 fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree::Error> {
     let index = index_of(path);
-    // Whatever is wrong with it, it can be made anew.
+    // An unusable index is rebuilt, whatever the reason.
     let kept = stackhound_trace::bytes_of(&index).ok().and_then(|bytes| Trace::open(bytes).ok());
     if let Some(kept) = kept.filter(|kept| kept.made_from() == Some(journal::fingerprint(bytes))) {
         return Ok((kept, StacksFrom::IndexOfJournal));
@@ -118,7 +120,7 @@ fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree
     Ok((trace, StacksFrom::Journal(replayed, unwritten)))
 }
 
-/// Writes beside and renames, so that there is never half an index.
+/// Writes to a temporary file and renames it, so that no incomplete index is ever visible.
 fn write(index: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = index.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = Temporary::in_folder(folder.unwrap_or(Path::new(".")))?;
@@ -126,12 +128,12 @@ fn write(index: &Path, bytes: &[u8]) -> io::Result<()> {
     file.persist(index)
 }
 
-/// The index beside a journal.
+/// The path of a journal's index.
 fn index_of(journal: &Path) -> PathBuf {
     journal.with_added_extension("index")
 }
 
-/// The journal beside an index.
+/// The journal of an index, if it exists.
 fn source(index: &Path) -> Option<PathBuf> {
     (index.extension()? == "index").then(|| index.with_extension("")).filter(|journal| journal.is_file())
 }

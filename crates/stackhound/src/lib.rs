@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound::{Passes, Pipeline, trace::Recordings};
+//! use stackhound::{Passes, Pipeline, trace::TraceFiles};
 //!
 //! # fn main() -> Result<(), stackhound::trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Recordings::file("trace.etl").open()?;
+//! let trace = TraceFiles::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
 //! pipeline.run(|event| {
 //!     println!("{} {:?} {}", event.name(), event.process_name(), event.state().name());
@@ -19,21 +19,23 @@
 //! # }
 //! ```
 //!
-//! A [`Pipeline`] joins the stages: [`trace`] reads and orders, [`stacks`] attributes, [`system`] knows what was loaded
-//! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
+//! A [`Pipeline`] joins the stages: [`trace`] reads and orders events, [`stacks`] attributes stacks
+//! to events, [`system`] tracks processes and modules, and [`schema`] decodes payloads. Each is a
+//! separate crate and can be used alone.
 //!
-//! [`open_stacks`] opens a file for its call trees: see [`calltree`].
+//! [`open_stacks`] opens the call trees of a file: see [`calltree`].
 //!
 //! # Features
 //!
-//! All are on by default. Without them, the library is Rust alone: no C compiler, no TLS.
+//! All are enabled by default. Without them, the library is pure Rust and needs neither a C
+//! compiler nor TLS.
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
-//! | `download` | files of symbol servers, by HTTP; without it they count as [`symbols::Cause::NotBuilt`] |
-//! | `pdb` | names, lines and inlined functions of PDB files; without it, exports are named |
-//! | `profile` | `profile` and `export`: profiles for other tools |
-//! | `windows` | on Windows: live sessions, memory of processes, the driver, the Debug Help library |
+//! | `download` | downloads from symbol servers; else reported as [`symbols::Cause::NotBuilt`] |
+//! | `pdb` | names, lines and inlined functions from PDB files; without it, only exports |
+//! | `profile` | the modules `profile` and `export`: profiles for other tools |
+//! | `windows` | on Windows: live sessions, process memory, the driver, the Debug Help library |
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -77,7 +79,7 @@ pub use stackhound_trace as trace;
 pub use stackhound_types as types;
 pub use stackhound_types::{Address, FileTime, Guid, Mode, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid};
 
-/// Has the examples of the page compiled and run.
+/// Compiles and runs the examples of the page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/filters.md")]
 struct Page;

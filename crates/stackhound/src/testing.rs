@@ -1,9 +1,10 @@
-//! Events for tests of programs and filters that handle events.
+//! Generated events for tests of programs and filters.
 //!
-//! A [`TraceBuilder`] makes a trace of processes with their modules and of events with their stacks; a [`RecordBuilder`] makes
-//! a single event by the names of its fields. [`replay`] runs the events through a configured [`Trace`](crate::Trace)
-//! without a session, [`incoming`] makes a trace of them in memory, and [`write_etl`] writes them to an `.etl` file. [`select`]
-//! applies a filter, and [`evaluate`] evaluates all detections.
+//! A [`TraceBuilder`] builds a trace of processes with their modules and of events with their
+//! stacks. A [`RecordBuilder`] builds a single event from the names and values of its fields.
+//! [`replay`] runs the events through a configured [`Trace`](crate::Trace) without a session,
+//! [`incoming`] provides them as a trace in memory, and [`write_etl`] writes them to an `.etl`
+//! file. [`select`] applies a filter, and [`evaluate`] evaluates all detections.
 //!
 //! ```
 //! use std::sync::mpsc;
@@ -41,7 +42,7 @@
 //! # }
 //! ```
 //!
-//! All events that are made here come from one session of a 64-bit system, whose clock counts UTC.
+//! All generated events belong to one session of a 64-bit system, whose clock is UTC.
 
 mod builder;
 mod event;
@@ -59,17 +60,17 @@ pub use event::OwnedEvent;
 pub use output::{evaluate, incoming, replay, select, write_etl};
 pub use trace::{StackForm, TraceBuilder};
 
-/// Why an event cannot be made or written.
+/// The reason why an event cannot be built or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The values do not suit the event, or nobody describes it, so that they have no place.
+    /// The values do not match the event's schema, or no schema is known.
     #[error(transparent)]
     Value(#[from] stackhound_schema::Error),
-    /// Classic events have no activities, no stacks of their own and no other extended items.
-    #[error("a classic event has no extended items")]
+    /// Classic events have no activities, no extended stacks and no other extended data items.
+    #[error("a classic event cannot have extended data items")]
     NoItems,
-    /// Stack records name the process and the thread of their event.
+    /// Stack records contain the process id and the thread id of their event.
     #[error("an event with a stack must state its process and its thread")]
     NoThread,
     /// An address of a kernel stack is not in the kernel half of the address space.
@@ -78,16 +79,16 @@ pub enum Error {
     /// An address of a user stack is not in the user half of the address space.
     #[error("{0} is not a user address")]
     NotUser(Address),
-    /// The record, or the recording, can not be written.
+    /// The record or the trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Events whose times are of different clocks cannot stand in one recording.
-    #[error("the events were timed by different clocks")]
+    /// Events with different clocks cannot be in one trace.
+    #[error("the events have different clocks; all events of a trace must have the same clock")]
     Clocks,
-    /// What was written cannot be read.
+    /// The written trace cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The trace cannot begin, or a handler panicked.
+    /// The trace cannot start, or a handler panicked.
     #[error(transparent)]
     Trace(#[from] crate::Error),
 }

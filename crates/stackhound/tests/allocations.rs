@@ -1,4 +1,4 @@
-//! Asking a predicate about an event allocates nothing.
+//! Evaluating a predicate on an event allocates nothing.
 
 #[path = "predicate/etl_file.rs"]
 mod etl_file;
@@ -13,7 +13,7 @@ use etl_file::{PROVIDER, etl_file, schemas};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// How often something allocates, or another thread meanwhile.
+/// Number of allocations of `work`, including those of other threads in the meantime.
 fn allocations(work: impl FnOnce()) -> usize {
     let region = Region::new(GLOBAL);
     work();
@@ -21,7 +21,8 @@ fn allocations(work: impl FnOnce()) -> usize {
     change.allocations + change.reallocations
 }
 
-/// Whether something can be done without an allocation. Other threads allocate too, therefore it is tried more than once.
+/// Whether `work` can be done without an allocation. It is tried repeatedly, because other threads
+/// allocate too.
 fn allocates_nothing(mut work: impl FnMut()) -> bool {
     (0..1_000).any(|_| allocations(&mut work) == 0)
 }
@@ -45,20 +46,20 @@ fn comparisons_allocate_nothing() {
     ]
     .map(|text| (text, Predicate::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)))));
     let file = etl_file();
-    let mut asked = 0;
+    let mut evaluated = 0;
     let trace = Trace::file(file.path()).schemas(schemas());
     let stats = trace.run(|view| {
         if view.provider_guid() != Some(PROVIDER) {
             return;
         }
         for (text, predicate) in &predicates {
-            // What is known of the event is found out once, by whoever asks first.
+            // The first evaluation computes and caches the facts of the event.
             assert!(predicate.matches(view), "{text}");
             assert!(allocates_nothing(|| assert!(predicate.matches(view))), "{text}");
-            asked += 1;
+            evaluated += 1;
         }
     });
-    assert!(stats.is_ok() && asked == predicates.len());
-    // The counter counts.
+    assert!(stats.is_ok() && evaluated == predicates.len());
+    // The counter works.
     assert!(allocations(|| drop(std::hint::black_box(vec![1_u8]))) > 0);
 }

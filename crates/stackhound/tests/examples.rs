@@ -1,6 +1,6 @@
-//! The tutorial programs, on recordings: what they print, and that they stay as short as tutorials are.
+//! The tutorial programs on traces: their output, and their length.
 //!
-//! `STACKHOUND_EXAMPLES_KEEP` names a folder in which the recordings are left, for a run under Wine.
+//! `STACKHOUND_EXAMPLES_KEEP` names a folder in which the traces are kept, for a run under Wine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use stackhound_scenario::{AttackKind, Scenario, State};
 
 const LINES_MAX: usize = 40;
 
-/// A folder for recordings: one that somebody wants to keep, or one that goes.
+/// A folder for traces: a permanent or a temporary one.
 struct Folder {
     path: PathBuf,
     _temporary: Option<tempfile::TempDir>,
@@ -32,7 +32,8 @@ impl Folder {
     }
 }
 
-/// The program of an example. A run of all tests has built it; a run of this one alone builds it where it is missing.
+/// The program of an example. A run of all tests has built it; a run of this test alone builds it
+/// if it is missing.
 fn program(example: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let programs = tests.parent().and_then(Path::parent).unwrap().join("examples");
@@ -44,7 +45,8 @@ fn program(example: &str) -> PathBuf {
     program
 }
 
-/// Runs an example on a recording; gives the lines that it prints, and what it says at the end.
+/// Runs an example on a trace, and returns its output lines and the text that it writes to standard
+/// error.
 fn run(example: &str, etl_file: &Path, symbols: &str) -> (Vec<String>, String) {
     let output =
         Command::new(program(example)).arg(etl_file).env("_NT_SYMBOL_PATH", symbols).output().unwrap();
@@ -54,7 +56,7 @@ fn run(example: &str, etl_file: &Path, symbols: &str) -> (Vec<String>, String) {
     (printed.lines().map(str::to_owned).collect(), errors)
 }
 
-/// What `TcpIp/SendIPV4` of version 0 carries, as Microsoft-Windows-Kernel-Network describes it.
+/// The payload of `TcpIp/SendIPV4`, version 0, as Microsoft-Windows-Kernel-Network describes it.
 fn sent(process: u32, size: u32, to: [u8; 4]) -> Vec<u8> {
     let mut payload = Vec::new();
     for part in [&process.to_le_bytes()[..], &size.to_le_bytes(), &to, &[192, 0, 2, 1]] {
@@ -66,7 +68,7 @@ fn sent(process: u32, size: u32, to: [u8; 4]) -> Vec<u8> {
     payload
 }
 
-/// A recording of a network, in which not every event is of data that was sent over IPv4.
+/// A trace of network events, only some of which report data that was sent over IPv4.
 fn network(path: &Path) {
     const NETWORK: &str = "7dd42a49-5329-4832-8dfd-43d979153a88";
     const OTHER: &str = "7dd42a49-5329-4832-8dfd-43d979153a89";
@@ -90,7 +92,7 @@ fn network(path: &Path) {
             provider: provider.parse().unwrap(),
             descriptor,
             property: 0,
-            // Data is often sent on behalf of somebody else: the payload says of whom.
+            // Data is often sent on behalf of another process, which the payload names.
             issuer: Issuer::new(Pid(4), Tid(8)),
             activity: Guid::ZERO,
             items: &[],
@@ -104,7 +106,7 @@ fn network(path: &Path) {
 }
 
 #[test]
-fn the_network_monitor_adds_up_what_processes_send() {
+fn the_network_monitor_sums_sent_bytes_by_process() {
     let folder = Folder::new();
     let path = folder.path.join("network.etl");
     network(&path);
@@ -117,25 +119,25 @@ fn the_network_monitor_adds_up_what_processes_send() {
             "process 800: 300 bytes to 203.0.113.9",
         ]
     );
-    assert_eq!(end.lines().last(), Some("4 times data was sent"));
+    assert_eq!(end.lines().last(), Some("data was sent 4 times"));
 }
 
 #[test]
-fn the_sensor_tells_who_calls_what() {
+fn the_sensor_shows_callers_and_services() {
     let folder = Folder::new();
     let path = folder.path.join("calls.etl");
-    // A user part that was lost may be stood in for by a later one of the thread.
-    let (mut told, mut doubtful) = (0, 0);
+    // A lost user stack may be replaced by a later one of the same thread.
+    let (mut complete, mut doubtful) = (0, 0);
     let truth = Scenario::default()
         .write_with(File::create(&path).unwrap(), &mut |stack| {
             if stack.event.name() == "PerfInfo/SysCallEnter" {
-                told += u64::from(stack.state == State::Complete);
+                complete += u64::from(stack.state == State::Complete);
                 doubtful += u64::from(stack.state == State::Damaged);
             }
         })
         .unwrap();
     let total = truth.count("PerfInfo/SysCallEnter");
-    assert!(told > 1_000 && doubtful < 100, "{told} and {doubtful} of {total}");
+    assert!(complete > 1_000 && doubtful < 100, "{complete} and {doubtful} of {total}");
     let symbols = folder.path.join("symbols");
     for image in truth.image_files() {
         let path = symbols.join(image.store_path);
@@ -150,14 +152,15 @@ fn the_sensor_tells_who_calls_what() {
             (call.split_once(" calls ").unwrap(), count.parse().unwrap())
         })
         .collect();
-    assert_eq!(calls.len(), lines.len(), "each pair is told once");
+    assert_eq!(calls.len(), lines.len(), "each pair is shown once");
     let counted = calls.values().sum::<u64>();
-    assert!((told..=told + doubtful).contains(&counted), "{counted}, not {told} and up to {doubtful} more");
+    assert!((complete..=complete + doubtful).contains(&counted), "{counted}, {complete}, {doubtful}");
     assert_eq!(end.lines().last(), Some(&*format!("{total} system calls")));
-    // The stub of one service is called from memory without a file, for another service.
+    // The stub of one service is called from unbacked memory to make a call of another service.
     let indirect = |attack: &&stackhound_scenario::Attack| attack.kind == AttackKind::IndirectSyscall;
     assert!(truth.attacks.iter().any(|attack| indirect(&attack)));
-    // The trace lost a buffer, so that not all modules are known; but the memory was seen to be allocated.
+    // The trace lost a buffer, so that not all modules are known, but the allocation of the memory
+    // was observed.
     let odd: Vec<_> = calls.keys().filter(|(module, _)| *module == "unbacked").collect();
     assert!(odd.contains(&&("unbacked", "ntdll.dll!NtQueryInformationFile")), "{odd:?}");
     assert!(calls.keys().any(|(module, service)| module.ends_with(".exe") && service.contains("!Nt")));

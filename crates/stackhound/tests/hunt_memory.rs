@@ -1,4 +1,4 @@
-//! Evaluating with the memory of processes: on a generated recording, and a machine that is made up.
+//! Evaluation with the memory of processes: a generated trace and a simulated machine.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use stackhound::{Passes, Pipeline};
 
 const BYTES: SiteBytes = SiteBytes { before: [0x11; 16], after: [0x22; 16] };
 
-/// A machine whose processes give this answer at every address.
+/// A machine whose processes return this answer for every address.
 fn machine(answer: Answer) -> LiveMemory {
     LiveMemory::new(Box::new(move |_, _| Some(Box::new(move |_| answer))), Reach::Code)
 }
@@ -24,8 +24,9 @@ fn found(protection: u32) -> Answer {
     Answer::Found { memory, bytes: Some(BYTES) }
 }
 
-/// What CS09 says of all events: how many of each answer, by whether code is said to be writable. With the stacks of events
-/// that were found, and in each the frame that gives it away.
+/// The answers of CS09 for all events: the number of each answer, by whether the code is reported
+/// as writable. Also the stacks of events with findings, and the index of the frame of each
+/// finding.
 struct Hunted {
     answers: BTreeMap<(&'static str, bool), u32>,
     stacks: Vec<(Vec<FrameReport>, usize)>,
@@ -33,7 +34,7 @@ struct Hunted {
 }
 
 fn hunt(etl_file: &Path, memory: Option<LiveMemory>) -> Hunted {
-    let trace = TraceFiles::file(etl_file).open().expect("a recording");
+    let trace = TraceFiles::file(etl_file).open().expect("a trace");
     let mut pipeline = Pipeline::new(&trace, Passes::One);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     if let Some(memory) = memory {
@@ -56,9 +57,9 @@ fn hunt(etl_file: &Path, memory: Option<LiveMemory>) -> Hunted {
     Hunted { answers, stacks, stats: hunt_session.memory_stats() }
 }
 
-/// The recording tells what was allocated, and nothing of what pages allow.
+/// The trace contains allocations, but no page protections.
 #[test]
-fn what_only_memory_can_tell_is_told() {
+fn live_memory_adds_page_protection_and_bytes() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("scenario.etl");
     let file = std::fs::File::create(&path).expect("a file");
@@ -80,16 +81,16 @@ fn what_only_memory_can_tell_is_told() {
             (&frame.leading_bytes[..], &frame.trailing_bytes[..]),
             (&BYTES.before[..], &BYTES.after[..])
         );
-        // Memory that was allocated where an image was came later.
+        // The memory was allocated later, at the address of a former image.
         assert!(stack.iter().filter(|frame| frame.region.kind == RegionKind::Image).all(is_bare));
     }
     let stats = with.stats.expect("counted");
-    assert!(stats.asked > 0 && stats.found == stats.asked && stats.changed > 0, "{stats:?}");
+    assert!(stats.lookups > 0 && stats.found == stats.lookups && stats.changed > 0, "{stats:?}");
 
     let read_only = hunt(&path, Some(machine(found(0x20))));
     assert_eq!(read_only.answers, without.answers);
 
-    // Where nothing is answered, all is as if nobody had asked.
+    // Without answers, the result is the same as without memory.
     for nothing in [Answer::Nothing, Answer::Gone] {
         let hunted = hunt(&path, Some(machine(nothing)));
         assert_eq!(hunted.answers, without.answers, "{nothing:?}");

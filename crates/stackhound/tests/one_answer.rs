@@ -1,5 +1,5 @@
-//! The same question has the same answer wherever it is asked: of events, of evaluated events, of filters and of kernel
-//! stacks of threads.
+//! Events, evaluated events, filters and kernel stacks of threads give the same answers about the
+//! same stack.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound::{Depth, EventView, FileTime, Passes, Pipeline, Predicate, Tid};
 use stackhound_scenario::{Mix, Scenario};
 
-/// A frame as each of them states it.
+/// A frame as each source states it.
 type Stated = (u64, &'static str, Backing);
 
 fn of_event(frame: &Frame) -> Stated {
@@ -27,7 +27,7 @@ fn of_finding(frame: &FrameReport) -> Stated {
     (frame.address.expect("an address"), frame.mode.name(), frame.backing)
 }
 
-/// What filters say of an event: selected by each of its own answers, and by none of the others.
+/// Checks that filters select an event by each of its own answers, and by none of the others.
 fn check_filters(
     view: &EventView<'_>,
     texts: (&Summary, Option<&str>),
@@ -51,7 +51,7 @@ fn check_filters(
     }
 }
 
-/// Compares all answers about all events of a trace with stacks; how many there were.
+/// Compares all answers about all events of a trace with stacks, and returns their number.
 fn compare(trace: &OpenTrace) -> u64 {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
@@ -70,7 +70,7 @@ fn compare(trace: &OpenTrace) -> u64 {
         view.summarize(&mut summary);
         let module = summary.final_user_module(&view.modules()).map(str::to_owned);
         assert_eq!(view.final_user_module(), module);
-        // Filters cost far more than all the rest.
+        // Filters cost far more than the other checks.
         if compared % 16 == 0 {
             check_filters(view, (&summary, module.as_deref()), &mut predicates);
         }
@@ -98,7 +98,7 @@ fn compare(trace: &OpenTrace) -> u64 {
     compared
 }
 
-/// Kernel stacks of threads are those of the events at which the threads were switched.
+/// Checks that kernel stacks of threads are those of the events at which the threads were switched.
 fn check_threads(trace: &OpenTrace, switches: &HashMap<(FileTime, Tid), Vec<Stated>>) {
     let pipeline = Pipeline::new(trace, Passes::Two);
     let of = Selection { pid: None, tid: None, user: true };
@@ -125,7 +125,7 @@ fn open(path: &Path) -> OpenTrace {
 }
 
 #[test]
-fn of_generated_traces() {
+fn generated_traces() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, mix) in [("default.etl", Mix::default()), ("profile.etl", Mix::Profile)] {
         let path = folder.path().join(name);
@@ -137,7 +137,7 @@ fn of_generated_traces() {
 }
 
 #[test]
-fn of_genuine_traces() {
+fn traces_of_the_corpus() {
     for (name, path) in stackhound_corpus::trace_files() {
         let Ok(trace) = TraceFiles::file(&path).open() else { continue };
         println!("{name}: {} events with stacks", compare(&trace));

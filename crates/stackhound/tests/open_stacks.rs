@@ -1,4 +1,5 @@
-//! Files with call trees, opened: which are read as they are, which indexes are made anew, and what is refused.
+//! Opening files with call trees: files that are read directly, indexes that are rebuilt, and files
+//! that are rejected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use stackhound::calltree::{
 use stackhound::trace::Grouping;
 use stackhound::{Enrichment, OpenStacksError, StacksFrom, open_stacks};
 
-/// A journal with one call in so many transitions, with or without its end mark.
+/// A journal with one call and the given number of transitions, with or without its end mark.
 fn journal(transitions: u64, finished: bool) -> Vec<u8> {
     let stack = StackInfo {
         kind: StackKind::User,
@@ -50,7 +51,7 @@ fn open(path: &Path) -> Result<(u64, StacksFrom), OpenStacksError> {
 }
 
 #[test]
-fn the_index_beside_a_journal_is_kept_while_it_fits() {
+fn the_index_of_a_journal_is_kept_while_it_fits() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "a.calls", &journal(10, true));
     let index = folder.path().join("a.calls.index");
@@ -61,14 +62,14 @@ fn the_index_beside_a_journal_is_kept_while_it_fits() {
     // Nothing else is left in the folder.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 
-    // The journal of another recording under the same name.
+    // The journal of another recording with the same name.
     file(folder.path(), "a.calls", &journal(11, true));
     assert!(matches!(open(&path).unwrap(), (11, StacksFrom::Journal(..))));
     assert!(matches!(open(&path).unwrap(), (11, StacksFrom::IndexOfJournal)));
 }
 
 #[test]
-fn an_index_that_cannot_be_used_is_made_anew_where_its_journal_is() {
+fn an_unusable_index_is_rebuilt_from_its_journal() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "a.calls", &journal(10, true));
     open(&path).unwrap();
@@ -84,24 +85,27 @@ fn an_index_that_cannot_be_used_is_made_anew_where_its_journal_is() {
         assert_eq!(fs::read(&index).unwrap(), whole);
     }
 
-    // Asked for by itself, it is refused with the way to a new one.
+    // If the index itself is opened, it is rejected, and the error describes how to rebuild it.
     fs::write(&index, &older).unwrap();
-    let told = open(&index).unwrap_err().to_string();
+    let error = open(&index).unwrap_err().to_string();
     let path = path.display();
     assert!(
-        told.ends_with(&format!("version 1; `stackhound stack {path} --at '#0'` makes it anew")),
-        "{told}"
+        error.ends_with(&format!("version 1; run `stackhound stack {path} --at '#0'` to rebuild it")),
+        "{error}"
     );
     let alone = file(folder.path(), "alone.index", &older);
-    let told = open(&alone).unwrap_err().to_string();
-    assert!(told.ends_with("version 1; open the file that it was made from, and it is made anew"), "{told}");
+    let error = open(&alone).unwrap_err().to_string();
+    assert!(error.ends_with("version 1; open the file from which it was made to rebuild it"), "{error}");
     let alone = file(folder.path(), "alone.index", &damaged);
-    let told = open(&alone).unwrap_err().to_string();
-    assert!(told.ends_with("the index is damaged at byte 56: the checksum of the header expected"), "{told}");
+    let error = open(&alone).unwrap_err().to_string();
+    assert!(
+        error.ends_with("the index is damaged at byte 56: expected the checksum of the header"),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_journal_that_breaks_off_is_read_and_leaves_no_index() {
+fn a_truncated_journal_is_read_without_writing_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = journal(0, false);
     bytes.extend(b"cut off");
@@ -117,22 +121,22 @@ fn a_journal_that_breaks_off_is_read_and_leaves_no_index() {
 }
 
 #[test]
-fn what_holds_no_call_trees_is_told() {
+fn files_without_call_trees_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     assert!(
         open(&missing).unwrap_err().to_string().starts_with(&format!("{}: No such file", missing.display()))
     );
-    let text = file(folder.path(), "text.etl", b"no recording");
-    let told = open(&text).unwrap_err().to_string();
-    assert!(told.starts_with(&format!("{}: not an event trace log (", text.display())), "{told}");
-    assert!(told.ends_with("; nor an index of stacks or a journal of calls"), "{told}");
+    let text = file(folder.path(), "text.etl", b"no trace");
+    let error = open(&text).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{}: not an event trace log (", text.display())), "{error}");
+    assert!(error.ends_with("; also not an index of stacks or a journal of calls"), "{error}");
     let empty = tempfile::tempdir().unwrap();
-    let told = open(empty.path()).unwrap_err().to_string();
-    assert!(told.ends_with("no .etl, .etl.zst or .etl.zip file in this directory"), "{told}");
+    let error = open(empty.path()).unwrap_err().to_string();
+    assert!(error.ends_with("no .etl, .etl.zst or .etl.zip file in this directory"), "{error}");
 }
 
-/// A recording of the corpus with the methods of a .NET program.
+/// A trace of the corpus with the methods of a .NET program.
 #[test]
 fn compiled_methods_are_called_as_in_stacks_of_events() {
     let Some(bytes) = stackhound_corpus::etl_file("perfview-diaghub.user_paged.1.etl") else { return };

@@ -1,4 +1,5 @@
-//! Walks that do not reach the outermost function of their thread, and what call trees make of them.
+//! Stack walks that do not reach the outermost function of their thread, and their effect on call
+//! trees.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,7 +15,7 @@ fn etl_file(name: &str) -> Option<OpenTrace> {
     Some(OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap())
 }
 
-/// A stack with a user part.
+/// A stack with user frames.
 struct Walk {
     number: u64,
     thread: (u32, u32),
@@ -37,7 +38,7 @@ fn walks(trace: &OpenTrace, passes: Passes) -> Vec<Walk> {
     walks
 }
 
-/// Of each thread, the address at which most of its walks end.
+/// For each thread, the address at which most of its walks end.
 fn usual_ends(walks: &[Walk]) -> HashMap<(u32, u32), u64> {
     let mut ends: HashMap<(u32, u32), HashMap<u64, u64>> = HashMap::new();
     for walk in walks {
@@ -57,7 +58,7 @@ fn walks_that_end_elsewhere_are_truncated() {
         .iter()
         .filter(|walk| walk.is_truncated != (usual[&walk.thread] != *walk.user.last().unwrap()))
         .collect();
-    // A thread that begins: its first walks end in the loader, and are whole.
+    // A thread that is starting: its first walks end in the loader, and are complete.
     let starts = |walk: &&&Walk| walk.user.len() > 1 && !walk.is_truncated && walk.thread == (3676, 3680);
     assert_eq!(differ.iter().filter(starts).count(), differ.len());
     assert_eq!(differ.len(), 8);
@@ -83,7 +84,8 @@ fn read_once_walks_are_truncated_from_the_first_whole_one_on() {
             *whole.entry(walk.thread).or_default() += 1;
         }
         assert!(!walk.is_truncated || known[&walk.number], "{}", walk.number);
-        // That the loader is not the outermost function shows when another walk ends further out later.
+        // Only a later walk that ends further out shows that the loader is not the outermost
+        // function.
         match is_known && walk.user.len() == 1 {
             true => assert_eq!(walk.is_truncated, known[&walk.number], "{}", walk.number),
             false => early += u64::from(walk.is_truncated != known[&walk.number]),
@@ -101,13 +103,13 @@ fn a_function_that_runs_once_is_one_call() {
     let calls = trace.calls(&Pattern::new("PerfView.App.Main").unwrap());
     assert_eq!(calls.len(), 1);
     assert_eq!(trace.counted_frames(calls.iter().copied()), Count::AtLeast(1));
-    // 32-bit code and 64-bit code are on stacks of their own, each with one outermost function.
+    // 32-bit code and 64-bit code have separate stacks, each with one outermost function.
     let last = trace.last_context().id();
     for kind in [StackKind::User, StackKind::Wow64] {
         let mut stacks = trace.stacks(last).unwrap();
         let stack = stacks.find(|stack| stack.info().thread == Some(3992) && stack.info().kind == kind);
         assert!(stack.is_some(), "{kind:?}");
     }
-    // What is left of walks that end at different places is the beginning of threads.
+    // The remaining walks with different ends are from the start of threads.
     assert!(report.counts.unaligned < 30, "{}", report.counts.unaligned);
 }

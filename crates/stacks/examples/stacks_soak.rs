@@ -1,4 +1,4 @@
-//! A session that runs for days and whose stacks are ever new ones. Fails if memory grows.
+//! Simulates a session that runs for days with always new stacks. Fails if memory grows.
 //!
 //! usage: stacks_soak [EVENTS]      (1,000,000 if not given)
 
@@ -19,10 +19,10 @@ const PIECE: i64 = 20_000;
 const TICKS: i64 = 1_000;
 const FRAMES_MAX: usize = 200_000;
 const WINDOW: Window = Window { max_hold: 2_000 * TICKS, max_pending: 1 << 17 };
-/// Events that whoever reads the session keeps.
+/// Events that the reader of the session keeps.
 const KEPT: usize = 1_000;
 
-/// A piece of the session, written as a recording.
+/// A piece of the session, written as an .etl file.
 fn piece(number: i64) -> OpenTrace {
     let start = number * PIECE * TICKS;
     let session = Session { processors: 2, start: RawTime(start), ..Session::default() };
@@ -37,7 +37,7 @@ fn piece(number: i64) -> OpenTrace {
         let processor = (event % 2) as u16;
         writer.write(processor, &record).expect("writing to memory");
         let all = (number * PIECE + event) as u64;
-        // The inner frames are new, the outer ones those of everybody.
+        // The inner frames are new, the outer ones are common to all events.
         let kernel: Vec<Address> = (0..10).map(|n| Address(0xffff_8000_0000_0000 + all * 16 + n)).collect();
         let user: Vec<Address> =
             (0..20).map(|n| Address(0x7ff0_0000_0000 + if n < 6 { all * 16 + n } else { n })).collect();
@@ -52,7 +52,7 @@ fn piece(number: i64) -> OpenTrace {
     OpenTrace::new(vec![Source::new("", etl_file)], 1).expect("one source")
 }
 
-/// Kilobytes of memory that is no file's, where the system tells.
+/// Anonymous memory in KB, if the system reports it.
 fn memory_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?.trim().trim_end_matches(" kB").parse().ok()
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         seen as f64 / seconds / 1e6,
         stats.generations,
     );
-    // A tenth and four megabytes are the play of the allocator.
+    // The allocator may add a tenth and four megabytes.
     if late > early + early / 10 + 4096 || stats.generations == 0 {
         println!("memory grows");
         return ExitCode::FAILURE;

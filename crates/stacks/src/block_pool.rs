@@ -1,10 +1,10 @@
-//! The blocks of events that are held back, each as long as one of its events is.
+//! The blocks of pending events. A block is kept as long as one of its events is pending.
 
 use std::sync::Arc;
 
 use stackhound_etl::Block;
 
-/// Where a block stands on a [`BlockPool`].
+/// A reference to a block in a [`BlockPool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRef(u32);
 
@@ -14,8 +14,8 @@ const RECENT: usize = 64;
 pub(crate) struct BlockPool {
     blocks: Vec<Option<(Arc<Block>, u32)>>,
     free: Vec<u32>,
-    /// The slot a block was last found in, by a few bits of its address. A collision puts a block on the block_pool twice,
-    /// which costs a reference count and nothing else.
+    /// The slot a block was last found in, indexed by a few bits of its address. After a collision,
+    /// a block is in the pool twice, which costs only a reference count.
     recent: [u32; RECENT],
 }
 
@@ -24,7 +24,7 @@ impl BlockPool {
         BlockPool { blocks: Vec::new(), free: Vec::new(), recent: [0; RECENT] }
     }
 
-    /// Puts a block on the block_pool once more.
+    /// Adds one use of a block to the pool.
     #[inline]
     pub fn take(&mut self, block: &Arc<Block>) -> BlockRef {
         let hint = Arc::as_ptr(block).addr() / align_of::<Block>() / 8 % RECENT;
@@ -62,7 +62,7 @@ impl BlockPool {
         &entry.expect("a taken slot has a block").0
     }
 
-    /// Gives a block back once.
+    /// Removes one use of a block.
     #[inline]
     pub fn give_back(&mut self, slot: BlockRef) {
         let entry = &mut self.blocks[slot.0 as usize];

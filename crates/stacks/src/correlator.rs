@@ -1,9 +1,10 @@
-//! Giving every event its stack.
+//! Joins events to their stacks.
 //!
-//! Events go in in time order and come out in the same order, a while later: each is held back until the stack parts
-//! that name its time can have arrived. The window is bounded in trace time and in number, so that the same code serves
-//! a live session; an event that leaves it goes out with what it has, and is counted. In a live session, all memory is
-//! bounded: what has limits of its own has them below, and the table of stacks is begun anew now and then.
+//! Events are pushed in time order and popped in the same order, with a delay: each is held until
+//! the stack parts that name its time can have arrived. The window is bounded in trace time and in
+//! number of events, so that the same code serves live sessions. An event that leaves the window is
+//! delivered with the parts that have arrived, and incomplete stacks are counted. In a live
+//! session, all memory is bounded: by the limits below, and by new generations of the stack table.
 //!
 //! How parts find their event is described in `docs/format/stacks.md`.
 
@@ -29,12 +30,13 @@ use crate::survey::StackSurvey;
 use crate::table::{StackId, StackTable};
 use crate::trigger::{TriggerKind, can_trigger, sampled_address, thread_of};
 
-/// How long events are held back.
+/// The limits up to which events are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Ticks of the trace's clock. Real user parts come up to 0.4 s behind their event.
+    /// Maximum time, in ticks of the trace's clock. User parts have been observed up to 0.4 s after
+    /// their event.
     pub max_hold: i64,
-    /// Events.
+    /// Maximum number of held events.
     pub max_pending: usize,
 }
 
@@ -45,13 +47,13 @@ impl Window {
         Window { max_hold, max_pending: 1 << 17 }
     }
 
-    /// Nothing is held back: events go out at once, with the stacks that they bring along.
+    /// No window: events are delivered at once, with only the stacks that they contain.
     pub fn none() -> Window {
         Window { max_hold: 0, max_pending: 0 }
     }
 }
 
-/// An event that is held back.
+/// An event in the window.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     time: TraceTime,
@@ -71,35 +73,37 @@ impl Held {
 
 const NOTHING: u32 = u32::MAX;
 
-/// Kernel parts follow their event at once, on its processor: within 0.2 ms in all traces that are known. This part of
-/// the usual window, 10 ms, is more than that.
+/// Kernel parts follow their event on its processor: within 0.2 ms in all traces of the corpus.
+/// This fraction of the default window, 10 ms, is more than that.
 const KERNEL_REACH: i64 = 200;
 
-/// How far back a part's event is looked for one by one, where time does not run forward.
+/// Maximum number of events that are searched linearly for a part's event if times are out of
+/// order.
 const DISORDERED_SEARCH_MAX: usize = 1 << 14;
 
 /// Empty lists of waiting events that are kept for their memory.
 const IDLE_LISTS_MAX: usize = 1 << 12;
 
-/// Distinct groups of orphans that are told apart.
+/// Maximum number of distinct groups of orphaned parts that are counted.
 const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 
-/// Distinct keys of orphans whose definitions are waited for; more count as having none.
+/// Maximum number of distinct keys of orphaned parts that await their definition; keys beyond that
+/// count as unresolved.
 const ORPHAN_KEYS_MAX: usize = 1 << 16;
 
-const USER_HALF: u16 = 18;
+const USER_PART_EVENT: u16 = 18;
 
-/// Numbers of events that wait for the same thing, oldest first but for a few.
+/// Numbers of events that wait for the same part or key, mostly oldest first.
 type Waiting = VecDeque<u64>;
 
-/// Takes events and stack records in time order, gives events with stacks.
+/// Takes events and stack records in time order and delivers events with their stacks.
 #[derive(Debug)]
 pub struct Correlator {
     window: Window,
     bases: Vec<TimeBase>,
-    /// All definitions, if the trace was searched for them before.
+    /// All definitions, if the trace was surveyed.
     definitions: Option<KeyDefinitions>,
-    /// Of the whole trace if it was searched for them before, else of what went out so far.
+    /// Of the whole trace if it was surveyed, else of the events that were delivered so far.
     roots: ThreadRoots,
     table: StackTable,
     joined: Joined,
@@ -121,7 +125,7 @@ pub struct Correlator {
     disorder_until: u64,
     losses: LossMap,
     orphan_groups: HashSet<(u32, RawTime, u32), RandomState>,
-    /// How many parts without an event wait for the definition of a key.
+    /// The number of orphaned parts that await the definition of a key.
     orphans_awaiting: HashMap<Key, u64, RandomState>,
     handed_out: Option<BlockRef>,
     ended: bool,
@@ -132,26 +136,31 @@ pub struct Correlator {
     stats: StackStats,
 }
 
-/// Of live sessions: definitions of one and the same time that are remembered.
+/// Live sessions: maximum number of remembered definitions with the current time.
 const JUST_DEFINED_MAX: usize = 1 << 12;
 
-/// Of live sessions: parts that an event can have. Windows writes two; a few more where user mode is called back.
+/// Live sessions: maximum number of parts of an event. Windows writes two, and a few more with
+/// user-mode callbacks.
 const PARTS_MAX: usize = 1 << 8;
 
-/// Of live sessions: kinds of owners that are counted each by itself.
+/// Live sessions: maximum number of kinds of triggering events that are counted separately.
 const TRIGGER_KINDS_MAX: usize = 1 << 16;
 
-/// Limits for sessions that run for days: nothing of a live correlator grows without end.
+/// Limits for sessions that run for days: the memory of a live correlator is bounded.
 impl Correlator {
-    /// Frames of one generation of stacks: about 60 MB, and 32 MB more while the generation before is held.
+    /// Default number of frames of one generation of stacks: about 60 MB, and 32 MB more while the
+    /// previous generation is held.
     pub const FRAMES_MAX: usize = 2 << 20;
 
-    /// Reads a session that may run for days, as [`one_pass`](Correlator::one_pass) does but with bounded memory.
+    /// Reads a session that may run for days, as [`one_pass`](Correlator::one_pass) does but with
+    /// bounded memory.
     ///
-    /// When `frames_max` frames have been met that were not known, the table of stacks begins a new generation: stacks
-    /// of events that are still held back are taken over, the rest is forgotten as soon as no [`Kept`](crate::Kept)
-    /// event is of its time. So equal stacks have equal numbers within a generation only; a number never means another
-    /// stack. [`FRAMES_MAX`](Correlator::FRAMES_MAX) is for everyday use. No event gets another stack by it.
+    /// After `frames_max` new frames, the stack table begins a new generation: the stacks of held
+    /// events are copied into it, and the old generation is dropped as soon as no
+    /// [`Kept`](crate::Kept) event refers to it. Equal stacks therefore have equal numbers only
+    /// within a generation; a number is never reused for another stack.
+    /// [`FRAMES_MAX`](Correlator::FRAMES_MAX) is the recommended value. The limit does not change
+    /// the stack of any event.
     pub fn live(window: Window, bases: Vec<TimeBase>, frames_max: usize) -> Correlator {
         let table = StackTable::default();
         let frames_max = frames_max.max(1);
@@ -162,7 +171,7 @@ impl Correlator {
         }
     }
 
-    /// Leaves the table's stacks behind but for those of events that are held back.
+    /// Begins a new generation of the table, with only the stacks of held events.
     #[cold]
     fn begin_generation(&mut self) {
         let Some(frames_max) = self.frames_max else { return };
@@ -176,13 +185,14 @@ impl Correlator {
             partials[held.partial as usize].renumber(&mut renew);
         }
         just_defined.retain_mut(|(_, stack)| renew(*stack).map(|new| *stack = new).is_some());
-        // What was taken over does not count, else little could be left until the next time.
+        // Copied frames do not count, otherwise the next generation could begin soon after this
+        // one.
         self.next_generation = self.table.generation_len().saturating_add(frames_max);
     }
 }
 
 impl Correlator {
-    /// Reads a trace in one go: key definitions are taken as they come.
+    /// Reads a trace in one pass: key definitions are used as they arrive.
     pub fn one_pass(window: Window, bases: Vec<TimeBase>, losses: LossMap) -> Correlator {
         Correlator::new(window, bases, losses, None, StackTable::default())
     }
@@ -237,17 +247,18 @@ impl Correlator {
         }
     }
 
-    /// All stacks up to here, but for those that a live session has forgotten.
+    /// The table of all stacks so far, except those that a live session has dropped.
     pub fn table(&self) -> &StackTable {
         &self.table
     }
 
-    /// What was counted up to here.
+    /// The counters so far.
     pub fn stats(&self) -> &StackStats {
         &self.stats
     }
 
-    /// Takes in the next event. Stack records are consumed; every other event comes out of [`pop`](Correlator::pop).
+    /// Adds the next event. Stack records are consumed; every other event is returned by
+    /// [`pop`](Correlator::pop).
     #[inline]
     pub fn push(&mut self, event: &Event<'_>) {
         let time = event.time();
@@ -278,7 +289,9 @@ impl Correlator {
         if event.kind().has_descriptor()
             && event.record().event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
         {
-            if event.entry().tag == USER_HALF && event.guid() == Some(provider_guid::KERNEL_EVENT_TRACING) {
+            if event.entry().tag == USER_PART_EVENT
+                && event.guid() == Some(provider_guid::KERNEL_EVENT_TRACING)
+            {
                 return self.take_user_part(event);
             }
             partial = self.take_extended(event);
@@ -287,13 +300,13 @@ impl Correlator {
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
     }
 
-    /// The time of the oldest event that is held back.
+    /// The time of the oldest held event.
     pub fn oldest(&self) -> Option<TraceTime> {
         self.queue.front().map(|held| held.time)
     }
 
-    /// Says that no event before this time will come: what was held back long enough by then may go out. For live
-    /// sessions in which nothing happens.
+    /// Declares that no event before this time will follow, so that events that have been held long
+    /// enough can be delivered. For idle live sessions.
     pub fn advance(&mut self, time: TraceTime) {
         if time > self.newest {
             self.newest = time;
@@ -301,13 +314,13 @@ impl Correlator {
         }
     }
 
-    /// Says that no more events come: everything that is held back may go out.
+    /// Declares the end of the trace: all held events can be delivered.
     pub fn end(&mut self) {
         self.ended = true;
         self.stats.unresolved_keys += self.orphans_awaiting.drain().map(|(_, parts)| parts).sum::<u64>();
     }
 
-    /// The next event that is done, if there is one.
+    /// The next completed event, if there is one.
     #[inline]
     pub fn pop(&mut self) -> Option<Delivered<'_>> {
         if let Some(slot) = self.handed_out.take() {
@@ -331,7 +344,7 @@ impl Correlator {
         Some(Delivered { event, stack, states, stated, table: &self.table })
     }
 
-    /// The state of an event for which no part came.
+    /// The state of an event for which no part arrived.
     #[inline]
     fn without_parts(&self, held: &Held) -> StackStates {
         let is_lost = !self.losses.is_lossless() && self.can_have_lost_all(held);
@@ -352,7 +365,7 @@ impl Correlator {
             let until = time.saturating_add(self.window.max_hold / KERNEL_REACH);
             self.losses.on_processor(event.source(), event.processor(), time, until)
         };
-        // In user mode, the user part is all there is.
+        // An event in user mode has only a user part.
         let user_part = || {
             let until = time.saturating_add(self.window.max_hold);
             is_in_user_mode(&event) && self.losses.between(event.source(), time, until)
@@ -361,7 +374,7 @@ impl Correlator {
         (kernel_part() || user_part()) && self.stats.has_records()
     }
 
-    /// Puts the parts of a leaving event together.
+    /// Joins the parts of an event that leaves the window.
     #[cold]
     fn settle(&mut self, held: &Held) -> (Option<StackId>, StackStates, Option<StatedIds>) {
         let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
@@ -416,7 +429,7 @@ impl Correlator {
             let (Pid(pid), Tid(tid)) = pid.zip(tid)?;
             let thread = self.roots.thread(pid, tid, event.raw_time());
             let session = event.block().session().pointer_size;
-            // What comes inside of events is not surveyed.
+            // Stacks inside events are not surveyed.
             if self.definitions.is_none() || !partial.from_records {
                 self.roots.learn(thread, walk, &self.table, (session, event.raw_time()));
             }
@@ -444,7 +457,7 @@ impl Correlator {
         (stack, states, ids)
     }
 
-    /// The states of a stack whose parts came, with what losses make doubtful.
+    /// The states of a stack whose parts arrived, with the uncertainty that losses cause.
     #[cold]
     fn doubted(
         &self,
@@ -464,7 +477,7 @@ impl Correlator {
             }
             _ => false,
         };
-        // The thread's own user part may be missing, and this be that of a later system call.
+        // The event's own user part may be missing, and this one may belong to a later system call.
         let is_later =
             partial.user_of.is_some_and(|named| named > held.time && losses.between(source, time, named.0));
         let mut resolved = partial.resolved.iter();
@@ -483,7 +496,7 @@ impl Correlator {
         })
     }
 
-    /// The partial of the event with this number, if the event is still held back.
+    /// The partial of the event with this number, if the event is still held.
     fn partial_of(&mut self, number: u64) -> Option<&mut Partial> {
         let held = self.queue.get(number.checked_sub(self.first)? as usize)?;
         self.partials.get_mut(held.partial as usize)
@@ -518,7 +531,7 @@ impl Correlator {
         }
     }
 
-    /// What a key that is referred to at `time` stands for, as far as that can be known by now.
+    /// The frames of a key that is referred to at `time`, as far as they are known by now.
     fn resolve(&mut self, key: Key, time: TraceTime) -> Fragment {
         if let Some(definitions) = &mut self.definitions {
             let found = definitions.resolve(key, time);
@@ -567,7 +580,7 @@ impl Correlator {
             {
                 self.stats.groups += 1;
             }
-            // The thread is leaving the kernel all the same: events that wait for its user part get it.
+            // The thread leaves the kernel nevertheless: events that wait for its user part get it.
             if mode == PartMode::User {
                 self.complete_waiting(session, trigger, fragment);
             }
@@ -594,7 +607,7 @@ impl Correlator {
         }
     }
 
-    /// An orphan's key has no use for frames, but whether it has a definition counts.
+    /// An orphaned part needs no frames, but a key without a definition must be counted.
     fn await_orphan_key(&mut self, fragment: Fragment) {
         let Fragment::Awaiting(key, _) = fragment else { return };
         if self.frames_max.is_some() && self.orphans_awaiting.len() >= ORPHAN_KEYS_MAX {
@@ -608,7 +621,7 @@ impl Correlator {
         }
     }
 
-    /// Adds a part to an event that is held back.
+    /// Adds a part to a held event.
     fn give(&mut self, number: u64, fragment: Fragment, mode: PartMode, ids: StatedIds) {
         if self.frames_max.is_some() && self.partial_of(number).is_some_and(|p| p.len() >= PARTS_MAX) {
             self.stats.excess_parts += 1;
@@ -625,7 +638,8 @@ impl Correlator {
 
     /// Notes that an event waits for the user part of its thread.
     fn await_user(&mut self, session: u32, tid: Tid, number: u64) {
-        // Lists that ran empty stay for the thread's next system call, unless there are far more threads than events.
+        // Empty lists are kept for the thread's next system call, unless there are far more threads
+        // than events.
         if self.waiting_for_user.len() > IDLE_LISTS_MAX + self.queue.len() {
             let first = self.first;
             self.waiting_for_user.retain(|_, waiting| {
@@ -636,7 +650,8 @@ impl Correlator {
         self.waiting_for_user.entry((session, tid)).or_default().push_back(number);
     }
 
-    /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that have none yet.
+    /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that
+    /// have none yet.
     fn complete_waiting(&mut self, session: u32, named: EventKey, fragment: Fragment) {
         let tid = Tid(named.tid);
         let Some(base) = self.bases.get(session as usize) else { return };
@@ -665,7 +680,7 @@ impl Correlator {
         if self.disorder_until > self.first {
             return self.queue.len().saturating_sub(DISORDERED_SEARCH_MAX)..self.queue.len();
         }
-        // Most parts come right behind their event: gallop from the end before halving.
+        // Most parts directly follow their event: gallop from the end before the binary search.
         let len = self.queue.len();
         let mut step = 1;
         while step < len && self.queue[len - step].time >= time {
@@ -708,10 +723,10 @@ impl Correlator {
             let rank = Rank { awaited, lacks: !taken, ..rank };
             match best {
                 Some((known, _)) if known > rank => {}
-                // A later part of the same half goes to the first event if all have one.
+                // A later part of the same mode goes to the first event if all have one.
                 Some((known, _)) if known == rank && taken => {}
                 Some((known, _)) => {
-                    // Events that await the same user part all get it: no doubt there.
+                    // Events that await the same user part all get it, which is not ambiguous.
                     rivals = if known == rank && !awaited { rivals + 1 } else { 0 };
                     best = Some((rank, position));
                 }
@@ -743,7 +758,7 @@ impl Correlator {
         Some((number, first_of_group))
     }
 
-    /// Takes the stacks that an event carries itself; gives the number of its partial.
+    /// Takes the stacks in an event's extended data; returns the index of its partial.
     #[cold]
     fn take_extended(&mut self, event: &Event<'_>) -> u32 {
         let mut partial = NOTHING;
@@ -789,7 +804,7 @@ impl Correlator {
         }
         let (match_id, number) = item.stack_key()?;
         self.stats.extended_keys += 1;
-        // Which kind of key it is, only the definition tells: a user key is the more likely one.
+        // Only the definition determines the kind of a key. A user key is more likely.
         let key = |kernel| Key { session: event.session_number(), kernel, number };
         let is_user = |all: &mut KeyDefinitions| all.resolve(key(false), event.time()).is_some();
         let mode =
@@ -837,7 +852,8 @@ fn drop_left<K: std::hash::Hash + Eq>(waiting: &mut Map<K, Waiting>, key: &K, fi
     }
 }
 
-/// Forgets events that left the window. A few may stand behind later ones; they go when these do.
+/// Drops events that left the window. A few may follow later ones; they are dropped together with
+/// these.
 fn drop_front(waiting: &mut Waiting, first: u64) {
     while waiting.front().is_some_and(|&number| number < first) {
         waiting.pop_front();
@@ -850,18 +866,19 @@ fn is_in_user_mode(event: &Event<'_>) -> bool {
         || sampled_address(event).is_some_and(|at| !at.is_kernel(event.block().session().pointer_size))
 }
 
-/// Which half a part is, by its innermost and outermost frames. `None` if it has no frames.
-fn part_mode_of(frames: &Frames<'_>, session: PointerSize) -> Option<PartMode> {
+/// Whether a part is a kernel part, a user part or both, by its innermost and outermost frames.
+/// `None` if it has no frames.
+fn part_mode_of(frames: &Frames<'_>, pointer_size: PointerSize) -> Option<PartMode> {
     let (first, last) = (frames.first()?, frames.last()?);
-    Some(match (first.is_kernel(session), last.is_kernel(session)) {
+    Some(match (first.is_kernel(pointer_size), last.is_kernel(pointer_size)) {
         (_, true) => PartMode::Kernel,
         (true, false) => PartMode::Both,
         (false, false) => PartMode::User,
     })
 }
 
-/// How well an event fits a part: first by thread and processor, then by whether it is waiting for it, and by whether
-/// it still lacks this half.
+/// How well an event fits a part: first by thread and processor, then by whether it is waiting for
+/// it, and by whether it still lacks this part.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
     fit: u8,
@@ -879,7 +896,7 @@ impl Rank {
             None if mode == PartMode::User => 1,
             None => return None,
         };
-        // Where several events fit by thread, a kernel part tells its own by the processor.
+        // If several events fit by thread, the processor identifies the event of a kernel part.
         let on_processor = u8::from(same_processor && mode != PartMode::User && fit == 3);
         Some(Rank { fit: fit + on_processor, awaited: false, lacks: false })
     }

@@ -1,4 +1,4 @@
-//! What leaves the correlator: events with their stacks.
+//! The output of the correlator: events with their stacks.
 
 use std::sync::Arc;
 
@@ -42,15 +42,17 @@ impl<'c> Delivered<'c> {
         self.table
     }
 
-    /// The process in whose address space the stack was taken: the one that a stack record states, else the header's.
+    /// The process in whose address space the stack was taken: the one that a stack record states,
+    /// else the header's.
     ///
-    /// It is the one that acts, such as the creator of a process or of a thread in another process. The payload is not
-    /// asked: there stands who is acted upon.
+    /// It is the acting process, such as the creator of a process or of a thread in another
+    /// process. The payload is not read, because it names the target.
     pub fn stack_pid(&self) -> Option<Pid> {
         self.stated.and_then(|ids| Pid::known(ids.pid)).or_else(|| self.event.header_pid())
     }
 
-    /// The thread whose stack it is: the one that a stack record states, else as [`tid`](Delivered::tid).
+    /// The thread whose stack it is: the one that a stack record states, else as
+    /// [`tid`](Delivered::tid).
     pub fn stack_tid(&self) -> Option<Tid> {
         self.stated.and_then(|ids| Tid::known(ids.tid)).or_else(|| self.tid())
     }
@@ -67,9 +69,9 @@ impl<'c> Delivered<'c> {
 }
 
 impl Delivered<'_> {
-    /// Keeps the event and its stack beyond the next one, at the cost of two reference counts.
-    ///
-    /// In a session whose old stacks are forgotten, it keeps all stacks of its time.
+    /// Keeps the event and its stack after the next call of [`pop`](crate::Correlator::pop). Costs
+    /// two reference counts. In a live correlator, it keeps the whole generation of stacks in
+    /// memory.
     pub fn keep(&self) -> Kept {
         let (block, index, time) = (Arc::clone(self.event.block()), self.event.index(), self.event.time());
         let _hold = self.stack.and_then(|stack| self.table.hold(stack));
@@ -96,7 +98,7 @@ impl Kept {
         self.time
     }
 
-    /// The event as it left; `table` is that of its correlator.
+    /// The event as delivered; `table` must be that of its correlator.
     pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
         let event = Event::new(&self.block, self.index, self.time);
         Delivered { event, stack: self.stack, states: self.states, stated: self.stated, table }

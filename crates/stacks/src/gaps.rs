@@ -1,52 +1,52 @@
-//! Where events of a processor are missing: behind which of its buffers, and before which.
+//! Gaps in the events of a processor: the buffers after and before which events are missing.
 
 use std::collections::{HashMap, HashSet};
 
 use stackhound_etl::BufferRef;
 use stackhound_trace::{Event, OpenTrace};
 
-/// A buffer: which recording, and where it is there.
+/// A buffer: the number of its source, and its offset in the file.
 type BufferKey = (u16, u64);
 
 /// The buffers around gaps.
 ///
-/// A missing sequence number does not tell whose buffer it was. Any processor whose own numbers go past it can have lost
-/// one, so all count as having lost something there.
+/// A missing sequence number does not identify its processor. Any processor whose own numbers
+/// continue after it can have lost the buffer, so all of them have a gap there.
 #[derive(Debug, Default)]
 pub struct Gaps {
-    /// Buffers behind which something is missing.
+    /// Buffers that a gap follows.
     before: HashSet<BufferKey>,
-    /// Buffers before which something is missing.
-    behind: HashSet<BufferKey>,
-    /// The buffer that comes before each one in its stream.
+    /// Buffers that follow a gap.
+    after: HashSet<BufferKey>,
+    /// The previous buffer of each one in its stream.
     previous: HashMap<BufferKey, u64>,
     streams: Vec<Stream>,
 }
 
-/// Where the reading of a processor's buffers is.
+/// The read position in a processor's buffers.
 #[derive(Debug)]
 struct Stream {
     source: u16,
     processor: Option<u16>,
     offset: u64,
-    /// The event of the buffer behind which a gap begins.
+    /// The event of the buffer after which a gap begins.
     last: Option<u32>,
     is_lost: bool,
 }
 
-/// What lies before an event on its processor.
+/// Whether a gap precedes an event on its processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Before {
-    /// Its predecessor, or nothing that is known.
+    /// No gap is known before the event.
     Nothing,
-    /// A gap of which it was told when it began.
+    /// A gap ends here whose begin was reported by [`Gaps::begins_after`].
     End,
-    /// A gap of which nothing was told.
+    /// A gap ends here whose begin was not reported.
     Gap,
 }
 
 impl Gaps {
-    /// Those of all files of a trace, by the sequence numbers of their buffers.
+    /// The gaps of all files of a trace, by the sequence numbers of their buffers.
     pub fn of(trace: &OpenTrace) -> Gaps {
         let mut gaps = Gaps::default();
         for (source, index) in (0..).zip(trace.indexes()) {
@@ -67,10 +67,10 @@ impl Gaps {
                     let number = |buffer: &BufferRef| (buffer.epoch, buffer.sequence);
                     let next = missing.partition_point(|&missing| missing < number(before));
                     let is_missing = missing.get(next).is_some_and(|&missing| missing < number(after));
-                    // Between two sessions of an appended recording nothing was recorded.
+                    // Nothing was recorded between two sessions of an appended file.
                     if after.after_loss || is_missing || before.epoch != after.epoch {
                         gaps.before.insert((source, before.offset));
-                        gaps.behind.insert((source, after.offset));
+                        gaps.after.insert((source, after.offset));
                     }
                 }
             }
@@ -78,7 +78,7 @@ impl Gaps {
         gaps
     }
 
-    /// What lies before an event, which is the next one of its processor.
+    /// Whether a gap precedes an event. Events must be passed in the order of their processor.
     pub fn before(&mut self, event: &Event<'_>) -> Before {
         let (source, processor) = (event.source(), event.processor());
         let offset = event.block().origin().file_offset;
@@ -91,21 +91,21 @@ impl Gaps {
         if stream.offset == offset {
             return Before::Nothing;
         }
-        // A buffer that could not be read is not what comes before this one.
+        // If the previous buffer could not be read, the stream is at another offset.
         let is_next = self.previous.get(&(source, offset)) == Some(&stream.offset);
-        let is_behind = self.behind.contains(&(source, offset)) || event.block().origin().after_loss;
-        let was_told = std::mem::take(&mut stream.is_lost);
+        let is_after_gap = self.after.contains(&(source, offset)) || event.block().origin().after_loss;
+        let was_reported = std::mem::take(&mut stream.is_lost);
         stream.offset = offset;
         stream.last = last_of(&self.before, event);
-        match (was_told, is_next && !is_behind) {
+        match (was_reported, is_next && !is_after_gap) {
             (true, _) => Before::End,
             (false, true) => Before::Nothing,
             (false, false) => Before::Gap,
         }
     }
 
-    /// Whether a gap begins behind an event.
-    pub fn begins_behind(&mut self, event: &Event<'_>) -> bool {
+    /// Whether a gap begins after an event.
+    pub fn begins_after(&mut self, event: &Event<'_>) -> bool {
         let (source, processor, index) = (event.source(), event.processor(), Some(event.index()));
         let is_its = |stream: &&mut Stream| {
             (stream.source, stream.processor, stream.last) == (source, processor, index)
@@ -119,13 +119,13 @@ impl Gaps {
     }
 }
 
-/// Of the buffer of an event, the last event that is delivered, if a gap comes behind the buffer.
+/// The last event of an event's buffer that is delivered, if a gap follows the buffer.
 fn last_of(before: &HashSet<BufferKey>, event: &Event<'_>) -> Option<u32> {
     let block = event.block();
     if !before.contains(&(event.source(), block.origin().file_offset)) {
         return None;
     }
-    // Stack records are used up.
+    // Stack records are consumed and not delivered.
     let is_delivered = |hook_id: Option<u16>| hook_id.is_none_or(|hook_id| hook_id >> 8 != 0x18);
     block.entries().iter().rposition(|entry| is_delivered(entry.hook_id())).map(|index| index as u32)
 }

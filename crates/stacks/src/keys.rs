@@ -1,9 +1,10 @@
-//! Stack keys: cache slots that stand for frames.
+//! Stack keys: numbers of cache slots that are recorded instead of frames.
 //!
-//! A key is used for other frames again and again, and its definition always stands behind its uses; so a reference
-//! means the first definition that is not earlier. If a buffer between the two is missing, an earlier definition can have
-//! been in it, and the frames are unconfirmed. Kernel and user keys are different even if their numbers are equal; a
-//! definition's outermost frame decides which it is.
+//! Windows reuses a key for different frames, and writes its definition after its uses. A reference
+//! therefore resolves to the first definition that is not earlier. If a buffer between the two is
+//! missing, it can have contained an earlier definition, and the frames are unconfirmed. Kernel and
+//! user keys with equal numbers are different keys; the outermost frame of a definition decides
+//! which kind it is.
 
 use hashbrown::HashMap;
 use stackhound_trace::{Event, TraceTime};
@@ -14,7 +15,7 @@ use crate::table::{StackId, StackTable};
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// One key: of which session, its number, and whether it is a kernel key.
+/// A key: its session, its number, and whether it is a kernel key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub session: u32,
@@ -33,7 +34,8 @@ impl Key {
 #[derive(Debug, Default)]
 struct Definitions {
     all: Vec<(TraceTime, StackId)>,
-    /// Where the last reference was resolved. References come nearly in time order, so the next one is near.
+    /// The index at which the last reference was resolved. References come nearly in time order, so
+    /// the next one is near.
     cursor: usize,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct KeyDefinitions {
 }
 
 impl KeyDefinitions {
-    /// Takes in a definition and gives its key.
+    /// Adds a definition and returns its key.
     pub fn define(&mut self, event: &Event<'_>, number: u64, frames: &Frames<'_>) -> Key {
         let key = Key::defined(event.session_number(), number, frames, event.block().session().pointer_size);
         if let Some(stack) = self.table.extend(None, frames.iter()) {
@@ -55,7 +57,7 @@ impl KeyDefinitions {
         key
     }
 
-    /// Brings definitions into time order where the trace was not. Comes before the first [`resolve`](Self::resolve).
+    /// Sorts definitions by time. Must be called before the first [`resolve`](Self::resolve).
     pub fn seal(&mut self) {
         for definitions in self.by_key.values_mut() {
             if !definitions.all.is_sorted_by_key(|&(time, _)| time) {
@@ -64,7 +66,7 @@ impl KeyDefinitions {
         }
     }
 
-    /// What a reference made at `time` means, and the time of the definition.
+    /// The frames of a reference made at `time`, and the time of their definition.
     pub fn resolve(&mut self, key: Key, time: TraceTime) -> Option<(StackId, TraceTime)> {
         let Definitions { all, cursor } = self.by_key.get_mut(&key)?;
         let is_first = |at: usize| {

@@ -1,16 +1,16 @@
-//! Gives every event the call stack that was taken for it.
+//! Joins every event to the call stack that was captured for it.
 //!
-//! Windows records a stack as up to several records of its own behind the event (kernel part, user part; inline or by
-//! key), or inside the event. [`Correlator`] joins them: events go in in time order, and come out in the same order with
-//! their whole stacks, interned in a [`StackTable`].
+//! Windows records a stack in one or more records after the event (kernel part, user part; with frames
+//! or by stack key), or inside the event. A [`Correlator`] joins them: it takes events in time order
+//! and returns them in the same order with their whole stacks, interned in a [`StackTable`].
 //!
 //! ```
 //! use stackhound_stacks::{Correlator, Window};
-//! use stackhound_trace::{LossMap, Recordings};
+//! use stackhound_trace::{LossMap, TraceFiles};
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Recordings::file("trace.etl").open()?;
+//! let trace = TraceFiles::file("trace.etl").open()?;
 //! let (window, losses) = (Window::of(&trace.clock()), LossMap::of(&trace));
 //! let mut stacks = Correlator::one_pass(window, trace.time_bases(), losses);
 //! let mut events = trace.ordered();
@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Knows records and time; does not know names.
+//! The crate handles records and time. It does not resolve names.
 #![forbid(unsafe_code)]
 
 mod block_pool;

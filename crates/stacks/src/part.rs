@@ -1,4 +1,4 @@
-//! Stack records as they stand in a recording: parts, key references and key definitions.
+//! Stack records as recorded: parts, key references and key definitions.
 //!
 //! Layouts: `docs/format/stacks.md`.
 
@@ -6,10 +6,10 @@ use stackhound_schema::kernel::hook_id;
 use stackhound_trace::Event;
 use stackhound_types::{Address, PointerSize, RawTime};
 
-/// Frames that Windows walks at most. A longer stack is cut.
+/// Maximum number of frames of a stack walk by Windows. A longer stack is truncated.
 pub const WALK_FRAMES_MAX: u16 = 192;
 
-/// The frames of a part as they stand, innermost first.
+/// The recorded frames of a part, innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames<'a> {
     bytes: &'a [u8],
@@ -17,18 +17,18 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Whole pointers of `bytes`; a rest that is none is left out.
+    /// The whole pointers in `bytes`; remaining bytes are ignored.
     pub fn new(bytes: &'a [u8], pointer: PointerSize) -> Frames<'a> {
         let whole = bytes.len() - bytes.len() % pointer.bytes();
         Frames { bytes: &bytes[..whole], pointer }
     }
 
-    /// How many frames.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.pointer.bytes()
     }
 
-    /// Whether there are none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -55,14 +55,14 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Which event a part belongs to.
+/// The triggering event that a part names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKey {
     /// The raw time of the event.
     pub time: RawTime,
-    /// Process number as it stands.
+    /// The process id, as recorded.
     pub pid: u32,
-    /// Thread number as it stands.
+    /// The thread id, as recorded.
     pub tid: u32,
 }
 
@@ -73,13 +73,13 @@ pub enum StackRecord<'a> {
     Part(EventKey, Frames<'a>),
     /// A part by key; the flag says whether it is a kernel key.
     Reference(EventKey, u64, bool),
-    /// The frames of a key.
+    /// The definition of a key: its number and frames.
     Definition(u64, Frames<'a>),
-    /// A stack record that is too short.
+    /// A stack record that is too short to be read.
     Malformed,
 }
 
-/// Whether a hook is that of a stack record.
+/// Whether a hook id is that of a stack record.
 #[inline]
 pub fn is_stack_hook_id(hook_id: u16) -> bool {
     matches!(
@@ -89,7 +89,7 @@ pub fn is_stack_hook_id(hook_id: u16) -> bool {
 }
 
 impl<'a> StackRecord<'a> {
-    /// Reads an event whose hook is that of a stack record.
+    /// Reads an event with the hook id of a stack record.
     pub(crate) fn parse(event: &Event<'a>, hook_id: u16) -> StackRecord<'a> {
         let record = event.record();
         let (payload, pointer) = (record.payload(), record.pointer_size());
@@ -122,12 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stack_records_are_read_in_both_widths() {
+    fn stack_records_are_read_with_both_pointer_sizes() {
         let head: Vec<u8> = [&7i64.to_le_bytes()[..], &[5, 0, 0, 0], &[6, 0, 0, 0]].concat();
         let trigger = EventKey { time: RawTime(7), pid: 5, tid: 6 };
-        let wide: Vec<u8> = [0x11u64, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
-        let narrow: Vec<u8> = [0x11u32, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
-        for (pointer, frames) in [(PointerSize::Eight, &wide), (PointerSize::Four, &narrow)] {
+        let frames_64: Vec<u8> = [0x11u64, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
+        let frames_32: Vec<u8> = [0x11u32, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
+        for (pointer, frames) in [(PointerSize::Eight, &frames_64), (PointerSize::Four, &frames_32)] {
             let payload = [&head[..], frames].concat();
             let whole = Frames::new(frames, pointer);
             assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn short_records_are_told() {
+    fn short_records_are_malformed() {
         for (hook_id, size) in [
             (hook_id::STACK_WALK_STACK, 15),
             (hook_id::STACK_WALK_KEY_KERNEL, 16),

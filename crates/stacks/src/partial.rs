@@ -18,12 +18,12 @@ pub(crate) enum Fragment {
     Unresolved,
 }
 
-/// Which half of a stack a part is.
+/// The part of a stack: kernel, user, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartMode {
     Kernel,
     User,
-    /// It goes from kernel to user mode by itself.
+    /// One walk from kernel to user mode.
     Both,
 }
 
@@ -34,10 +34,11 @@ pub(crate) struct StatedIds {
     pub tid: u32,
 }
 
-/// What has arrived for one event.
+/// The parts that have arrived for one event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Partial {
-    /// Kernel parts in the order of arrival; several where user-mode callbacks cut the kernel's stack.
+    /// Kernel parts in the order of arrival; several where user-mode callbacks cut the kernel's
+    /// stack.
     kernel: Vec<Fragment>,
     user: Vec<Fragment>,
     both: bool,
@@ -45,7 +46,8 @@ pub(crate) struct Partial {
     /// Whether parts came as records of their own.
     pub from_records: bool,
     pub ambiguous: bool,
-    /// The time of the event that the user part names, if it came for the thread and not for this event.
+    /// The time of the event that the user part names, if it came for the thread and not for this
+    /// event.
     pub user_of: Option<TraceTime>,
     /// Of parts by key: the times of the reference and of the definition that it was resolved to.
     pub resolved: Vec<(TraceTime, TraceTime)>,
@@ -88,7 +90,7 @@ impl Partial {
         self.both || !self.user.is_empty()
     }
 
-    /// Whether a part of this half is there already.
+    /// Whether a part of this mode has arrived.
     pub fn has(&self, mode: PartMode) -> bool {
         match mode {
             PartMode::Kernel => self.has_kernel(),
@@ -109,7 +111,7 @@ impl Partial {
         }
     }
 
-    /// Gives every part that has frames other numbers for them; a part for which there is none counts as unresolved.
+    /// Renumbers the frames of all parts. A part without a new number counts as unresolved.
     pub fn renumber(&mut self, mut number: impl FnMut(StackId) -> Option<StackId>) {
         for fragment in self.kernel.iter_mut().chain(&mut self.user) {
             if let Fragment::Frames(stack) = *fragment {
@@ -164,14 +166,14 @@ impl Partial {
     }
 }
 
-/// Remembers which stacks were put on top of each other, since the same pairs come again and again.
+/// A cache of joined stacks, because the same pairs recur.
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     known: hashbrown::HashMap<(StackId, StackId), StackId, foldhash::fast::RandomState>,
     scratch: Vec<stackhound_types::Address>,
 }
 
-/// Beyond this many pairs the memory of them starts anew.
+/// Maximum number of cached pairs; beyond that, the cache is cleared.
 const JOINED_MAX: usize = 1 << 20;
 
 impl Joined {

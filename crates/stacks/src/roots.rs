@@ -1,7 +1,8 @@
-//! The outermost functions of threads, and with them whether a walk reached the end of its stack.
+//! The outermost functions of threads, from which it follows whether a walk reached the end of its
+//! stack.
 //!
-//! A walk that goes wrong ends early, and nothing in its record says so. What tells is where the other walks of the same
-//! thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
+//! A walk that fails ends early, and its record does not show it. The evidence is where other walks
+//! of the same thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
 
 use stackhound_trace::Event;
 use stackhound_types::{Address, PointerSize, RawTime};
@@ -10,7 +11,7 @@ use crate::keys::Map;
 use crate::part::WALK_FRAMES_MAX;
 use crate::table::{StackId, StackTable};
 
-/// A thread of a process. Windows gives the numbers of threads that have ended to others.
+/// A thread of a process. Windows reuses the ids of threads that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Thread {
     pid: u32,
@@ -32,35 +33,38 @@ struct End {
     last: RawTime,
 }
 
-/// So many walks of a single thread that end at one address make it as firm a root as walks of two threads do.
+/// With this number of walks of a single thread that end at one address, the address is as reliable
+/// a root as with walks of two threads.
 const FIRM: u32 = 16;
 
-/// So many addresses are kept for each thread, those with the most walks.
+/// Maximum number of addresses that are kept for each thread: those with the most walks.
 const ENDS_MAX: usize = 8;
 
-/// Threads, their starts, and addresses at which walks end. Where there are more, all is learned anew.
+/// Maximum number of threads, of their starts, and of addresses at which walks end. Beyond that,
+/// all are discarded and collected again.
 const KEPT_MAX: usize = 1 << 16;
 
-/// Where walks end.
+/// The addresses at which walks end, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoots {
-    /// When threads with equal numbers started, in order.
+    /// The start times of threads with equal ids, in ascending order.
     starts: Map<(u32, u32), Vec<RawTime>>,
     starts_len: usize,
     threads: Map<Thread, Vec<End>>,
-    /// In how many threads walks end at an address.
+    /// The number of threads whose walks end at an address.
     breadth: Map<Address, u32>,
-    /// Of two addresses at which walks of a thread end by turns: how many walks end at the first one.
+    /// For two addresses at which walks of a thread end alternately: the number of walks that end
+    /// at the first one.
     by_turns: Map<(Address, Address), u64>,
 }
 
 impl ThreadRoots {
-    /// Takes in the start of a thread: what walks of an earlier one with its numbers say does not hold for it.
+    /// Adds the start of a thread. Walks of an earlier thread with the same ids do not apply to it.
     #[cold]
     pub fn observe_start(&mut self, event: &Event<'_>) {
         let record = event.record();
         let number = |at: usize| Some(u32::from_le_bytes(record.payload().get(at..at + 4)?.try_into().ok()?));
-        // In version 0, nothing says which of the two comes first.
+        // In version 0, the order of the two ids is not known.
         if record.version() > 0
             && let Some((pid, tid)) = number(0).zip(number(4))
         {
@@ -75,7 +79,7 @@ impl ThreadRoots {
         self.starts_len += 1;
     }
 
-    /// The thread that had these numbers at a time.
+    /// The thread that had these ids at a time.
     #[inline]
     pub fn thread(&self, pid: u32, tid: u32, time: RawTime) -> Thread {
         let starts = self.starts.get(&(pid, tid)).map_or(&[][..], Vec::as_slice);
@@ -90,8 +94,8 @@ impl ThreadRoots {
         }
     }
 
-    /// Takes in walks of two frames or more for events between two times. A walk of a single frame says nothing of
-    /// the thread's root: it is where the thread was.
+    /// Adds walks of two frames or more for events between two times. A walk of a single frame is
+    /// not evidence of the thread's root: its frame is where the thread was executing.
     pub fn observe(&mut self, thread: Thread, end: Address, first: RawTime, last: RawTime) {
         self.bound();
         let ends = self.threads.entry(thread).or_default();
@@ -118,7 +122,7 @@ impl ThreadRoots {
         }
     }
 
-    /// Takes in a walk in a system with such pointers, as [`observe`](Self::observe) does.
+    /// Adds a walk on a system with this pointer size, as [`observe`](Self::observe) does.
     pub fn learn(
         &mut self,
         thread: Thread,
@@ -131,9 +135,9 @@ impl ThreadRoots {
         }
     }
 
-    /// Whether more walks could show that a walk lacks outer frames which counts as whole, of a thread whose root is
-    /// known: a good part of the walks of its thread end elsewhere, or few of its own and none of other threads end
-    /// there.
+    /// Whether more walks could show that a walk lacks outer frames although it counts as whole,
+    /// for a thread whose root is known: many walks of its thread end elsewhere, or few walks of
+    /// its thread and none of other threads end at the same address.
     pub fn is_in_doubt(&self, thread: Thread, walk: StackId, table: &StackTable) -> bool {
         let Some(ends) = self.threads.get(&thread) else { return false };
         let end = table.outermost(walk);
@@ -148,8 +152,8 @@ impl ThreadRoots {
         self.is_truncated(thread, table.outermost(walk)).or_else(is_long)
     }
 
-    /// Whether a walk that ends at an address lacks outer frames of its thread. `None` if the root of the thread is not
-    /// known.
+    /// Whether a walk that ends at an address lacks outer frames of its thread. `None` if the root
+    /// of the thread is not known.
     fn is_truncated(&self, thread: Thread, end: Address) -> Option<bool> {
         let ends = self.threads.get(&thread)?;
         let walks: u64 = ends.iter().map(|known| u64::from(known.walks)).sum();
@@ -164,9 +168,10 @@ impl ThreadRoots {
         Some(roots.any(|root| (root.walks >= own.walks || !is_shared) && self.is_inside(end, root.address)))
     }
 
-    /// Whether walks that end at an address lack frames up to another one. A function that was the outermost one and is
-    /// so again was there all the time, so of two that come by turns one is not the outermost: the one at which walks of
-    /// one thread only end, else the one at which fewer walks of fewer threads do.
+    /// Whether walks that end at `inner` lack frames up to `outer`. A function that is outermost
+    /// again after another one was on the stack all the time, so of two alternating addresses one
+    /// is not the outermost: the one at which walks of only one thread end, else the one at which
+    /// fewer walks of fewer threads end.
     fn is_inside(&self, inner: Address, outer: Address) -> bool {
         let walks = |this, other| self.by_turns.get(&(this, other)).copied().unwrap_or_default();
         let threads = |end| self.breadth.get(&end).copied().unwrap_or_default();
@@ -179,7 +184,7 @@ impl ThreadRoots {
     }
 }
 
-/// Whether a walk shows two frames of user mode or more.
+/// Whether a walk has at least two user-mode frames.
 pub(crate) fn has_callers(table: &StackTable, walk: StackId, pointer: PointerSize) -> bool {
     table.frames(walk).filter(|address| !address.is_kernel(pointer)).nth(1).is_some()
 }
@@ -188,8 +193,8 @@ pub(crate) fn has_callers(table: &StackTable, walk: StackId, pointer: PointerSiz
 mod tests {
     use super::*;
 
-    /// Walks in the order of time, as `thread:end`, and starts of threads, as `+thread`; then what is said of walks of
-    /// the last threads with the numbers, as `thread:end`.
+    /// Walks in time order, as `thread:end`, and starts of threads, as `+thread`; then the expected
+    /// results for walks of the last threads with these ids, as `thread:end`.
     #[track_caller]
     fn check(walks: &str, expected: &[(&str, Option<bool>)]) {
         let mut roots = ThreadRoots::default();
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_the_number_of_another_has_roots_of_its_own() {
+    fn a_thread_with_a_reused_id_has_its_own_roots() {
         let rows = [("1:load", Some(false)), ("1:start", Some(false)), ("2:load", Some(false))];
         check("1:load 1:start +1 1:load 1:start 1:start 2:load 2:start", &rows);
         check("1:load 1:load +1 1:start", &[("1:start", None)]);
@@ -239,7 +244,7 @@ mod tests {
     fn a_thread_that_starts_in_the_loader_has_two_roots_one_after_the_other() {
         let rows = [("1:load", Some(false)), ("1:start", Some(false)), ("2:load", Some(false))];
         check("1:load 1:load 1:load 1:start 2:load 2:start 2:start", &rows);
-        // Another one than that of other threads too.
+        // The same with a root that other threads do not have.
         check("1:load 1:own 1:own 2:load", &[("1:own", Some(false)), ("1:load", Some(false))]);
     }
 
@@ -250,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn the_64_bit_half_alone_is_truncated_where_the_32_bit_half_comes_before_and_behind() {
-        let walks = "1:load 1:start 2:load 2:narrow 2:load 2:narrow 2:narrow 3:narrow";
-        let rows = [("2:load", Some(true)), ("2:narrow", Some(false)), ("1:load", Some(false))];
+    fn a_64_bit_part_alone_is_truncated_if_32_bit_parts_alternate_with_it() {
+        let walks = "1:load 1:start 2:load 2:wow64 2:load 2:wow64 2:wow64 3:wow64";
+        let rows = [("2:load", Some(true)), ("2:wow64", Some(false)), ("1:load", Some(false))];
         check(walks, &rows);
-        // Known of one thread, it holds for all that have the same two.
-        check("1:narrow 1:load 1:narrow 2:narrow 2:load", &[("2:load", Some(true))]);
+        // Evidence from one thread applies to all threads with the same two addresses.
+        check("1:wow64 1:load 1:wow64 2:wow64 2:load", &[("2:load", Some(true))]);
     }
 
     #[test]

@@ -1,36 +1,38 @@
-//! What is known about an event's stack, and what was counted.
+//! The states of an event's stack, and counters.
 
 use std::collections::BTreeMap;
 
 use crate::trigger::TriggerKind;
 
-/// How much of an event's stack there is, and how certain it is. Where several states apply, the first one of
+/// How complete and how certain an event's stack is. If several states apply, the first one of
 /// [`StackState::ALL`] is the event's state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum StackState {
-    /// A frame cannot be one: the walk went wrong.
+    /// The stack contains an impossible frame address: the walk failed.
     Damaged,
     /// A part of the stack could have been in a lost buffer.
     Lost,
-    /// More than one event could have owned a part; this one was the most likely. Or the user part is that of a later
-    /// event of the thread, and the event's own could have been in a buffer that is missing.
+    /// More than one event could have triggered a part; this one was the most likely. Or the user
+    /// part belongs to a later event of the thread, and the event's own part could have been in a
+    /// lost buffer.
     Ambiguous,
-    /// A part is a key, and an earlier definition of the key could have been in a lost buffer. The frames are likely.
+    /// A part is a key, and an earlier definition of the key could have been in a lost buffer. The
+    /// frames are likely.
     Unconfirmed,
-    /// A part is a key whose definition is not in the trace, or came too late.
+    /// A part is a key whose definition is not in the trace, or arrived too late.
     UnresolvedKey,
     /// The walk did not reach the outermost function of the thread.
     Truncated,
-    /// The kernel part; the user part never came.
+    /// Only the kernel part; the user part did not arrive.
     KernelOnly,
-    /// The user part of an event that happened in the kernel; the kernel part never came.
+    /// Only the user part of an event that happened in the kernel; the kernel part did not arrive.
     UserOnly,
-    /// No part.
+    /// No stack: no part arrived.
     #[default]
     None,
-    /// All of it: kernel and user part, a kernel part of a thread without user mode, or a user part of an event that
-    /// happened in user mode.
+    /// The whole stack: kernel and user part, a kernel part of a thread without user mode, or a
+    /// user part of an event that happened in user mode.
     Complete,
 }
 
@@ -71,14 +73,15 @@ impl StackState {
 pub struct StackStates(u16);
 
 impl StackStates {
-    /// States that say that the frames may be others, or that frames may be missing, than those that were recorded.
+    /// States in which frames may be wrong or missing.
     const UNCERTAIN: u16 = 1 << StackState::Damaged as u16
         | 1 << StackState::Lost as u16
         | 1 << StackState::Ambiguous as u16
         | 1 << StackState::Unconfirmed as u16
         | 1 << StackState::UnresolvedKey as u16;
 
-    /// Beside the states: walks that tell whether this one is truncated could have been in a lost buffer.
+    /// An additional bit: walks that show whether this one is truncated could have been in a lost
+    /// buffer.
     const DOUBTFUL_END: u16 = 1 << StackState::ALL.len();
 
     /// One state.
@@ -113,7 +116,7 @@ impl StackStates {
         StackState::ALL.into_iter().filter(move |state| self.has(*state))
     }
 
-    /// The states that apply beside the first one.
+    /// The states that apply in addition to the first one.
     pub fn others(self) -> impl Iterator<Item = StackState> {
         self.iter().skip(1)
     }
@@ -129,13 +132,14 @@ impl StackStates {
         self.0
     }
 
-    /// Whether no loss, damage or ambiguity that is known could have changed the stack and its state.
+    /// Whether no loss, damage or ambiguity that is known could have changed the stack and its
+    /// state.
     pub const fn is_certain(self) -> bool {
         self.0 & (StackStates::UNCERTAIN | StackStates::DOUBTFUL_END) == 0
     }
 
-    /// Whether the frames are certain, if not whether they are all: as [`is_certain`](Self::is_certain), but for whether
-    /// the walk is truncated.
+    /// Whether the frames are certain, even if the walk may be truncated: like
+    /// [`is_certain`](Self::is_certain), except for the doubt about truncation.
     pub const fn has_certain_frames(self) -> bool {
         self.0 & StackStates::UNCERTAIN == 0
     }
@@ -155,27 +159,28 @@ pub struct StackStats {
     pub extended: u64,
     /// Stack keys in extended items.
     pub extended_keys: u64,
-    /// Events that carry nothing but the user part of an earlier event.
+    /// Events that contain only the user part of an earlier event.
     pub extended_parts: u64,
     /// Distinct pairs of time and thread among the parts.
     pub groups: u64,
     /// Parts that found their event.
     pub attributed_parts: u64,
-    /// Parts whose event is not there.
+    /// Parts whose event was not found.
     pub orphaned_parts: u64,
-    /// Parts that more than one event could have owned.
+    /// Parts that more than one event could have triggered.
     pub ambiguous_parts: u64,
     /// Parts whose key has no definition.
     pub unresolved_keys: u64,
     /// Stack records too short to be read.
     pub malformed: u64,
-    /// Events that left the window before their user part came.
+    /// Events that left the window before their user part arrived.
     pub left_incomplete: u64,
-    /// Parts that were left out because their event had too many. Only where old stacks are forgotten.
+    /// Parts that were dropped because their event had too many. Only in live correlators.
     pub excess_parts: u64,
-    /// How often the table of stacks was begun anew. Only where old stacks are forgotten.
+    /// The number of new generations of the stack table. Only in live correlators.
     pub generations: u64,
-    /// Attributed parts by kind of owner. Beyond 65,536 kinds, live sessions count the rest as [`TriggerKind::Other`].
+    /// Attributed parts by kind of triggering event. Beyond 65,536 kinds, live sessions count the
+    /// rest as [`TriggerKind::Other`].
     pub by_triggering_event: BTreeMap<TriggerKind, u64>,
     /// Delivered events by state of their stack, in the order of [`StackState::ALL`].
     pub by_state: [u64; StackState::ALL.len()],

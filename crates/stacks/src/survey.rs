@@ -1,4 +1,4 @@
-//! What is to be known of all stacks of a trace before its events are given theirs.
+//! The survey: a first pass over a trace that collects key definitions and thread roots.
 
 use stackhound_etl::Selection;
 use stackhound_schema::kernel::hook_id;
@@ -9,10 +9,11 @@ use crate::keys::{Key, KeyDefinitions, Map};
 use crate::part::{Frames, StackRecord};
 use crate::roots::{Thread, ThreadRoots};
 
-/// So many threads can wait for the definition of a key.
+/// Maximum number of threads that wait for the definition of a key.
 const WAITING_MAX: usize = 64;
 
-/// A thread that a key was used for, and the raw times of the first and the last event for which it was.
+/// A thread that a key was used for, and the raw times of the first and the last event for which it
+/// was.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     thread: Thread,
@@ -22,14 +23,15 @@ struct Use {
     since: i64,
 }
 
-/// Key definitions and roots of threads, collected before the trace is read in earnest.
+/// Key definitions and roots of threads, collected in a first pass over the trace.
 #[derive(Debug, Default)]
 pub struct StackSurvey {
     definitions: KeyDefinitions,
     roots: ThreadRoots,
     /// The uses of user keys since the last definition.
     uses: Map<Key, Vec<Use>>,
-    /// What uses and definitions of keys tell of threads. Which of them belong together is known when losses are.
+    /// Uses of keys with their definitions, as evidence of thread roots. Which of them belong
+    /// together is known only when the losses are known.
     keyed: Vec<Keyed>,
 }
 
@@ -43,7 +45,7 @@ struct Keyed {
 }
 
 impl StackSurvey {
-    /// Hooks of the records to collect from.
+    /// Hook ids of the records that a survey reads.
     pub const HOOK_IDS: [u16; 6] = [
         hook_id::THREAD_START,
         hook_id::STACK_WALK_STACK,
@@ -53,7 +55,7 @@ impl StackSurvey {
         hook_id::STACK_WALK_KEY_USER,
     ];
 
-    /// Reads a trace for this alone, which also finds what is missing from it.
+    /// Reads a trace once, and returns the survey and the loss intervals.
     pub fn of(trace: &OpenTrace) -> (StackSurvey, LossMap) {
         let mut survey = StackSurvey::default();
         let mut events = trace.selected(Selection::none().hook_ids(Self::HOOK_IDS));
@@ -63,7 +65,8 @@ impl StackSurvey {
         (survey, LossMap::surveyed(trace, events))
     }
 
-    /// Takes in the next event in the order of time; others than stack records and starts of threads are ignored.
+    /// Adds the next event in time order. Events other than stack records and thread starts are
+    /// ignored.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
         if let Some(hook_id) = event.hook_id().filter(|hook_id| Self::HOOK_IDS.contains(hook_id)) {
@@ -71,7 +74,7 @@ impl StackSurvey {
         }
     }
 
-    /// All of it, with what is missing from the trace.
+    /// The collected definitions and roots, given the losses of the trace.
     pub(crate) fn finish(mut self, losses: &LossMap) -> (KeyDefinitions, ThreadRoots) {
         for Keyed { by, source, defined, end } in self.keyed {
             if losses.is_lossless() || !losses.between(source, by.since, defined) {

@@ -1,10 +1,12 @@
 //! The table of all stacks: each distinct (caller, address) pair once.
 //!
-//! A stack is the number of its innermost frame; its caller's number leads outwards. Stacks that share their outer
-//! frames share them in memory, and two stacks are equal exactly if their numbers are.
+//! A stack is identified by the number of its innermost frame, which links to its caller's number.
+//! Stacks that share their outer frames share them in memory, and two stacks are equal exactly if
+//! their numbers are equal.
 //!
-//! Where memory must not grow for ever, the table goes on in a new *generation*: equal stacks of different generations
-//! have different numbers, no number ever means another stack, and an old generation goes when nobody holds it.
+//! Where memory must be bounded, the table begins a new *generation*: equal stacks of different
+//! generations have different numbers, no number is reused for another stack, and an old generation
+//! is dropped when none of its stacks is held.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -27,7 +29,8 @@ impl StackId {
         self.0.get() - 1
     }
 
-    /// Numbers are dense, starting at 0; a caller's is always smaller than its callee's. They go on over generations.
+    /// Numbers are dense, starting at 0; a caller's is always smaller than its callee's. They go on
+    /// over generations.
     pub fn index(self) -> usize {
         self.number() as usize
     }
@@ -36,14 +39,15 @@ impl StackId {
 #[derive(Clone, Copy)]
 struct Frame {
     address: u64,
-    /// A place in the same generation; `NO_CALLER` for the outermost frame.
+    /// The index of the caller in the same generation; `NO_CALLER` for the outermost frame.
     caller: u32,
-    /// The place of the outermost frame, and whether this frame, or one further out, cannot be one.
+    /// The index of the outermost frame, and the bit [`DAMAGED`](Self::DAMAGED) if this frame or
+    /// one further out is impossible.
     outermost: u32,
 }
 
 impl Frame {
-    /// The bit of `outermost` that says that the walk went wrong.
+    /// The bit of `outermost` that marks a failed walk.
     const DAMAGED: u32 = 1 << 31;
 
     fn is_damaged(self) -> bool {
@@ -54,17 +58,19 @@ impl Frame {
 /// Addresses below this are never mapped. Walks end where they find such a value.
 const LOWEST_ADDRESS: u64 = 0x1_0000;
 
-/// Bits of 64-bit virtual addresses, sign bit included, with five levels of page tables; the others repeat the sign.
+/// Bits of 64-bit virtual addresses, sign bit included, with five levels of page tables; the others
+/// repeat the sign.
 const ADDRESS_BITS: u32 = 57;
 
-/// Whether no frame can have this address: nothing is mapped there, or it is not an address of a 64-bit processor.
+/// Whether no frame can have this address: no memory is mapped there, or it is not an address of a
+/// 64-bit processor.
 fn is_impossible(address: u64) -> bool {
     const UNUSED: u32 = u64::BITS - ADDRESS_BITS;
     address < LOWEST_ADDRESS || ((address as i64) << UNUSED >> UNUSED) as u64 != address
 }
 
-/// Whether the frame further out is a single one of user mode between two of a 64-bit kernel. Where the kernel calls user
-/// mode, the way back takes several frames.
+/// Whether the frame further out is a single one of user mode between two of a 64-bit kernel. Where
+/// the kernel calls user mode, the way back takes several frames.
 fn is_stray(frames: &[Frame], inner: u64, frame: Frame) -> bool {
     let is_kernel = |address: u64| address >> 63 == 1;
     let outer = || frames.get(frame.caller as usize).is_some_and(|outer| is_kernel(outer.address));
@@ -73,12 +79,12 @@ fn is_stray(frames: &[Frame], inner: u64, frame: Frame) -> bool {
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// Makes a whole hash out of 32 bits, which stay its low half.
+/// Extends 32 bits to a 64-bit hash, whose low 32 bits they remain.
 fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9) << 32 | u64::from(tag)
 }
 
-/// Says that somebody holds numbers of a generation.
+/// Keeps a generation alive while a number of it is held.
 pub(crate) type Hold = Arc<()>;
 
 /// A generation that gets no more stacks.
@@ -88,14 +94,15 @@ struct Older {
     hold: Hold,
 }
 
-/// All stacks of a trace. About 21 bytes for each distinct frame, and 6 for each distinct sequence of frames that was
-/// put on top of a stack.
+/// All stacks of a trace. About 21 bytes for each distinct frame, and 6 for each distinct sequence
+/// of frames that was put on top of a stack.
 #[derive(Default)]
 pub struct StackTable {
     frames: Vec<Frame>,
     by_content: HashTable<u32>,
-    /// The results of [`extend`](StackTable::extend), since the same sequences come again and again. A whole sequence is
-    /// found with one look-up; its frames mostly stand side by side, so comparing them costs less than finding each.
+    /// The results of [`extend`](StackTable::extend), since the same sequences come again and
+    /// again. A whole sequence is found with one look-up; its frames mostly stand side by side, so
+    /// comparing them costs less than finding each.
     by_sequence: HashTable<(u32, u32)>,
     hasher: foldhash::fast::RandomState,
     /// The number of the first of `frames`.
@@ -112,7 +119,7 @@ impl fmt::Debug for StackTable {
 }
 
 impl StackTable {
-    /// How many distinct frames there are in memory.
+    /// The number of distinct frames in memory.
     pub fn len(&self) -> usize {
         self.frames.len() + self.older.iter().map(|older| older.frames.len()).sum::<usize>()
     }
@@ -128,7 +135,8 @@ impl StackTable {
         self.push_own(caller, address).map(|location| self.id(location))
     }
 
-    /// The stack of `frames`, innermost first, on top of `caller`; `caller` itself if there are none.
+    /// The stack of `frames`, innermost first, on top of `caller`; `caller` itself if there are
+    /// none.
     pub fn extend(
         &mut self,
         caller: Option<StackId>,
@@ -138,7 +146,7 @@ impl StackTable {
         self.extend_own(caller, frames).map(|location| self.id(location))
     }
 
-    /// Whether a frame of a stack cannot be one: the walk went wrong.
+    /// Whether a frame of a stack is impossible: the walk failed.
     #[inline]
     pub fn is_damaged(&self, stack: StackId) -> bool {
         let (frames, location) = self.location(stack);
@@ -159,7 +167,7 @@ impl StackTable {
         StackId::numbered(self.base + u64::from(location))
     }
 
-    /// The place of a stack in this generation, to which it is copied if it is of an older one.
+    /// The index of a stack in this generation; copies the stack if it belongs to an older one.
     #[inline]
     fn own(&mut self, stack: Option<StackId>) -> Option<u32> {
         let Some(stack) = stack else { return Some(NO_CALLER) };
@@ -213,7 +221,8 @@ impl StackTable {
             whole = self.push_own(whole, address)?;
         }
         if whole != caller {
-            // The tag's bits are spread over the whole hash, so that the table can grow without the frames.
+            // The tag's bits are spread over the whole hash, so that the table can grow without the
+            // frames.
             self.by_sequence.insert_unique(hash, (hash as u32, whole), |&(tag, _)| spread(tag));
         }
         (whole != NO_CALLER).then_some(whole)
@@ -238,7 +247,8 @@ impl StackTable {
         at == caller
     }
 
-    /// The frames of the generation that a stack is of, and its place there; an empty generation if it was forgotten.
+    /// The frames of a stack's generation, and the index of the stack in it; no frames if the
+    /// generation was dropped.
     #[inline]
     fn location(&self, stack: StackId) -> (&[Frame], usize) {
         match stack.number().checked_sub(self.base) {
@@ -291,7 +301,7 @@ impl StackTable {
         self.frames.len()
     }
 
-    /// Begins a new generation. The one before stays until nobody [holds](StackTable::hold) it and
+    /// Begins a new generation. The previous one stays until it is not [held](StackTable::hold) and
     /// [`forget_unheld`](StackTable::forget_unheld) is called.
     pub(crate) fn begin_generation(&mut self) {
         let (frames, hold) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.hold));
@@ -307,7 +317,7 @@ impl StackTable {
         self.own(Some(stack)).map(|location| self.id(location))
     }
 
-    /// As long as what is given back lives, the stack does.
+    /// Keeps the stack in memory until the returned hold is dropped.
     pub(crate) fn hold(&self, stack: StackId) -> Option<Hold> {
         let hold = if stack.number() >= self.base { &self.hold } else { &self.older_of(stack)?.hold };
         Some(Arc::clone(hold))
@@ -319,7 +329,7 @@ impl StackTable {
         !self.older.is_empty()
     }
 
-    /// Drops older generations that nobody holds.
+    /// Drops older generations that are not held.
     pub(crate) fn forget_unheld(&mut self) {
         self.older.retain(|older| Arc::strong_count(&older.hold) > 1);
     }
@@ -375,7 +385,7 @@ mod tests {
         assert_ne!(old, new);
         assert_eq!(table.renew(old), Some(new));
         assert_eq!(table.frames(old).collect::<Vec<_>>(), addresses);
-        // What is put on top of an old stack is one of the new generation.
+        // A stack on top of an old one belongs to the new generation.
         let on_old = table.push(Some(old), Address(9)).unwrap();
         assert_eq!(table.push(Some(new), Address(9)), Some(on_old));
         assert_eq!(table.caller(on_old), Some(new));

@@ -1,7 +1,7 @@
-//! Who can own a stack, and which thread an event without a thread in its header belongs to.
+//! Which events can trigger a stack, and the thread of an event without a thread id in its header.
 //!
-//! The rules are those of `docs/format/stacks.md`; they only ever look at events that have exactly the time a stack part
-//! names, so they may read payloads.
+//! The rules are those of `docs/format/stacks.md`. They are applied only to events with exactly the
+//! time that a stack part names, so they can afford to read payloads.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use stackhound_schema::kernel::hook_id;
 use stackhound_trace::Event;
 use stackhound_types::{Guid, PointerSize, Tid};
 
-/// What kind of event owns a stack: as much as can be said without a schema.
+/// The kind of a triggering event, as far as it can be determined without a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TriggerKind {
-    /// A kernel event's hook.
+    /// A kernel event, by its hook id.
     Hook(u16),
-    /// A classic event's class and opcode.
+    /// A classic event, by its class and opcode.
     Classic(Guid, u8),
-    /// A provider and event id.
+    /// A manifest event, by its provider and event id.
     Manifest(Guid, u16),
     /// A WPP message or an error.
     Other,
@@ -52,12 +52,12 @@ impl TriggerKind {
     }
 }
 
-/// Events that merging tools write beside real ones, with the times of real ones: image identities, embedded metadata,
-/// system paths and volumes; and the markers of lost events.
+/// Classes of events that merging tools add, with the times of recorded events: image identities,
+/// embedded metadata, system paths and volumes; and the markers of lost events.
 const SYNTHETIC: [Guid; 4] =
     [class_guid::IMAGE_ID, class_guid::EVENT_META_DATA, class_guid::SYS_CONFIG_EX, class_guid::LOST_EVENT];
 
-/// Whether events of a class are written by merging tools beside real ones: their threads are those of the tool.
+/// Whether events of a class are added by merging tools. Their thread ids are those of the tool.
 pub fn is_added_by_tools(class: Guid) -> bool {
     SYNTHETIC.contains(&class)
 }
@@ -80,7 +80,8 @@ pub(crate) fn can_trigger(event: &Event<'_>) -> bool {
             | hook_id::DISK_IO_OPTICAL_WRITE
             | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS,
         ) => false,
-        // Rundown of processes, counters, threads, images, files, mappings, keys, hives, regions, objects.
+        // Rundown of processes, counters, threads, images, files, mappings, keys, hives, regions,
+        // objects.
         Some(
             hook_id::PROCESS_DC_START
             | hook_id::PROCESS_DC_END
@@ -112,7 +113,8 @@ pub(crate) fn can_trigger(event: &Event<'_>) -> bool {
     }
 }
 
-/// The thread of an event: the header's, or the payload's for kernel events that have it there only.
+/// The thread of an event: the header's, or the payload's for kernel events that have it there
+/// only.
 pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
     let record = event.record();
     if let Some(tid) = record.tid() {
@@ -120,11 +122,11 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
     }
     let wide = record.pointer_size() == PointerSize::Eight;
     let at = match event.hook_id()? {
-        // Sampled profile and counter interrupt: behind the instruction pointer.
+        // Sampled profile and counter interrupt: after the instruction pointer.
         hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE => {
             record.pointer_size().bytes()
         }
-        // Hard fault: behind time, offset and two pointers.
+        // Hard fault: after time, offset and two pointers.
         hook_id::PAGE_FAULT_HARD_FAULT => {
             if wide {
                 0x20

@@ -1,5 +1,5 @@
-//! Frames that were requested before, and frames that are new: what a thread that reads events pays, and what resolving
-//! costs altogether.
+//! Benchmarks of repeated and new requests: the cost for the thread that reads events, and the
+//! total cost of resolving.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 const MODULES: u32 = 50;
 const FRAMES: u32 = 200_000;
 
-/// A table that costs nothing.
+/// A table without a cost.
 struct Free;
 
 impl Symbols for Free {
@@ -43,7 +43,7 @@ fn symbolizer() -> (Symbolizer, Vec<(ModuleNumber, Rva)>) {
             symbolizer.module(&ModuleIdentity { name, ..ModuleIdentity::default() })
         })
         .collect();
-    // In no order, as stacks meet them.
+    // In no particular order, as in stacks.
     let frame = |number: u32| {
         let draw = number.wrapping_mul(2_654_435_761);
         (modules[(draw >> 7) as usize % modules.len()], Rva(draw >> 10))

@@ -1,4 +1,4 @@
-//! Making a table from a PDB, and names from a table.
+//! Benchmarks of building a table from a PDB, and of lookups in it.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use stackhound_symbols::pdb::Pdb;
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound_types::{AddressKind, Rva};
 
-/// The largest of the corpus.
+/// The largest PDB of the corpus.
 const PDB: &str = "symbols/pairs/dump_syms/basic32.pdb";
 const LOOKUPS: u32 = 10_000;
 

@@ -1,7 +1,8 @@
-//! Names by the Debug Help library of Windows: for modules of live processes, whose files need not be at hand.
+//! Names from the Debug Help library of Windows, for modules of live processes, whose files need
+//! not be available.
 //!
-//! Knows modules of a session; must not know who asks. What the library says is brought into our form: public names are
-//! demangled like those of our own tables, and where it names exports, it names the nearest.
+//! The results of the library are converted to the form of our own tables: public names are
+//! demangled, and an export that the library returns is treated as the nearest export.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -17,12 +18,13 @@ use crate::name::{Inline, Line, Name, Names, Symbols};
 
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u32 = 0x014c;
-/// Where a module from a file is put: far from what is mapped at fixed places, and with room for any size.
+/// The base address for a module from a file: far from fixed mappings, with space for any size.
 const FILE_BASE: u64 = 0x7ff0_0000_0000;
 
-/// One module of a live process, or of a file, named by Debug Help.
+/// One module of a live process, or of a file, with names from Debug Help.
 ///
-/// Each question takes the library's one lock and costs microseconds; threads gain nothing.
+/// Each query takes the library's single lock and microseconds of time. Several threads are not
+/// faster than one.
 #[derive(Debug)]
 pub struct DebugHelp {
     session: Arc<Session>,
@@ -30,15 +32,15 @@ pub struct DebugHelp {
 }
 
 impl DebugHelp {
-    /// Of an image file. PDBs are looked for beside it and along the path, which has the syntax of `_NT_SYMBOL_PATH`; a
-    /// server in it is asked.
+    /// Opens an image file. PDBs are searched for in its folder and through the path, which has the
+    /// syntax of `_NT_SYMBOL_PATH`. A server in the path is queried.
     pub fn of_file(image: &Path, search_path: &OsStr) -> Result<Self, Error> {
         let session = Session::of_files(search_path)?;
         let module = session.load(image, FILE_BASE, 0)?;
         Ok(DebugHelp { session: Arc::new(session), module })
     }
 
-    /// All modules that a live process has now. Their symbols are loaded.
+    /// Opens all modules that a live process currently has. Their symbols are loaded.
     pub fn of_process(process_id: u32, search_path: &OsStr) -> Result<Vec<Self>, Error> {
         let session = Arc::new(Session::of_process(process_id, search_path)?);
         let mut bases = session.bases()?;
@@ -47,12 +49,12 @@ impl DebugHelp {
         Ok(modules.map(|module| DebugHelp { session: Arc::clone(&session), module }).collect())
     }
 
-    /// What the library says of the module.
+    /// Returns the library's description of the module.
     pub fn module(&self) -> &Module {
         &self.module
     }
 
-    /// Where to ask for an address of the module.
+    /// The address to query for an RVA of the module.
     fn address(&self, rva: Rva, kind: AddressKind) -> Option<u64> {
         let address = self.module.base.checked_add(u64::from(kind.looked_up(rva).0))?;
         self.module.contains(address).then_some(address)
@@ -91,7 +93,8 @@ impl Symbols for DebugHelp {
         match self.module.source {
             SymbolSource::Pdb | SymbolSource::Other(_) => names.pdb = Some(name),
             SymbolSource::Exports => {
-                // In the function itself, and not in the next one without a name.
+                // Only if the address is in the exported function, and not in a later one without a
+                // name.
                 let same = symbol.displacement == 0 || self.session.function_at(address) == Some(start);
                 names.export = same.then(|| name.clone());
                 names.nearest_export = Some(name);
@@ -111,7 +114,7 @@ impl Symbols for DebugHelp {
         self.session.inlines_at(address).into_iter().map(inline).collect()
     }
 
-    /// That of the PDB, which the library maps; what it keeps otherwise it does not say.
+    /// The size of the PDB, which the library maps. Its other memory is unknown.
     fn memory(&self) -> usize {
         let pdb = std::fs::metadata(&self.module.pdb).map_or(0, |file| file.len());
         size_of::<Self>() + usize::try_from(pdb).unwrap_or(usize::MAX / 2)

@@ -1,16 +1,17 @@
-//! Names as people write them, from names as linkers have them.
+//! Demangling of the names that linkers use.
 //!
-//! What is kept is the qualified name: no return type, parameters, or calling convention. Procedures are written like
-//! that in PDBs, and stacks are read like that.
+//! The result is the qualified name, without return type, parameters and calling convention. This
+//! is the form of procedures in PDBs, and the usual one in stacks.
 
 use std::borrow::Cow;
 
-/// Longer names stay as they are. Compilers end a decorated name here, or write a hash instead.
+/// Maximum length of a name that is demangled. Compilers truncate decorated names at this length,
+/// or write a hash instead.
 const MANGLED_LENGTH_MAX: usize = 4096;
-/// If it becomes longer than this, the mangled name is kept.
+/// Maximum length of a demangled name. Otherwise the mangled name is kept.
 const LENGTH_MAX: usize = 64 << 10;
 
-/// Undoes the mangling of C++ (Microsoft) and Rust. Other names stay as they are.
+/// Demangles C++ (Microsoft) and Rust names. Other names are returned unchanged.
 pub fn demangle(name: &str) -> Cow<'_, str> {
     let demangled = match name.as_bytes() {
         _ if name.len() > MANGLED_LENGTH_MAX => None,
@@ -24,7 +25,8 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same, and on x86 undoes what the calling convention does to names of C: `_name`, `_name@8`, `@name@8`.
+/// Like [`demangle`], and for x86 also removes the decoration of C calling conventions: `_name`,
+/// `_name@8`, `@name@8`.
 pub fn demangle_public(name: &str, x86: bool) -> Cow<'_, str> {
     match demangle(name) {
         Cow::Borrowed(name) if x86 => Cow::Borrowed(undecorate(name)),
@@ -34,7 +36,7 @@ pub fn demangle_public(name: &str, x86: bool) -> Cow<'_, str> {
 
 fn cpp(name: &str) -> Option<String> {
     let mut demangled = undname::demangle(name, undname::Flags::NAME_ONLY).ok()?;
-    // As compilers write the functions that they make, such as `scalar deleting destructor'.
+    // Use the compilers' terms for generated functions, such as `scalar deleting destructor'.
     for (short, long) in [("dtor", "destructor"), ("ctor", "constructor")] {
         for end in ["'", " iterator'", " closure'"] {
             let short = format!(" {short}{end}");
@@ -47,7 +49,7 @@ fn cpp(name: &str) -> Option<String> {
 }
 
 fn rust(name: &str) -> Option<String> {
-    // Without the hash that legacy names end in.
+    // Without the hash at the end of legacy names.
     rustc_demangle::try_demangle(name).ok().map(|name| format!("{name:#}"))
 }
 
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_people_write_them() {
+    fn names_are_demangled() {
         for (mangled, name) in [
             ("RtlUserThreadStart", "RtlUserThreadStart"),
             ("?func@MyClass@@UEAAHHH@Z", "MyClass::func"),
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_c_lose_the_decoration_of_x86() {
+    fn x86_decoration_of_c_names_is_removed() {
         for (decorated, name) in [
             ("_main", "main"),
             ("__SEH_prolog4", "_SEH_prolog4"),
@@ -108,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Types in types in types, as deep as a name is long.
+    /// Nested types, as deep as the length of a name allows.
     #[test]
     fn deep_names_do_not_exhaust_the_stack() {
         for (start, part, end) in [
@@ -128,9 +130,9 @@ mod tests {
         }
     }
 
-    /// Parameters that name those before them, twice each.
+    /// Parameters that repeat the previous ones twice.
     #[test]
-    fn names_that_repeat_themselves_stay_short() {
+    fn repeated_names_do_not_exceed_the_limit() {
         let parameters: String = (0..9)
             .map(|at| if at == 0 { "PAUs@@".to_owned() } else { format!("P6AX{0}{0}@Z", at - 1) })
             .collect();
@@ -142,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_name_is_a_danger(name in r"(\?|_R|_ZN|\?\?)[?@$_A-Z0-9a-f]{0,80}") {
+        fn any_name_is_demangled_within_the_limit(name in r"(\?|_R|_ZN|\?\?)[?@$_A-Z0-9a-f]{0,80}") {
             prop_assert!(demangle(&name).len() <= LENGTH_MAX);
         }
     }

@@ -1,18 +1,18 @@
-//! Why a module's file is missing, by cause, and what helps.
+//! Causes of missing module files, with hints.
 
 use std::fmt;
 
-/// Which file of a module.
+/// A file of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FileKind {
-    /// Its PDB.
+    /// The PDB.
     Pdb,
-    /// Its image: the executable, library or driver itself.
+    /// The image: the executable, library or driver itself.
     Image,
 }
 
 impl FileKind {
-    /// `pdb` or `image`.
+    /// Returns `pdb` or `image`.
     pub fn name(self) -> &'static str {
         match self {
             FileKind::Pdb => "pdb",
@@ -21,43 +21,43 @@ impl FileKind {
     }
 }
 
-/// Why a file of a module could not be used. Of several places, the greatest cause is reported: the order is from what
-/// says least of the file to what says most, or most helps to get it.
+/// The cause for which a file of a module cannot be used. If locations fail with different causes,
+/// the greatest one is reported. Causes are in ascending order of their information about the file
+/// and of their value for obtaining it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// The recording does not say which file it is.
+    /// The trace does not identify the file.
     NoIdentity,
     /// The image was built without a PDB.
     NoPdb,
-    /// The recording gives it a name that is none of a file.
+    /// The trace gives a name that is not a valid file name.
     BadName,
-    /// Not in any folder of the symbol path, and the path names no server.
+    /// Not in any folder of the symbol path, which has no server.
     NotInPath,
-    /// A file of this name is there, of another build.
+    /// A file with this name exists, but of another build.
     WrongIdentity,
     /// The servers do not have it.
     NotOnServer,
-    /// A server could not be reached, broke off, or answered with an error.
+    /// A server could not be reached, ended the connection early, or returned an error.
     Unreachable,
-    /// A server offers more bytes than are allowed.
+    /// A server offers more bytes than the limit allows.
     TooLarge,
-    /// It was downloaded and could not be kept.
+    /// It was downloaded, but could not be stored.
     NotKept,
-    /// Not in any folder of the symbol path. Its servers were not asked.
+    /// Not in any folder of the symbol path, whose servers were not queried.
     NotAsked,
-    /// It is there or could be downloaded, but this program was built without the feature that does
-    /// it.
+    /// It exists or could be downloaded, but this program was built without the required feature.
     NotBuilt,
-    /// It is there in a packed form only, or as a reference to another place.
+    /// It exists only in packed form, or as a reference to another location.
     Packed,
-    /// A PDB of the right build is there, written another time.
+    /// A PDB of the right build exists, but with another age.
     WrongAge,
-    /// It is there and cannot be read.
+    /// It exists, but cannot be read.
     Damaged,
 }
 
 impl Cause {
-    /// All, in order.
+    /// All causes, in ascending order.
     pub const ALL: [Cause; 14] = [
         Cause::NoIdentity,
         Cause::NoPdb,
@@ -75,7 +75,7 @@ impl Cause {
         Cause::Damaged,
     ];
 
-    /// A short name for scripts.
+    /// Returns a short name for scripts.
     pub fn name(self) -> &'static str {
         match self {
             Cause::NoIdentity => "no-identity",
@@ -95,52 +95,52 @@ impl Cause {
         }
     }
 
-    /// What is wrong, in a few words.
+    /// Describes the cause in a few words.
     pub fn describe(self) -> &'static str {
         match self {
-            Cause::NoIdentity => "the recording does not say which file it is",
-            Cause::NoPdb => "the image names none",
-            Cause::BadName => "the recording gives it a name that no file can have",
+            Cause::NoIdentity => "the trace does not identify the file",
+            Cause::NoPdb => "the image does not name a PDB",
+            Cause::BadName => "the trace gives a name that is not a valid file name",
             Cause::NotInPath => "not in the symbol path",
-            Cause::NotAsked => "not in the folders of the symbol path; servers were not asked",
+            Cause::NotAsked => "not in the folders of the symbol path; servers were not queried",
             Cause::NotOnServer => "the symbol servers do not have it",
             Cause::Unreachable => "a symbol server could not be reached",
-            Cause::TooLarge => "larger than may be downloaded",
+            Cause::TooLarge => "larger than the download limit",
             Cause::NotKept => "downloaded, but could not be written to its folder",
             Cause::NotBuilt => "this program was built without the feature that reads or downloads it",
-            Cause::Packed => "in the symbol path in packed form only",
+            Cause::Packed => "only a packed copy is in the symbol path",
             Cause::WrongIdentity => "only other builds of it are in the symbol path",
-            Cause::WrongAge => "the PDB was written again after the image was linked",
+            Cause::WrongAge => "the PDB was rewritten after the image was linked",
             Cause::Damaged => "the file cannot be read",
         }
     }
 
-    /// What helps, in a sentence.
+    /// Returns a hint for the user, in one sentence.
     pub fn hint(self) -> &'static str {
         match self {
             Cause::NoIdentity => {
-                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it; an image in the symbol path also names its PDB."
+                "Merge the trace on the machine on which it was recorded (xperf -merge, wpr -stop), which adds the identities; an image in the symbol path also names its PDB."
             }
-            Cause::NoPdb => "Nothing to do: it was built without one, and its exports are named.",
-            Cause::BadName => "Nothing to do: the recording is damaged here, or was made to mislead.",
+            Cause::NoPdb => "No action needed: it was built without a PDB, and its exports provide names.",
+            Cause::BadName => "No action possible: the trace is damaged here, or was manipulated.",
             Cause::NotInPath => {
-                "Add the folder that has it, or a server such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH."
+                "Add the folder that contains it, or a server such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH."
             }
             Cause::NotAsked => "Run again with --online, or once: stackhound symbols fetch --online FILE.",
             Cause::NotOnServer => {
-                "Take it from the build that made the module; if the server has got it since, ask again with stackhound symbols fetch --online --retry FILE."
+                "Use the file from the build that produced the module; if the server has it by now, query it again with stackhound symbols fetch --online --retry FILE."
             }
             Cause::Unreachable => {
-                "Check the server's address in the symbol path and the connection, then run again."
+                "Check the server's address in the symbol path and the network connection, then run again."
             }
             Cause::TooLarge => "Download it by other means and add its folder with --symbol-path.",
-            Cause::NotKept => "Make room in the folder that keeps downloads, or allow writing to it.",
+            Cause::NotKept => "Free space in the download folder, or allow writing to it.",
             Cause::NotBuilt => "Build with the features `download` and `pdb`.",
-            Cause::Packed => "Unpack the file beside it (expand on Windows, cabextract elsewhere).",
+            Cause::Packed => "Unpack the file in its folder (expand on Windows, cabextract elsewhere).",
             Cause::WrongIdentity => {
-                "Find the file of the build that was recorded; another build would give wrong names."
+                "Find the file of the recorded build; another build would give wrong names."
             }
-            Cause::WrongAge => "Take the PDB as the linker left it, before other tools wrote it again.",
+            Cause::WrongAge => "Use the PDB as the linker wrote it, before other tools changed it.",
             Cause::Damaged => "Delete the file and fetch it again.",
         }
     }
@@ -152,14 +152,14 @@ impl fmt::Display for Cause {
     }
 }
 
-/// That a file of a module could not be used.
+/// The failure to use a file of a module.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Failure {
-    /// Which file.
+    /// The file.
     pub file: FileKind,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The place and what was found there. May be empty.
+    /// The location and the finding there. May be empty.
     pub detail: String,
 }
 

@@ -1,9 +1,10 @@
-//! In which folder of Windows a module's file lies, as far as its path tells.
+//! The Windows folder that contains a module's file, as far as its path shows this.
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Folder {
-    /// Right in a folder of Windows' own libraries: `System32`, `SysWOW64`, `SysArm32` or `SyChpe32`.
+    /// Directly in a folder of Windows' own libraries: `System32`, `SysWOW64`, `SysArm32` or
+    /// `SyChpe32`.
     System,
     /// Elsewhere in the Windows folder or below it.
     Windows,
@@ -13,15 +14,16 @@ pub enum Folder {
     Unstated,
 }
 
-/// Folders below the Windows folder that hold Windows' own libraries.
+/// Folders below the Windows folder that contain Windows' own libraries.
 const SYSTEM: [&str; 4] = ["System32", "SysWOW64", "SysArm32", "SyChpe32"];
 
 impl Folder {
-    /// The folder of a path in any of the spellings of recordings: `C:\Windows\…`, `\Windows\…`, `\SystemRoot\…`,
-    /// `\Device\HarddiskVolume3\Windows\…`, `\??\C:\Windows\…`.
+    /// Returns the location of a path in any form that traces contain: `C:\Windows\…`,
+    /// `\Windows\…`, `\SystemRoot\…`, `\Device\HarddiskVolume3\Windows\…`, `\??\C:\Windows\…`.
     ///
-    /// `windows` is where Windows is, such as `D:\Win`, if that is known; else it is believed to be right on a volume under
-    /// one of its usual names. Case does not count, all other differences do: `C:\Windows \System32` is another folder.
+    /// `windows` is the Windows folder, such as `D:\Win`, if it is known. Otherwise it is assumed
+    /// to be in the root of a volume, under one of its usual names. Comparison ignores case, but no
+    /// other difference: `C:\Windows \System32` is another folder.
     pub fn of(path: &str, windows: Option<&str>) -> Folder {
         let Some((folder, _)) = path.rsplit_once('\\') else { return Folder::Unstated };
         let Some(rest) = below_windows(folder, windows) else { return Folder::Elsewhere };
@@ -31,7 +33,8 @@ impl Folder {
     }
 }
 
-/// What stands in a folder's path behind the Windows folder: nothing, or a backslash and more.
+/// Returns the rest of a folder's path after the Windows folder: empty, or a backslash and more.
+/// `None` for other folders.
 pub fn below_windows<'p>(folder: &'p str, windows: Option<&str>) -> Option<&'p str> {
     let folder = folder.strip_prefix(r"\??\").unwrap_or(folder);
     if let Some(rest) = strip(folder, r"\SystemRoot") {
@@ -42,7 +45,7 @@ pub fn below_windows<'p>(folder: &'p str, windows: Option<&str>) -> Option<&'p s
     }
     let rest = match folder.strip_prefix('\\') {
         None => folder.get(1..)?.strip_prefix(':').filter(|_| folder.as_bytes()[0].is_ascii_alphabetic())?,
-        // A share is no volume.
+        // A network share is not a volume.
         Some(rest) if rest.starts_with('\\') => return None,
         Some(_) => match strip(folder, r"\Device") {
             Some(volume) => &volume[1 + volume.get(1..)?.find('\\')?..],
@@ -52,7 +55,7 @@ pub fn below_windows<'p>(folder: &'p str, windows: Option<&str>) -> Option<&'p s
     [r"\Windows", r"\WINNT"].iter().find_map(|usual| strip(rest, usual))
 }
 
-/// What is left of a path without a folder that it is or is in.
+/// Returns the rest of `path` after `folder`, if `path` is `folder` or below it.
 fn strip<'p>(path: &'p str, folder: &str) -> Option<&'p str> {
     let (start, rest) = path.split_at_checked(folder.len())?;
     (same(start, folder) && (rest.is_empty() || rest.starts_with('\\'))).then_some(rest)
@@ -67,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_spelling_has_its_folder() {
+    fn all_path_forms_are_recognized() {
         use Folder::{Elsewhere, System, Unstated, Windows};
         for (path, expected) in [
             (r"ntdll.dll", Unstated),
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_folder_counts_alone_on_drives() {
+    fn a_known_windows_folder_is_the_only_one_on_drives() {
         for (path, expected) in [
             (r"D:\w\system32\ntdll.dll", Folder::System),
             (r"D:\w\explorer.exe", Folder::Windows),

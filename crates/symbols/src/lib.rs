@@ -1,12 +1,15 @@
 //! Names of code addresses in Windows modules.
 //!
-//! Reads images (PE) and symbol files (PDB) on any system, finds them along a symbol path, and answers what stands at an
-//! address of a module: the name in its PDB, the export that the address is in, and the export before it, side by side.
+//! Reads images (PE) and symbol files (PDB) on any operating system, finds them through a symbol
+//! path, and returns the names of an address: the name in the PDB, the export that contains the
+//! address, and the nearest export before it, separately.
 //!
-//! Knows modules and addresses in them; must not know events, processes or stacks.
+//! The crate handles modules and addresses in them. It is independent of events, processes and
+//! stacks.
 //!
-//! Features, all on by default: `download` asks symbol servers by HTTP, `pdb` reads PDB files, `windows`
-//! asks the Debug Help library of Windows. What one of them would have given is [`Cause::NotBuilt`].
+//! Features, all enabled by default: `download` queries symbol servers over HTTP, `pdb` reads PDB
+//! files, and `windows` uses the Debug Help library of Windows. Files that would need a disabled
+//! feature fail with [`Cause::NotBuilt`].
 #![forbid(unsafe_code)]
 
 #[cfg(all(windows, feature = "windows"))]

@@ -1,22 +1,23 @@
-//! The names of an address, and where each comes from.
+//! The names of an address and their sources.
 
 use std::borrow::Cow;
 
 use stackhound_types::{AddressKind, Rva};
 
-/// Where a name comes from.
+/// The source of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// A procedure or public symbol of the PDB.
     Pdb,
-    /// The export directory: the address is in the exported function.
+    /// The export directory: the exported function contains the address.
     Export,
-    /// The export directory: the nearest export before the address, whatever function the address is in.
+    /// The export directory: the nearest export before the address, which may belong to another
+    /// function.
     NearestExport,
 }
 
 impl Origin {
-    /// The spelling in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Pdb => "pdb",
@@ -29,25 +30,25 @@ impl Origin {
 /// One name of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name<'t> {
-    /// Demangled if it was mangled.
+    /// The name, demangled if it was mangled.
     pub text: Cow<'t, str>,
-    /// Bytes from the start of what is named to the address that was asked for.
+    /// Offset of the queried address from the start of the named symbol, in bytes.
     pub offset: u32,
 }
 
-/// All names of an address. None stands for another.
+/// All names of an address. They are independent of each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Names<'t> {
     /// See [`Origin::Pdb`].
     pub pdb: Option<Name<'t>>,
     /// See [`Origin::Export`].
     pub export: Option<Name<'t>>,
-    /// See [`Origin::NearestExport`]. Also there if `export` is, and then equal.
+    /// See [`Origin::NearestExport`]. If `export` is set, this is set to the same name.
     pub nearest_export: Option<Name<'t>>,
 }
 
 impl<'t> Names<'t> {
-    /// The name to show if only one is shown: the first of PDB, export, nearest export.
+    /// Returns the preferred name: the first of PDB, export, nearest export.
     pub fn best(&self) -> Option<(Origin, &Name<'t>)> {
         let all = [
             (Origin::Pdb, &self.pdb),
@@ -58,36 +59,37 @@ impl<'t> Names<'t> {
     }
 }
 
-/// A place in source code.
+/// A location in source code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line<'t> {
-    /// Path, as the compiler wrote it.
+    /// The path, as the compiler wrote it.
     pub file: Cow<'t, str>,
-    /// Number of the line, from 1.
+    /// The line number, from 1.
     pub line: u32,
 }
 
-/// A function that was compiled into the one that the address is in.
+/// A function that was inlined into the function that contains the address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inline<'t> {
     /// Its name.
     pub function: Cow<'t, str>,
-    /// Where in it the address is.
+    /// The source location of the address within it.
     pub line: Option<Line<'t>>,
 }
 
 /// The names of one module.
 pub trait Symbols: Send + Sync {
-    /// All names of an address. Addresses outside the module's code have none.
+    /// Returns all names of an address. Addresses outside of the module's code have none.
     fn names(&self, rva: Rva, kind: AddressKind) -> Names<'_>;
 
-    /// Where an address is in the source code of the function that [`Symbols::names`] names. Where others were compiled
-    /// into it, the place of the call; [`Symbols::inlines`] have the places in them.
+    /// Returns the source location of an address in the function that [`Symbols::names`] returns.
+    /// If the address is in inlined functions, this is the location of the call;
+    /// [`Symbols::inlines`] returns the locations in them.
     fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>>;
 
-    /// The functions compiled into the one at an address, innermost first.
+    /// Returns the functions that are inlined at an address, innermost first.
     fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>>;
 
-    /// Bytes of memory that these names take, about.
+    /// Returns the approximate memory use, in bytes.
     fn memory(&self) -> usize;
 }

@@ -1,72 +1,73 @@
-//! Symbol paths: where a user wants files to be looked for, in the syntax of `_NT_SYMBOL_PATH`.
+//! Symbol paths: the locations to search for files, in the syntax of `_NT_SYMBOL_PATH`.
 //!
-//! Parses text into places, in order. Touches no file and asks no server. The syntax: "Symbol path for Windows
-//! debuggers" and "Advanced SymSrv use" in the documentation of the Debugging Tools for Windows.
+//! Parses text into an ordered list of elements. Accesses no file and no server. Source of the
+//! syntax: "Symbol path for Windows debuggers" and "Advanced SymSrv use" in the documentation of
+//! the Debugging Tools for Windows.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Longest path that is read, in bytes.
+/// Maximum length of a symbol path, in bytes.
 const LENGTH_MAX: usize = 64 << 10;
 
-/// Why a symbol path cannot be used.
+/// An error in a symbol path.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PathError {
-    /// Longer than any that a person writes.
+    /// It exceeds the maximum length.
     #[error("the symbol path is longer than {LENGTH_MAX} bytes")]
     TooLong,
-    /// A zero byte.
-    #[error("the symbol path has a zero byte in it")]
+    /// It contains a zero byte.
+    #[error("the symbol path contains a zero byte")]
     ZeroByte,
     /// A server without `srv*`.
-    #[error("in the symbol path, \"{0}\" is a server, which is written srv*{0}")]
+    #[error("in the symbol path, the server \"{0}\" must be written as srv*{0}")]
     BareServer(String),
-    /// A server that is followed by something.
-    #[error("in \"{0}\" of the symbol path, the server must stand last")]
+    /// A server that is followed by another part.
+    #[error("in \"{0}\" of the symbol path, the server must be the last part")]
     ServerNotLast(String),
-    /// No address of a server.
+    /// An invalid server address.
     #[error(
-        "in the symbol path, \"{0}\" is no address of a server: http://host/path or https://host/path is expected"
+        "in the symbol path, \"{0}\" is not a server address: expected http://host/path or https://host/path"
     )]
     BadServer(String),
     /// `symsrv*` with another library than `symsrv.dll`.
-    #[error("in \"{0}\" of the symbol path, only symsrv.dll can stand behind symsrv*")]
+    #[error("in \"{0}\" of the symbol path, expected symsrv.dll after symsrv*")]
     OtherLibrary(String),
     /// `cache*` with several folders.
-    #[error("in \"{0}\" of the symbol path, one folder can stand behind cache*")]
+    #[error("in \"{0}\" of the symbol path, expected one folder after cache*")]
     SeveralCaches(String),
     /// A `*` in an element that does not start with `srv*`, `symsrv*` or `cache*`.
-    #[error("in the symbol path, \"{0}\" starts with none of srv*, symsrv*, cache*")]
+    #[error("in the symbol path, \"{0}\" must start with srv*, symsrv* or cache*")]
     UnknownKind(String),
 }
 
 /// A folder with the layout of symbol stores.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum StoreFolder {
-    /// The user's own, where an element names none.
+    /// The user's own store, for elements that name none.
     Default,
-    /// This one.
+    /// A specified folder.
     At(PathBuf),
 }
 
-/// The address of a symbol server, without a slash at its end.
+/// The address of a symbol server, without a trailing slash.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ServerUrl(String);
 
 impl ServerUrl {
-    /// `text` must start with `http://` or `https://`, whatever the case, and have a host.
+    /// Parses `text`, which must start with `http://` or `https://` in any case and have a host.
     fn parse(text: &str) -> Result<ServerUrl, PathError> {
         let bad = || PathError::BadServer(text.to_owned());
         let url: http::Uri = text.parse().map_err(|_| bad())?;
         let has_host = url.host().is_some_and(|host| !host.is_empty());
-        // A query would end up in front of the file's name.
+        // A query would precede the name of the file.
         let is_whole = has_host && url.query().is_none() && is_server(text) && !text.contains('#');
         if is_whole { Ok(ServerUrl(url.to_string().trim_end_matches('/').to_owned())) } else { Err(bad()) }
     }
 
-    /// As text.
+    /// Returns the address as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,18 +79,18 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// A place where files are looked for.
+/// A location to search for files.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PathElement {
-    /// A folder with files in it, in any order.
+    /// A folder with files in it, without a particular layout.
     Folder(PathBuf),
     /// A folder with the layout `name/KEY/name`.
     Store(StoreFolder),
     /// A server with this layout.
     Server {
-        /// Where it is.
+        /// The address.
         url: ServerUrl,
-        /// Where downloaded files are kept.
+        /// The store for downloaded files.
         keep_in: StoreFolder,
     },
 }
@@ -108,17 +109,18 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// Where files are looked for, in order.
+/// The locations to search for files, in order.
 ///
-/// Elements are separated by `;`; each is
+/// Elements are separated by `;`. Each is
 /// - a folder;
-/// - `srv*STORE*…*STORE` or `srv*STORE*…*STORE*URL`: folders with the layout of symbol stores, nearest first, then a
-///   server, whose files are kept in the last store before it. An empty `STORE` is the user's own. `symsrv*symsrv.dll*`
-///   is the same as `srv*`;
-/// - `cache*STORE`: a store that also keeps what servers to its right give, unless their element has a store.
+/// - `srv*STORE*…*STORE` or `srv*STORE*…*STORE*URL`: folders with the layout of symbol stores,
+///   nearest first, then a server. The last store before the server stores its downloaded files. An
+///   empty `STORE` is the user's own store. `symsrv*symsrv.dll*` is the same as `srv*`;
+/// - `cache*STORE`: a store that also stores the downloads of all servers to its right, unless
+///   their element has a store.
 ///
-/// Kinds are read in any case. What lies in folders is used where it lies, never copied. There are no other special
-/// characters: `~` and `%NAME%` mean themselves.
+/// Prefixes are not case-sensitive. Files in folders are used in place, never copied. There are no
+/// other special characters: `~` and `%NAME%` have no special meaning.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SymbolPath {
     elements: Vec<PathElement>,
@@ -126,20 +128,22 @@ pub struct SymbolPath {
 }
 
 impl SymbolPath {
-    /// What is used if nothing is said: the user's own store.
+    /// Returns the default symbol path: the user's own store.
     pub fn user_store() -> SymbolPath {
         SymbolPath { elements: vec![PathElement::Store(StoreFolder::Default)], unusable: Vec::new() }
     }
 
-    /// One folder with the layout of stores, whatever characters its name has.
+    /// Returns a path with one folder that has the layout of stores. The name may contain any
+    /// characters.
     pub fn store(folder: PathBuf) -> SymbolPath {
         SymbolPath { elements: vec![PathElement::Store(StoreFolder::At(folder))], unusable: Vec::new() }
     }
 
-    /// Reads a path.
+    /// Parses a symbol path.
     ///
     /// # Errors
-    /// If the text has another meaning than its writer can have wanted. The message is a whole sentence.
+    /// The text is invalid, or its author most likely meant something else. The message is a
+    /// complete sentence.
     pub fn parse(text: &str) -> Result<SymbolPath, PathError> {
         SymbolPath::parse_on(text, cfg!(windows))
     }
@@ -158,25 +162,26 @@ impl SymbolPath {
         Ok(reader.path)
     }
 
-    /// With a folder before all others, whatever characters its name has: files in it, and in it as a store.
-    pub fn behind(mut self, folder: PathBuf) -> SymbolPath {
+    /// Adds a folder before all others: for files in it, and as a store. The name may contain any
+    /// characters.
+    pub fn with_first(mut self, folder: PathBuf) -> SymbolPath {
         let first = [PathElement::Folder(folder.clone()), PathElement::Store(StoreFolder::At(folder))];
         self.elements.retain(|location| !first.contains(location));
         self.elements.splice(0..0, first);
         self
     }
 
-    /// The places, in order; each once.
+    /// Returns the elements, in order, each once.
     pub fn elements(&self) -> &[PathElement] {
         &self.elements
     }
 
-    /// Whether it names a server.
+    /// Whether it contains a server.
     pub fn has_server(&self) -> bool {
         self.elements.iter().any(|location| matches!(location, PathElement::Server { .. }))
     }
 
-    /// Paths in it that cannot be used on this system: those of Windows elsewhere.
+    /// Returns the paths in it that cannot be used on this system: Windows paths on other systems.
     pub fn unusable(&self) -> &[String] {
         &self.unusable
     }
@@ -188,7 +193,7 @@ fn is_server(text: &str) -> bool {
         .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
 }
 
-/// Whether a path has a drive letter, or names another machine.
+/// Whether a path has a drive letter, or refers to another machine.
 fn is_windows_path(text: &str) -> bool {
     let mut bytes = text.bytes();
     let has_drive =
@@ -198,7 +203,7 @@ fn is_windows_path(text: &str) -> bool {
 
 struct Reader {
     path: SymbolPath,
-    /// Of the last `cache*`.
+    /// The store of the last `cache*`.
     keep_in: StoreFolder,
     windows: bool,
 }
@@ -263,7 +268,7 @@ impl Reader {
         }
         if let Some(url) = server {
             let keep_in = keep_in.unwrap_or_else(|| self.keep_in.clone());
-            // What was downloaded before is there, whether or not it is named as a store.
+            // Earlier downloads are found even if the store is not an element.
             self.add(PathElement::Store(keep_in.clone()));
             self.add(PathElement::Server { url, keep_in });
         }
@@ -295,9 +300,9 @@ mod tests {
 
     use super::*;
 
-    /// Each row: a path as it is read outside Windows, its places, and what is unusable.
+    /// Each row: a path as it is parsed outside of Windows, its elements, and the unusable paths.
     #[test]
-    fn elements_become_places() {
+    fn paths_are_parsed_into_elements() {
         type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
         let rows: [Row<'_>; 22] = [
             ("", &[], &[]),
@@ -345,34 +350,37 @@ mod tests {
     }
 
     #[test]
-    fn bad_paths_are_explained() {
+    fn invalid_paths_are_rejected() {
         let rows = [
             (
                 "https://h/p",
-                "in the symbol path, \"https://h/p\" is a server, which is written srv*https://h/p",
+                "in the symbol path, the server \"https://h/p\" must be written as srv*https://h/p",
             ),
-            ("cache*http://h", "in the symbol path, \"http://h\" is a server, which is written srv*http://h"),
-            ("srv*http://h*/s", "in \"srv*http://h*/s\" of the symbol path, the server must stand last"),
+            ("cache*http://h", "in the symbol path, the server \"http://h\" must be written as srv*http://h"),
+            (
+                "srv*http://h*/s",
+                "in \"srv*http://h*/s\" of the symbol path, the server must be the last part",
+            ),
             (
                 "srv*http://g*http://h",
-                "in \"srv*http://g*http://h\" of the symbol path, the server must stand last",
+                "in \"srv*http://g*http://h\" of the symbol path, the server must be the last part",
             ),
             (
                 "srv*http://",
-                "in the symbol path, \"http://\" is no address of a server: http://host/path or https://host/path is expected",
+                "in the symbol path, \"http://\" is not a server address: expected http://host/path or https://host/path",
             ),
             (
                 "srv*http://h?x=",
-                "in the symbol path, \"http://h?x=\" is no address of a server: http://host/path or https://host/path is expected",
+                "in the symbol path, \"http://h?x=\" is not a server address: expected http://host/path or https://host/path",
             ),
-            ("symsrv*", "in \"symsrv*\" of the symbol path, only symsrv.dll can stand behind symsrv*"),
+            ("symsrv*", "in \"symsrv*\" of the symbol path, expected symsrv.dll after symsrv*"),
             (
                 "symsrv*my.dll*/a",
-                "in \"symsrv*my.dll*/a\" of the symbol path, only symsrv.dll can stand behind symsrv*",
+                "in \"symsrv*my.dll*/a\" of the symbol path, expected symsrv.dll after symsrv*",
             ),
-            ("cache*/a*/b", "in \"cache*/a*/b\" of the symbol path, one folder can stand behind cache*"),
-            ("/a*", "in the symbol path, \"/a*\" starts with none of srv*, symsrv*, cache*"),
-            ("\0", "the symbol path has a zero byte in it"),
+            ("cache*/a*/b", "in \"cache*/a*/b\" of the symbol path, expected one folder after cache*"),
+            ("/a*", "in the symbol path, \"/a*\" must start with srv*, symsrv* or cache*"),
+            ("\0", "the symbol path contains a zero byte"),
         ];
         for (text, message) in rows {
             let error = SymbolPath::parse(text).expect_err(text);
@@ -382,9 +390,10 @@ mod tests {
     }
 
     proptest! {
-        /// Any text is read or refused, and places mean what they say: as text again, they are the same places.
+        /// Any text is parsed or rejected. Elements that are converted to text and back are
+        /// unchanged.
         #[test]
-        fn places_are_paths_again(text in r"((srv|cache|symsrv|x)?(\*|/| |;|a|:|C:|\\\\|http://|h){0,12};){0,4}") {
+        fn elements_round_trip(text in r"((srv|cache|symsrv|x)?(\*|/| |;|a|:|C:|\\\\|http://|h){0,12};){0,4}") {
             if let Ok(path) = SymbolPath::parse_on(&text, false) {
                 let again: Vec<_> = path.elements().iter().map(ToString::to_string).collect();
                 let again = SymbolPath::parse_on(&again.join(";"), false).unwrap();
@@ -393,7 +402,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in any::<String>()) {
+        fn any_text_is_parsed_or_rejected(text in any::<String>()) {
             let _ = SymbolPath::parse(&text);
         }
     }

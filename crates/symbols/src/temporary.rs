@@ -1,7 +1,8 @@
-//! Files that are written under a temporary name beside their place, and get their own when they are complete.
+//! Files that are written under a temporary name in their folder, and renamed when they are
+//! complete.
 //!
-//! A process that is ended from outside drops nothing, so all temporary names are known here, and
-//! [`remove_all`] removes what is left.
+//! A process that is terminated drops nothing. All temporary names are therefore registered here,
+//! and [`remove_all`] removes the remaining files.
 
 use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -12,11 +13,11 @@ use tempfile::{NamedTempFile, TempDir};
 
 static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-fn with_paths<T>(use_them: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
-    use_them(&mut PATHS.lock().unwrap_or_else(PoisonError::into_inner))
+fn with_paths<T>(use_paths: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
+    use_paths(&mut PATHS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A file without its name. Removed when it is dropped.
+/// A file with a temporary name, which is removed when it is dropped.
 #[derive(Debug)]
 pub struct Temporary {
     file: NamedTempFile,
@@ -24,10 +25,10 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// A new file in a folder, which others may read as far as they may read new files.
+    /// Creates a file in a folder, with the usual permissions of new files.
     ///
     /// # Errors
-    /// If there can be none.
+    /// The file cannot be created.
     pub fn in_folder(folder: &Path) -> io::Result<Temporary> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".stackhound-").suffix(".part");
@@ -36,7 +37,7 @@ impl Temporary {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
-        // What is made while others are removed is not left behind.
+        // The lock prevents that a file is created while others are removed, and left.
         with_paths(|paths| {
             let file = builder.tempfile_in(folder)?;
             let path = file.path().to_owned();
@@ -45,15 +46,15 @@ impl Temporary {
         })
     }
 
-    /// The temporary name.
+    /// Returns the temporary path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Gives the file its name; replaces what had it.
+    /// Renames the file. Replaces an existing file.
     ///
     /// # Errors
-    /// If it cannot have this name.
+    /// The file cannot be renamed.
     pub fn persist(self, location: &Path) -> io::Result<()> {
         let persisted = self.file.persist(location);
         with_paths(|paths| paths.remove(&self.path));
@@ -77,10 +78,10 @@ impl Seek for Temporary {
     }
 }
 
-/// A new folder where the system keeps temporary files. Removed when it is dropped.
+/// Creates a folder in the system's folder for temporary files. It is removed when it is dropped.
 ///
 /// # Errors
-/// If there can be none.
+/// The folder cannot be created.
 pub fn folder() -> io::Result<TempDir> {
     with_paths(|paths| {
         let folder = TempDir::new()?;
@@ -89,7 +90,7 @@ pub fn folder() -> io::Result<TempDir> {
     })
 }
 
-/// Removes all temporary files and folders of this process, for the end of it.
+/// Removes all temporary files and folders of this process, before it exits.
 pub fn remove_all() {
     with_paths(|paths| {
         for path in std::mem::take(paths) {
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_name_yet_is_removed() {
+    fn temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let [complete, dropped, left] = [(); 3].map(|()| Temporary::in_folder(folder.path()).unwrap());
         complete.persist(&folder.path().join("complete")).unwrap();

@@ -1,5 +1,6 @@
-//! Debug Help and our own reader must give every address the same names: of a small program with a PDB, and of one that
-//! has exports only. `scripts/windows-check.sh` makes both and runs this.
+//! Debug Help and our own reader must return the same names for every address: of a small program
+//! with a PDB, and of a library with exports only. `scripts/windows-check.sh` builds both and runs
+//! this test.
 #![cfg(windows)]
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound_symbols::{DebugHelp, Line, Names, Symbols};
 use stackhound_types::{AddressKind, Rva};
 
-/// How many differences are shown.
+/// The maximum number of displayed differences.
 const SHOWN: usize = 40;
 
 fn fixture(file: &str) -> Option<PathBuf> {
@@ -52,21 +53,23 @@ fn ours(image: &Path, pdb: Option<&Path>) -> (SymbolTable, Vec<Rva>) {
     (builder.build(), code)
 }
 
-/// Pdb, export, nearest export.
+/// PDB, export, nearest export.
 type Own = [Option<(String, u32)>; 3];
 
 fn own(names: Names<'_>) -> Own {
     [names.pdb, names.export, names.nearest_export].map(|name| name.map(|n| (n.text.into_owned(), n.offset)))
 }
 
-/// Compares the names of all addresses, as instructions and as return addresses. What may differ:
+/// Compares the names of all addresses, as instructions and as return addresses. The following may
+/// differ:
 ///
-/// - Wine's Debug Help knows no end of a symbol without a length, a public one or an export, and gives it its first byte
-///   only; Microsoft's goes on to the next. These symbols are returned.
-/// - With `choices`: of several names for one function we take the least, Debug Help any. And it names data and labels
-///   in a procedure, where we name the procedure.
+/// - Wine's Debug Help does not know the end of a symbol without a length, that is, of a public
+///   symbol or an export. It returns the name for the first byte only; Microsoft's continues to the
+///   next symbol. These symbols are returned.
+/// - With `choices`: of several names for one function, we use the least, Debug Help any of them.
+///   It also names data and labels in a procedure, where we name the procedure.
 fn compare(
-    what: &str,
+    program_name: &str,
     code: &[Rva],
     ours: &SymbolTable,
     theirs: &DebugHelp,
@@ -93,13 +96,13 @@ fn compare(
             } else {
                 different += 1;
                 if different <= SHOWN {
-                    eprintln!("{what} {rva} {kind:?}: ours {mine:?}, Debug Help {other:?}");
+                    eprintln!("{program_name} {rva} {kind:?}: ours {mine:?}, Debug Help {other:?}");
                 }
             }
         }
     }
     println!(
-        "{what}: {} addresses compared twice: {same} answers the same, {unnamed} behind the first byte of a symbol \
+        "{program_name}: {} addresses compared twice: {same} results equal, {unnamed} after the first byte of a symbol \
          without a length, {chosen} another name of the function or one inside, {different} different",
         code.len()
     );
@@ -108,19 +111,19 @@ fn compare(
     cut
 }
 
-/// Whether Debug Help, too, has a symbol of this name beginning here.
+/// Whether Debug Help also has a symbol with this name that starts here.
 fn begins(debug_help: &DebugHelp, rva: Rva, name: &str) -> bool {
     let names = own(debug_help.names(rva, AddressKind::Instruction));
     names.iter().flatten().any(|found| *found == (name.to_owned(), 0))
 }
 
-/// The file's name and the line. Wine writes the paths of Unix as those of its drives.
+/// The file's name and the line. Wine writes Unix paths as paths of its drives.
 fn location(line: Option<Line<'_>>) -> Option<(String, u32)> {
     line.map(|line| (line.file.rsplit(['/', '\\']).next().unwrap_or_default().to_owned(), line.line))
 }
 
 /// Compares lines and inlined functions.
-fn same_lines(what: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) {
+fn same_lines(program_name: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) {
     let mut different = [0; 2];
     let (mut lines, mut inlined) = (0, 0);
     for &rva in code {
@@ -135,14 +138,15 @@ fn same_lines(what: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) 
         different[0] += usize::from(line[0] != line[1]);
         different[1] += usize::from(inlines[0] != inlines[1]);
         if (line[0] != line[1] || inlines[0] != inlines[1]) && different[0] + different[1] <= SHOWN {
-            eprintln!("{what} {rva}: {line:?} {inlines:?}");
+            eprintln!("{program_name} {rva}: {line:?} {inlines:?}");
         }
     }
     println!(
-        "{what}: {lines} addresses with a line, {inlined} with inlined functions; different: {different:?}"
+        "{program_name}: {lines} addresses with a line, {inlined} with inlined functions; different: {different:?}"
     );
     assert!(lines > 0 && different[0] == 0);
-    // Wine names inlined members of a class without the class: here `Square` for `shapes::Square::Square`.
+    // Wine names inlined members of a class without the class: here `Square` for
+    // `shapes::Square::Square`.
     assert!(inlined > 10 * different[1]);
 }
 
@@ -158,7 +162,7 @@ fn names_of_a_program_with_a_pdb() {
 }
 
 #[test]
-fn names_of_a_library_that_has_exports_only() {
+fn names_of_a_library_with_exports_only() {
     let Some(library) = fixture("exports.dll") else { return };
     let (table, code) = ours(&library, None);
     let debug_help = DebugHelp::of_file(&library, OsStr::new("")).expect("Debug Help");
@@ -167,9 +171,9 @@ fn names_of_a_library_that_has_exports_only() {
     assert!(cut.is_subset(&allowed.into()), "{cut:?}: only these are exported");
 }
 
-/// What Microsoft's compiler and linker wrote.
+/// Output of Microsoft's compiler and linker.
 #[test]
-fn names_of_programs_with_pdbs_of_microsofts() {
+fn names_of_programs_with_pdbs_from_microsoft_tools() {
     for (image, pdb) in [
         ("dump_syms/dump_syms_regtest64.exe", "dump_syms/dump_syms_regtest64.pdb"),
         ("symbolic/CrashWithException.exe", "symbolic/CrashWithException.pdb"),

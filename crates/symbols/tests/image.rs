@@ -1,5 +1,5 @@
-//! Images of the corpus: expected values are those of other readers (pefile, LLVM, Breakpad's dumpers), or stated by
-//! those who made the files.
+//! Images of the corpus. The expected values are those of other readers (pefile, LLVM, Breakpad's
+//! dumpers), or stated by the authors of the files.
 
 use stackhound_symbols::image::{DebugEntry, Export, ExportTarget, Image, Machine};
 use stackhound_types::Rva;
@@ -18,9 +18,9 @@ struct Expected {
     pdb: Option<&'static str>,
     /// Types of the entries of the debug directory.
     debug: &'static [u32],
-    /// All, forwarders, without a name.
+    /// All exports, forwarders, exports without a name.
     exports: (usize, usize, usize),
-    /// Function ranges, chunks among them.
+    /// Function ranges, and chunks among them.
     functions: (usize, usize),
 }
 
@@ -126,7 +126,8 @@ const EXPECTED: &[Expected] = &[
         functions: (195, 0),
         ..X64
     },
-    // The PDBs of these three say age 2 in their headers; the images and the PDBs' DBI streams say 1.
+    // The PDBs of these three images have age 2 in their headers. The images and the PDBs' DBI
+    // streams have age 1.
     Expected {
         file: "pairs/samply/WriteArgument.exe",
         key: "5EBA81A37000",
@@ -213,7 +214,7 @@ fn debug_type(entry: &DebugEntry) -> u32 {
 }
 
 #[test]
-fn images_read_as_other_readers_read_them() {
+fn images_agree_with_other_readers() {
     for expected in EXPECTED {
         let Some(bytes) = corpus(expected.file) else { return };
         let file = expected.file;
@@ -277,7 +278,7 @@ fn exports_of_all_kinds() {
     assert_eq!(code, expected.map(|(rva, names)| (rva, names.to_owned())));
 }
 
-/// Lines such as `STACK CFI INIT 1440 39 …`: start and size of a function range.
+/// Parses lines such as `STACK CFI INIT 1440 39 …`: start and size of a function range.
 fn ranges(golden: &str) -> Vec<(u32, u32)> {
     let number = |word: &str| u32::from_str_radix(word, 16).unwrap();
     let mut ranges: Vec<_> = golden
@@ -322,7 +323,7 @@ fn identities_agree_with_golden_files() {
 }
 
 #[test]
-fn chunks_lead_to_their_functions() {
+fn chunks_refer_to_their_functions() {
     let expected: [(&str, &[(u32, u32)]); 2] = [
         (
             "pairs/breakpad/pe_only_symbol_test.dll",
@@ -360,12 +361,12 @@ fn chunks_lead_to_their_functions() {
 }
 
 #[test]
-fn a_chain_that_loops_ends() {
+fn a_chain_with_a_loop_ends() {
     let Some(mut bytes) = corpus("pairs/symbolic/cfi_chained_loop.exe") else { return };
-    // The one function lies outside the image.
+    // The only function is outside of the image.
     let functions = Image::parse(&bytes).unwrap().functions();
     assert_eq!((functions.entries.len(), functions.unreadable), (0, 1));
-    // In a larger image it is inside, and its unwind information leads to itself.
+    // In a larger image it is inside, and its unwind information refers to itself.
     let size_of_image = u32::from_le_bytes(bytes[0x3c..0x40].try_into().unwrap()) as usize + 24 + 56;
     bytes[size_of_image..][..4].copy_from_slice(&0x2000_u32.to_le_bytes());
     let functions = Image::parse(&bytes).unwrap().functions();

@@ -1,4 +1,4 @@
-//! Images made for what the corpus has no file for, and hostile ones.
+//! Generated images, for features that no file of the corpus has, and hostile images.
 
 mod support;
 
@@ -7,7 +7,7 @@ use stackhound_symbols::image::{DebugEntry, Image, ImageError};
 use stackhound_types::Rva;
 use support::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 
-/// An image with a bit of everything.
+/// An image with many features.
 fn rich() -> Pe {
     let mut unwind = words(&[0x1000, 0x1010, 0x4000, 0x1010, 0x1020, 0x4004, 0, 0, 0]);
     unwind.truncate(24);
@@ -28,7 +28,7 @@ fn rich() -> Pe {
         ])
 }
 
-/// Entries (type, minor version, bytes), and their bytes behind them.
+/// The entries (type, minor version, bytes), followed by their bytes.
 fn debug_directory(rva: u32, entries: &[(u32, u16, &[u8])]) -> Vec<u8> {
     let mut location = rva + 28 * entries.len() as u32;
     let mut bytes = Vec::new();
@@ -42,7 +42,7 @@ fn debug_directory(rva: u32, entries: &[(u32, u16, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn names_are_kept_and_chosen() {
+fn export_names_are_ordered_by_preference() {
     let bytes = rich().file();
     let image = Image::parse(&bytes).unwrap();
     let code = image.exports().unwrap().code(&image);
@@ -53,7 +53,7 @@ fn names_are_kept_and_chosen() {
 }
 
 #[test]
-fn an_image_in_memory_reads_as_its_file() {
+fn a_loaded_image_reads_like_its_file() {
     let pe = rich();
     let (file, loaded) = (pe.file(), pe.loaded());
     let (file, loaded) = (Image::parse(&file).unwrap(), Image::parse_loaded(&loaded).unwrap());
@@ -66,7 +66,7 @@ fn an_image_in_memory_reads_as_its_file() {
 }
 
 #[test]
-fn debug_entries_are_told_apart() {
+fn debug_entries_are_distinguished() {
     let guid = b"0123456789abcdef";
     let rsds: Vec<u8> = [b"RSDS", &guid[..], &[1, 0, 0, 0], b"x.pdb\0"].concat();
     let old: Vec<u8> = [b"NB10", &words(&[0, 0x1234, 3])[..], b"old.pdb\0"].concat();
@@ -95,7 +95,7 @@ fn debug_entries_are_told_apart() {
 }
 
 #[test]
-fn call_instructions_are_told_from_others() {
+fn call_instructions_are_recognized() {
     for (machine, code, expected) in [
         (X64, "e8 11 22 33 44", true),
         (X64, "ff 15 11 22 33 44", true),
@@ -134,21 +134,22 @@ fn call_instructions_are_told_from_others() {
 }
 
 #[test]
-fn what_is_no_image_is_told() {
-    let told = |bytes: &[u8]| Image::parse(bytes).unwrap_err().to_string();
-    assert_eq!(told(b""), "not a PE image (shorter than a DOS header)");
-    assert_eq!(told(&[b'x'; 100]), "not a PE image (it does not start with MZ)");
+fn invalid_images_are_reported() {
+    let error = |bytes: &[u8]| Image::parse(bytes).unwrap_err().to_string();
+    assert_eq!(error(b""), "not a PE image (shorter than a DOS header)");
+    assert_eq!(error(&[b'x'; 100]), "not a PE image (it does not start with MZ)");
     let bytes = rich().file();
-    assert_eq!(told(&bytes[..0x60]), "not a PE image (no PE header, only a DOS one)");
-    assert_eq!(told(&bytes[..0x140]), "damaged PE header at offset 0xc8: expected data directories");
-    assert_eq!(told(&bytes[..0x150]), "damaged PE header at offset 0x148: expected section headers");
+    assert_eq!(error(&bytes[..0x60]), "not a PE image (no PE header, only a DOS one)");
+    assert_eq!(error(&bytes[..0x140]), "damaged PE header at offset 0xc8: expected data directories");
+    assert_eq!(error(&bytes[..0x150]), "damaged PE header at offset 0x148: expected section headers");
 }
 
 #[test]
-fn damaged_tables_are_told_or_counted() {
+fn damaged_tables_are_reported_or_counted() {
     let mut bytes = rich().file();
     let at = bytes.windows(12).position(|window| window == b"fixture.dll\0").unwrap();
-    // The last of the tables before the names: which export has which name. The first name gets a number that is not used.
+    // The last of the tables before the names: the export of each name. The first name gets an
+    // unused number.
     bytes[at - 12..at - 10].copy_from_slice(&[0xff, 0xff]);
     let image = Image::parse(&bytes).unwrap();
     assert_eq!(image.exports().unwrap().unreadable, 1);
@@ -159,15 +160,15 @@ fn damaged_tables_are_told_or_counted() {
     assert!(matches!(error, ImageError::Table { table: "export directory", .. }), "{error}");
 }
 
-/// A small file must not make names of gigabytes by giving one name many times.
+/// A small file must not produce gigabytes of names by repeating one name.
 #[test]
-fn names_that_overlap_end() {
+fn overlapping_names_are_limited() {
     let long = "\u{fffd}".repeat(1000);
     let exports: Vec<_> = (0..500).map(|index| (Some(long.as_str()), Target::Rva(0x1000 + index))).collect();
     let mut bytes = Pe::new(X64).code(0x1000, vec![0xc3; 0x1000]).exports(&exports).file();
     let location =
         |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
-    // All names begin where the first one does, and the file is cut off behind it.
+    // All names start where the first one does, and the file is truncated after it.
     let text = location(&bytes, long.as_bytes());
     let pointers = location(&bytes, b"fixture.dll\0") - 500 * 2 - 500 * 4;
     let (first, rest) = bytes[pointers..].split_at_mut(4);
@@ -179,7 +180,7 @@ fn names_that_overlap_end() {
     assert_eq!(exports.entries.len() + exports.unreadable, 500);
 }
 
-/// Two libraries, the second loaded at its first call: descriptors, names, pointers, texts.
+/// Two libraries, the second of them delay-loaded: descriptors, names, pointers, texts.
 #[test]
 fn imports_are_read_with_their_slots() {
     const AT: u32 = 0x2000;
@@ -223,13 +224,13 @@ fn imports_are_read_with_their_slots() {
 
 #[test]
 fn relocations_are_read_by_address() {
-    // Two blocks, the second with an entry that fills it.
+    // Two blocks, the second with a padding entry.
     let table = words(&[0x3000, 12, 0x3010_a008, 0x1000, 12, 0x0000_a020]);
     let bytes = Pe::new(X64).code(0x1000, vec![0x90; 16]).table(5, 0x2000, table).file();
     let found = Image::parse(&bytes).unwrap().relocations();
     let found: Vec<_> = found.iter().map(|relocation| (relocation.rva.0, relocation.length)).collect();
     assert_eq!(found, [(0x1020, 8), (0x3008, 8), (0x3010, 4)]);
-    // A block that reaches out of its table, and one without end.
+    // A block that extends beyond its table, and one without end.
     for size in [16, 0] {
         let table = words(&[0x3000, size, 0x3010_a008]);
         let bytes = Pe::new(X64).code(0x1000, vec![0x90; 16]).table(5, 0x2000, table).file();
@@ -237,9 +238,10 @@ fn relocations_are_read_by_address() {
     }
 }
 
-/// `UWOP_PUSH_MACHFRAME` behind another code that has an operand, and none. Wine's dispatchers do without it.
+/// `UWOP_PUSH_MACHFRAME` after another code with an operand, and a function without it. Wine's
+/// dispatchers do not use it.
 #[test]
-fn functions_behind_interrupts_are_known() {
+fn functions_after_machine_frames_are_recognized() {
     let unwind = hex("01000300 0401 2000 000a 0000 01000100 0002 0000");
     let table = words(&[0x1000, 0x1010, 0x3000, 0x1010, 0x1020, 0x300c]);
     let pe = Pe::new(X64).code(0x1000, vec![0x90; 0x40]).table(EXCEPTION, 0x2000, table).data(0x3000, unwind);
@@ -247,11 +249,11 @@ fn functions_behind_interrupts_are_known() {
     let image = Image::parse(&bytes).unwrap();
     for (rva, expected) in [(0x1000, Some(true)), (0x100f, Some(true)), (0x1010, Some(false)), (0x1020, None)]
     {
-        assert_eq!(image.is_behind_interrupt(Rva(rva)), expected, "{rva:#x}");
+        assert_eq!(image.has_machine_frame(Rva(rva)), expected, "{rva:#x}");
     }
 }
 
-/// Reads everything there is.
+/// Reads all data.
 fn read_all(image: &Image<'_>) {
     let exports = image.exports().unwrap_or_default();
     exports.code(image).iter().for_each(|code| assert!(!code.names.is_empty()));
@@ -263,7 +265,7 @@ fn read_all(image: &Image<'_>) {
         functions.at(rva);
         image.bytes_at(rva, 16);
         image.call_site(rva, 16, 16);
-        image.is_behind_interrupt(rva);
+        image.has_machine_frame(rva);
     }
 }
 

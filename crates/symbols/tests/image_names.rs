@@ -1,4 +1,4 @@
-//! The names that an image alone gives.
+//! The names from an image without a PDB.
 
 mod support;
 
@@ -13,9 +13,9 @@ fn shown(name: &Option<Name<'_>>) -> String {
 }
 
 #[test]
-fn addresses_have_the_exports_they_are_in_and_behind() {
-    // A function with a chunk right behind it, one further on and one before it; a function without unwind data; a function
-    // that is not exported; data.
+fn addresses_have_the_containing_and_the_nearest_export() {
+    // A function with a chunk directly after it, one further on and one before it; a function
+    // without unwind data; a function that is not exported; data.
     let functions = [
         (0x1000, 0x1020, 0x3008),
         (0x1100, 0x1140, 0x3000),

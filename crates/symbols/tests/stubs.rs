@@ -1,4 +1,5 @@
-//! System-call stubs of Wine's images, of genuine ones as their tables in the corpus describe them, and hooked ones.
+//! System-call stubs: of Wine's images, of genuine images as described by the tables in the corpus,
+//! and hooked stubs.
 
 mod support;
 
@@ -11,7 +12,7 @@ use stackhound_symbols::stubs::{self, Path, Stub, StubState};
 use stackhound_types::Rva;
 use support::{ARM64, Pe, Target, X64, X86, hex};
 
-/// The tables read from stubs of genuine images: name of a table, then names of services.
+/// The tables from stubs of genuine images: name of a table, then names of services.
 fn tables() -> Option<serde_json::Map<String, Value>> {
     let bytes = stackhound_corpus::bytes("symbols/syscalls/stubs-from-pe.json")?;
     let Value::Object(tables) = serde_json::from_slice(&bytes).expect("JSON") else { panic!("an object") };
@@ -21,7 +22,7 @@ fn tables() -> Option<serde_json::Map<String, Value>> {
 /// Number, start, `syscall` instruction, return address.
 type Row = (u64, u64, Option<u64>, u64);
 
-/// What a table says, by name.
+/// The content of a table, by name.
 fn expected(table: &Value, return_offset: u64) -> BTreeMap<String, Row> {
     let stubs = table["stubs"].as_object().expect("stubs");
     stubs
@@ -33,7 +34,7 @@ fn expected(table: &Value, return_offset: u64) -> BTreeMap<String, Row> {
         .collect()
 }
 
-/// What was read, by each name. All stubs must be intact.
+/// The stubs that were read, by each of their names. All stubs must be intact.
 fn found(stubs: &[Stub]) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for stub in stubs {
@@ -52,7 +53,7 @@ fn found(stubs: &[Stub]) -> BTreeMap<String, Row> {
 }
 
 #[test]
-fn wine_ntdll_is_read_whole() {
+fn wine_ntdll_is_read_completely() {
     let (Some(tables), Some(bytes)) = (tables(), stackhound_corpus::bytes("symbols/wine/ntdll.dll")) else {
         return;
     };
@@ -60,7 +61,7 @@ fn wine_ntdll_is_read_whole() {
     let found = found(&stubs);
     assert_eq!(found.len(), 452);
     assert_eq!(found, expected(&tables["wine8"], 20));
-    // The rest of the name is the same, and the `Nt` name is the one to show.
+    // The rest of the name is the same, and the `Nt` name is the preferred one.
     for stub in &stubs {
         assert!(stub.name.starts_with("Nt"), "{}", stub.name);
         assert!(stub.aliases.iter().all(|alias| alias[2..] == stub.name[2..]), "{stub:?}");
@@ -70,7 +71,7 @@ fn wine_ntdll_is_read_whole() {
 }
 
 #[test]
-fn wine_win32u_is_read_whole() {
+fn wine_win32u_is_read_completely() {
     let Some(bytes) = stackhound_corpus::bytes("symbols/wine/win32u.dll") else { return };
     let image = Image::parse(&bytes).unwrap();
     let stubs = stubs::read(&image).unwrap();
@@ -87,7 +88,7 @@ fn wine_win32u_is_read_whole() {
     }
 }
 
-/// A stub's bytes, `#` standing for the number, and where it returns to after a `syscall` and an `int 2e`.
+/// The bytes of a stub with `#` for the number, and the return offsets of `syscall` and `int 2e`.
 struct Shape {
     text: &'static str,
     return_offset: u64,
@@ -114,7 +115,7 @@ fn stub_bytes(text: &str, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn all_tables_of_genuine_images_are_read_again_from_their_shapes() {
+fn all_tables_of_genuine_images_match_their_shapes() {
     let Some(tables) = tables() else { return };
     assert_eq!(tables.len(), 12);
     for (table_name, table) in &tables {
@@ -144,7 +145,7 @@ fn all_tables_of_genuine_images_are_read_again_from_their_shapes() {
     }
 }
 
-/// An image with code at 0x1000, exported by these names.
+/// An image with code at 0x1000, exported under these names.
 fn image(machine: u16, code: &[u8], names: &[&str]) -> Pe {
     let exports: Vec<_> = names.iter().map(|name| (Some(*name), Target::Rva(0x1000))).collect();
     Pe::new(machine).code(0x1000, code.to_vec()).exports(&exports)
@@ -197,14 +198,14 @@ fn hooked_and_foreign_stubs_are_reported() {
     let alone = ["NtThing"].as_slice();
     let tail = "f604250803fe7f01 7503 0f05 c3 cd2e c3";
     for (names, code, expected) in [
-        // jmp near: over the whole start, behind mov r10, and behind mov eax
+        // jmp near: over the whole start, after mov r10, and after mov eax
         (pair, format!("e9 fb0f0000 000000 {tail}"), hooked(None, Some(base + 0x2000))),
         (alone, format!("e9 fbefffff 000000 {tail}"), hooked(None, Some(base))),
         (alone, "e9 fbff ff7f".to_owned(), hooked(None, Some(base + 0x8000_1000))),
         (alone, "4c8bd1 e9 f80f0000 c3".to_owned(), hooked(None, Some(base + 0x2000))),
         (alone, "4c8bd1 b842000000 e9 f30f0000 c3".to_owned(), hooked(Some(0x42), Some(base + 0x2000))),
         (alone, "eb 0e".to_owned(), hooked(None, Some(base + 0x1010))),
-        // jmp [rip + 2] with the pointer behind it
+        // jmp [rip + 2] followed by the pointer
         (alone, "ff25 02000000 cccc 8877665544332211".to_owned(), hooked(None, Some(0x1122_3344_5566_7788))),
         (alone, "ff25 00000010".to_owned(), hooked(None, None)),
         // mov rax; jmp rax, mov r11; jmp r11, mov rax; push rax; ret, push; mov [rsp + 4]; ret
@@ -212,29 +213,29 @@ fn hooked_and_foreign_stubs_are_reported() {
         (alone, "49bb 8877665544332211 41ffe3".to_owned(), hooked(None, Some(0x1122_3344_5566_7788))),
         (alone, "48b8 8877665544332211 50 c3".to_owned(), hooked(None, Some(0x1122_3344_5566_7788))),
         (alone, "68 88776655 c744240444332211 c3".to_owned(), hooked(None, Some(0x1122_3344_5566_7788))),
-        // A call, a register that is not known, a breakpoint
+        // A call, an unknown register, a breakpoint
         (alone, "e8 fb0f0000".to_owned(), hooked(None, Some(base + 0x2000))),
         (alone, "ffe0".to_owned(), hooked(None, None)),
         (alone, "cc 8bd1 b842000000 0f05 c3".to_owned(), hooked(None, None)),
         // xor eax, eax; ret
         (pair, "31c0 c3".to_owned(), foreign(None)),
-        // A stub that does other things behind its number, or tests another bit
+        // A stub with other code after its number, or with a test of another bit
         (alone, "4c8bd1 b842000000 90 31c0 c3".to_owned(), foreign(Some(0x42))),
         (alone, format!("4c8bd1 b842000000 {}", tail.replace("7f01", "7f02")), foreign(Some(0x42))),
-        // Functions that only have such names
+        // Functions with names of services that are not services
         (alone, "31c0 c3".to_owned(), None),
         (&["NtGetTickCount", "ZwGetTickCount"], "8b0425 0000fe7f c3".to_owned(), None),
         (&["NtQuerySystemTime", "ZwQuerySystemTime"], "e9 fb000000".to_owned(), None),
         (&["NtdllDefWindowProc_A"], "ff25 02000000 cccc 8877665544332211".to_owned(), None),
         (&["RtlThing"], "e9 fb0f0000".to_owned(), None),
-        // but if they lead out of the image they are hooked
+        // They are hooked if they lead out of the image.
         (
             &["NtQuerySystemTime", "ZwQuerySystemTime"],
             "e9 fbffff0f".to_owned(),
             hooked(None, Some(base + 0x1000_1000)),
         ),
     ] {
-        // Functions lie in code that is larger than they are.
+        // Functions are in code that is larger than they are.
         let mut bytes = hex(&code);
         bytes.resize(0x100, 0xcc);
         let stubs = read(&image(X64, &bytes, names).file());
@@ -264,13 +265,14 @@ fn hooks_of_other_machines() {
     }
 }
 
-/// Whatever byte of a stub is changed, apart from its number: it no longer counts as intact.
+/// If any byte of a stub except for its number is changed, it is no longer intact.
 #[test]
 fn no_changed_stub_is_intact() {
     for (machine, text) in [(X64, OLD.text), (X64, NEW.text), (X64, WINE.text), (X86, WOW64.text)] {
         let code = stub_bytes(text, 0x55);
         let number = text.find("b8").map(|_| if machine == X64 { 4..8 } else { 1..5 }).unwrap();
-        // What is moved to edx, and whether and how much of the stack is freed, is not fixed.
+        // The value that is moved to edx, and the number of bytes that are freed from the stack,
+        // are not fixed.
         let free = if machine == X86 { [6..10, 12..15] } else { [0..0, 0..0] };
         for at in
             (0..code.len()).filter(|at| !number.contains(at) && !free.iter().any(|free| free.contains(at)))

@@ -1,35 +1,37 @@
-//! Sysmon's text of a stack: frames with `|` between them, innermost first.
+//! Sysmon's text of a stack: frames separated by `|`, innermost first.
 //!
-//! A frame is `path+offset` or `UNKNOWN(address)`, both in hexadecimal digits, with `(wow64)` behind it if it is 32-bit code
-//! of a process on 64-bit Windows. Offsets that lie outside of any module (`+ffe50747`) and frames without an address
-//! (`UNKNOWN(00000000)(wow64)`) do occur. Reading keeps what is needed to write the very same text.
+//! A frame is `path+offset` or `UNKNOWN(address)`, with hexadecimal numbers, followed by `(wow64)`
+//! if it is 32-bit code on 64-bit Windows. Offsets outside of any module (`+ffe50747`) and frames
+//! without an address (`UNKNOWN(00000000)(wow64)`) occur. Reading keeps everything that is needed
+//! to write the same text.
 
 use std::fmt;
 
-/// A piece of the text that is no frame.
+/// A part of the text that is not a valid frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("byte {offset} of the call trace: neither path+offset nor UNKNOWN(address)")]
+#[error("byte {offset} of the call trace: expected path+offset or UNKNOWN(address)")]
 pub struct FrameError {
-    /// Where it begins, in bytes from 0.
+    /// Offset of the part in the text, in bytes.
     pub offset: usize,
 }
 
-/// A number of 1 to 16 hexadecimal digits, as it is written: equal numbers are written the same.
+/// A number of 1 to 16 hexadecimal digits with its spelling. Equal values have the same text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hex {
     value: u64,
     width: u8,
-    /// Bit 15 is set if the last digit is a capital letter, bit 14 for the one before it, and so on.
+    /// Bit 15 is set if the last digit is a capital letter, bit 14 for the one before it, and so
+    /// on.
     capitals: u16,
 }
 
-/// Bit of the digit that stands so many places before the end.
-fn location(from_end: usize) -> u16 {
+/// The bit for the digit at this distance from the end.
+fn digit_bit(from_end: usize) -> u16 {
     0x8000 >> from_end
 }
 
 impl Hex {
-    /// Reads digits; `None` if there are none, too many, or others.
+    /// Parses digits. `None` unless there are 1 to 16 hexadecimal digits.
     pub fn parse(digits: &str) -> Option<Hex> {
         let width = u8::try_from(digits.len()).ok().filter(|width| (1..=16).contains(width))?;
         let (mut value, mut capitals) = (0, 0);
@@ -37,39 +39,39 @@ impl Hex {
             let number = char::from(digit).to_digit(16)?;
             value |= u64::from(number) << (4 * from_end);
             if digit.is_ascii_uppercase() {
-                capitals |= location(from_end);
+                capitals |= digit_bit(from_end);
             }
         }
         Some(Hex { value, width, capitals })
     }
 
-    /// In as few digits as it takes, with small letters: as Sysmon writes offsets.
+    /// A value with the fewest digits, in lower case, as Sysmon writes offsets.
     pub fn offset(value: u64) -> Hex {
         let width = (64 - value.leading_zeros()).div_ceil(4).max(1) as u8;
         Hex { value, width, capitals: 0 }
     }
 
-    /// In 16 digits, or 8 for the address of a 32-bit system, with capital letters: as Sysmon writes addresses. An address
-    /// that needs more than 8 digits has 16.
+    /// A value with 16 digits, or 8 for an address of a 32-bit system, in upper case, as Sysmon
+    /// writes addresses. A value that needs more than 8 digits has 16.
     pub fn address(value: u64, is_32_bit: bool) -> Hex {
         let width = if is_32_bit && value <= u64::from(u32::MAX) { 8 } else { 16 };
         let is_letter = |from_end: &usize| value >> (4 * from_end) & 0xf > 9;
-        let capitals = (0..16).filter(is_letter).fold(0, |capitals, from_end| capitals | location(from_end));
+        let capitals = (0..16).filter(is_letter).fold(0, |capitals, from_end| capitals | digit_bit(from_end));
         Hex { value, width, capitals }
     }
 
-    /// The number.
+    /// The value.
     pub fn value(self) -> u64 {
         self.value
     }
 
-    /// How many digits it has.
+    /// The number of digits.
     pub fn width(self) -> usize {
         self.width.into()
     }
 
-    /// Whether it is an address of the kernel's half: of a 64-bit system if it has more than 8 digits, of a 32-bit system
-    /// otherwise.
+    /// Whether it is a kernel address: of a 64-bit system if it has more than 8 digits, otherwise
+    /// of a 32-bit system.
     pub fn is_kernel_address(self) -> bool {
         if self.width > 8 { self.value >= 0xffff_8000_0000_0000 } else { self.value >= 0x8000_0000 }
     }
@@ -82,7 +84,7 @@ impl fmt::Display for Hex {
         for (from_end, digit) in digits[..width].iter_mut().rev().enumerate() {
             let number = (self.value >> (4 * from_end) & 0xf) as usize;
             *digit = b"0123456789abcdef"[number];
-            if self.capitals & location(from_end) != 0 {
+            if self.capitals & digit_bit(from_end) != 0 {
                 digit.make_ascii_uppercase();
             }
         }
@@ -90,46 +92,46 @@ impl fmt::Display for Hex {
     }
 }
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameLocation<'a> {
     /// In a module.
     Module {
-        /// Path of its file. A path with `|` in it cannot be read back.
+        /// Path of the file. A path that contains `|` cannot be read back.
         path: &'a str,
-        /// Offset in it.
+        /// Offset in the module.
         offset: Hex,
     },
-    /// In no module; nowhere if the address is 0.
+    /// In no module. Address 0 is an unknown address.
     Unknown {
         /// The address.
         address: Hex,
     },
 }
 
-/// A frame.
+/// A frame of a call trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Frame<'a> {
-    /// Where it is.
+    /// The location of the frame.
     pub location: FrameLocation<'a>,
-    /// Whether it is marked as 32-bit code of a process on 64-bit Windows.
+    /// Whether the frame is marked as 32-bit code on 64-bit Windows.
     pub is_wow64: bool,
 }
 
 const WOW64: &str = "(wow64)";
 
 impl<'a> Frame<'a> {
-    /// A frame in a module, of the width of the system.
+    /// A frame in a module, of native code.
     pub fn module(path: &'a str, offset: u64) -> Frame<'a> {
         Frame { location: FrameLocation::Module { path, offset: Hex::offset(offset) }, is_wow64: false }
     }
 
-    /// A frame in no module, of a 64-bit system.
+    /// A frame in no module on a 64-bit system.
     pub fn unknown(address: u64) -> Frame<'a> {
         Frame { location: FrameLocation::Unknown { address: Hex::address(address, false) }, is_wow64: false }
     }
 
-    /// The same as 32-bit code on 64-bit Windows. An address that fits has 8 digits then.
+    /// Marks the frame as 32-bit code on 64-bit Windows. An address that fits then has 8 digits.
     pub fn wow64(self) -> Frame<'a> {
         let location = match self.location {
             FrameLocation::Unknown { address } => {
@@ -140,7 +142,7 @@ impl<'a> Frame<'a> {
         Frame { location, is_wow64: true }
     }
 
-    /// Reads one frame. Costs no more than its length.
+    /// Parses one frame in linear time.
     fn parse(text: &'a str) -> Option<Frame<'a>> {
         let (text, is_wow64) = match text.strip_suffix(WOW64) {
             Some(text) => (text, true),
@@ -158,11 +160,11 @@ impl<'a> Frame<'a> {
         Some(Frame { location, is_wow64 })
     }
 
-    /// Whether it is a kernel frame: by its address alone.
+    /// Whether it is a kernel frame, by its address.
     pub fn is_kernel(&self) -> bool {
         match self.location {
             FrameLocation::Module { .. } => false,
-            // Programs with large addresses use more than half of the 32 bits.
+            // Large-address-aware 32-bit programs use addresses above 2 GiB.
             FrameLocation::Unknown { address } => address.is_kernel_address() && !self.is_wow64,
         }
     }
@@ -178,19 +180,19 @@ impl fmt::Display for Frame<'_> {
     }
 }
 
-/// The frames of a text, innermost first. A piece that is no frame gives an error, and the next piece follows. An empty text
-/// has no frames.
+/// Parses the frames of a text, innermost first. A part that is not a valid frame yields an error,
+/// and parsing continues with the next part. An empty text has no frames.
 pub fn frames(text: &str) -> impl Iterator<Item = Result<Frame<'_>, FrameError>> {
     let pieces = (!text.is_empty()).then(|| text.split('|'));
     let start = text.as_ptr() as usize;
     pieces.into_iter().flatten().map(move |piece| {
-        // Pieces are parts of the text.
+        // Each piece is a slice of the text.
         let offset = piece.as_ptr() as usize - start;
         Frame::parse(piece).ok_or(FrameError { offset })
     })
 }
 
-/// Frames as one text: the inverse of [`frames`].
+/// Writes frames as one text. The inverse of [`frames`].
 pub fn text<'a>(frames: impl IntoIterator<Item = Frame<'a>>) -> String {
     let mut text = String::new();
     for frame in frames {

@@ -1,8 +1,9 @@
-//! Rows as cases in the normal form.
+//! Converts rows to cases in the normal form.
 //!
-//! What an access shows: the stack of the thread that opened the handle, from where the kernel was entered. Sysmon walks the
-//! stack inside the system call, so the innermost user frame is where that returns to, and its module is asked of the process's
-//! list of loaded modules at that time: code in none is unbacked.
+//! An access has the stack of the thread that opened the handle, from the entry of the kernel on.
+//! Sysmon walks the stack inside the system call, so the innermost user frame is the return address
+//! of the system call. The modules are those of the list of loaded modules of the process at that
+//! time. Code in no module is unbacked.
 
 use stackhound_detect::{Case, Detector, Entry, Event, Gap, Part, Process, Services, Stack, Start, Target};
 use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Operation, Role};
@@ -13,16 +14,17 @@ use crate::call_trace::{self, FrameError, FrameLocation, Hex};
 use crate::known::ModuleNumbers;
 use crate::row::{Action, Aim, Row};
 
-/// Frames that are looked at; Sysmon has 24 at most.
+/// The limit of frames per stack. Sysmon writes at most 24.
 const FRAMES_MAX: usize = 1024;
 
-/// The offset of an address of which only its module is told: outside of any file, so that nothing is looked up there.
+/// The offset of an address of which only the module is known. It is outside of any file, so that
+/// nothing is looked up there.
 pub const OFFSET_UNKNOWN: u64 = u64::MAX;
 
-/// Makes cases of rows. Allocates nothing but for modules that were not met before.
+/// Converts rows to cases. Allocates only for new modules.
 #[derive(Debug)]
 pub struct Cases {
-    /// What can cause an access, and the start of a thread.
+    /// The services that can open a process, and those that can create a thread.
     opens: Box<[Box<str>]>,
     starts: Box<[Box<str>]>,
     pub(crate) modules: ModuleNumbers,
@@ -30,7 +32,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// For evaluates who believe in these lists.
+    /// Builds a converter for a detector with these lists.
     pub fn new(lists: &Lists) -> Cases {
         Cases {
             opens: lists.causes(Operation::ProcessOpen).into(),
@@ -40,10 +42,11 @@ impl Cases {
         }
     }
 
-    /// The case of a row: of an access or of the start of a thread, `None` for others. With the first piece of the stack that
-    /// cannot be read, if there is one: its frame is of unknown code then, and the stack has losses.
+    /// Returns the case of an access or a thread start, `None` for other rows, and the error of the
+    /// first frame that cannot be read, if any. Such a frame has unknown code, and its stack has
+    /// losses.
     ///
-    /// All calls must come with the same engine, who numbers the modules.
+    /// All calls must use the same detector, which assigns the module indexes.
     pub fn case<'c>(
         &'c mut self,
         detector: &mut Detector,
@@ -99,7 +102,7 @@ impl Cases {
         }
     }
 
-    /// What is at an address where a thread starts, and whether all modules are known.
+    /// The code at the start address of a thread, and whether all modules are known.
     fn start(&mut self, detector: &mut Detector, host: &str, address: Hex, module: &str) -> (Code, bool) {
         if !module.is_empty() {
             let host = self.modules.host(host);
@@ -107,11 +110,11 @@ impl Cases {
             return module
                 .map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
         }
-        let is_nowhere = address.value() == 0;
-        (if is_nowhere || address.is_kernel_address() { Code::Unknown } else { Code::Unbacked }, true)
+        let is_null = address.value() == 0;
+        (if is_null || address.is_kernel_address() { Code::Unknown } else { Code::Unbacked }, true)
     }
 
-    /// Takes in the frames of a text.
+    /// Parses the frames of a call trace.
     fn stack(
         &mut self,
         detector: &mut Detector,
@@ -153,13 +156,13 @@ impl Cases {
                     }
                 },
                 FrameLocation::Unknown { address } => {
-                    traits.has_narrow_address |= address.width() <= 8 && !is_wow64;
-                    let (is_kernel, is_nowhere) = (frame.is_kernel(), address.value() == 0);
+                    traits.has_32_bit_address |= address.width() <= 8 && !is_wow64;
+                    let (is_kernel, is_null) = (frame.is_kernel(), address.value() == 0);
                     Frame {
-                        address: Some(Address(address.value())).filter(|_| !is_nowhere),
+                        address: Some(Address(address.value())).filter(|_| !is_null),
                         mode: if is_kernel { Mode::Kernel } else { Mode::User },
                         is_wow64,
-                        code: if is_kernel || is_nowhere { Code::Unknown } else { Code::Unbacked },
+                        code: if is_kernel || is_null { Code::Unknown } else { Code::Unbacked },
                         ..unknown
                     }
                 }
@@ -167,7 +170,7 @@ impl Cases {
             traits.is_marked |= is_wow64;
         }
         if traits.is_native() {
-            // 32-bit Windows knows no such frames, and yet old versions mark some there.
+            // 32-bit Windows has no such frames, but old versions of Sysmon mark some there.
             frames.iter_mut().for_each(|frame| frame.is_wow64 = false);
         }
         stack.limit = Some(if frames.len() == usize::from(OLD_LIMIT) { OLD_LIMIT } else { LIMIT });
@@ -175,12 +178,12 @@ impl Cases {
     }
 }
 
-/// Sysmon's limit of frames, and that of versions before 10.4 or so. Which version wrote an event is not told, so a stack of
-/// either length may go on.
+/// Sysmon's limit of frames, and that of versions before about 10.4. Events do not state the
+/// version, so a stack of either length may be truncated.
 const LIMIT: u16 = 24;
 const OLD_LIMIT: u16 = 16;
 
-/// The kernel's part is never told.
+/// Sysmon never records the kernel stack.
 const NO_STACK: Stack<'static> = Stack {
     frames: &[],
     live: &[],
@@ -197,17 +200,17 @@ fn services(causes: &[Box<str>]) -> Services<'_> {
     if causes.is_empty() { Services::Unknown } else { Services::OneOf(causes) }
 }
 
-/// What the frames show of their process.
+/// Properties of a process that its frames show.
 #[derive(Clone, Copy, Default)]
 struct Traits {
     /// A frame is marked as 32-bit code on 64-bit Windows.
     is_marked: bool,
     /// A module of the layer that runs 32-bit code.
     has_layer: bool,
-    /// A library of Windows that only code of the system's own width uses.
+    /// A library of Windows that only native code uses.
     has_base: bool,
     /// An address of 32-bit Windows.
-    has_narrow_address: bool,
+    has_32_bit_address: bool,
     has_runtime: bool,
     has_win32u: bool,
 }
@@ -223,21 +226,21 @@ impl Traits {
         self.has_win32u |= roles.has(Role::SystemCall) && module.name().eq_ignore_ascii_case("win32u.dll");
     }
 
-    /// Whether the process runs code of the system's own width.
+    /// Whether the process runs only native code.
     fn is_native(self) -> bool {
-        !self.has_layer && (self.has_base || self.has_narrow_address)
+        !self.has_layer && (self.has_base || self.has_32_bit_address)
     }
 
-    /// Whether it is a 32-bit process on 64-bit Windows, as far as can be told.
+    /// Whether it is a 32-bit process on 64-bit Windows, if that is known.
     fn is_wow64(self, image: &str) -> Option<bool> {
-        let is_narrow_image = || {
+        let is_32_bit_image = || {
             let rest = below_windows(image, None)?;
             rest.split_at_checked(r"\SysWOW64\".len())
                 .filter(|(folder, _)| folder.eq_ignore_ascii_case(r"\SysWOW64\"))
         };
         match self {
             _ if self.is_native() => Some(false),
-            _ if self.has_layer || self.is_marked || is_narrow_image().is_some() => Some(true),
+            _ if self.has_layer || self.is_marked || is_32_bit_image().is_some() => Some(true),
             _ => None,
         }
     }

@@ -1,22 +1,23 @@
-//! What is wrong with the chunks of an event log. Readers of event logs step over some of it without a word.
+//! Detects damaged chunks of an event log, some of which readers skip without an error.
 //!
-//! An event log is a header of 4,096 bytes and chunks of 65,536. The header counts the chunks in use; Windows reserves
-//! more, which are zeros until they are used. Each chunk has checksums of its header and of its records.
+//! An event log is a header of 4,096 bytes and chunks of 65,536. The header counts the used chunks.
+//! Windows reserves further ones, which contain zeros until they are used. Each chunk has checksums
+//! of its header and of its records.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 const HEADER: u64 = 4096;
 const CHUNK: u64 = 65_536;
 
-/// Places in the log's header: how many chunks are in use, and flags.
+/// Offsets in the header of the log: the number of used chunks, and flags.
 const CHUNK_COUNT: usize = 42;
 const FLAGS: usize = 120;
-/// The log was not closed, so that count and checksums are those of an earlier time; or it has no checksums.
+/// Flags: the log was not closed, so that count and checksums are outdated; or it has no checksums.
 const IS_UNCLOSED: u8 = 1;
 const HAS_NO_CHECKSUMS: u8 = 4;
 
-/// Places in a chunk: the end of its records, their checksum, and that of the header but for the eight bytes before the
-/// first record's place in its tables.
+/// Offsets in a chunk: the end of its records, their checksum, flags, the checksum of the header
+/// without the eight bytes before its tables, the tables, and the records.
 const RECORDS_END: usize = 48;
 const RECORDS_CHECKSUM: usize = 52;
 const CHUNK_FLAGS: usize = 120;
@@ -24,8 +25,8 @@ const HEADER_CHECKSUM: usize = 124;
 const TABLES: usize = 128;
 const RECORDS: usize = 512;
 
-/// What of an event log is not there, or not as it was written: a sentence each. Reads all of it, and leaves the input at
-/// its beginning.
+/// Describes missing and changed chunks, one sentence for each kind. Reads the whole input, and
+/// seeks back to its start.
 pub(crate) fn damage(input: &mut (impl Read + Seek)) -> io::Result<Vec<String>> {
     let size = input.seek(SeekFrom::End(0))?;
     input.seek(SeekFrom::Start(0))?;
@@ -46,16 +47,16 @@ pub(crate) fn damage(input: &mut (impl Read + Seek)) -> io::Result<Vec<String>> 
     input.seek(SeekFrom::Start(0))?;
     let mut found = Vec::new();
     if rest > 0 {
-        found.push(format!("the event log ends inside a chunk, whose {rest} bytes are not read"));
+        found.push(format!("the event log ends inside a chunk; its last {rest} bytes are ignored"));
     }
     if u64::from(stated) > whole {
         found.push(format!("the event log is incomplete: {whole} of its {stated} chunks are in the file"));
     }
     if empty > 0 {
-        found.push(format!("{empty} of the {stated} chunks of the event log are zeros"));
+        found.push(format!("{empty} of the {stated} chunks of the event log contain only zeros"));
     }
     if changed > 0 {
-        found.push(format!("the checksums of {changed} chunks of the event log do not match"));
+        found.push(format!("the checksums of {changed} of the {whole} chunks of the event log do not match"));
     }
     Ok(found)
 }
@@ -93,15 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_not_there_are_reported() {
+    fn missing_chunks_are_reported() {
         for (log, expected) in [
             (log(2, &[true, true], 0), &[][..]),
-            // Reserved, and not used.
+            // Reserved but unused.
             (log(1, &[true, false, false], 0), &[]),
             (log(0, &[], 0), &[]),
-            (log(2, &[true, true], 7), &["the event log ends inside a chunk, whose 7 bytes are not read"]),
+            (log(2, &[true, true], 7), &["the event log ends inside a chunk; its last 7 bytes are ignored"]),
             (log(3, &[true], 0), &["the event log is incomplete: 1 of its 3 chunks are in the file"]),
-            (log(3, &[false, true, false], 0), &["2 of the 3 chunks of the event log are zeros"]),
+            (log(3, &[false, true, false], 0), &["2 of the 3 chunks of the event log contain only zeros"]),
             (
                 log(9, &[], 0)[..100].to_vec(),
                 &["the event log is incomplete: 0 of its 9 chunks are in the file"],

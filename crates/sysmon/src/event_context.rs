@@ -1,4 +1,4 @@
-//! What outputs show of an evaluated row.
+//! The event context of an evaluated row, for output.
 
 use stackhound_detect::report::{EventContext, EventReport, FrameReport, ProcessReport, SourceLocation};
 use stackhound_detect::{Case, Part};
@@ -8,7 +8,7 @@ use crate::call_trace;
 use crate::known::ProcessTable;
 use crate::row::{Action, Row};
 
-/// All of it. `location` is where the row stands.
+/// Builds the event context of the row at `location`.
 pub(crate) fn event_context(
     location: SourceLocation,
     row: &Row<'_>,
@@ -76,7 +76,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('\\').next().unwrap_or(path)
 }
 
-/// A frame, with its module as the row spells it.
+/// Reports a frame with the spelling of its module in the row.
 fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
     let mut report = FrameReport {
         address: frame.address.map(|address| address.0),

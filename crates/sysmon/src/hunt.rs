@@ -1,4 +1,5 @@
-//! Files of Sysmon's events, row by row, with what could not be read. Memory is bounded for files of any size.
+//! Reads and evaluates files with Sysmon events, row by row. The memory is bounded for files of any
+//! size.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek};
@@ -15,20 +16,21 @@ use crate::json::Fields;
 use crate::known::{ProcessTable, Started};
 use crate::row::{Action, Row};
 
-/// The longest line that is read.
+/// The limit of the length of a line, in bytes.
 const LINE_MAX: u64 = 4 << 20;
 
-/// A form of files.
+/// A file format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// Windows' own, `.evtx`.
+    /// A Windows event log, `.evtx`.
     Evtx,
     /// JSON, one object on each line.
     Json,
 }
 
-/// What can be told of a file by its first bytes; some 64 of them are enough. `None` if it is none of Sysmon's.
-pub fn detects(start: &[u8]) -> Option<Format> {
+/// Recognizes the format of a file by its first bytes, of which 64 are enough. `None` if it is
+/// neither format.
+pub fn detect_format(start: &[u8]) -> Option<Format> {
     if start.starts_with(b"ElfFile\0") {
         return Some(Format::Evtx);
     }
@@ -38,26 +40,26 @@ pub fn detects(start: &[u8]) -> Option<Format> {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A file that cannot be read, or not to its end.
+/// The error about a file that cannot be read, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be read.
+    /// Reading failed.
     #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It has no form that is known.
-    #[error("the file is neither an event log (.evtx) nor JSON with one object on each line")]
+    /// The format is unknown.
+    #[error("expected an event log (.evtx) or JSON with one object per line")]
     UnknownFormat,
-    /// Its header is not that of an event log.
+    /// The header of the event log is invalid.
     #[error("the event log cannot be read: {0}")]
     Evtx(String),
 }
 
-/// A line or record that could not be read, or a stack of which a part could not.
+/// A line, record or stack that could not be read completely.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
-    /// Where it stands.
+    /// The location of the line or record.
     pub location: SourceLocation,
-    /// What is wrong with it.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -70,11 +72,11 @@ impl fmt::Display for Unreadable {
 /// An evaluated row.
 #[derive(Clone, Copy, Debug)]
 pub struct Evaluated<'a> {
-    /// It.
+    /// The row.
     pub row: &'a Row<'a>,
-    /// What was evaluated.
+    /// The evaluated case.
     pub case: &'a Case<'a>,
-    /// The answers.
+    /// The answers of all detections.
     pub evaluation: &'a Evaluation,
     file: &'a str,
     record: u64,
@@ -83,28 +85,28 @@ pub struct Evaluated<'a> {
 }
 
 impl Evaluated<'_> {
-    /// Where it stands: the number of its line or record, from 1.
+    /// The number of the line or record, from 1.
     pub fn record(&self) -> u64 {
         self.record
     }
 
-    /// What outputs show of it. Allocates, so it is made for those rows that are shown.
+    /// Builds the event context for output. It allocates, so call it only for rows that are shown.
     pub fn event_context(&self) -> EventContext {
         let location = SourceLocation { file: self.file.to_owned(), record: self.record };
         event_context(location, self.row, self.case, &self.detector.modules, self.processes)
     }
 }
 
-/// What a file holds.
+/// An item of a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
     /// A row that was evaluated.
     Evaluated(Evaluated<'a>),
-    /// Something that could not be read.
+    /// A line, record or stack that could not be read completely.
     Unreadable(&'a Unreadable),
 }
 
-/// What was read.
+/// The counts of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Lines or records.
@@ -113,28 +115,28 @@ pub struct Totals {
     pub evaluated: u64,
     /// Events in these rows.
     pub events: u64,
-    /// Evaluated accesses without a stack; starts of threads never have one.
+    /// Evaluated accesses without a stack. Thread starts never have one.
     pub without_stack: u64,
     /// Evaluated stacks of which a part could not be read.
     pub damaged_stacks: u64,
-    /// Events that told of processes and images.
+    /// Events about processes and images.
     pub context: u64,
-    /// Events of other kinds, or of others than Sysmon.
+    /// Events of other kinds or other providers.
     pub other: u64,
     /// Lines and records that could not be read.
     pub unreadable: u64,
-    /// Parts of an event log that are not there, or not as they were written.
+    /// Missing or changed parts of an event log.
     pub damaged_parts: u64,
 }
 
-/// Hunts in Sysmon's files. What is told of processes and images counts for all that follows, in further files too.
+/// Evaluates files with Sysmon events. Facts about processes and images apply to all later events,
+/// including those in later files.
 #[derive(Debug)]
 pub struct Sysmon {
     fields: Fields,
     known: SysmonState,
 }
 
-/// What was told.
 #[derive(Debug)]
 struct SysmonState {
     cases: Cases,
@@ -142,18 +144,18 @@ struct SysmonState {
 }
 
 impl Sysmon {
-    /// With evaluates who believe in these lists. All files must be evaluated by the same one.
+    /// Uses these lists. All files must be evaluated by the same detector.
     pub fn new(lists: &Lists) -> Sysmon {
         let known = SysmonState { cases: Cases::new(lists), processes: ProcessTable::default() };
         Sysmon { fields: Fields::default(), known }
     }
 
-    /// Evaluates all rows of a file, whose form is told by its content. `name` is what findings call it. What is found is told in
-    /// the order of the file, until `on` breaks.
+    /// Evaluates all rows of a file, whose format is recognized by its content. `name` is the name
+    /// of the file in findings. Calls `on` for each item in the order of the file, until it breaks.
     ///
     /// # Errors
-    /// If the file has no known form, or cannot be read to its end. Lines and records that cannot be read are none: they are
-    /// told and counted.
+    /// If the format is unknown, or the file cannot be read completely. Unreadable lines and
+    /// records are not errors: they are passed to `on` and counted.
     pub fn hunt(
         &mut self,
         mut input: impl BufRead + Seek,
@@ -161,17 +163,17 @@ impl Sysmon {
         detector: &mut Detector,
         on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
-        match detects(input.fill_buf()?) {
+        match detect_format(input.fill_buf()?) {
             Some(Format::Evtx) => self.hunt_evtx(input, name, detector, on),
             Some(Format::Json) => self.hunt_json(input, name, detector, on),
             None => Err(Error::UnknownFormat),
         }
     }
 
-    /// The same for JSON, one object on each line, that can only be read once.
+    /// Evaluates JSON with one object per line from an input that cannot seek.
     ///
     /// # Errors
-    /// If it cannot be read to its end.
+    /// If the input cannot be read completely.
     pub fn hunt_json(
         &mut self,
         mut input: impl BufRead,
@@ -196,8 +198,10 @@ impl Sysmon {
             if text.is_empty() {
                 continue;
             }
-            let text =
-                if is_whole { Ok(text) } else { Err(format!("the line is longer than {LINE_MAX} bytes")) };
+            let text = match is_whole {
+                true => Ok(text),
+                false => Err(format!("expected a line of at most {LINE_MAX} bytes, found a longer one")),
+            };
             if self.record(text, (name, number), detector, &mut totals, &mut on).is_break() {
                 return Ok(totals);
             }
@@ -234,7 +238,7 @@ impl Sysmon {
         Ok(totals)
     }
 
-    /// Takes in one line or record.
+    /// Evaluates one line or record.
     fn record(
         &mut self,
         json: Result<&[u8], String>,
@@ -248,7 +252,9 @@ impl Sysmon {
             |reason| Unreadable { location: SourceLocation { file: file.to_owned(), record }, reason };
         let fields = &mut self.fields;
         let row = json
-            .and_then(|json| fields.read(json).map_err(|error| format!("not one object of JSON: {error}")))
+            .and_then(|json| {
+                fields.read(json).map_err(|error| format!("expected one JSON object per line: {error}"))
+            })
             .and_then(|()| Row::of(fields).map_err(|error| error.to_string()));
         let row = match row {
             Ok(Some(row)) => row,
@@ -309,7 +315,7 @@ fn one_line(error: &dyn std::error::Error) -> String {
 enum Line {
     End,
     Whole,
-    /// Only its beginning was kept.
+    /// Only the start of the line was kept.
     TooLong,
 }
 

@@ -1,9 +1,11 @@
-//! Events in JSON: which names mean which field, wherever a shipper of logs has put them, and how rows are written.
+//! Sysmon events in JSON: maps the names of log shippers to fields, and writes rows.
 //!
-//! Read are Winlogbeat's documents (`winlog.event_data.X`, also with the fields that Elastic's common schema moves away),
-//! flat ones (`EventID`, `CallTrace`, … at the top, as NXLog and Velociraptor write them), what `evtx_dump` and Chainsaw make of
-//! a file (`Event.EventData.X`), exports of Sentinel (`EventData` as a text of JSON or XML), Wazuh (`data.win.eventdata.x`) and
-//! Splunk (`result.X`), and rows of the form `event_id`, `calltrace`, `count`. Names can also be joined by dots.
+//! Supported are documents of Winlogbeat (`winlog.event_data.X`, also with the fields that the
+//! Elastic Common Schema moves elsewhere), flat objects of NXLog and Velociraptor (`EventID`,
+//! `CallTrace`, … at the top level), output of `evtx_dump` and Chainsaw (`Event.EventData.X`),
+//! exports of Sentinel (`EventData` as a text of JSON or XML), Wazuh (`data.win.eventdata.x`) and
+//! Splunk (`result.X`), and rows with `event_id`, `calltrace` and `count`. Names can also be joined
+//! by dots.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -14,14 +16,14 @@ mod write;
 
 pub use write::{flat, winlogbeat};
 
-/// A field that counts.
+/// A field of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Field {
     EventId,
     Provider,
     Channel,
     Host,
-    /// The machine that collected the event, which can be another one.
+    /// The machine that collected the event, which can differ from its source.
     Collector,
     Utc,
     Timestamp,
@@ -49,21 +51,21 @@ pub(crate) enum Field {
 
 const FIELDS: usize = Field::SignatureStatus as usize + 1;
 
-/// Where in a document.
+/// A part of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DocumentPart {
     Root,
     Winlog,
     Event,
     System,
-    /// Attributes of an element of [`DocumentPart::System`] that stand in an object of their own.
+    /// Attributes of an element of [`DocumentPart::System`], in a separate object.
     Provider,
     Data,
-    /// Of Wazuh, whose names begin with small letters.
+    /// Part of a Wazuh document, whose names begin with lower-case letters.
     Wazuh,
     WazuhSystem,
     WazuhData,
-    /// Of Elastic's common schema.
+    /// Part of the Elastic Common Schema.
     EcsEvent,
     Host,
     Process,
@@ -74,7 +76,7 @@ enum DocumentPart {
     FileSignature,
 }
 
-/// What a name leads to.
+/// The meaning of a name.
 enum Step {
     Into(DocumentPart),
     Field(Field),
@@ -82,7 +84,7 @@ enum Step {
 }
 
 impl DocumentPart {
-    /// What a name means here.
+    /// The meaning of a name in this part.
     fn step(self, name: &str) -> Step {
         use Step::{Into, Nothing};
         let field = |field: Option<Field>| field.map_or(Nothing, Step::Field);
@@ -92,7 +94,7 @@ impl DocumentPart {
             (DocumentPart::Root, "event") => Into(DocumentPart::EcsEvent),
             (DocumentPart::Root, "process") => Into(DocumentPart::Process),
             (DocumentPart::Root, "file" | "dll") => Into(DocumentPart::File),
-            // Wrapped by Elastic, Chainsaw, Wazuh, and Splunk.
+            // Wrappers of Elastic, Chainsaw, Wazuh and Splunk.
             (DocumentPart::Root, "_source" | "document" | "data" | "result") => Into(DocumentPart::Root),
             (DocumentPart::Root, "win") => Into(DocumentPart::Wazuh),
             (DocumentPart::Wazuh, "system") => Into(DocumentPart::WazuhSystem),
@@ -103,7 +105,7 @@ impl DocumentPart {
             (DocumentPart::WazuhSystem, "computer") => Step::Field(Field::Host),
             (DocumentPart::WazuhSystem, "systemTime") => Step::Field(Field::Timestamp),
             (DocumentPart::WazuhData, _) => field(capitalized(name).and_then(|name| data(&name))),
-            // Names of the collector's tables, beside the event's own.
+            // Names in the tables of collectors.
             (DocumentPart::Root, "Source" | "source") => Step::Field(Field::Channel),
             (DocumentPart::Root, "EventCode") => Step::Field(Field::EventId),
             (DocumentPart::Root, "TimeGenerated") => Step::Field(Field::Timestamp),
@@ -142,13 +144,13 @@ impl DocumentPart {
     }
 }
 
-/// A name with a capital first letter.
+/// The name with its first letter in upper case.
 fn capitalized(name: &str) -> Option<String> {
     let first = name.chars().next()?;
     Some(format!("{}{}", first.to_ascii_uppercase(), &name[first.len_utf8()..]))
 }
 
-/// What is told of every event.
+/// Names of fields that every event has.
 fn header(name: &str) -> Option<Field> {
     Some(match name {
         "EventID" | "event_id" | "EventId" => Field::EventId,
@@ -160,7 +162,7 @@ fn header(name: &str) -> Option<Field> {
     })
 }
 
-/// The names of rows in which equal events are folded.
+/// Names of fields in rows that represent several equal events.
 fn row(name: &str) -> Option<Field> {
     Some(match name {
         "utc" => Field::Utc,
@@ -181,7 +183,7 @@ fn row(name: &str) -> Option<Field> {
     })
 }
 
-/// Sysmon's own names.
+/// Sysmon's names of fields.
 fn data(name: &str) -> Option<Field> {
     Some(match name {
         "UtcTime" => Field::Utc,
@@ -208,7 +210,7 @@ fn data(name: &str) -> Option<Field> {
     })
 }
 
-/// The fields of one event. Used again for the next, so that reading does not allocate.
+/// The fields of one event. Reused for the next event, so that reading does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     texts: [String; FIELDS],
@@ -216,20 +218,20 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// The text of a field; empty if it is not there. Numbers are in decimal digits.
+    /// The text of a field, empty if the field is missing. Numbers are decimal.
     pub(crate) fn text(&self, field: Field) -> &str {
         if self.has(field) { &self.texts[field as usize] } else { "" }
     }
 
-    /// Whether a field is there.
+    /// Whether a field is present.
     pub(crate) fn has(&self, field: Field) -> bool {
         self.given & 1 << field as u32 != 0
     }
 
-    /// Takes the fields of a JSON object in place of those before.
+    /// Replaces all fields by those of a JSON object.
     ///
     /// # Errors
-    /// If it is no JSON, or no object.
+    /// If the text is not a JSON object.
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         self.given = 0;
         let mut reader = serde_json::Deserializer::from_slice(json);
@@ -237,7 +239,7 @@ impl Fields {
         reader.end()
     }
 
-    /// Takes what stands as `<Data Name="X">text</Data>`.
+    /// Adds the fields in elements such as `<Data Name="X">text</Data>`.
     fn read_xml(&mut self, xml: &str) {
         for element in xml.split("<Data ").skip(1) {
             let name = element.split_once("Name=").and_then(|(_, rest)| {
@@ -261,12 +263,13 @@ impl Fields {
 
     fn set_number(&mut self, field: Field, number: impl fmt::Display) {
         self.set(field, "");
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.texts[field as usize], "{number}");
     }
 }
 
-/// A text of XML without its escapes. `&amp;` comes last, since what it stands for can begin another.
+/// Replaces the escapes of an XML text. `&amp;` is last, because its replacement can begin another
+/// escape.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return text.into();
@@ -275,7 +278,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)).into()
 }
 
-/// An object whose names count.
+/// An object of a document, whose names are mapped to fields.
 struct Object<'f> {
     fields: &'f mut Fields,
     location: DocumentPart,
@@ -293,7 +296,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object, one on each line")
+        f.write_str("one object per line")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -318,7 +321,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         match self.location {
             DocumentPart::Host => self.fields.set(Field::Collector, text),
             DocumentPart::Provider => self.fields.set(Field::Provider, text),
-            // Tables without columns for it hold all of it as one text.
+            // Tables without columns for the data contain it as one text.
             DocumentPart::Data if text.trim_start().starts_with('{') => {
                 let mut reader = serde_json::Deserializer::from_str(text);
                 reader.deserialize_map(self).map_err(E::custom)?;
@@ -329,7 +332,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         Ok(())
     }
 
-    // Anything else where an object could stand tells nothing.
+    // Other values in place of an object are ignored.
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
@@ -357,8 +360,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// The value of a field: a text or number, the first of a list, or the text of an XML element with attributes (`#text`, in
-/// Velociraptor's rows `Value`).
+/// The value of a field: a text or number, the first item of a list, or the text of an XML element
+/// with attributes (`#text`, in rows of Velociraptor `Value`).
 struct Value<'f> {
     fields: &'f mut Fields,
     field: Field,
@@ -427,7 +430,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 }
 
-/// A name, borrowed where it has no escapes.
+/// A name, borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 

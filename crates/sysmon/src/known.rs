@@ -1,4 +1,5 @@
-//! What earlier events have told: whose file a module is, and how a process was started. Bounded, whatever there is to know.
+//! Facts from earlier events: the identity of modules and the start of processes. The memory is
+//! bounded.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -9,18 +10,18 @@ use stackhound_detect::Detector;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
 use stackhound_types::ModuleIdentity;
 
-/// Different paths that are told apart; frames in further ones are in modules that are not known.
+/// The limit of distinct paths. Frames in further ones are in unknown modules.
 const MODULES_MAX: usize = 1 << 20;
-/// Machines whose modules are told apart.
+/// The limit of machines with separate modules.
 const HOSTS_MAX: usize = 1 << 16;
-/// Bytes of what is known of processes; the oldest are forgotten when there are more.
+/// The limit of bytes for processes. The oldest ones are removed first.
 const PROCESS_BYTES_MAX: usize = 64 << 20;
 
-/// A machine that told of files. 0 stands for all others.
+/// A machine with facts about files. 0 is the number of all others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Host(u32);
 
-/// A path on a machine; the case of its letters does not count.
+/// A path on a machine, compared without case.
 #[derive(PartialEq, Eq, Debug)]
 struct Key {
     host: Host,
@@ -58,7 +59,7 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// The detector's numbers of modules.
+/// The module indexes of the detector, by path and machine.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleNumbers {
     numbers: HashMap<Key, ModuleIndex, RandomState>,
@@ -66,12 +67,12 @@ pub(crate) struct ModuleNumbers {
 }
 
 impl ModuleNumbers {
-    /// The machine of this name.
+    /// The machine with this name.
     pub(crate) fn host(&self, name: &str) -> Host {
         self.hosts.get(name).copied().unwrap_or_default()
     }
 
-    /// The module of this path on a machine. `None` if there are too many.
+    /// The module with this path on a machine. `None` beyond the limit of paths.
     pub(crate) fn find(&mut self, detector: &mut Detector, host: Host, path: &str) -> Option<ModuleIndex> {
         if host != Host::default()
             && let Some(&index) = self.numbers.get(&KeyRef { host, path })
@@ -85,7 +86,7 @@ impl ModuleNumbers {
         self.insert(key, |_| detector.module(&facts(path, None, ""), None))
     }
 
-    /// Takes in what a machine tells of a module's file.
+    /// Adds facts about the file of a module on a machine.
     pub(crate) fn learn(
         &mut self,
         detector: &mut Detector,
@@ -137,7 +138,7 @@ fn facts(path: &str, sha256: Option<[u8; 32]>, signer: &str) -> ModuleFacts {
     }
 }
 
-/// How a process was started.
+/// The start of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Started {
     pub command_line: Box<str>,
@@ -145,17 +146,17 @@ pub(crate) struct Started {
     pub time: Option<u64>,
 }
 
-/// Processes by the names that Sysmon gives them.
+/// Processes by their Sysmon GUIDs.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     started: HashMap<Box<str>, Started, RandomState>,
-    /// Their names in the order in which they came.
+    /// The GUIDs in the order of their events.
     order: VecDeque<Box<str>>,
     bytes: usize,
 }
 
 impl ProcessTable {
-    /// Takes in how a process was started.
+    /// Adds the start of a process.
     pub(crate) fn learn(&mut self, guid: &str, started: Started) {
         if guid.is_empty() || self.started.contains_key(guid) {
             return;
@@ -166,12 +167,12 @@ impl ProcessTable {
         while self.bytes > PROCESS_BYTES_MAX
             && let Some(guid) = self.order.pop_front()
         {
-            let forgotten = self.started.remove(&guid);
-            self.bytes -= forgotten.map_or(0, |started| size(&guid, &started));
+            let removed = self.started.remove(&guid);
+            self.bytes -= removed.map_or(0, |started| size(&guid, &started));
         }
     }
 
-    /// How a process was started, if that is known.
+    /// The start of a process, if it is known.
     pub(crate) fn find(&self, guid: &str) -> Option<&Started> {
         self.started.get(guid)
     }
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_those_of_their_machine() {
+    fn facts_about_files_apply_to_their_machine() {
         let detector = &mut Detector::new(Lists::default(), Binaries::none());
         let modules = &mut ModuleNumbers::default();
         let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(detector.modules.get(known).sha256, Some([1; 32]));
         assert_eq!(detector.modules.get(known).signer.as_deref(), Some("S"));
         assert_eq!(modules.find(detector, two, r"c:\a.dll"), Some(plain));
-        // A file that was replaced is another module from then on.
+        // A replaced file is another module from then on.
         modules.learn(detector, "one", r"c:\a.dll", Some([2; 32]), "S");
         let replaced = modules.find(detector, one, r"c:\a.dll").unwrap();
         assert_eq!(detector.modules.get(replaced).sha256, Some([2; 32]));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_processes_are_forgotten() {
+    fn the_oldest_processes_are_removed_first() {
         let started =
             |length: usize| Started { command_line: "x".repeat(length).into(), parent_pid: None, time: None };
         let mut processes = ProcessTable::default();

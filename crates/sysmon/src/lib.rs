@@ -1,22 +1,24 @@
-//! Sysmon's data, which people already have, as cases for the engine of [`stackhound_detect`], and back to text.
+//! Converts Sysmon events to cases for the detector of [`stackhound_detect`], and back to text.
 //!
-//! [`Sysmon::hunt`] reads a file, `.evtx` or JSON with one event a line, told apart by its content, and evaluates what events 10
-//! (`ProcessAccess`) and 8 (`CreateRemoteThread`) tell. Events 7 (`ImageLoad`) and 1 (`ProcessCreate`) before them tell what
-//! files modules are and how processes were started; all others are counted.
+//! [`Sysmon::hunt`] reads a file, `.evtx` or JSON with one event per line, recognized by its
+//! content. It evaluates events 10 (`ProcessAccess`) and 8 (`CreateRemoteThread`). Earlier events 7
+//! (`ImageLoad`) and 1 (`ProcessCreate`) supply the identity of modules and the command lines of
+//! processes. All other events are counted.
 //!
-//! | layer | what |
+//! | layer | content |
 //! |---|---|
-//! | [`call_trace`] | the text of a stack in its frames, and back without loss |
-//! | [`row`] | one event: what its fields mean |
-//! | [`json`] | rows in JSON: Winlogbeat's documents, flat ones, those of `evtx_dump`, and how they are written |
+//! | [`call_trace`] | the text of a stack as frames, and back without loss |
+//! | [`row`] | one event and the meaning of its fields |
+//! | [`json`] | rows in JSON, in the forms of several tools, read and written |
 //! | [`case`] | rows as cases in the normal form |
-//! | [`hunt`] | files, line by line or record by record, with what could not be read |
+//! | [`hunt`] | files, line by line or record by record, with the unreadable ones |
 //!
-//! What Sysmon tells of a stack: the user part alone, up to 24 frames (16 by older versions), each with the module that the
-//! process's list of loaded modules had there when Sysmon asked. So a frame in no module is *unbacked*, not unknown. Addresses
-//! are told of these frames alone.
+//! Sysmon records only the user stack: up to 24 frames (16 in older versions). Each frame has the
+//! module that the list of loaded modules of the process had at that address when Sysmon walked the
+//! stack. A frame in no module is therefore *unbacked*, not unknown. Only such frames have
+//! addresses.
 //!
-//! Knows text and the engine. Must not know ETW, or how findings are shown.
+//! Handles text and uses the detector. Does not depend on ETW or on the output of findings.
 #![forbid(unsafe_code)]
 
 pub mod call_trace;
@@ -29,5 +31,5 @@ mod known;
 pub mod row;
 mod time;
 
-pub use hunt::{Error, Evaluated, Format, Found, Sysmon, Totals, Unreadable, detects};
+pub use hunt::{Error, Evaluated, Format, Found, Sysmon, Totals, Unreadable, detect_format};
 pub use row::Row;

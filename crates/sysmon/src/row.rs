@@ -1,86 +1,86 @@
-//! One event of Sysmon, as far as evaluating stacks needs it.
+//! One Sysmon event, with the fields that the evaluation of stacks needs.
 
 use crate::call_trace::Hex;
 use crate::json::{Field, Fields};
 use crate::time;
 
-/// A field that does not read as what it must be. The event is given up.
+/// The error about a required field that is missing or invalid. The event is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("event {event} has no {field} that can be read")]
+#[error("event {event}: expected a valid {field}")]
 pub struct FieldError {
-    /// The event's id.
+    /// Sysmon's id of the event.
     pub event: u32,
-    /// The field, as Sysmon calls it.
+    /// Sysmon's name of the field.
     pub field: &'static str,
 }
 
-/// Who acted. Texts are empty where nothing is told.
+/// The acting process. Texts are empty if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Actor<'a> {
     /// Id of the process.
     pub pid: Option<u32>,
     /// Id of the thread.
     pub tid: Option<u32>,
-    /// Sysmon's own name of the process, which is never given twice on one machine.
+    /// Sysmon's GUID of the process, which is unique on a machine.
     pub guid: &'a str,
-    /// Path of its program. Old versions tell damaged ones.
+    /// Path of the image. Old versions of Sysmon write damaged paths.
     pub image: &'a str,
 }
 
-/// To whom it was done. Texts are empty where nothing is told.
+/// The target process. Texts are empty if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Aim<'a> {
     /// Id of the process.
     pub pid: Option<u32>,
-    /// Path of its program.
+    /// Path of the image.
     pub image: &'a str,
 }
 
-/// What was done.
+/// The action of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action<'a> {
     /// Event 10, `ProcessAccess`: a handle to a process was opened.
     ProcessAccess {
-        /// To this one.
+        /// The opened process.
         target: Aim<'a>,
-        /// With these rights.
+        /// The granted access rights.
         access: Option<u32>,
-        /// The stack, in Sysmon's text; empty where it is missing.
+        /// The stack in Sysmon's text, empty if it is missing.
         call_trace: &'a str,
     },
     /// Event 8, `CreateRemoteThread`.
     RemoteThread {
-        /// In this process.
+        /// The process of the new thread.
         target: Aim<'a>,
         /// Id of the new thread.
         tid: Option<u32>,
-        /// Where it starts.
+        /// The start address.
         address: Hex,
-        /// Path of the module there; empty if there is none.
+        /// Path of the module at the start address, empty if there is none.
         module: &'a str,
-        /// Name of the function there; empty if none is known.
+        /// Name of the function at the start address, empty if it is unknown.
         function: &'a str,
     },
     /// Event 7, `ImageLoad`.
     ImageLoad {
         /// Path of the image.
         path: &'a str,
-        /// Its sum, where Sysmon was told to compute it.
+        /// Its SHA-256, if Sysmon was configured to compute it.
         sha256: Option<[u8; 32]>,
-        /// Who signed it; empty where Sysmon did not find a valid signature.
+        /// The signer, empty if Sysmon found no valid signature.
         signer: &'a str,
     },
     /// Event 1, `ProcessCreate`; the process is the new one.
     ProcessCreate {
-        /// How it was started.
+        /// The command line.
         command_line: &'a str,
-        /// Who started it.
+        /// Id of the parent process.
         parent_pid: Option<u32>,
     },
 }
 
 impl Action<'_> {
-    /// Sysmon's number of such events.
+    /// Sysmon's event id of the action.
     pub fn event_id(&self) -> u32 {
         match self {
             Action::ProcessCreate { .. } => 1,
@@ -90,7 +90,7 @@ impl Action<'_> {
         }
     }
 
-    /// Sysmon's name of such events.
+    /// Sysmon's event name of the action.
     pub fn event_name(&self) -> &'static str {
         match self {
             Action::ProcessCreate { .. } => "ProcessCreate",
@@ -101,34 +101,34 @@ impl Action<'_> {
     }
 }
 
-/// An event, or several equal ones in one row.
+/// An event, or several equal events in one row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row<'a> {
-    /// How many events; at least 1.
+    /// Number of events, at least 1.
     pub count: u64,
-    /// The machine; empty if not told.
+    /// Name of the machine, empty if unknown.
     pub host: &'a str,
-    /// When, in units of 100 ns since 1601.
+    /// Time in units of 100 ns since 1601.
     pub time: Option<u64>,
-    /// Who.
+    /// The acting process.
     pub actor: Actor<'a>,
-    /// What.
+    /// The action.
     pub action: Action<'a>,
 }
 
 impl<'a> Row<'a> {
-    /// The event that these fields tell of; `None` for events of other kinds and of others than Sysmon.
+    /// The event with these fields. `None` for other kinds of events and other providers.
     ///
     /// # Errors
-    /// If it is one of these, and what it cannot be without is missing.
+    /// If a required field of the event is missing or invalid.
     pub(crate) fn of(fields: &'a Fields) -> Result<Option<Row<'a>>, FieldError> {
         let text = |field| match fields.text(field) {
-            // Newer versions write what is missing so.
+            // Newer versions of Sysmon write missing values like this.
             "-" => "",
             text => text,
         };
         let number = |field| number(text(field)).and_then(|number| u32::try_from(number).ok());
-        // Other providers have events of these numbers too.
+        // Other providers have events with these ids, too.
         let issuer =
             if text(Field::Provider).is_empty() { text(Field::Channel) } else { text(Field::Provider) };
         let is_sysmon = issuer.to_ascii_lowercase().contains("sysmon");
@@ -181,7 +181,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A number in decimal digits, or in others behind `0x`.
+/// A decimal number, or a hexadecimal number after `0x`.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => Hex::parse(digits).map(Hex::value),
@@ -189,12 +189,13 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// An address as Sysmon writes it, `0x00007FFF9F40EB60`. As many digits as it has, as wide is the system.
+/// An address as Sysmon writes it, such as `0x00007FFF9F40EB60`. The number of digits shows whether
+/// the system is 32-bit or 64-bit.
 fn address(text: &str) -> Option<Hex> {
     Hex::parse(text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text))
 }
 
-/// The sum among `SHA1=…,MD5=…,SHA256=…`, or one that stands alone.
+/// The SHA-256 in `SHA1=…,MD5=…,SHA256=…`, or in a text that contains nothing else.
 fn sha256(hashes: &str) -> Option<[u8; 32]> {
     let digits = hashes.split(',').find_map(|hash| match hash.split_once('=') {
         Some((name, digits)) => name.trim().eq_ignore_ascii_case("SHA256").then_some(digits),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_sum_is_taken() {
+    fn the_sha256_is_selected() {
         let digits = "ab".repeat(32);
         for (text, expected) in [
             (format!("SHA1={},SHA256={digits},IMPHASH=00", "cd".repeat(20)), Some([0xab; 32])),

@@ -1,4 +1,5 @@
-//! Sysmon's times as text: `2020-10-20 11:50:56.473`, always UTC, or the form of RFC 3339 that shippers of logs write.
+//! Times of Sysmon events as text: `2020-10-20 11:50:56.473`, always UTC, or RFC 3339 as log
+//! shippers write it.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -7,11 +8,12 @@ use jiff::tz::TimeZone;
 /// Units of 100 ns from 1601 to 1970.
 const UNIX_EPOCH: i128 = 116_444_736_000_000_000;
 
-/// The units of 100 ns since 1601; `None` for other texts, times before that, and other zones than UTC.
+/// Parses a time in units of 100 ns since 1601. `None` for other texts, earlier times, and time
+/// zones other than UTC.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let text = text.strip_suffix('Z').unwrap_or(text);
     let (_, time) = text.split_once([' ', 'T'])?;
-    // A zone would be read and have no effect.
+    // The parser below would accept and ignore a time zone.
     if !time.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b':' | b'.')) {
         return None;
     }
@@ -20,7 +22,8 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     u64::try_from(time.as_nanosecond().div_euclid(100) + UNIX_EPOCH).ok()
 }
 
-/// As Sysmon writes it, to the millisecond. Times after the year 9999 are the last one in it.
+/// Formats a time as Sysmon does, with milliseconds. Times after the year 9999 become the last time
+/// of that year.
 pub(crate) fn text(time: u64) -> String {
     let time = Timestamp::from_nanosecond((i128::from(time) - UNIX_EPOCH) * 100);
     time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
@@ -38,7 +41,7 @@ mod tests {
         for (text, expected) in [
             ("1601-01-01 00:00:00.000", Some(0)),
             ("1601-01-02T00:00:00Z", Some(DAY)),
-            // As `w32tm /ntte` and the documentation of FILETIME give it.
+            // From `w32tm /ntte` and the documentation of FILETIME.
             ("1970-01-01 00:00:00.000", Some(116_444_736_000_000_000)),
             ("2000-03-01T00:00:00.0000001Z", Some(125_963_424_000_000_001)),
             ("2020-10-20 11:50:56.473", Some(132_476_682_564_730_000)),
@@ -59,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn each_day_is_written_as_it_is_read() {
+    fn formatted_times_are_parsed_back() {
         for day in (0..800_000).step_by(37) {
             let time = day * DAY + 43_210_000 * 1000;
             let text = text(time);

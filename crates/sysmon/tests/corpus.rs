@@ -1,4 +1,5 @@
-//! What is found in the call traces of real machines, against their labels. Figures are in raw events unless they say rows.
+//! Findings in the call traces of real machines, compared with their labels. Figures are raw events
+//! unless stated as rows.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -53,12 +54,12 @@ impl Row {
         self.outcome(name).verdict == Verdict::Yes
     }
 
-    /// How severe its findings are at most.
+    /// The highest severity of the findings.
     fn severity(&self) -> Option<Severity> {
         self.evaluation.findings().map(|(_, outcome)| outcome.severity).max()
     }
 
-    /// What was found and in which stack.
+    /// The findings and the stack, for messages.
     fn text(&self) -> String {
         let findings: Vec<String> = self
             .evaluation
@@ -118,7 +119,7 @@ fn file_name(path: &str) -> &str {
 }
 
 #[test]
-fn every_call_trace_is_written_back_and_classed() {
+fn every_call_trace_is_written_back_and_classified() {
     let mut rows = 0;
     for name in ACCESSES {
         let Some(labels) = labels(name) else { return };
@@ -149,19 +150,19 @@ fn every_call_trace_is_written_back_and_classed() {
             rows += 1;
         }
     }
-    println!("{rows} call traces written back the same, each classed as labelled");
+    println!("{rows} call traces written back unchanged, each classified as labeled");
 }
 
 #[test]
-fn direct_calls_are_found_and_nothing_else() {
+fn exactly_the_direct_calls_are_found() {
     let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let is_direct = |row: &&Row| row.is("CS01") || row.is("CS02");
-    let labelled = |row: &&Row| row.class().starts_with("direct_syscall");
-    let (found, expected) = (rows.iter().filter(is_direct), rows.iter().filter(labelled));
+    let labeled = |row: &&Row| row.class().starts_with("direct_syscall");
+    let (found, expected) = (rows.iter().filter(is_direct), rows.iter().filter(labeled));
     let texts = |rows: Vec<&Row>| rows.into_iter().map(Row::text).collect::<Vec<_>>();
     let (found, expected) = (found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     println!(
-        "direct: {} events found, {} labelled",
+        "direct: {} events found, {} labeled",
         events(found.iter().copied()),
         events(expected.iter().copied())
     );
@@ -170,7 +171,7 @@ fn direct_calls_are_found_and_nothing_else() {
 }
 
 #[test]
-fn native_callers_are_found_where_they_can_be_told() {
+fn native_callers_outside_of_windows_are_found() {
     let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let mut undetermined = 0;
     for row in &rows {
@@ -185,7 +186,7 @@ fn native_callers_are_found_where_they_can_be_told() {
     let found = rows.iter().filter(|row| row.is("CS06"));
     println!("native API: {} events found, {undetermined} rows undetermined", events(found));
     assert!(undetermined > 0);
-    // Components of Windows that open processes by themselves.
+    // Components of Windows that call the native API to open processes.
     let known = [
         "appinfo.dll",
         "basesrv.dll",
@@ -220,7 +221,7 @@ fn native_callers_are_found_where_they_can_be_told() {
 }
 
 #[test]
-fn remote_threads_are_found_by_where_they_start() {
+fn remote_threads_are_found_by_their_start_address() {
     let Some(rows) = evaluated(&THREADS, Lists::default()) else { return };
     let mut found: BTreeMap<(&str, bool), u64> = BTreeMap::new();
     for row in &rows {
@@ -234,11 +235,11 @@ fn remote_threads_are_found_by_where_they_start() {
             class => assert_eq!(class, "backed_start"),
         }
     }
-    println!("remote threads, by class and whether something was found: {found:?}");
+    println!("remote threads, by class and whether there were findings: {found:?}");
 }
 
 #[test]
-fn unbacked_code_is_told_from_compiled_code() {
+fn unbacked_code_is_distinguished_from_jit_code() {
     let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let is_severe = |row: &&Row| row.severity() >= Some(Severity::Medium);
     let unbacked: Vec<&Row> = rows.iter().filter(|row| row.class() == "unbacked_native").collect();
@@ -269,16 +270,16 @@ fn unbacked_code_is_told_from_compiled_code() {
 }
 
 #[test]
-fn cut_stacks_are_few_and_each_is_listed() {
+fn truncated_stacks_are_few_and_are_listed() {
     let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
-    let may_be_cut = |row: &Row| {
+    let may_be_truncated = |row: &Row| {
         let length = row.label.calltrace.split('|').count();
         row.label.calltrace.contains("UNKNOWN") || length == 24 || length == 16
     };
-    let cut: Vec<&Row> = rows.iter().filter(|row| row.is("CS14") && !may_be_cut(row)).collect();
-    println!("{} rows are cut:", cut.len());
-    cut.iter().for_each(|row| println!("  {}", row.text()));
-    assert!(cut.len() <= 20);
+    let truncated: Vec<&Row> = rows.iter().filter(|row| row.is("CS14") && !may_be_truncated(row)).collect();
+    println!("{} rows are truncated:", truncated.len());
+    truncated.iter().for_each(|row| println!("  {}", row.text()));
+    assert!(truncated.len() <= 20);
     let mimikatz: Vec<&Row> =
         rows.iter().filter(|row| file_name(&row.label.source_image) == "mimikatz.exe").collect();
     mimikatz.iter().for_each(|row| println!("  {} {}", row.text(), row.label.calltrace));
@@ -299,7 +300,7 @@ fn findings_by_class() {
     }
     println!("finding, severity, class: rows, events");
     table.iter().for_each(|(key, figures)| println!("{key:?}: {figures:?}"));
-    // Nothing was recorded that could show these.
+    // The corpus contains no evidence for these.
     for detection in ["CS03", "CS09", "CS18", "CS19", "CS21", "CS23"] {
         assert!(rows.iter().all(|row| !row.is(detection)), "{detection}");
     }

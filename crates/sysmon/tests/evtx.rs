@@ -1,4 +1,4 @@
-//! Event logs, made here: no log of Windows may be part of the repository.
+//! Generated event logs, because logs written by Windows cannot be part of the repository.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -15,7 +15,8 @@ mod support;
 
 const SYSMON: &str = "Microsoft-Windows-Sysmon";
 
-/// What a file holds, as it is shown.
+/// Reads a log. Returns its counts, the event contexts of its rows, and the messages about
+/// unreadable items.
 fn hunt(file: &[u8]) -> (Totals, Vec<EventContext>, Vec<String>) {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut sysmon = Sysmon::new(detector.lists());
@@ -75,7 +76,7 @@ fn events() -> Vec<Event<'static>> {
 }
 
 #[test]
-fn logs_tell_what_json_tells() {
+fn logs_have_the_same_rows_as_json() {
     for per_chunk in [1, 2, 100] {
         let (totals, event_contexts, unreadable) = hunt(&log(&events(), per_chunk));
         assert_eq!(unreadable, [""; 0]);
@@ -104,7 +105,7 @@ fn logs_tell_what_json_tells() {
 }
 
 #[test]
-fn what_is_damaged_is_told_and_the_rest_read() {
+fn damaged_records_are_reported_and_the_others_read() {
     let mut file = log(&events(), 1);
     // The third record's binary XML.
     let at = 4096 + 2 * (1 << 16) + 512 + 24;
@@ -113,7 +114,7 @@ fn what_is_damaged_is_told_and_the_rest_read() {
     assert_eq!((totals.unreadable, totals.evaluated, totals.damaged_parts), (1, 2, 1), "{unreadable:?}");
     assert!(unreadable[0].starts_with("log.evtx:3: "), "{unreadable:?}");
     assert!(
-        unreadable[1].ends_with("the checksums of 1 chunks of the event log do not match"),
+        unreadable[1].ends_with("the checksums of 1 of the 5 chunks of the event log do not match"),
         "{unreadable:?}"
     );
     assert_eq!(event_contexts.len(), 2);
@@ -164,17 +165,17 @@ proptest! {
         file.truncate(cut.unwrap_or(file.len()));
         let mut detector = Detector::new(Lists::default(), Binaries::none());
         let mut sysmon = Sysmon::new(detector.lists());
-        let mut told = 0;
+        let mut calls = 0;
         let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |found| {
             if let Found::Evaluated(evaluated) = found {
                 drop(evaluated.event_context());
             }
-            told += 1;
+            calls += 1;
             ControlFlow::Continue(())
         });
         if let Ok(totals) = totals {
             let all = totals.evaluated + totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
-            prop_assert_eq!(told, all);
+            prop_assert_eq!(calls, all);
             prop_assert_eq!(totals.records, totals.evaluated + totals.unreadable + totals.context + totals.other);
         }
     }

@@ -1,8 +1,9 @@
-//! Sigma's public rules that look at call stacks, and what the detections say of the same rows: `docs/sigma.md` has the
-//! figures and why they differ, and this compares them with the corpus.
+//! Compares Sigma's public rules about call stacks with the detections, on the same rows of the
+//! corpus. `docs/sigma.md` has the figures and explains the differences. This test checks the
+//! figures.
 //!
-//! How many rows each rule hits was counted by another program, from the rules' text; so was how many of these the corpus
-//! labels as unbacked native code.
+//! An independent program counted the rows that each rule matches, from the text of the rules, and
+//! how many of these rows the corpus labels as unbacked native code.
 
 #[path = "sigma/rules.rs"]
 mod rules;
@@ -31,12 +32,12 @@ struct Answers {
     no: u64,
 }
 
-/// What was counted about some rows.
+/// The counts of a set of rows.
 #[derive(Clone, Default, Debug)]
 struct Figures {
     rows: u64,
     events: u64,
-    /// Rows in which some detection found something that matters at least [`Severity::Medium`].
+    /// Rows with a finding of at least [`Severity::Medium`].
     alarming: u64,
     answers: [Answers; 24],
 }
@@ -45,7 +46,7 @@ struct Figures {
 struct Counted {
     rules: BTreeMap<&'static str, Figures>,
     all: Figures,
-    /// Of detections: rows and events with something alarming that no rule hits.
+    /// By detection: rows and events with such a finding that no rule matches.
     alone: [(u64, u64); 24],
     unruled: (u64, u64),
 }
@@ -148,7 +149,7 @@ fn spelled(answers: &Answers) -> String {
 }
 
 #[test]
-fn every_rule_stands_on_the_page_once() {
+fn every_rule_is_on_the_page_once() {
     let tables = tables(&page());
     let mut stated: Vec<&str> = tables["rule"].iter().map(|row| row[0].trim_matches('`')).collect();
     let mut known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
@@ -161,14 +162,14 @@ fn every_rule_stands_on_the_page_once() {
 }
 
 #[test]
-fn rules_and_detections_agree_as_the_page_says() {
+fn figures_on_the_page_are_correct() {
     let Some(corpus) = stackhound_corpus::folder() else { return };
     let counted = count(&corpus.join("calltrace"));
     let tables = tables(&page());
     let mut wrong = Vec::new();
-    let mut compare = |what: String, stated: String, counted: String| {
+    let mut compare = |figure: String, stated: String, counted: String| {
         if stated != counted {
-            wrong.push(format!("{what}: the page says {stated}, counted were {counted}"));
+            wrong.push(format!("{figure}: the page has {stated}, counted {counted}"));
         }
     };
     let none = Figures::default();
@@ -178,7 +179,7 @@ fn rules_and_detections_agree_as_the_page_says() {
         compare(format!("rows of {}", row[0]), row[2].clone(), figures.rows.to_string());
         compare(format!("events of {}", row[0]), row[3].clone(), figures.events.to_string());
     }
-    // Each rule that hits something has its answers.
+    // Each rule that matches a row has its answers.
     let mut answered: Vec<&str> = tables["rows of rule"].iter().map(|row| row[0].trim_matches('`')).collect();
     answered.sort_unstable();
     let hitting: Vec<&str> = counted.rules.keys().copied().collect();
@@ -193,7 +194,7 @@ fn rules_and_detections_agree_as_the_page_says() {
             compare(format!("{} of {}", id.name(), row[0]), cell.clone(), counted);
         }
     }
-    // What has no column finds nothing, in whatever row.
+    // Detections without a column have no findings in any row.
     for (id, answers) in DetectionId::all().zip(&counted.all.answers) {
         let row = tables["in all rows"].iter().find(|row| row[1].split(", ").any(|name| name == id.name()));
         let stated = row.map_or("a column", |row| row[0].as_str());
@@ -218,7 +219,11 @@ fn rules_and_detections_agree_as_the_page_says() {
     }
     for (id, alone) in DetectionId::all().zip(counted.alone) {
         let is_stated = tables["found by no rule"].iter().any(|row| row[0] == id.name());
-        compare(format!("{} stands below", id.name()), is_stated.to_string(), (alone.0 > 0).to_string());
+        compare(
+            format!("{} is in the last table", id.name()),
+            is_stated.to_string(),
+            (alone.0 > 0).to_string(),
+        );
     }
     assert!(wrong.is_empty(), "{wrong:#?}\n{counted:#?}", counted = counted.rules);
 }

@@ -1,7 +1,7 @@
-//! A machine that runs for days: processes, threads, modules, memory and names come and go, some ends are lost, and one
-//! program makes names without end. Fails if memory grows.
+//! Simulates a machine that runs for days: processes, threads, modules, memory and names come and
+//! go, some ends are lost, and one program creates names without limit. Fails if memory grows.
 //!
-//! usage: system_soak [EVENTS]      (10,000,000 if not given; 10,000 are a second of trace time)
+//! usage: `system_soak [EVENTS]` (default 10,000,000; 10,000 events are a second of trace time)
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 /// Events in a second of trace time.
 const RATE: i64 = 10_000;
-/// Seconds that what is over is remembered.
+/// Seconds for which ended objects are kept.
 const REMEMBERED: i64 = 10;
-/// Seconds from one time of forgetting to the next.
+/// Seconds between two calls of `forget_before`.
 const EVERY: i64 = 5;
 const PROCESSES: usize = 150;
 const MODULES: u64 = 30;
 
-/// Numbers without pattern, the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -39,7 +39,7 @@ struct Machine {
     random: Random,
     now: TraceTime,
     events: i64,
-    /// What is there, oldest first.
+    /// Existing objects, oldest first.
     processes: VecDeque<Pid>,
     threads: VecDeque<(Pid, Tid)>,
     files: VecDeque<u64>,
@@ -52,7 +52,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        // Small enough to be reached while the run is young.
+        // Small enough to be reached early in the run.
         let limits = Limits {
             file_names: 60_000,
             key_names: 60_000,
@@ -71,7 +71,8 @@ impl Machine {
             keys: VecDeque::new(),
             memory: VecDeque::new(),
             views: VecDeque::new(),
-            // What ended unseen stays until its id is given out again; so all are within the first part of the run.
+            // An object with a lost end stays until its id is used again; all ids are used within
+            // the first part of the run.
             free_pids: (2..1024).map(|n| n * 4).collect(),
             free_tids: (1024..8192).map(|n| n * 4).collect(),
         };
@@ -81,7 +82,7 @@ impl Machine {
         machine
     }
 
-    /// One event passes.
+    /// Advances the time by one event.
     fn tick(&mut self) -> TraceTime {
         self.events += 1;
         self.now.0 += 1;
@@ -156,10 +157,10 @@ impl Machine {
         self.free_tids.push_back(tid.0);
     }
 
-    /// Something happens.
+    /// Simulates one random event.
     fn step(&mut self) {
-        let (what, pid) = (self.random.below(1000), self.some_process());
-        match what {
+        let (kind, pid) = (self.random.below(1000), self.some_process());
+        match kind {
             // Three processes in a second, which live for less than a minute.
             0 if self.random.below(3) == 0 => {
                 self.end_process();
@@ -176,7 +177,7 @@ impl Machine {
             300..500 => self.use_key(),
             500..750 => self.use_memory(pid),
             750..850 => self.use_view(pid),
-            // The program that makes names without end.
+            // The program that creates names without limit.
             850..900 => {
                 let (time, number) = (self.tick(), self.events as u64);
                 let name = format!("\\Device\\HarddiskVolume3\\Temp\\{number:080}");
@@ -218,7 +219,7 @@ impl Machine {
                 self.system.take_file_name(FileNameEvent::Close(FileObject(file)), time, "");
             }
         } else {
-            // Addresses of objects are used again.
+            // Addresses of objects are reused.
             let file = 0xffff_8000_0000_0000 | (number % 100_003) << 4;
             let name = format!("\\Device\\HarddiskVolume3\\Users\\somebody\\document {number}.txt");
             self.system.take_file_name(FileNameEvent::Open(FileObject(file)), time, &name);
@@ -277,7 +278,7 @@ impl Machine {
     }
 }
 
-/// Kilobytes of memory that is no file's, where the system tells.
+/// Kilobytes of anonymous memory, if the system reports it.
 fn memory_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?.trim().trim_end_matches(" kB").parse().ok()
@@ -287,7 +288,7 @@ fn main() -> ExitCode {
     let events =
         std::env::args().nth(1).map_or(10_000_000, |count| count.parse().expect("a number of events"));
     let (mut machine, started) = (Machine::new(), Instant::now());
-    // The most in the first half, and in the second.
+    // The maximum in the first half, and in the second.
     let (mut early, mut late) = (0, 0);
     for part in 1..=20 {
         while machine.events < events / 20 * part {
@@ -309,7 +310,7 @@ fn main() -> ExitCode {
     let seconds = started.elapsed().as_secs_f64();
     println!("{:?}", machine.system.stats());
     println!("{:.1} M events/s, {early} kB at first, {late} kB later", events as f64 / seconds / 1e6);
-    // The rest is the play of the allocator. What is lost for ever doubles from one half to the next.
+    // Smaller growth is noise of the allocator. Leaked memory doubles from one half to the next.
     if late > early + early / 5 {
         println!("memory grows");
         return ExitCode::FAILURE;

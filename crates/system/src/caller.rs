@@ -1,12 +1,13 @@
-//! The thread on whose behalf the kernel wrote an event.
+//! The thread for which the kernel wrote an event.
 
 use stackhound_types::{Pid, Tid};
 
-/// A thread as an event's header names it: the creator of a process or thread, the one who allocates memory.
+/// A thread as named in the header of an event, such as the creator of a process or thread, or the
+/// thread that allocates memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
-    /// Its process.
+    /// The process id.
     pub pid: Pid,
-    /// The thread.
+    /// The thread id.
     pub tid: Tid,
 }

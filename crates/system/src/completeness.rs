@@ -1,35 +1,36 @@
-//! Whether a module map can be trusted.
+//! Whether a module map is complete.
 
 use std::fmt;
 
-/// Events that are known to be missing from a recording.
+/// Events that are known to be missing from a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Losses {
     /// Events that Windows could not write.
     pub events: u64,
-    /// Buffers that were lost, or whose numbers are missing.
+    /// Buffers that were lost, or whose sequence numbers are missing.
     pub buffers: u64,
 }
 
 /// Whether every module of a process at a time is known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Completeness {
-    /// An address that no module covers belongs to none.
+    /// An address that no module covers is in no module.
     Complete,
-    /// It may belong to a module that is not known.
+    /// An address that no module covers may be in an unknown module.
     Incomplete(Gap),
 }
 
-/// Why a module map cannot be trusted.
+/// The reason why a module map is incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gap {
     /// No process is known to have the id at the time.
     UnknownProcess,
-    /// Neither was the process seen to start, with its loads recorded, nor did a rundown list its modules.
+    /// The start of the process, with its image loads, was not observed, and no rundown listed its
+    /// modules.
     NoRundown,
-    /// There was too much of it to be remembered in a session without end, so that all was forgotten.
+    /// The modules were forgotten because a [limit](crate::System::limited) was exceeded.
     Forgotten,
-    /// The events that would tell may be among those that are missing.
+    /// Events about the modules may be among the missing events.
     Lost(Losses),
 }
 
@@ -37,12 +38,12 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Gap::UnknownProcess => f.write_str("the process is not known"),
-            Gap::NoRundown => {
-                f.write_str("neither the loads of all its modules nor a rundown of them was recorded")
-            }
-            Gap::Forgotten => f.write_str("there was too much of it to be remembered"),
+            Gap::NoRundown => f.write_str(
+                "neither all module loads of the process nor a rundown of its modules was recorded",
+            ),
+            Gap::Forgotten => f.write_str("its modules were forgotten because a limit was exceeded"),
             Gap::Lost(Losses { events, buffers }) => {
-                write!(f, "{events} events and {buffers} buffers are missing from the recording")
+                write!(f, "{events} events and {buffers} buffers are missing from the trace")
             }
         }
     }

@@ -1,8 +1,10 @@
-//! What a session without end forgets, and when.
+//! Bounded memory for live sessions.
 //!
-//! Two things keep memory flat. [`System::forget_before`] drops what is over; whoever reads a live session calls it now
-//! and then. [`Limits`] hold where something comes and does not go, as when a program makes names without end: the
-//! oldest names go, and of the rest what the process has that has most. What is forgotten early is counted.
+//! Two mechanisms bound memory. [`System::forget_before`] drops state that is over; the reader of a
+//! live session calls it from time to time. [`Limits`] apply if state is added and never removed,
+//! for example if a program creates names without limit: the oldest names are forgotten, and
+//! otherwise the state of the process that has the most. State that is forgotten before its end is
+//! counted.
 
 use std::cmp::Reverse;
 
@@ -12,18 +14,21 @@ use crate::span::Span;
 use crate::system::System;
 use crate::text::Text;
 
-/// How much a [`System`] remembers at most. Numbers can be exceeded by what a thousand events add.
+/// The maximum amount of state that a [`System`] keeps. A number can be exceeded by the additions
+/// of about a thousand events.
 ///
-/// With the default limits it takes less than 500 MB where all are reached, which only an attack does.
+/// With the default limits, a system takes less than 500 MB if all limits are reached, which only
+/// an attack does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Processes; if there are more, those that are over go at once.
+    /// Processes. If there are more, ended processes are forgotten at once.
     pub processes: usize,
-    /// Threads; if there are more, those that are over go at once.
+    /// Threads. If there are more, ended threads are forgotten at once.
     pub threads: usize,
-    /// Loads and unloads of modules, with modules that were there before. About 330 bytes each.
+    /// Loads and unloads of modules, and modules that existed before the trace. About 330 bytes
+    /// each.
     pub modules: usize,
-    /// The same of compiled methods. About 260 bytes each.
+    /// The same for JIT-compiled methods. About 260 bytes each.
     pub methods: usize,
     /// Calls that reserve, commit or free memory. About 400 bytes each.
     pub allocations: usize,
@@ -33,7 +38,7 @@ pub struct Limits {
     pub file_names: usize,
     /// Statements about names of registry keys. About 50 bytes each.
     pub key_names: usize,
-    /// Names that threads were given in mid-life. About 40 bytes each.
+    /// Names given during the life of threads. About 40 bytes each.
     pub thread_names: usize,
     /// Bytes of all distinct texts.
     pub text_bytes: usize,
@@ -56,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// What was forgotten although it was not over, or not for long, because a limit was reached.
+/// State that was forgotten before its end, or soon after it, because a limit was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ForgottenEarly {
@@ -64,9 +69,10 @@ pub struct ForgottenEarly {
     pub processes: u64,
     /// Threads that had just ended.
     pub threads: u64,
-    /// Modules, some of them loaded: their processes' maps are [incomplete](crate::Gap::Forgotten) from then on.
+    /// Modules. Some may still be loaded: the module maps of their processes are
+    /// [incomplete](crate::Gap::Forgotten) from then on.
     pub modules: u64,
-    /// Compiled methods, likewise.
+    /// JIT-compiled methods, with the same effect.
     pub methods: u64,
     /// Calls that reserved or committed memory.
     pub allocations: u64,
@@ -78,47 +84,49 @@ pub struct ForgottenEarly {
     pub key_names: u64,
     /// Names of threads.
     pub thread_names: u64,
-    /// Texts for which there was no room, so that they count as not known.
+    /// Texts that exceeded the limit and count as unknown.
     pub texts: u64,
 }
 
 impl ForgottenEarly {
-    /// Whether anything was.
+    /// Whether any state was forgotten early.
     pub fn is_any(&self) -> bool {
         *self != ForgottenEarly::default()
     }
 }
 
-/// The state of forgetting.
+/// The limits, and the counters of forgotten state.
 #[derive(Debug, Default)]
 pub(crate) struct Forgetting {
     limits: Option<Limits>,
-    /// Statements since limits were looked at.
+    /// Statements since the last check of the limits.
     taken: u32,
     early: ForgottenEarly,
-    /// What was over.
+    /// The amount of state that was over and is forgotten.
     over: u64,
-    /// Records from which on it is worth while to look for those that are not needed.
+    /// The number of records at which unneeded records are searched for.
     records_full: usize,
-    /// Bytes of texts from which on it is worth while to look for those that are not needed.
+    /// The number of bytes of texts at which unneeded texts are searched for.
     texts_full: usize,
 }
 
-/// How often limits are looked at, in statements.
+/// The number of statements between two checks of the limits.
 const CHECK_EVERY: u32 = 1024;
 
-/// Of fewer records, none is forgotten before its process.
+/// The minimum number of records for forgetting records of existing processes.
 const RECORDS_FULL_MIN: usize = 64;
 
-/// Of fewer bytes of texts, none are forgotten.
+/// The minimum number of bytes for forgetting texts.
 const TEXTS_FULL_MIN: usize = 1 << 10;
 
-/// What is left where a limit was exceeded, so that it is not reached again at once.
+/// The target size after a limit was exceeded. It is lower than the limit, so that the limit is not
+/// reached again at once.
 fn rest(limit: usize) -> usize {
     limit - limit / 4
 }
 
-/// The processes of which all is to be forgotten, by index: first those that are over, first those that have most.
+/// The indexes of the processes whose state is to be forgotten: ended processes first, then those
+/// with the most state.
 fn heaviest(lens: impl Iterator<Item = usize>, limit: usize, is_over: impl Fn(u32) -> bool) -> Vec<u32> {
     let lens: Vec<usize> = lens.collect();
     let mut total: usize = lens.iter().sum();
@@ -136,24 +144,28 @@ fn heaviest(lens: impl Iterator<Item = usize>, limit: usize, is_over: impl Fn(u3
 }
 
 impl System {
-    /// The same, for a session without end: no more is remembered than these limits allow.
+    /// Limits the amount of state, for live sessions.
     pub fn limited(mut self, limits: Limits) -> System {
         self.texts.set_bytes_max(limits.text_bytes);
         self.forgetting.limits = Some(limits);
         self
     }
 
-    /// Forgets what was over before a time: processes with all that is theirs, threads, unloaded modules and methods,
-    /// memory that was freed, names that were given back, and texts that nothing else uses.
+    /// Forgets state that was over before a time: ended processes with all of their state, ended
+    /// threads, unloaded modules and methods, freed memory, deleted names, and texts that are no
+    /// longer used.
     ///
-    /// Answers about this time and later ones are as before, with two exceptions: who was the last to have the id of a
-    /// process or thread ([`process_of_event`](System::process_of_event), [`thread_of_event`](System::thread_of_event))
-    /// is not known any more if it was over before `time`, and a thread goes with its process even if its own end was
-    /// not seen. So `time` is to lie some seconds before the events that are yet to be taken in or asked about. Numbers
-    /// of what was forgotten stand for nothing: lookups by them find nothing, and the methods of references panic.
+    /// Queries about this time and later times have the same answers as before, with two
+    /// exceptions. The last holder of a process or thread id
+    /// ([`process_of_event`](System::process_of_event),
+    /// [`thread_of_event`](System::thread_of_event)) is no longer known if it ended before `time`.
+    /// A thread is forgotten with its process even if its own end was not observed. Therefore,
+    /// `time` should be some seconds before all later events and queries. Ids of forgotten state
+    /// are invalid: lookups by them find nothing, and the methods of references panic.
     ///
-    /// Takes time in proportion to what is remembered, some 10 ms for a million things: it is meant to be called every
-    /// few seconds of trace time. Some things stay until there are twice as many.
+    /// The cost is proportional to the stored state: about 10 ms for a million entries. The method
+    /// is meant to be called every few seconds of trace time. Some state is kept until its amount
+    /// has doubled.
     pub fn forget_before(&mut self, time: TraceTime) {
         self.revision += 1;
         let (processes, threads) = self.forget_processes(time);
@@ -164,7 +176,7 @@ impl System {
         self.regions.forget_before(time);
         self.files.forget_before(time);
         self.registry.forget_before(time);
-        // References to what a forgotten process had would lead to that process.
+        // References to the state of a forgotten process would lead to that process.
         if processes > 0 || self.records() >= self.forgetting.records_full.max(RECORDS_FULL_MIN) {
             let swept =
                 [self.modules.sweep(), self.methods.sweep(), self.views.sweep(), self.regions.sweep()];
@@ -177,7 +189,7 @@ impl System {
         self.enforce_limits();
     }
 
-    /// Forgets processes that ended before a time, and threads; gives how many of each.
+    /// Forgets processes and threads that ended before a time. Returns the number of each.
     fn forget_processes(&mut self, time: TraceTime) -> (u64, u64) {
         let gone = self.processes.forget_before(time);
         for &index in &gone {
@@ -195,13 +207,13 @@ impl System {
         self.modules.len() + self.methods.len() + self.views.len() + self.regions.len()
     }
 
-    /// What was over and is forgotten, and what was forgotten early.
+    /// The amount of state that was over and is forgotten, and the state that was forgotten early.
     pub(crate) fn forgotten(&self) -> (u64, ForgottenEarly) {
         let early = ForgottenEarly { texts: self.texts.refused, ..self.forgetting.early };
         (self.forgetting.over, early)
     }
 
-    /// Called for everything that is taken in.
+    /// Called for every recorded statement.
     #[inline]
     pub(crate) fn keep_limits(&mut self) {
         if self.forgetting.limits.is_some() {
@@ -274,7 +286,7 @@ impl System {
         }
     }
 
-    /// Forgets texts that are not needed; if that is not enough, the older half of names, then methods.
+    /// Forgets unneeded texts; if that is not enough, the older half of names, then methods.
     fn make_room_for_texts(&mut self, bytes: usize) {
         self.forget_unused_texts();
         if self.texts.bytes() <= bytes {
@@ -299,7 +311,7 @@ impl System {
         self.forgetting.texts_full = 2 * self.texts.bytes();
     }
 
-    /// Goes through all texts that are referred to.
+    /// Calls `change` for all referenced texts.
     fn change_texts(&mut self, change: &mut dyn FnMut(&mut Text)) {
         self.processes.texts_mut().for_each(&mut *change);
         self.threads.texts_mut().for_each(&mut *change);

@@ -1,14 +1,14 @@
-//! The state of the traced machine at any time of its trace: which processes, threads, modules, memory, files and
-//! registry keys there were.
+//! The state of the traced machine at any time of its trace: processes, threads, modules, memory,
+//! files and registry keys.
 //!
 //! ```
 //! use stackhound_types::Pid;
 //! use stackhound_system::System;
-//! use stackhound_trace::Recordings;
+//! use stackhound_trace::TraceFiles;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Recordings::file("trace.etl").open()?;
+//! let trace = TraceFiles::file("trace.etl").open()?;
 //! let mut system = System::of(&trace);
 //! let mut events = trace.selected(System::selection());
 //! while let Some(event) = events.next() {
@@ -23,18 +23,20 @@
 //! # }
 //! ```
 //!
-//! A [`System`] takes in statements ("at this time, this module was loaded there", "this process was there when the
-//! recording ended") and answers questions about a time. Everything is valid over a [`Span`] of trace time, and says
-//! how the span's ends are known.
+//! A [`System`] records statements ("at this time, this module was loaded there", "this process
+//! existed when the trace ended") and answers queries about a time. Everything is valid over a
+//! [`Span`] of trace time, which states the evidence for both of its ends.
 //!
-//! There are two ways to use it, and both give the same answers but for what only the end of a recording tells:
-//! - All events first, then questions about any time. What a rundown at the end lists is known at every time.
-//! - Questions about the current time, with all events up to it taken in.
+//! There are two ways to use it. They give the same answers, except for facts that are recorded
+//! only at the end of a trace:
+//! - Record all events first, then query any time. The contents of a rundown at the end are known
+//!   at every time.
+//! - Query the current time, with all events up to it recorded.
 //!
-//! Recordings are remembered as a whole. A session without end forgets what is over, where that is
-//! [asked for](System::forget_before), and has [limits](System::limited).
+//! The state of a whole trace is kept by default. A live session can
+//! [forget](System::forget_before) state that is over, and can set [limits](System::limited).
 //!
-//! Knows time, addresses and names of things; does not know symbols or verdicts.
+//! This crate handles times, addresses and names. It does not handle symbols or verdicts.
 #![forbid(unsafe_code)]
 
 mod address_spaces;

@@ -1,4 +1,4 @@
-//! Who held a number when: process and thread ids are given out again and again.
+//! The holders of numbers over time. Windows reuses process and thread ids.
 
 use hashbrown::HashMap;
 use stackhound_trace::TraceTime;
@@ -7,21 +7,22 @@ use crate::slab::{Id, Slab};
 use crate::span::{Evidence, Phase, Span};
 use crate::validity::ValidityRange;
 
-/// How an observation relates to the one that holds the number at its time.
+/// The relation of an observation to the holder of its number at its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Identity {
     Same,
     Different,
-    /// Nothing contradicts that it is the same.
+    /// There is no evidence against it being the same.
     Unsure,
 }
 
-/// An observation that comes behind more holders of its number than this counts as of the newest one's start.
+/// An observation that is older than the starts of more than this number of holders counts as made
+/// at the start of the newest one.
 ///
-/// Bounds what one late event can cost; only a recording whose times are damaged comes near it.
+/// This bounds the cost of one late event. Only a trace with damaged times comes near the limit.
 const LATE_MAX: usize = 1 << 10;
 
-/// Numbers of which is remembered when their forgotten holders ended; beyond that, all of it is forgotten.
+/// The maximum number of entries in `ends`. Beyond it, all entries are forgotten.
 const ENDS_MAX: usize = 1 << 18;
 
 #[derive(Debug)]
@@ -30,14 +31,14 @@ struct Holder {
     span: Span,
 }
 
-/// Every holder of every number. Holders are numbered in the order of their first observation; spans of one number's
-/// holders do not overlap. About 60 bytes a holder.
+/// Every holder of every number. Holders are numbered in the order of their first observation. The
+/// spans of the holders of one number do not overlap. A holder takes about 60 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
-    /// In the order of their starts.
+    /// Ordered by start.
     holders: HashMap<u32, Vec<u32>, foldhash::fast::RandomState>,
     all: Slab<Holder>,
-    /// When the last of a number's forgotten holders ended.
+    /// The latest end of the forgotten holders of a number.
     ends: HashMap<u32, TraceTime, foldhash::fast::RandomState>,
 }
 
@@ -51,13 +52,13 @@ impl Lifetimes {
         &mut self.all.get_mut(holder).span
     }
 
-    /// The span of the holder that an id means, unless it was forgotten.
+    /// The span of the holder with this id; `None` if it was forgotten.
     #[inline]
     pub fn span_of(&self, id: Id) -> Option<Span> {
         self.all.of(id).map(|holder| holder.span)
     }
 
-    /// The span of the holder that has a number now.
+    /// The span of the holder in a slot.
     pub fn get(&self, holder: u32) -> Option<Span> {
         self.all.at(holder).map(|holder| holder.span)
     }
@@ -67,7 +68,6 @@ impl Lifetimes {
         self.all.id(holder)
     }
 
-    /// All holders.
     pub fn ids(&self) -> impl Iterator<Item = Id> {
         self.all.iter().map(|(id, _)| id)
     }
@@ -76,7 +76,7 @@ impl Lifetimes {
         self.all.len()
     }
 
-    /// Forgets holders: those for which `end` gives a time, which is that of their end. Gives their numbers.
+    /// Forgets the holders for which `end` returns the time of their end. Returns their slots.
     pub fn forget(&mut self, end: impl Fn(Id, Span) -> Option<TraceTime>) -> Vec<u32> {
         let Lifetimes { holders, all, ends } = self;
         let mut forgotten = Vec::new();
@@ -100,13 +100,13 @@ impl Lifetimes {
         forgotten
     }
 
-    /// Who holds a number at a time.
+    /// The holder of a number at a time.
     #[inline]
     pub fn at(&self, number: u32, time: TraceTime) -> Option<u32> {
         self.newest_until(number, time).filter(|&holder| time <= self.span(holder).to)
     }
 
-    /// Who was the last to get a number up to a time, whether it is over or not.
+    /// The last holder of a number that started at or before a time, whether it has ended or not.
     #[inline]
     pub fn newest_until(&self, number: u32, time: TraceTime) -> Option<u32> {
         let holders = self.holders.get(&number)?;
@@ -114,20 +114,21 @@ impl Lifetimes {
         if self.span(newest).from <= time {
             return Some(newest);
         }
-        let location = holders.partition_point(|&holder| self.span(holder).from <= time);
-        location.checked_sub(1).map(|before| holders[before])
+        let index = holders.partition_point(|&holder| self.span(holder).from <= time);
+        index.checked_sub(1).map(|before| holders[before])
     }
 
-    /// The times around a time at which [`newest_until`](Lifetimes::newest_until) gives the same.
+    /// The times around a time at which [`newest_until`](Lifetimes::newest_until) returns the same
+    /// holder.
     pub fn validity(&self, number: u32, time: TraceTime) -> ValidityRange {
         let Some(holders) = self.holders.get(&number) else { return ValidityRange::ALWAYS };
         let next = holders.partition_point(|&holder| self.span(holder).from <= time);
-        let from = |location: usize| holders.get(location).map(|&holder| self.span(holder).from);
+        let from = |index: usize| holders.get(index).map(|&holder| self.span(holder).from);
         ValidityRange::between(next.checked_sub(1).and_then(from), from(next))
     }
 
-    /// Takes in what an event says of the holder of a number. The second value tells whether the holder is new.
-    pub fn sight(
+    /// Records an observation of the holder of a number. Returns the holder, and whether it is new.
+    pub fn observe(
         &mut self,
         number: u32,
         phase: Phase,
@@ -142,10 +143,11 @@ impl Lifetimes {
         let span = self.span_mut(current);
         let alive = time < span.to || (time == span.to && span.end != Evidence::Observed);
         match (phase, identity) {
-            // What has ended can be told of once more, but only a start gives its number away again.
+            // An ended holder can be observed again. Only a start assigns its number to a new
+            // holder.
             (Phase::End | Phase::RundownAtStart | Phase::RundownAtEnd, Identity::Same) if !alive => {}
             _ if !alive => return (self.add(number, phase, time), true),
-            // A rundown can list what is about to tell of its start.
+            // A rundown can list an object just before the start event of the object.
             (Phase::Start, Identity::Same) => {
                 if span.start != Evidence::Observed {
                     (span.from, span.start) = (time, Evidence::Observed);
@@ -172,7 +174,7 @@ impl Lifetimes {
         (current, false)
     }
 
-    /// The holder at a time at which there must be one; made up where none is known.
+    /// The holder at a time at which one must exist. Adds one if none is known.
     pub fn expect(&mut self, number: u32, time: TraceTime) -> (u32, bool) {
         let time = self.not_too_late(number, time);
         match self.at(number, time) {
@@ -185,17 +187,17 @@ impl Lifetimes {
         let Some(holders) = self.holders.get(&number).filter(|holders| holders.len() > LATE_MAX) else {
             return time;
         };
-        let start = |location: usize| self.span(holders[location]).from;
+        let start = |index: usize| self.span(holders[index]).from;
         if time < start(holders.len() - 1 - LATE_MAX) { start(holders.len() - 1) } else { time }
     }
 
-    /// A holder that takes the number from one that ended unseen.
+    /// Adds a holder that takes the number from one whose end was not observed.
     fn replace(&mut self, number: u32, current: u32, phase: Phase, time: TraceTime) -> u32 {
         let new = self.add(number, phase, time);
         let old = self.span_mut(current);
         let (to, end) = (old.to, old.end);
         (old.to, old.end) = (time, Evidence::Unknown);
-        // An end that was seen before is that of the one that was there last.
+        // An end that was already observed belongs to the last holder.
         if phase != Phase::End && end == Evidence::Observed {
             let new = self.span_mut(new);
             (new.to, new.end) = (to, end);
@@ -203,7 +205,7 @@ impl Lifetimes {
         new
     }
 
-    /// A holder where the number is free, or is about to be.
+    /// Adds a holder of a number that is free, or is about to be.
     fn add(&mut self, number: u32, phase: Phase, time: TraceTime) -> u32 {
         let (from, start) = match phase {
             Phase::Start => (time, Evidence::Observed),
@@ -221,23 +223,23 @@ impl Lifetimes {
         new
     }
 
-    /// Puts a holder that was sighted at `time` between the others. It starts at `from`, but not while another one
-    /// holds the number.
+    /// Inserts a holder, observed at `time`, among the others. It starts at `from`, or later if
+    /// another holder has the number then.
     fn insert(&mut self, number: u32, time: TraceTime, from: TraceTime, start: Evidence) -> u32 {
         let Lifetimes { holders, all, ends } = self;
         let holders = holders.entry(number).or_default();
-        let location = holders.partition_point(|&holder| all.get(holder).span.from <= time);
-        let end_before = match location.checked_sub(1) {
+        let index = holders.partition_point(|&holder| all.get(holder).span.from <= time);
+        let end_before = match index.checked_sub(1) {
             Some(before) => Some(all.get(holders[before]).span.to),
             None => ends.get(&number).copied(),
         };
-        // The event that ends a holder is the last that belongs to it.
+        // The event that ends a holder is the last event that belongs to it.
         let free = end_before.map(|end| TraceTime(end.0.saturating_add(1)));
         let from = free.map_or(from, |free| from.max(free.min(time)));
-        let to = holders.get(location).map_or(Span::OPEN, |&next| all.get(next).span.from);
+        let to = holders.get(index).map_or(Span::OPEN, |&next| all.get(next).span.from);
         let span = Span { from, to, start, end: Evidence::Unknown };
         let new = all.insert(Holder { number, span }).slot();
-        holders.insert(location, new);
+        holders.insert(index, new);
         new
     }
 }
@@ -252,7 +254,7 @@ mod tests {
         TraceTime(at)
     }
 
-    /// What the events of one number say about a time, looked up one by one.
+    /// The result for one number and a time, found by a linear search.
     fn oracle(events: &[(i64, Phase)], at: i64) -> Option<i64> {
         let begins = |until: usize| {
             let turn =
@@ -288,7 +290,7 @@ mod tests {
             for (number, wait, phase) in steps {
                 now += wait;
                 events[number as usize].push((now, phase));
-                lifetimes.sight(number, phase, time(now), |_| Identity::Unsure);
+                lifetimes.observe(number, phase, time(now), |_| Identity::Unsure);
             }
             for (number, events) in events.iter().enumerate() {
                 for at in -1..=now + 1 {
@@ -305,7 +307,7 @@ mod tests {
             let mut lifetimes = Lifetimes::default();
             for (at, phase, identity) in steps {
                 let identity = [Identity::Same, Identity::Different, Identity::Unsure][usize::from(identity)];
-                lifetimes.sight(7, phase, time(at), |_| identity);
+                lifetimes.observe(7, phase, time(at), |_| identity);
                 lifetimes.expect(7, time(at / 2));
             }
             let spans: Vec<Span> =
@@ -323,7 +325,7 @@ mod tests {
     fn many_late_starts_cost_little() {
         let mut lifetimes = Lifetimes::default();
         for at in (0..300_000).rev() {
-            lifetimes.sight(7, Phase::Start, time(at), |_| Identity::Unsure);
+            lifetimes.observe(7, Phase::Start, time(at), |_| Identity::Unsure);
         }
         assert_eq!(lifetimes.len(), 300_000);
     }

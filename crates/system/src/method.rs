@@ -1,4 +1,4 @@
-//! Code that runtimes compiled while their programs ran.
+//! JIT-compiled code of runtimes.
 
 use std::fmt;
 
@@ -13,30 +13,31 @@ use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// The code of one method in a [`System`]. Indexes start at 0, in the order of first observation. That of a method that
-/// was [forgotten](System::forget_before) is given to another one, whose number is not equal.
+/// The id of the code of one method in a [`System`]. Indexes start at 0, in the order of first
+/// observation. The index of a [forgotten](System::forget_before) method is used again, with a
+/// different id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct MethodId(pub(crate) Id);
 
 impl MethodId {
-    /// For columns with a place for each method. Where methods are forgotten, what stands there can be of another one
-    /// that had the index before.
+    /// An index for columns with one entry for each method. If methods are forgotten, an entry can
+    /// still belong to an earlier method with the same index.
     pub fn index(self) -> usize {
         self.0.index()
     }
 }
 
-/// Who compiles.
+/// The runtime that compiled a method.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Runtime {
     /// .NET.
     Clr,
-    /// An engine of scripts, by the provider that Chakra and V8 share.
+    /// A script engine, from the provider that Chakra and V8 share.
     Script,
 }
 
 impl Runtime {
-    /// The spelling in output.
+    /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             Runtime::Clr => "clr",
@@ -45,24 +46,24 @@ impl Runtime {
     }
 }
 
-/// What an event states about the code of a method. Empty texts stand for "not stated".
+/// The facts that an event states about the code of a method. Empty texts mean "not stated".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MethodFacts<'a> {
-    /// The process that it is in.
+    /// The process that contains the method.
     pub pid: Pid,
-    /// Who compiled it.
+    /// The runtime that compiled the method.
     pub runtime: Runtime,
-    /// The runtime's own number of it.
+    /// The id of the method in the runtime.
     pub id: u64,
-    /// Where it starts.
+    /// The start address.
     pub start: Address,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The type that it belongs to, with the namespace in front.
+    /// The type that contains the method, with its namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name of the method.
     pub name: &'a str,
-    /// Types of its result and parameters.
+    /// The types of the result and the parameters.
     pub signature: &'a str,
 }
 
@@ -79,7 +80,8 @@ struct Record {
     evidence: Evidence,
 }
 
-/// Methods of all processes. About 60 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
+/// Methods of all processes. Each takes about 60 bytes in addition to its [`RangeHistory`] and its
+/// distinct texts.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
     records: Slab<Record>,
@@ -101,18 +103,19 @@ impl Methods {
         self.records.iter().map(|(id, _)| MethodId(id))
     }
 
-    /// Forgets methods that are nowhere any more. Gives how many.
+    /// Forgets methods that are no longer referenced. Returns their number.
     pub fn sweep(&mut self) -> u64 {
         self.records.sweep(self.spaces.values())
     }
 
-    /// All texts that are referred to.
+    /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
         let records = self.records.iter_mut();
         records.flat_map(|record| [&mut record.namespace, &mut record.name, &mut record.signature])
     }
 
-    /// Whether just this is known of the code at `start`, name included, so that another statement of it tells nothing.
+    /// Whether exactly this code is known at `start`, with its name, so that another statement
+    /// about it adds no facts.
     pub fn is_known(&self, process: ProcessId, time: TraceTime, id: u64, start: Address, size: u64) -> bool {
         let held = self.spaces.get(process).and_then(|space| space.held_at(start.0, time));
         held.is_some_and(|number| {
@@ -123,7 +126,7 @@ impl Methods {
         })
     }
 
-    pub fn sight(
+    pub fn observe(
         &mut self,
         texts: &mut Texts,
         phase: Phase,
@@ -157,7 +160,7 @@ impl Methods {
         let is_old = phase != Phase::Start && present.is_none() && space.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => space.free(time, range),
-            // Other code stands there since; what this one was is not known.
+            // Other code was placed there since, so the facts of this method are unknown.
             Phase::End => return,
             _ if is_old => {}
             _ => space.set(time, range, number),
@@ -175,7 +178,7 @@ impl Methods {
     }
 }
 
-/// The code of a method as a [`System`] knows it.
+/// The code of a method in a [`System`].
 #[derive(Clone, Copy, Debug)]
 pub struct MethodRef<'s> {
     pub(crate) system: &'s System,
@@ -191,59 +194,59 @@ impl<'s> MethodRef<'s> {
         self.system.texts.get(text)
     }
 
-    /// Its number.
+    /// The id in the system.
     pub fn id(&self) -> MethodId {
         self.id
     }
 
-    /// The process that it is in.
+    /// The process that contains the method.
     pub fn process(&self) -> ProcessRef<'s> {
         ProcessRef { system: self.system, id: self.record().process }
     }
 
-    /// Who compiled it.
+    /// The runtime that compiled the method.
     pub fn runtime(&self) -> Runtime {
         self.record().runtime
     }
 
-    /// Where it starts.
+    /// The start address.
     pub fn start(&self) -> Address {
         Address(self.record().range.first)
     }
 
-    /// Bytes that it takes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         let range = self.record().range;
         (range.last - range.first).saturating_add(1)
     }
 
-    /// The type that it belongs to, with the namespace in front. Empty if not known.
+    /// The type that contains the method, with its namespace. Empty if not known.
     pub fn namespace(&self) -> &'s str {
         self.text(self.record().namespace)
     }
 
-    /// Its name, without the type. Empty if not known.
+    /// The name, without the type. Empty if not known.
     pub fn name(&self) -> &'s str {
         self.text(self.record().name)
     }
 
-    /// Types of its result and parameters. Empty if not known.
+    /// The types of the result and the parameters. Empty if not known.
     pub fn signature(&self) -> &'s str {
         self.text(self.record().signature)
     }
 
-    /// Since when it is there; [`Span::BEGINNING`] if before the recording.
+    /// The time from which the code exists; [`Span::BEGINNING`] if it was before the trace.
     pub fn since(&self) -> TraceTime {
         self.record().since
     }
 
-    /// What tells of it.
+    /// The evidence for the method.
     pub fn evidence(&self) -> Evidence {
         self.record().evidence
     }
 }
 
-/// Type and name, such as `System.String.Concat`; nothing if they are not known.
+/// Writes the type and the name, such as `System.String.Concat`, or nothing if they are not known.
 impl fmt::Display for MethodRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.namespace() {

@@ -12,41 +12,42 @@ use crate::system::System;
 use crate::text::{Text, Texts};
 use crate::validity::ValidityRange;
 
-/// One module of a [`System`]: an image at a place in one address space, from its load to its unload. Indexes start
-/// at 0, in the order of first observation. That of a module that was [forgotten](System::forget_before) is given to
-/// another one, whose number is not equal.
+/// The id of a module in a [`System`]: an image at a base address in one address space, from its
+/// load to its unload. Indexes start at 0, in the order of first observation. The index of a
+/// [forgotten](System::forget_before) module is used again, with a different id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleId(pub(crate) Id);
 
 impl ModuleId {
-    /// For columns with a place for each module. Where modules are forgotten, what stands there can be of another one
-    /// that had the index before.
+    /// An index for columns with one entry for each module. If modules are forgotten, an entry can
+    /// still belong to an earlier module with the same index.
     pub fn index(self) -> usize {
         self.0.index()
     }
 }
 
-/// What an event states about a module.
+/// The facts that an event states about a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModuleFacts<'a> {
-    /// The process as the event states it; 0, in rundowns also 4, for modules of the kernel.
+    /// The process id as stated by the event. Kernel modules have 0, in rundowns also 4.
     pub pid: Pid,
-    /// Where it is.
+    /// The base address.
     pub base: Address,
-    /// Bytes that it takes there. The format of images has 32 bits for it; what is above is ignored.
+    /// The size in memory, in bytes. The image format has 32 bits for it; higher values are cut.
     pub size: u64,
-    /// From the image's header. `None` in old recordings, and where Windows had the header not in memory.
+    /// From the header of the image. `None` in old traces, and if Windows did not have the header
+    /// in memory.
     pub time_date_stamp: Option<u32>,
-    /// From the image's header. `None` in old recordings, and for images without one.
+    /// From the header of the image. `None` in old traces, and for images without a checksum.
     pub checksum: Option<u32>,
-    /// NT path. May be empty.
+    /// The NT path. May be empty.
     pub path: &'a str,
 }
 
-/// As [`PdbIdentity`], with the text by number.
+/// As [`PdbIdentity`], with an interned name.
 type Pdb = (Guid, u32, Text);
 
-/// Whose address space a module is in: a process's, or the kernel's part of all.
+/// The address space of a module: that of a process, or the kernel address space.
 pub(crate) type Owner = Option<ProcessId>;
 
 #[derive(Debug)]
@@ -57,34 +58,35 @@ struct Record {
     time_date_stamp: Option<u32>,
     checksum: Option<u32>,
     span: Span,
-    /// Index into `pdbs`.
+    /// An index into `pdbs`.
     pdb: Option<u32>,
 }
 
-/// What is known of the modules of one address space.
+/// The modules of one address space.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleSpace {
     ranges: RangeHistory,
-    /// A rundown listed a module of it.
+    /// A rundown listed a module of this address space.
     pub was_run_down: bool,
 }
 
-/// All modules. About 130 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
+/// All modules. Each takes about 130 bytes in addition to its [`RangeHistory`] and its distinct
+/// texts.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     records: Slab<Record>,
     kernel: ModuleSpace,
-    /// By process.
+    /// Indexed by process.
     spaces: Vec<ModuleSpace>,
     pdbs: Slab<Pdb>,
     pdb_numbers: HashMap<Pdb, u32, foldhash::fast::RandomState>,
-    /// PDBs of modules that were not heard of by then.
+    /// PDBs of modules that were not known when their PDB was recorded.
     awaiting: HashMap<(Owner, u64, TraceTime), u32, foldhash::fast::RandomState>,
-    /// Some load was seen, so that loads are recorded at all.
+    /// A load was observed, so loads are recorded.
     pub loads_are_recorded: bool,
-    /// Unloads of modules that nothing else is known of.
+    /// Unloads of unknown modules.
     pub unresolved: u64,
-    /// PDBs that nothing was found for until they were forgotten.
+    /// PDBs for which no module was found before they were forgotten.
     unclaimed: u64,
 }
 
@@ -102,7 +104,7 @@ impl Modules {
         self.records.iter().map(|(id, _)| ModuleId(id))
     }
 
-    /// Forgets all of a process: it is over, or there is too much of it.
+    /// Forgets all modules of a process, because it has ended or because a limit was exceeded.
     pub fn forget_process(&mut self, index: u32) {
         if let Some(space) = self.spaces.get_mut(index as usize) {
             space.ranges.clear();
@@ -110,7 +112,7 @@ impl Modules {
         }
     }
 
-    /// Forgets what no answer about this time or a later one rests on.
+    /// Forgets all state that no query about this time or a later one needs.
     pub fn forget_before(&mut self, time: TraceTime) {
         self.kernel.ranges.forget_before(time);
         self.spaces.iter_mut().for_each(|space| space.ranges.forget_before(time));
@@ -119,12 +121,12 @@ impl Modules {
         self.unclaimed += (before - self.awaiting.len()) as u64;
     }
 
-    /// How much is remembered of each process, in changes.
+    /// The number of stored changes of each process.
     pub fn lens(&self) -> impl Iterator<Item = usize> {
         self.spaces.iter().map(|space| space.ranges.len())
     }
 
-    /// Forgets modules that are nowhere any more. Gives how many.
+    /// Forgets modules that are no longer referenced. Returns their number.
     pub fn sweep(&mut self) -> u64 {
         let spaces = self.spaces.iter().chain([&self.kernel]);
         let forgotten = self.records.sweep(spaces.flat_map(|space| space.ranges.values()));
@@ -138,7 +140,7 @@ impl Modules {
         self.pdb_numbers = self.pdbs.iter().map(|(id, &pdb)| (pdb, id.slot())).collect();
     }
 
-    /// Goes through all texts that are referred to, to change them.
+    /// Calls `change` for all referenced texts.
     pub fn change_texts(&mut self, change: &mut dyn FnMut(&mut Text)) {
         self.records.iter_mut().for_each(|record| change(&mut record.path));
         self.pdbs.iter_mut().for_each(|(_, _, name)| change(name));
@@ -160,7 +162,7 @@ impl Modules {
         &mut self.spaces[process.index()]
     }
 
-    /// The module at an address, and how far into it the address is.
+    /// The module at an address, and the offset of the address in it.
     #[inline]
     pub fn at(&self, owner: Owner, address: Address, time: TraceTime) -> Option<(ModuleId, u64)> {
         let number = self.space(owner)?.ranges.at(address.0, time)?;
@@ -175,7 +177,8 @@ impl Modules {
         self.space(owner).map_or(ValidityRange::ALWAYS, |space| space.ranges.validity(time))
     }
 
-    /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.
+    /// All modules that a process ever had, each once. `None` if more than `max` changes are
+    /// stored.
     pub fn of_process(&self, process: ProcessId, max: usize) -> Option<impl Iterator<Item = ModuleId>> {
         let ranges = self.space(Some(process)).map(|space| &space.ranges);
         if ranges.is_some_and(|ranges| ranges.len() > max) {
@@ -187,8 +190,9 @@ impl Modules {
         Some(numbers.into_iter().map(|number| ModuleId(self.records.id(number))))
     }
 
-    /// Takes in what an event says of a module. `owner_from` is when its address space came into being.
-    pub fn sight(
+    /// Records the statement of an event about a module. `owner_from` is the start of its address
+    /// space.
+    pub fn observe(
         &mut self,
         texts: &mut Texts,
         phase: Phase,
@@ -228,7 +232,7 @@ impl Modules {
         let record = self.records.get_mut(number);
         record.time_date_stamp = record.time_date_stamp.or(facts.time_date_stamp);
         record.checksum = record.checksum.or(facts.checksum);
-        // A load can leave out the device that later events name.
+        // A load can omit the device that later events state.
         let (known, stated) = (texts.get(record.path), facts.path);
         if stated.len() > known.len() && ends_with_ignore_case(stated, known) {
             record.path = path;
@@ -241,7 +245,7 @@ impl Modules {
         Some(ModuleId(self.records.id(number)))
     }
 
-    /// Whether what is stated about the base of a module fits the module that is there.
+    /// Whether the statement about a base address matches the module at that address.
     fn is_same(&self, texts: &Texts, number: u32, range: AddressRange, facts: &ModuleFacts<'_>) -> bool {
         let record = self.records.get(number);
         let agree = |known: Option<u32>, stated: Option<u32>| known.zip(stated).map(|(a, b)| a == b);
@@ -257,18 +261,19 @@ impl Modules {
         (span.to, span.end) = (time.max(span.from), end);
     }
 
-    /// A module that was not known. What did not just start was there from the beginning, unless its place was taken.
+    /// Adds a module that was not known. It exists from the beginning unless it was just loaded or
+    /// its range was used by another module.
     fn add(
         &mut self,
         phase: Phase,
         time: TraceTime,
         (owner, owner_from): (Owner, TraceTime),
         range: AddressRange,
-        location_is_free: bool,
+        range_is_free: bool,
     ) -> Option<u32> {
         let number = self.records.next();
         let ranges = &mut self.space_mut(owner).ranges;
-        let is_old = phase != Phase::Start && location_is_free && ranges.set_from_beginning(range, number);
+        let is_old = phase != Phase::Start && range_is_free && ranges.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => ranges.free(time, range),
             Phase::End => {
@@ -296,7 +301,8 @@ impl Modules {
         Some(number)
     }
 
-    /// Takes in the PDB of the module at `base`. The module's own event has the same time, and may come later.
+    /// Records the PDB of the module at `base`. The event of the module has the same time and may
+    /// be recorded later.
     pub fn identify(
         &mut self,
         texts: &mut Texts,
@@ -317,7 +323,7 @@ impl Modules {
         }
     }
 
-    /// PDBs that no module was found for.
+    /// PDBs for which no module was found.
     pub fn unclaimed_pdbs(&self) -> u64 {
         self.unclaimed + self.awaiting.len() as u64
     }
@@ -328,7 +334,7 @@ fn ends_with_ignore_case(text: &str, end: &str) -> bool {
     tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
-/// A module as a [`System`] knows it.
+/// A module in a [`System`].
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleRef<'s> {
     pub(crate) system: &'s System,
@@ -340,55 +346,55 @@ impl<'s> ModuleRef<'s> {
         self.system.modules.records.of(self.id.0).expect("the module was not forgotten")
     }
 
-    /// Its number.
+    /// The id in the system.
     pub fn id(&self) -> ModuleId {
         self.id
     }
 
-    /// The process that it is in; `None` for modules of the kernel.
+    /// The process that the module is loaded in; `None` for kernel modules.
     pub fn process(&self) -> Option<ProcessRef<'s>> {
         self.record().owner.map(|id| ProcessRef { system: self.system, id })
     }
 
-    /// Where it starts.
+    /// The base address.
     pub fn base(&self) -> Address {
         Address(self.record().range.first)
     }
 
-    /// Bytes that it takes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         let range = self.record().range;
         range.last - range.first + 1
     }
 
-    /// NT path, with the device if any event told it. See [`System::dos_path`].
+    /// The NT path, with the device if any event stated it. See [`System::dos_path`].
     pub fn path(&self) -> &'s str {
         self.system.texts.get(self.record().path)
     }
 
-    /// The last component of its path.
+    /// The last component of the path.
     pub fn file_name(&self) -> &'s str {
         file_name(self.path())
     }
 
-    /// From the image's header: a time, or a hash in reproducible builds. With the size, names the image on a symbol
-    /// server. `None` where no event tells it, as many rundowns do not.
+    /// From the header of the image: a time, or a hash in reproducible builds. With the size, it
+    /// identifies the image on a symbol server. `None` if no event states it; many rundowns do not.
     pub fn time_date_stamp(&self) -> Option<u32> {
         self.record().time_date_stamp
     }
 
-    /// From the image's header.
+    /// From the header of the image.
     pub fn checksum(&self) -> Option<u32> {
         self.record().checksum
     }
 
-    /// The PDB that belongs to it. Only recordings that were merged on the traced machine tell.
+    /// The PDB of the module. It is recorded only in traces that were merged on the traced machine.
     pub fn pdb(&self) -> Option<PdbIdentity<&'s str>> {
         let &(guid, age, name) = self.system.modules.pdbs.get(self.record().pdb?);
         Some(PdbIdentity { guid, age, name: self.system.texts.get(name) })
     }
 
-    /// When it was there: no longer than its process.
+    /// The time during which the module was loaded. It ends no later than its process.
     pub fn span(&self) -> Span {
         let mut span = self.record().span;
         if let Some(process) = self.process().map(|process| process.span())

@@ -1,18 +1,18 @@
-//! A map from addresses to values that remembers each of its states: a multiversion B-tree.
+//! A map from addresses to values that stores each of its states: a multiversion B-tree.
 //!
-//! A change gives a range of addresses one value. Blocks are never rewritten: an entry that a change covers is marked
-//! as dead from the change's time on, and new ones are added. A block without room left is replaced, from that time on,
-//! by one or two blocks of its live entries. So every state is there as a tree of its own, and all of them share what
-//! they have in common.
+//! A change assigns one value to a range of addresses. Blocks are never rewritten: an entry that a
+//! change covers is marked as dead from the time of the change on, and new entries are added. A
+//! full block is replaced, from that time on, by one or two blocks with its live entries. Every
+//! state is therefore a tree of its own, and all trees share their common parts.
 //!
-//! A change and a lookup take O(log n) steps, whatever the ranges; a change takes about 200 bytes.
+//! A change and a lookup take O(log n) steps for any ranges. A change takes about 200 bytes.
 
 use stackhound_trace::TraceTime;
 
-/// Entries of a block. Few, because they are searched one by one.
+/// The maximum number of entries of a block. It is small because entries are searched linearly.
 const BLOCK_MAX: usize = 32;
 
-/// Live entries above which a full block is replaced by two.
+/// The number of live entries above which a full block is replaced by two.
 const SPLIT_AT: usize = BLOCK_MAX * 2 / 3;
 
 const ALIVE: TraceTime = TraceTime(i64::MAX);
@@ -23,7 +23,7 @@ enum Target {
     Block(u32),
 }
 
-/// From `low` up to the next live entry's: `target`, for times in `[from, to)`.
+/// Maps the addresses from `low` up to the next live entry to `target`, for times in `[from, to)`.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     low: u64,
@@ -32,7 +32,7 @@ struct Entry {
     target: Target,
 }
 
-/// A range of addresses, both ends included, that gets a value.
+/// Assigns a value to a range of addresses. Both ends are inclusive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub time: TraceTime,
@@ -41,19 +41,20 @@ pub(crate) struct Change {
     pub value: u32,
 }
 
-/// Values of all addresses at all times.
+/// The values of all addresses at all times.
 #[derive(Debug)]
 pub(crate) struct RangeTree {
-    /// Each in ascending order of addresses. At any time of a block's life its live entries cover its whole range.
+    /// Each block is in ascending order of addresses. At any time of its life, its live entries
+    /// cover its whole range.
     blocks: Vec<Vec<Entry>>,
-    /// The root from a time on, in ascending order.
+    /// The roots and the times from which they apply, in ascending order.
     roots: Vec<(TraceTime, u32)>,
-    /// Levels of blocks below the newest root.
+    /// The number of levels below the newest root.
     height: u32,
     newest: TraceTime,
 }
 
-/// What a block has become.
+/// The replacement of a block.
 enum Replaced {
     No,
     By(u32),
@@ -61,7 +62,7 @@ enum Replaced {
 }
 
 impl RangeTree {
-    /// All addresses have `value` at all times.
+    /// A tree in which all addresses have `value` at all times.
     pub fn new(value: u32) -> RangeTree {
         let beginning = TraceTime(i64::MIN);
         let all = Entry { low: 0, from: beginning, to: ALIVE, target: Target::Value(value) };
@@ -74,7 +75,7 @@ impl RangeTree {
 
     /// The value of an address at a time.
     pub fn at(&self, address: u64, time: TraceTime) -> u32 {
-        // No entry dies at the very end of time.
+        // No entry dies at the maximum time.
         let time = time.min(TraceTime(ALIVE.0 - 1));
         let mut block = match self.newest_root() {
             (from, root) if from <= time => root,
@@ -93,7 +94,8 @@ impl RangeTree {
         }
     }
 
-    /// Makes a change. One that is earlier than the newest counts as made at its time.
+    /// Applies a change. A change that is earlier than the newest one counts as made at the time of
+    /// the newest.
     pub fn change(&mut self, change: Change) {
         let time = change.time.min(TraceTime(ALIVE.0 - 1)).max(self.newest);
         self.newest = time;
@@ -110,11 +112,12 @@ impl RangeTree {
         self.roots.push((time, new_root));
     }
 
-    /// The newest state: ranges with their values, in ascending order and without gaps. Neighbours differ.
+    /// The newest state: ranges with their values, in ascending order and without gaps. Adjacent
+    /// ranges have different values.
     pub fn newest_state(&self) -> Vec<(u64, u64, u32)> {
         let mut found: Vec<(u64, u64, u32)> = Vec::new();
         let (_, root) = self.newest_root();
-        // What is still to be visited, the lowest last.
+        // Targets to be visited, the lowest address last.
         let mut open = vec![(0, Target::Block(root))];
         while let Some((low, target)) = open.pop() {
             match target {
@@ -136,7 +139,7 @@ impl RangeTree {
         found
     }
 
-    /// All values that anything has at any time, some of them several times.
+    /// All values of any address at any time, some of them several times.
     pub fn values(&self) -> impl Iterator<Item = u32> {
         self.blocks.iter().flatten().filter_map(|entry| match entry.target {
             Target::Value(value) => Some(value),
@@ -149,11 +152,12 @@ impl RangeTree {
         self.blocks.len() as u32 - 1
     }
 
-    /// Makes a change in one block, which covers addresses up to `high`, has some of the change's, and has `level`
-    /// levels of blocks below.
+    /// Applies a change to one block that covers addresses up to `high`, overlaps the range of the
+    /// change, and has `level` levels of blocks below it.
     ///
-    /// What the change covers in part is passed down, so that only the lowest blocks get more entries by a change, and
-    /// those above only when one below is split. Otherwise changes could be made that raise the tree without end.
+    /// An entry that the change covers only in part is passed down. Therefore a change adds entries
+    /// only to the lowest blocks, and to higher blocks only if a block below is split. Otherwise
+    /// changes could raise the tree without limit.
     fn change_block(&mut self, block: u32, level: u32, high: u64, change: Change) -> Replaced {
         let Change { time, first, last, value } = change;
         let alive = |low, target| Entry { low, from: time, to: ALIVE, target };
@@ -161,8 +165,8 @@ impl RangeTree {
         let (mut own_first, mut own_last) = (Some(first), Some(last));
         let mut added: Vec<Entry> = Vec::new();
         let mut end = high;
-        for location in (0..self.blocks[block as usize].len()).rev() {
-            let entry = self.blocks[block as usize][location];
+        for index in (0..self.blocks[block as usize].len()).rev() {
+            let entry = self.blocks[block as usize][index];
             if entry.to != ALIVE {
                 continue;
             }
@@ -174,11 +178,11 @@ impl RangeTree {
             if entry_high < first {
                 break;
             }
-            let (begins_before, ends_behind) = (low < first, entry_high > last);
-            let dies = if !begins_before && !ends_behind {
+            let (begins_before, ends_after) = (low < first, entry_high > last);
+            let dies = if !begins_before && !ends_after {
                 true
             } else if level == 0 {
-                if ends_behind {
+                if ends_after {
                     added.push(alive(last + 1, entry.target));
                 }
                 !begins_before
@@ -186,7 +190,7 @@ impl RangeTree {
                 if begins_before {
                     own_first = entry_high.checked_add(1);
                 }
-                if ends_behind {
+                if ends_after {
                     own_last = low.checked_sub(1);
                 }
                 let part = Change { first: first.max(low), last: last.min(entry_high), ..change };
@@ -194,9 +198,9 @@ impl RangeTree {
             };
             let entries = &mut self.blocks[block as usize];
             if dies && entry.from == time {
-                entries.remove(location);
+                entries.remove(index);
             } else if dies {
-                entries[location].to = time;
+                entries[index].to = time;
             }
             if begins_before {
                 break;
@@ -209,13 +213,14 @@ impl RangeTree {
         }
         let entries = &mut self.blocks[block as usize];
         for entry in added {
-            let location = entries.partition_point(|other| other.low <= entry.low);
-            entries.insert(location, entry);
+            let index = entries.partition_point(|other| other.low <= entry.low);
+            entries.insert(index, entry);
         }
         if entries.len() <= BLOCK_MAX { Replaced::No } else { self.split(block, time) }
     }
 
-    /// Makes a change in what an entry stands for. Where the entry dies of it, those that replace it are `added`.
+    /// Applies a change to the target of an entry. If the entry dies, its replacements are pushed
+    /// to `added` and the result is true.
     fn pass_down(
         &mut self,
         entry: Entry,
@@ -238,7 +243,7 @@ impl RangeTree {
         true
     }
 
-    /// Replaces a block that has no room left.
+    /// Replaces a full block.
     fn split(&mut self, block: u32, time: TraceTime) -> Replaced {
         let old = &mut self.blocks[block as usize];
         old.shrink_to_fit();
@@ -248,7 +253,7 @@ impl RangeTree {
             return Replaced::By(self.add_block(left));
         }
         let right = left.split_off(left.len() / 2);
-        // Where changes go upwards, this half gets no more of them.
+        // If changes go upwards, this block gets no more of them.
         left.shrink_to_fit();
         let low = right[0].low;
         let left = self.add_block(left);
@@ -271,7 +276,7 @@ mod tests {
         changes.iter().rev().find(covers).map_or(NOTHING, |change| change.value)
     }
 
-    /// Addresses that often fall together, from one end of the space to the other.
+    /// Addresses that often coincide, spread over the whole address space.
     fn spread(point: u64) -> u64 {
         point.wrapping_mul(u64::MAX / 60)
     }
@@ -315,7 +320,7 @@ mod tests {
         }
     }
 
-    /// What a run of changes leaves behind: the longest way down, and entries a change.
+    /// The height of the tree after a series of changes, and its number of entries for each change.
     fn shape(changes: impl Iterator<Item = Change>) -> (u32, usize) {
         let mut tree = RangeTree::new(NOTHING);
         let mut count = 0;
@@ -331,14 +336,14 @@ mod tests {
         const COUNT: u64 = 100_000;
         let change = |n: u64, first, last| Change { time: TraceTime(n as i64), first, last, value: n as u32 };
         let runs: [&dyn Fn(u64) -> Change; 5] = [
-            // Side by side, upwards and downwards.
+            // Adjacent ranges, upwards and downwards.
             &|n| change(n, n * 16, n * 16 + 7),
             &|n| change(n, (COUNT - n) * 16, (COUNT - n) * 16 + 7),
-            // All over one another.
+            // Each range contains the previous one.
             &|n| change(n, COUNT - n, COUNT + n),
-            // The same range again and again.
+            // The same range repeatedly.
             &|n| change(n, 100, 200),
-            // Small pieces, and now and then one over all but the first.
+            // Small ranges, and sometimes one that covers all but the first.
             &|n| {
                 let first = 1000 + n * 16;
                 if n % 12 == 0 { change(n, 100, u64::MAX) } else { change(n, first, first + 7) }

@@ -1,4 +1,4 @@
-//! What a key was called when. Keys are addresses of kernel objects, which are used for others again and again.
+//! The names of keys over time. Keys are addresses of kernel objects, which are reused.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ use stackhound_trace::TraceTime;
 
 use crate::text::Text;
 
-/// What an event says of a name.
+/// The statement of an event about a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Statement {
-    /// It holds from now on.
+    /// The name applies from now on.
     Given,
-    /// It held until now.
+    /// The name applied until now.
     Ended,
-    /// It holds now; since when is not known.
+    /// The name applies now. The time of its beginning is not known.
     Listed,
 }
 
-/// A key and a time; the number tells statements of one time apart.
+/// A key, a time, and a sequence number that distinguishes statements of the same time.
 type StatementKey = (u64, TraceTime, u64);
 
-/// All names of all keys. About 50 bytes for each event that says something new.
+/// All names of all keys. An event with a new statement takes about 50 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct NameHistory {
     statements: BTreeMap<StatementKey, (Statement, Text)>,
-    /// Statements that were ever made.
+    /// The number of statements ever made.
     made: u64,
-    /// Statements at which it is worth while to look for what can be forgotten.
+    /// The number of statements at which forgetting is attempted again.
     full: usize,
 }
 
-/// Of fewer statements, none is forgotten.
+/// The minimum number of statements for forgetting.
 const FULL_MIN: usize = 64;
 
 impl NameHistory {
@@ -44,9 +44,9 @@ impl NameHistory {
         self.state(time, key, Statement::Ended, name);
     }
 
-    /// The key has this name now, and had it for some time.
+    /// The key has this name now, and has had it for an unknown time.
     pub fn list(&mut self, time: TraceTime, key: u64, name: Text) {
-        // Most of what a rundown lists was known.
+        // Most names in a rundown are known already.
         let is_known = self
             .last(key, time)
             .is_some_and(|(_, statement, known)| statement != Statement::Ended && known == name);
@@ -66,32 +66,35 @@ impl NameHistory {
         Some((at, statement, name))
     }
 
-    /// How many statements are remembered.
+    /// The number of stored statements.
     pub fn len(&self) -> usize {
         self.statements.len()
     }
 
-    /// Forgets what no answer about this time or a later one rests on, if that is worth while.
+    /// Forgets all state that no query about this time or a later one needs. Does nothing until
+    /// enough statements are stored.
     pub fn forget_before(&mut self, time: TraceTime) {
         if self.statements.len() < self.full.max(FULL_MIN) {
             return;
         }
         let mut kept: Vec<(StatementKey, (Statement, Text))> = Vec::new();
-        for (location, said) in std::mem::take(&mut self.statements) {
-            let (key, at, _) = location;
-            // Of what was said of a key before the time, only the last can hold, and an end does not.
+        for (id, content) in std::mem::take(&mut self.statements) {
+            let (key, at, _) = id;
+            // Of the statements about a key before the time, only the last one can apply, unless it
+            // is an end.
             if at < time {
                 kept.pop_if(|&mut ((other, before, _), _)| other == key && before < time);
             }
-            if at >= time || said.0 != Statement::Ended {
-                kept.push((location, said));
+            if at >= time || content.0 != Statement::Ended {
+                kept.push((id, content));
             }
         }
         self.statements = kept.into_iter().collect();
         self.full = 2 * self.statements.len();
     }
 
-    /// Forgets what was said first, until so many statements are left. Gives how many were forgotten.
+    /// Forgets the oldest statements until `left` remain. Returns the number of forgotten
+    /// statements.
     pub fn forget_oldest(&mut self, left: usize) -> u64 {
         let before = self.statements.len();
         let mut numbers: Vec<u64> = self.statements.keys().map(|&(_, _, number)| number).collect();
@@ -102,28 +105,29 @@ impl NameHistory {
         (before - self.statements.len()) as u64
     }
 
-    /// All texts that are referred to.
+    /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
         self.statements.values_mut().map(|(_, name)| name)
     }
 
-    /// The name that the key was given before and did not lose up to a time.
+    /// The name that the key was given before a time and has not lost by then.
     pub fn covering(&self, key: u64, time: TraceTime) -> Option<Text> {
         let (at, statement, name) = self.last(key, time)?;
         let holds = statement != Statement::Ended || at == time;
         Some(name).filter(|name| holds && !name.is_empty())
     }
 
-    /// The name that an end or a listing behind a time tells, if it is the next thing that is said of the key.
-    pub fn told_later(&self, key: u64, time: TraceTime) -> Option<Text> {
+    /// The name in the next statement about the key after a time, if that statement is an end or a
+    /// listing.
+    pub fn later_name(&self, key: u64, time: TraceTime) -> Option<Text> {
         let rest = (key, TraceTime(time.0.checked_add(1)?), 0)..=(key, TraceTime(i64::MAX), u64::MAX);
         let (_, &(statement, name)) = self.statements.range(rest).next()?;
         Some(name).filter(|name| statement != Statement::Given && !name.is_empty())
     }
 
-    /// The name at a time, wherever it is told.
+    /// The name at a time, from an earlier or a later statement.
     pub fn at(&self, key: u64, time: TraceTime) -> Option<Text> {
-        self.covering(key, time).or_else(|| self.told_later(key, time))
+        self.covering(key, time).or_else(|| self.later_name(key, time))
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
             let mut texts = Texts::default();
             let names: Vec<Text> = ["a", "b", "c", "d"].map(|name| texts.intern(name)).into();
             let mut history = NameHistory::default();
-            let mut said: Vec<(i64, u64, Statement, Text)> = Vec::new();
+            let mut stated: Vec<(i64, u64, Statement, Text)> = Vec::new();
             let mut time = 0;
             for (key, wait, statement, name) in steps {
                 time += wait;
@@ -153,21 +157,21 @@ mod tests {
                     Statement::Ended => history.end(at, key, name),
                     Statement::Listed => history.list(at, key, name),
                 }
-                said.push((time, key, statement, name));
+                stated.push((time, key, statement, name));
             }
             let end = time;
             for (key, time) in (0..3).flat_map(|key| (-1..=end + 1).map(move |time| (key, time))) {
-                let last = said.iter().rev().find(|said| said.1 == key && said.0 <= time);
-                let next = said.iter().find(|said| said.1 == key && said.0 > time);
-                let held = last.filter(|said| said.2 != Statement::Ended || said.0 == time);
-                let told = next.filter(|said| said.2 != Statement::Given);
-                let expected = held.or(told).map(|said| said.3);
-                prop_assert_eq!(history.at(key, TraceTime(time)), expected, "{} at {}: {:?}", key, time, said);
+                let last = stated.iter().rev().find(|stated| stated.1 == key && stated.0 <= time);
+                let next = stated.iter().find(|stated| stated.1 == key && stated.0 > time);
+                let held = last.filter(|stated| stated.2 != Statement::Ended || stated.0 == time);
+                let later = next.filter(|stated| stated.2 != Statement::Given);
+                let expected = held.or(later).map(|stated| stated.3);
+                prop_assert_eq!(history.at(key, TraceTime(time)), expected, "{} at {}: {:?}", key, time, stated);
             }
         }
 
         #[test]
-        fn without_the_past_the_rest_is_as_it_was(
+        fn forgetting_the_past_keeps_the_rest(
             steps in proptest::collection::vec((0u64..20, 0i64..3, 0u8..3, 0usize..4), 0..400),
             every in 1usize..50,
             back in 0i64..40,
@@ -194,14 +198,14 @@ mod tests {
                     let time = TraceTime(time);
                     prop_assert_eq!(forgetful.at(key, time), whole.at(key, time));
                     prop_assert_eq!(forgetful.covering(key, time), whole.covering(key, time));
-                    prop_assert_eq!(forgetful.told_later(key, time), whole.told_later(key, time));
+                    prop_assert_eq!(forgetful.later_name(key, time), whole.later_name(key, time));
                 }
             }
         }
     }
 
     #[test]
-    fn what_was_said_first_goes_first() {
+    fn the_oldest_statements_are_forgotten_first() {
         let (mut texts, mut history) = (Texts::default(), NameHistory::default());
         let name = texts.intern("a");
         for n in 0..1000u64 {

@@ -1,6 +1,8 @@
-//! From events to statements about the machine: the only place here that knows payloads.
+//! Conversion of events to statements about the machine. This is the only module of the crate that
+//! parses payloads.
 //!
-//! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
+//! Kernel events have a hook id, or are classic events with a class and an opcode. Both are handled
+//! alike.
 
 use stackhound_etl::record::Record;
 use stackhound_etl::{ManifestEvents, Selection};
@@ -25,7 +27,7 @@ use crate::system::{AllocationEvent, System};
 use crate::thread::{StackExtent, ThreadFacts};
 use crate::view::{Protection, ViewFacts};
 
-/// What a kernel event tells of.
+/// The subject of a kernel event.
 #[derive(Clone, Copy)]
 enum Subject {
     Process(Phase),
@@ -88,11 +90,11 @@ const RSDS: u8 = 36;
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
-/// Ids of events that tell of compiled methods, of whichever provider.
+/// The ids of events about JIT-compiled methods, of any provider.
 const METHOD_IDS: [u16; 9] = [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144];
 const SCRIPT_LOAD: u16 = 9;
 
-/// What an event of .NET tells of a method, and whether it names it.
+/// The phase that a .NET event states for a method, and whether the event contains the name.
 fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
     let (phase, is_verbose) = match (provider, id) {
         (DOT_NET_RUNTIME, 137) | (DOT_NET_RUNTIME_RUNDOWN, 141) => (Phase::RundownAtStart, false),
@@ -109,7 +111,7 @@ fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
 }
 
 impl System {
-    /// The events that [`observe`](System::observe) takes in, for a pass that looks at nothing else.
+    /// The events that [`observe`](System::observe) uses, for a pass that reads no other events.
     pub fn selection() -> Selection {
         let hook_ids = (0..=u16::MAX).filter(|&hook_id| subject(hook_id).is_some());
         let selection = Selection::none().hook_ids(hook_ids).classic();
@@ -118,8 +120,9 @@ impl System {
             .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
 
-    /// Takes in an event; others than those about the machine are ignored. Events come in time order; what is late
-    /// finds its place, unless it is later than dozens of changes to the same thing.
+    /// Records an event. Events that are not about the state of the machine are ignored. Events
+    /// must be in time order. A late event is sorted in, unless it is later than dozens of changes
+    /// to the same object.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
         if let Some(hook_id) = event.hook_id() {
@@ -145,11 +148,11 @@ impl System {
         };
         let taken = code.map(|code| {
             let Some(pid) = self.stated(record.pid()) else { return };
-            // Rundowns tell again what loads told. Reading texts is most of the work.
+            // Rundowns repeat the statements of loads. Reading texts is most of the work.
             if phase != Phase::End && self.is_known_method(pid, time, code.id, code.start, code.size) {
                 return;
             }
-            // All texts of the event, one behind the other.
+            // All texts of the event, one after the other.
             let mut text = std::mem::take(&mut self.scratch);
             text.clear();
             let name = code.name.unwrap_or_default();
@@ -192,7 +195,7 @@ impl System {
     }
 
     fn observe_kernel(&mut self, time: TraceTime, subject: Subject, record: &Record<'_>) {
-        // Texts are read into this one, which is kept from event to event.
+        // The buffer for texts is kept from event to event.
         let mut text = std::mem::take(&mut self.scratch);
         text.clear();
         let taken = match subject {
@@ -206,7 +209,7 @@ impl System {
             Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
             Subject::FileOpen => self.observe_file_open(time, record, &mut text),
             Subject::FileClose => self.observe_file_close(time, record),
-            // Payloads are alike: the base of an image or page of the kernel.
+            // Both payloads contain the base of an image or page of the kernel.
             Subject::HypercallPage => {
                 parse(record, view::KernelBase::parse).map(|page| self.take_hypercall_page(page.image_base))
             }
@@ -223,7 +226,7 @@ impl System {
         }
     }
 
-    /// The process that an event is about, unless it says that it does not know.
+    /// The process that an event refers to, unless the event marks it as unknown.
     fn stated(&mut self, pid: Option<Pid>) -> Option<Pid> {
         let pid = pid.and_then(|pid| Pid::known(pid.0));
         self.stats.without_process += u64::from(pid.is_none());
@@ -315,9 +318,9 @@ impl System {
     ) -> Result<(), Error> {
         let image = parse(record, view::Image::parse)?;
         image.file_name.append_to(path);
-        // The oldest events leave it to the header.
+        // The oldest events state the process only in the header.
         let Some(pid) = self.stated(image.process_id.or(record.pid())) else { return Ok(()) };
-        // Windows writes zeros for what it cannot read without waiting.
+        // Windows writes zeros for values that it cannot read without waiting.
         let known = |number: u32| Some(number).filter(|&number| number != 0);
         let facts = ModuleFacts {
             pid,
@@ -431,7 +434,7 @@ impl System {
     }
 }
 
-/// A view of the record's payload.
+/// Parses the payload of a record.
 #[inline]
 fn parse<'a, View>(
     record: &Record<'a>,
@@ -440,7 +443,7 @@ fn parse<'a, View>(
     parse(record.payload(), record.version(), record.pointer_size())
 }
 
-/// The thread in the header, where the kernel wrote it.
+/// The thread in the header, if the kernel wrote it.
 fn caller(record: &Record<'_>) -> Option<Caller> {
     if !record.kind().has_hook_id() {
         return None;

@@ -11,8 +11,8 @@ use crate::system::System;
 use crate::text::{Text, Texts};
 use crate::validity::ValidityRange;
 
-/// One process of a [`System`]. Indexes start at 0, in the order of first observation. That of a process that was
-/// [forgotten](System::forget_before) is given to another one, whose number is not equal.
+/// The id of a process in a [`System`]. Indexes start at 0, in the order of first observation. The
+/// index of a [forgotten](System::forget_before) process is used again, with a different id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessId(pub(crate) Id);
 
@@ -22,49 +22,50 @@ impl ProcessId {
     /// The System process.
     pub const SYSTEM: ProcessId = ProcessId(Id::first(1));
 
-    /// For columns with a place for each process. Where processes are forgotten, what stands there can be of another
-    /// one that had the index before.
+    /// An index for columns with one entry for each process. If processes are forgotten, an entry
+    /// can still belong to an earlier process with the same index.
     pub fn index(self) -> usize {
         self.0.index()
     }
 }
 
-/// What tells a process from every other one of a trace, whatever was read of it: process ids are given out again.
+/// Identifies a process among all processes of a trace, regardless of which parts of the trace were
+/// read. Process ids are reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessEntity {
-    /// Its process id.
+    /// The process id.
     pub pid: Pid,
-    /// When it started; `None` if before the trace.
+    /// The start time; `None` if it was before the trace.
     pub start: Option<TraceTime>,
 }
 
-/// What an event states about a process. Empty texts and `None` stand for "not stated".
+/// The facts that an event states about a process. Empty texts and `None` mean "not stated".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessFacts<'a> {
-    /// Its process id.
+    /// The process id.
     pub pid: Pid,
-    /// The process that it inherits from, which need not be the one that created it.
+    /// The process that this one inherits from. It can differ from the creator.
     pub parent: Option<Pid>,
     /// The terminal session.
     pub session: Option<u32>,
-    /// The process object: tells processes with the same id apart.
+    /// The address of the process object. It distinguishes processes with the same id.
     pub key: Option<Address>,
-    /// As recorded: 1 has an application id, 2 WOW64, 4 protected, 8 packaged.
+    /// The recorded flags: 1 has an application id, 2 WOW64, 4 protected, 8 packaged.
     pub flags: Option<u32>,
-    /// NTSTATUS. Taken from events that tell of the end only.
+    /// NTSTATUS. Used only from events that report the end.
     pub exit_status: Option<u32>,
-    /// The user's SID, without what stands around it.
+    /// The SID of the user, without the structure around it.
     pub sid: &'a [u8],
-    /// File name, without its folder.
+    /// The file name, without its folder.
     pub image_name: &'a str,
-    /// As given to the process.
+    /// The command line, as given to the process.
     pub command_line: &'a str,
-    /// The thread that created it.
+    /// The thread that created the process.
     pub creator: Option<Caller>,
 }
 
 impl ProcessFacts<'_> {
-    /// Nothing but the process id.
+    /// Facts with a process id only.
     pub fn of(pid: Pid) -> ProcessFacts<'static> {
         ProcessFacts {
             pid,
@@ -94,12 +95,11 @@ struct Record {
     command_line: Text,
     creator: Option<Caller>,
     is_defunct: bool,
-    /// There was too much of its modules or methods, so that they were forgotten.
+    /// Modules or methods were forgotten because a limit was exceeded.
     was_shed: bool,
 }
 
 impl Record {
-    /// Nothing but the process id.
     fn of(pid: Pid) -> Record {
         Record {
             pid,
@@ -118,7 +118,7 @@ impl Record {
     }
 }
 
-/// All processes. About 180 bytes each, and their distinct texts.
+/// All processes. Each takes about 180 bytes, plus its distinct texts.
 #[derive(Debug)]
 pub(crate) struct Processes {
     lifetimes: Lifetimes,
@@ -126,7 +126,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// The two processes that are there without any event, since events name them before any rundown.
+    /// The two processes that exist without any event. Events refer to them before any rundown.
     pub fn new(texts: &mut Texts) -> Processes {
         let mut processes = Processes { lifetimes: Lifetimes::default(), records: Vec::new() };
         for (pid, name, id) in
@@ -163,7 +163,7 @@ impl Processes {
         self.lifetimes.newest_until(pid.0, time).map(|holder| self.id(holder))
     }
 
-    /// The times around a time at which the same one is the newest with this id.
+    /// The times around a time at which the newest process with this id is the same.
     pub fn validity(&self, pid: Pid, time: TraceTime) -> ValidityRange {
         self.lifetimes.validity(pid.0, time)
     }
@@ -172,7 +172,7 @@ impl Processes {
         ProcessId(self.lifetimes.id(holder))
     }
 
-    /// Forgets processes that ended before a time; gives their indexes.
+    /// Forgets processes that ended before a time. Returns their indexes.
     pub fn forget_before(&mut self, time: TraceTime) -> Vec<u32> {
         let forgotten = self.lifetimes.forget(|_, span| (span.to < time).then_some(span.to));
         for &slot in &forgotten {
@@ -182,12 +182,11 @@ impl Processes {
         forgotten
     }
 
-    /// Whether a process has ended.
     pub fn is_over(&self, index: u32) -> bool {
         self.lifetimes.get(index).is_none_or(|span| span.to != Span::OPEN)
     }
 
-    /// Notes that modules or methods of a process were forgotten although it is there.
+    /// Records that modules or methods of a process were forgotten before its end.
     pub fn mark_shed(&mut self, index: u32) {
         if let Some(record) = self.records.get_mut(index as usize) {
             record.was_shed = true;
@@ -199,12 +198,12 @@ impl Processes {
         self.records[id.index()].was_shed
     }
 
-    /// All texts that are referred to.
+    /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
         self.records.iter_mut().flat_map(|record| [&mut record.image_name, &mut record.command_line])
     }
 
-    pub fn sight(
+    pub fn observe(
         &mut self,
         texts: &mut Texts,
         phase: Phase,
@@ -212,7 +211,7 @@ impl Processes {
         facts: &ProcessFacts<'_>,
     ) -> ProcessId {
         let phase = match phase {
-            // These two never come and go, whatever a recording says.
+            // These two processes never start or end, whatever a trace states.
             Phase::Start | Phase::End if facts.pid.is_kernel_only() => Phase::RundownAtStart,
             phase => phase,
         };
@@ -223,7 +222,7 @@ impl Processes {
             (Some(_), Some(_)) => Identity::Different,
             _ => Identity::Unsure,
         };
-        let (holder, is_new) = self.lifetimes.sight(facts.pid.0, phase, time, identity);
+        let (holder, is_new) = self.lifetimes.observe(facts.pid.0, phase, time, identity);
         let record = self.record(holder, is_new, facts.pid);
         record.parent = record.parent.or(facts.parent);
         record.session = record.session.or(facts.session);
@@ -245,46 +244,48 @@ impl Processes {
         self.id(holder)
     }
 
-    /// Takes in that at the recording's end a process is only an object: it has ended, but somebody holds a handle.
-    pub fn sight_defunct(
+    /// Records that a process is defunct at the end of the trace: it has ended, but a handle to it
+    /// is open.
+    pub fn observe_defunct(
         &mut self,
         texts: &mut Texts,
         time: TraceTime,
         facts: &ProcessFacts<'_>,
     ) -> ProcessId {
-        let id = self.sight(texts, Phase::RundownAtEnd, time, facts);
+        let id = self.observe(texts, Phase::RundownAtEnd, time, facts);
         let record = &mut self.records[id.index()];
         record.is_defunct = true;
         record.exit_status = record.exit_status.or(facts.exit_status);
         id
     }
 
-    /// The process that an event about something in it means; made up where none is known.
+    /// The process that an event refers to. Adds one if none is known.
     pub fn expect(&mut self, pid: Pid, time: TraceTime) -> ProcessId {
         let (holder, is_new) = self.lifetimes.expect(pid.0, time);
         self.record(holder, is_new, pid);
         self.id(holder)
     }
 
-    /// As [`expect`](Processes::expect), for the end of something, which may come behind that of its process.
+    /// As [`expect`](Processes::expect), for the end of an object, which may be recorded after the
+    /// end of its process.
     pub fn expect_until(&mut self, pid: Pid, time: TraceTime) -> ProcessId {
         self.newest_until(pid, time).unwrap_or_else(|| self.expect(pid, time))
     }
 
     fn record(&mut self, holder: u32, is_new: bool, pid: Pid) -> &mut Record {
-        let location = holder as usize;
+        let index = holder as usize;
         if is_new {
-            // A new number, or that of a process that was forgotten.
-            match self.records.get_mut(location) {
+            // A new slot, or the slot of a forgotten process.
+            match self.records.get_mut(index) {
                 Some(record) => *record = Record::of(pid),
                 None => self.records.push(Record::of(pid)),
             }
         }
-        &mut self.records[location]
+        &mut self.records[index]
     }
 }
 
-/// A process as a [`System`] knows it.
+/// A process in a [`System`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessRef<'s> {
     pub(crate) system: &'s System,
@@ -297,39 +298,41 @@ impl<'s> ProcessRef<'s> {
         &self.system.processes.records[self.id.index()]
     }
 
-    /// Its number.
+    /// The id in the system.
     pub fn id(&self) -> ProcessId {
         self.id
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         self.record().pid
     }
 
-    /// When it existed. It can have existed longer than its modules and threads: see [`Span`].
+    /// The lifetime of the process. It can be longer than that of its modules and threads: see
+    /// [`Span`].
     pub fn span(&self) -> Span {
         self.system.processes.span(self.id).expect("the process was not forgotten")
     }
 
-    /// What identifies it.
+    /// The identity of the process in the trace.
     pub fn entity(&self) -> ProcessEntity {
         let from = self.span().from;
         ProcessEntity { pid: self.pid(), start: (from != Span::BEGINNING).then_some(from) }
     }
 
-    /// File name, without its folder; older systems cut it at 15 characters. Empty if not known.
+    /// The file name, without its folder. Older systems cut it at 15 characters. Empty if not
+    /// known.
     pub fn image_name(&self) -> &'s str {
         self.system.texts.get(self.record().image_name)
     }
 
-    /// Empty if not known.
+    /// The command line. Empty if not known.
     pub fn command_line(&self) -> &'s str {
         self.system.texts.get(self.record().command_line)
     }
 
-    /// The process that it inherits from. Whoever creates a process can name another one; see
-    /// [`creator`](ProcessRef::creator).
+    /// The process that this one inherits from. The creator of a process can specify any other
+    /// process; see [`creator`](ProcessRef::creator).
     pub fn parent_pid(&self) -> Option<Pid> {
         self.record().parent
     }
@@ -339,7 +342,7 @@ impl<'s> ProcessRef<'s> {
         self.system.process_at(self.parent_pid()?, self.span().from).filter(|parent| parent.id != self.id)
     }
 
-    /// The thread that created it, if its start was observed.
+    /// The thread that created the process, if the start was observed.
     pub fn creator(&self) -> Option<Caller> {
         self.record().creator
     }
@@ -349,28 +352,28 @@ impl<'s> ProcessRef<'s> {
         self.record().session
     }
 
-    /// The process object.
+    /// The address of the process object.
     pub fn unique_process_key(&self) -> Option<Address> {
         self.record().key
     }
 
-    /// As recorded: 1 has an application id, 2 WOW64, 4 protected, 8 packaged.
+    /// The recorded flags: 1 has an application id, 2 WOW64, 4 protected, 8 packaged.
     pub fn flags(&self) -> Option<u32> {
         self.record().flags
     }
 
-    /// NTSTATUS, if its end was observed.
+    /// NTSTATUS, if the end was observed.
     pub fn exit_status(&self) -> Option<u32> {
         self.record().exit_status
     }
 
-    /// The user's SID.
+    /// The SID of the user.
     pub fn sid(&self) -> Option<&'s [u8]> {
         Some(&*self.record().sid).filter(|sid| !sid.is_empty())
     }
 
-    /// Whether at the recording's end it was only an object that somebody held a handle to. If its end was not
-    /// observed, it ended before the recording began or while events were lost.
+    /// Whether the process was defunct at the end of the trace: ended, with an open handle to it.
+    /// If its end was not observed, it ended before the trace began or while events were lost.
     pub fn is_defunct(&self) -> bool {
         self.record().is_defunct
     }

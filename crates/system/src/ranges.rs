@@ -1,8 +1,8 @@
-//! Ranges of one address space over trace time: which is where when.
+//! The ranges of one address space over trace time.
 //!
-//! At each address the latest statement up to a time holds. Statements are changes ("from now on this range is X",
-//! "from now on it is free") and, below all changes, what rundowns tell: what was there from the beginning on. What
-//! was never stated is free.
+//! At each address, the latest statement up to a time applies. Statements are changes ("from now on
+//! this range is X", "from now on it is free") and, below all changes, the contents of rundowns:
+//! ranges that existed from the beginning of the trace. An address without a statement is free.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,17 @@ use crate::multiversion::{Change, RangeTree};
 use crate::span::Span;
 use crate::validity::ValidityRange;
 
-/// Newest changes that are kept apart, in the order of their times: a late one finds its place among them.
+/// The number of newest changes that are kept apart, ordered by time. A late change is sorted in
+/// among them.
 const RECENT_MAX: usize = 32;
 
-/// No change concerns the address.
+/// No change covers the address.
 const UNTOUCHED: u32 = u32::MAX;
-/// A change made the address free.
+/// A change freed the address.
 const FREE: u32 = u32::MAX - 1;
 
-/// A range of addresses, both ends included, so that it can reach the end of the space.
+/// A range of addresses. Both ends are inclusive, so that a range can reach the end of the address
+/// space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AddressRange {
     pub first: u64,
@@ -28,30 +30,30 @@ pub(crate) struct AddressRange {
 }
 
 impl AddressRange {
-    /// `size` bytes from `base` on, cut at the end of the space. `None` if there are none.
+    /// `size` bytes from `base` on, cut at the end of the address space. `None` if `size` is 0.
     pub fn new(base: u64, size: u64) -> Option<AddressRange> {
         Some(AddressRange { first: base, last: base.saturating_add(size.checked_sub(1)?) })
     }
 }
 
-/// Changes of a time, in a tree that is not too long.
+/// The changes of a period, in a tree of bounded length.
 #[derive(Debug)]
 struct Epoch {
-    /// The first time that is asked about here.
+    /// The earliest time that is looked up in this epoch.
     from: TraceTime,
     tree: RangeTree,
-    /// Changes in `tree`, with those that stand for the state in which it began.
+    /// The number of changes in `tree`, including those that represent its initial state.
     changes: usize,
-    /// Changes at which the next epoch may begin.
+    /// The number of changes at which the next epoch may begin.
     full: usize,
 }
 
-/// Changes of an epoch, at least.
+/// The minimum number of changes of an epoch.
 const EPOCH_MIN: usize = if cfg!(test) { 4 } else { 64 };
 
 impl Epoch {
-    /// Begins with the newest state of the one before.
-    fn behind(before: &Epoch, from: TraceTime) -> Epoch {
+    /// Begins with the newest state of the previous epoch.
+    fn following(before: &Epoch, from: TraceTime) -> Epoch {
         let mut epoch = Epoch::default();
         for (first, last, value) in before.tree.newest_state() {
             if value != UNTOUCHED {
@@ -73,43 +75,43 @@ impl Default for Epoch {
     }
 }
 
-/// Which ranges of an address space hold which values when. Values are numbers below 2³² − 2.
+/// The values of the ranges of an address space over time. Values are numbers below 2³² − 2.
 ///
-/// About 40 bytes for what was there from the beginning, 200 for a change.
+/// A range that existed from the beginning takes about 40 bytes, a change about 200.
 ///
-/// Where the past is [forgotten](RangeHistory::forget_before), changes stand in epochs. Each begins with the state that
-/// the one before ended with, so that those before can go.
+/// If the past is [forgotten](RangeHistory::forget_before), changes are stored in epochs. Each
+/// epoch begins with the final state of the previous one, so that earlier epochs can be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct RangeHistory {
-    /// From first address to last address and value; no two overlap.
+    /// First address to last address and value. Ranges do not overlap.
     from_beginning: BTreeMap<u64, (u64, u32)>,
-    /// In time order, none earlier than those in `older`.
+    /// Ordered by time; none is earlier than the changes in `older`.
     recent: Vec<Change>,
-    /// In time order, none without changes.
+    /// Ordered by time; none is empty.
     older: Vec<Epoch>,
-    /// Time of the newest change in `older`.
+    /// The time of the newest change in `older`.
     older_until: Option<TraceTime>,
-    /// Times of changes, in ascending order.
+    /// The times of changes, in ascending order.
     changed: Vec<TraceTime>,
-    /// Changes whose times are forgotten.
+    /// The number of changes whose times are forgotten.
     forgotten: u64,
-    /// How often something was stated about times that had been stated about before.
+    /// The number of statements about times for which a statement existed already.
     revision: u64,
 }
 
-/// A stretch of trace time in which nothing changes, as far as is known by now: what is looked up in it is the same at
-/// each of its times, until something more is taken in about them. Two times are in one stretch if these are equal.
+/// Identifies a period of trace time in which nothing changes as far as is known now. Two times
+/// with equal ids have equal lookup results, until another statement about them is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ValidityId {
-    /// Changes up to the time, doubled; one more at the very time of a change.
+    /// Twice the number of changes up to the time, plus one at the exact time of a change.
     changes: u64,
     revision: u64,
 }
 
 impl ValidityId {
-    /// The stretch in which nothing changes here and there.
+    /// Identifies the period in which nothing changes in either of the two histories.
     pub(crate) fn and(self, other: ValidityId) -> ValidityId {
-        // All are counters that only go up with time, and with what is taken in.
+        // All counters only increase, with time and with recorded statements.
         let both_at_change = self.changes & other.changes & 1;
         ValidityId {
             changes: self.changes + other.changes - both_at_change,
@@ -119,7 +121,8 @@ impl ValidityId {
 }
 
 impl RangeHistory {
-    /// The value of an address at a time. What was made free at that very time still has its value.
+    /// The value of an address at a time. An address that is freed at exactly this time still has
+    /// its value.
     #[inline]
     pub fn at(&self, address: u64, time: TraceTime) -> Option<u32> {
         match self.changed(address, time) {
@@ -128,7 +131,7 @@ impl RangeHistory {
         }
     }
 
-    /// The value of an address at a time, behind all changes of that time.
+    /// The value of an address at a time, after all changes of that time.
     pub fn held_at(&self, address: u64, time: TraceTime) -> Option<u32> {
         self.below_changes(address, self.changed(address, time))
     }
@@ -162,9 +165,10 @@ impl RangeHistory {
         }
     }
 
-    /// States that a range has a value from the beginning on, as far as no change says otherwise.
+    /// States that a range has a value from the beginning on, unless a change overrides it.
     ///
-    /// Refused where the range is not free from the beginning, or its first address was changed.
+    /// Returns false, and does nothing, if the range is not free from the beginning or its first
+    /// address was changed.
     pub fn set_from_beginning(&mut self, range: AddressRange, value: u32) -> bool {
         let before = self.from_beginning.range(..=range.last).next_back();
         let taken = before.is_some_and(|(_, &(last, _))| last >= range.first);
@@ -176,15 +180,15 @@ impl RangeHistory {
         true
     }
 
-    /// States that a range has a value from `time` on.
     pub fn set(&mut self, time: TraceTime, range: AddressRange, value: u32) {
-        // A change that is too late to be sorted in counts as made when it still can be.
+        // A change that is too late to be sorted in counts as made at the earliest time that is
+        // still possible.
         let time = self.older_until.map_or(time, |until| time.max(until));
-        let location = self.changed.partition_point(|&changed| changed <= time);
-        self.revision += u64::from(location < self.changed.len());
-        self.changed.insert(location, time);
-        let location = self.recent.partition_point(|change| change.time <= time);
-        self.recent.insert(location, Change { time, first: range.first, last: range.last, value });
+        let index = self.changed.partition_point(|&changed| changed <= time);
+        self.revision += u64::from(index < self.changed.len());
+        self.changed.insert(index, time);
+        let index = self.recent.partition_point(|change| change.time <= time);
+        self.recent.insert(index, Change { time, first: range.first, last: range.last, value });
         if self.recent.len() > RECENT_MAX {
             if self.older.is_empty() {
                 self.older.push(Epoch::default());
@@ -198,10 +202,10 @@ impl RangeHistory {
         }
     }
 
-    /// The stretch of time around a time.
+    /// Identifies the period around a time in which nothing changes.
     #[inline]
     pub fn validity_id(&self, time: TraceTime) -> ValidityId {
-        // Mostly asked about the newest time.
+        // Most lookups are about the newest time.
         let passed = match self.changed.last() {
             Some(&last) if last > time => self.changed.partition_point(|&changed| changed <= time),
             _ => self.changed.len(),
@@ -211,28 +215,29 @@ impl RangeHistory {
         ValidityId { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
     }
 
-    /// The times around a time that are in one [stretch](RangeHistory::validity_id) with it.
+    /// The times around a time that have the same [`validity_id`](RangeHistory::validity_id).
     pub fn validity(&self, time: TraceTime) -> ValidityRange {
         let passed = self.changed.partition_point(|&changed| changed <= time);
         match passed.checked_sub(1).map(|last| self.changed[last]) {
             Some(last) if last == time => ValidityRange::at(time),
             last => {
-                let behind = last.map(|last| TraceTime(last.0.saturating_add(1)));
-                ValidityRange::between(behind, self.changed.get(passed).copied())
+                let from = last.map(|last| TraceTime(last.0.saturating_add(1)));
+                ValidityRange::between(from, self.changed.get(passed).copied())
             }
         }
     }
 
-    /// Forgets what no answer about this time or a later one rests on; some of it stays until there is enough of it.
+    /// Forgets state that no query about this time or a later one needs. Forgetting happens in
+    /// batches.
     pub fn forget_before(&mut self, time: TraceTime) {
-        // What was made free at a time is looked up just before it.
+        // An address that is freed at a time is looked up just before it.
         while self.older.get(1).is_some_and(|next| next.from < time) {
             self.older.remove(0);
         }
         if let (Some(newest), Some(until)) = (self.older.last(), self.older_until)
             && newest.changes >= newest.full
         {
-            self.older.push(Epoch::behind(newest, until));
+            self.older.push(Epoch::following(newest, until));
         }
         let passed = self.changed.partition_point(|&changed| changed < time);
         if passed > EPOCH_MIN && passed >= self.changed.len() / 2 {
@@ -242,19 +247,18 @@ impl RangeHistory {
         }
     }
 
-    /// Forgets everything.
     pub fn clear(&mut self) {
         let forgotten = self.forgotten + self.changed.len() as u64;
         *self = RangeHistory { forgotten, revision: self.revision + 1, ..RangeHistory::default() };
     }
 
-    /// How much is remembered, in changes.
+    /// The number of stored changes.
     pub fn len(&self) -> usize {
         let older: usize = self.older.iter().map(|epoch| epoch.changes).sum();
         self.from_beginning.len() + self.recent.len() + older
     }
 
-    /// All values that are remembered, some of them several times.
+    /// All stored values, some of them several times.
     pub fn values(&self) -> impl Iterator<Item = u32> {
         let recent = self.recent.iter().map(|change| change.value);
         let older = self.older.iter().flat_map(|epoch| epoch.tree.values());
@@ -262,7 +266,6 @@ impl RangeHistory {
         changed.chain(self.from_beginning.values().map(|&(_, value)| value))
     }
 
-    /// States that a range is free from `time` on.
     pub fn free(&mut self, time: TraceTime, range: AddressRange) {
         self.set(time, range, FREE);
     }
@@ -323,8 +326,8 @@ mod tests {
                     Some(value) => history.set(TraceTime(time), range, value),
                     None => history.free(TraceTime(time), range),
                 }
-                let location = changes.partition_point(|&(other, ..)| other <= time);
-                changes.insert(location, (time, range, change));
+                let index = changes.partition_point(|&(other, ..)| other <= time);
+                changes.insert(index, (time, range, change));
             }
             let oracle = |address, time: i64| {
                 let newest = |time| changes.iter().rev().find(|c| c.0 <= time && covers(c.1, address)).map(|c| c.2);
@@ -340,7 +343,7 @@ mod tests {
                     prop_assert_eq!(history.at(address, TraceTime(time)), oracle(address, time));
                 }
             }
-            // What is looked up in one stretch is the same.
+            // Lookups at times with the same id have the same results.
             for time in 0..=now + 1 {
                 let (before, here) = (TraceTime(time - 1), TraceTime(time));
                 if history.validity_id(before) == history.validity_id(here) {
@@ -350,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn without_the_past_the_rest_is_as_it_was(statements in statements(), every in 1usize..40, back in 0i64..60) {
+        fn forgetting_the_past_keeps_the_rest(statements in statements(), every in 1usize..40, back in 0i64..60) {
             let mut whole = RangeHistory::default();
             let mut forgetful = RangeHistory::default();
             let (mut now, mut known) = (0, i64::MIN);
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_without_its_past_is_short() {
+    fn a_long_history_is_short_without_its_past() {
         let mut history = RangeHistory::default();
         for n in 0..200_000i64 {
             let range = AddressRange::new(n as u64 % 50 * 0x1000, 0x1000).unwrap();

@@ -1,4 +1,4 @@
-//! Private memory of processes: what was reserved and committed.
+//! Private memory of processes: reservations and commits.
 
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
@@ -9,18 +9,18 @@ use crate::ranges::{AddressRange, RangeHistory, ValidityId};
 use crate::slab::Slab;
 use crate::span::Span;
 
-/// What an event states about memory of a process.
+/// The facts that an event states about memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocationFacts {
-    /// The process whose memory it is, which need not be the caller's.
+    /// The process that owns the memory. It can differ from the caller's process.
     pub pid: Pid,
-    /// Where it starts.
+    /// The start address.
     pub base: Address,
-    /// Bytes. When memory is released, 0 stands for all that was reserved at `base`.
+    /// The size in bytes. When memory is released, 0 means all memory that was reserved at `base`.
     pub size: u64,
     /// `MEM_COMMIT` 0x1000, `MEM_RESERVE` 0x2000, `MEM_DECOMMIT` 0x4000, `MEM_RELEASE` 0x8000.
     pub flags: u32,
-    /// The thread that did it.
+    /// The thread that made the call.
     pub by: Option<Caller>,
 }
 
@@ -32,22 +32,23 @@ const RELEASE: u32 = 0x8000;
 /// One call that reserved or committed memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocation {
-    /// Where it starts.
+    /// The start address.
     pub base: Address,
-    /// Bytes of the call. Parts may have been given back since.
+    /// The size of the call in bytes. Parts may have been freed since.
     pub size: u64,
-    /// When the call was made; [`Span::BEGINNING`] if before the recording.
+    /// The time of the call; [`Span::BEGINNING`] if it was before the trace.
     pub since: TraceTime,
-    /// The thread that made it. Its process need not be that of the memory.
+    /// The thread that made the call. Its process can differ from the owner of the memory.
     pub by: Option<Caller>,
 }
 
-/// What is known of the memory at one address.
+/// The known facts about the memory at one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
-    /// The call that reserved it; `None` if that was before the recording.
+    /// The call that reserved it; `None` if that was before the trace.
     pub reserved: Option<Allocation>,
-    /// The call that last committed it; `None` if it is not committed, or was before the recording.
+    /// The call that last committed it; `None` if it is not committed, or was committed before the
+    /// trace.
     pub committed: Option<Allocation>,
 }
 
@@ -57,11 +58,12 @@ struct MemorySpace {
     committed: RangeHistory,
 }
 
-/// Memory of all processes. About 200 bytes for a call, and as much again if it both reserves and commits.
+/// Memory of all processes. A call takes about 200 bytes, and twice as much if it both reserves and
+/// commits.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     allocations: Slab<Allocation>,
-    /// By process.
+    /// Indexed by process.
     spaces: Vec<MemorySpace>,
 }
 
@@ -82,7 +84,7 @@ impl Regions {
         self.allocations.len()
     }
 
-    /// Forgets all of a process: it is over, or there is too much of it.
+    /// Forgets all memory of a process, because it has ended or because a limit was exceeded.
     pub fn forget_process(&mut self, index: u32) {
         if let Some(MemorySpace { reserved, committed }) = self.spaces.get_mut(index as usize) {
             reserved.clear();
@@ -90,7 +92,7 @@ impl Regions {
         }
     }
 
-    /// Forgets what no answer about this time or a later one rests on.
+    /// Forgets all state that no query about this time or a later one needs.
     pub fn forget_before(&mut self, time: TraceTime) {
         for MemorySpace { reserved, committed } in &mut self.spaces {
             reserved.forget_before(time);
@@ -98,12 +100,12 @@ impl Regions {
         }
     }
 
-    /// How much is remembered of each process, in changes.
+    /// The number of stored changes of each process.
     pub fn lens(&self) -> impl Iterator<Item = usize> {
         self.spaces.iter().map(|space| space.reserved.len() + space.committed.len())
     }
 
-    /// Forgets allocations that are nowhere any more. Gives how many.
+    /// Forgets allocations that are no longer referenced. Returns their number.
     pub fn sweep(&mut self) -> u64 {
         let spaces = self.spaces.iter();
         self.allocations
@@ -131,7 +133,7 @@ impl Regions {
         space.reserved.validity_id(time).and(space.committed.validity_id(time))
     }
 
-    /// Takes in that memory is reserved or committed.
+    /// Records that memory is reserved or committed.
     pub fn allocate(&mut self, time: TraceTime, process: ProcessId, facts: &AllocationFacts) {
         let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
         if facts.flags & (RESERVE | COMMIT) == 0 {
@@ -147,18 +149,18 @@ impl Regions {
         }
     }
 
-    /// Takes in that memory was there when the recording began or ended.
+    /// Records that memory existed when the trace began or ended.
     pub fn run_down(&mut self, process: ProcessId, facts: &AllocationFacts) {
         let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
         if facts.flags & RESERVE != 0 {
-            self.was_there(process, range, |space| &mut space.reserved);
+            self.add_existing(process, range, |space| &mut space.reserved);
         }
         if facts.flags & COMMIT != 0 {
-            self.was_there(process, range, |space| &mut space.committed);
+            self.add_existing(process, range, |space| &mut space.committed);
         }
     }
 
-    /// Takes in that memory is decommitted or released.
+    /// Records that memory is decommitted or released.
     pub fn free(&mut self, time: TraceTime, process: ProcessId, facts: &AllocationFacts) {
         if facts.flags & RELEASE != 0 {
             let held = self.space(process).reserved.held_at(facts.base.0, time);
@@ -168,7 +170,7 @@ impl Regions {
             };
             let Some(range) = AddressRange::new(facts.base.0, size) else { return };
             if held.is_none() {
-                self.was_there(process, range, |space| &mut space.reserved);
+                self.add_existing(process, range, |space| &mut space.reserved);
             }
             let space = self.space(process);
             space.reserved.free(time, range);
@@ -176,14 +178,14 @@ impl Regions {
         } else if facts.flags & DECOMMIT != 0 {
             let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
             if self.space(process).committed.held_at(range.first, time).is_none() {
-                self.was_there(process, range, |space| &mut space.committed);
+                self.add_existing(process, range, |space| &mut space.committed);
             }
             self.space(process).committed.free(time, range);
         }
     }
 
-    /// Notes memory that nothing was known of.
-    fn was_there(
+    /// Adds memory that was not known before, from the beginning of the trace.
+    fn add_existing(
         &mut self,
         process: ProcessId,
         range: AddressRange,

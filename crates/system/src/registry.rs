@@ -7,44 +7,44 @@ use stackhound_trace::TraceTime;
 use crate::name_history::NameHistory;
 use crate::text::Text;
 
-/// The address of a key control block, which registry events call `KeyHandle`. Zero stands for no key.
+/// The address of a key control block, called `KeyHandle` in registry events. Zero means no key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct KeyControlBlock(pub u64);
 
-/// What an event says of a key control block.
+/// The statement of an event about a key control block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KeyNameEvent {
-    /// It stands for the key from now on.
+    /// The block refers to the key from now on.
     Create,
-    /// It stood for the key until now.
+    /// The block referred to the key until now.
     Delete,
-    /// It stands for the key when the recording begins or ends.
+    /// The block refers to the key when the trace begins or ends.
     Rundown,
 }
 
-/// All names of registry keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyNames {
     by_block: NameHistory,
 }
 
 impl KeyNames {
-    /// How many statements are remembered.
+    /// The number of stored statements.
     pub fn len(&self) -> usize {
         self.by_block.len()
     }
 
-    /// Forgets what no answer about this time or a later one rests on.
+    /// Forgets all state that no query about this time or a later one needs.
     pub fn forget_before(&mut self, time: TraceTime) {
         self.by_block.forget_before(time);
     }
 
-    /// Forgets what was said first, until so many statements are left. Gives how many were forgotten.
+    /// Forgets the oldest statements until `left` remain. Returns the number of forgotten
+    /// statements.
     pub fn forget_oldest(&mut self, left: usize) -> u64 {
         self.by_block.forget_oldest(left)
     }
 
-    /// All texts that are referred to.
+    /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
         self.by_block.texts_mut()
     }
@@ -62,17 +62,17 @@ impl KeyNames {
     }
 }
 
-/// A key's path in two parts. Prints as one path.
+/// The path of a key in two parts. `Display` joins them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegistryPath<'a> {
-    /// The key that the other part is relative to: empty if there is none, `None` if its name is not known.
+    /// The key that `name` is relative to: empty if there is none, `None` if its name is not known.
     pub key: Option<&'a str>,
-    /// What the event says.
+    /// The name in the event.
     pub name: &'a str,
 }
 
 impl RegistryPath<'_> {
-    /// Whether it begins at the registry's root.
+    /// Whether the path begins at the root of the registry.
     pub fn is_complete(&self) -> bool {
         self.key.is_some()
     }

@@ -1,57 +1,59 @@
-//! From when to when something existed, and how that is known.
+//! The lifetime of an object, and the evidence for it.
 
 use stackhound_trace::TraceTime;
 
-/// What an event says of the thing it names.
+/// The statement of an event about the life of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// It comes into being.
+    /// The object starts to exist.
     Start,
-    /// It goes.
+    /// The object ends.
     End,
-    /// It was there when the recording began (`DCStart`).
+    /// The object existed when the trace began (`DCStart`).
     RundownAtStart,
-    /// It was there when the recording ended (`DCEnd`).
+    /// The object existed when the trace ended (`DCEnd`).
     RundownAtEnd,
 }
 
-/// What the end of a [`Span`] rests on.
+/// The evidence for an end of a [`Span`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Evidence {
-    /// An event tells of the moment.
+    /// An event reports the time.
     Observed,
-    /// A rundown at the recording's start lists the thing: it is older than the recording.
+    /// A rundown at the start of the trace lists the object. It existed before the trace.
     RundownAtStart,
-    /// A rundown at the recording's end lists the thing. As a start: it came into being unseen, as a rule before the
-    /// recording. As an end: it outlived the recording.
+    /// A rundown at the end of the trace lists the object. As evidence for a start: the start was
+    /// not observed and was usually before the trace. As evidence for an end: the object existed
+    /// longer than the trace.
     RundownAtEnd,
-    /// Nothing tells. An open span may have ended unseen, or go on behind the recording.
+    /// There is no evidence. An open span may have ended without being observed, or continue after
+    /// the trace.
     Unknown,
 }
 
-/// Something existed from `from` up to, but not including, `to`.
+/// The lifetime of an object, from `from` up to, but not including, `to`.
 ///
-/// Lookups also find it at `to` itself, unless something else has taken its place by then: the event that ends a thing
-/// still belongs to it.
+/// Lookups also find the object at `to` itself, unless another object has replaced it by then: the
+/// event that ends an object still belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
-    /// [`Span::BEGINNING`] where it is older than the recording.
+    /// [`Span::BEGINNING`] if the object existed before the trace.
     pub from: TraceTime,
-    /// [`Span::OPEN`] where no end is known.
+    /// [`Span::OPEN`] if no end is known.
     pub to: TraceTime,
-    /// How `from` is known.
+    /// The evidence for `from`.
     pub start: Evidence,
-    /// How `to` is known.
+    /// The evidence for `to`.
     pub end: Evidence,
 }
 
 impl Span {
-    /// The `from` of what is older than the recording.
+    /// The value of `from` for objects that existed before the trace.
     pub const BEGINNING: TraceTime = TraceTime(i64::MIN);
-    /// The `to` of what did not end.
+    /// The value of `to` for objects without a known end.
     pub const OPEN: TraceTime = TraceTime(i64::MAX);
 
-    /// Whether it existed at a time, `to` included.
+    /// Whether the object existed at a time, `to` included.
     #[inline]
     pub fn touches(&self, time: TraceTime) -> bool {
         self.from <= time && time <= self.to

@@ -1,4 +1,4 @@
-//! The whole machine: what is taken in about its parts, and what can be asked.
+//! The state of the whole machine: recording of statements, and queries.
 
 use std::borrow::Cow;
 
@@ -21,47 +21,49 @@ use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
 use crate::view::{View, ViewFacts, Views};
 use crate::volume::Volumes;
 
-/// What happens to memory of a process.
+/// The kind of a statement about memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AllocationEvent {
-    /// It is reserved or committed.
+    /// The memory is reserved or committed.
     Allocate,
-    /// It is decommitted or released.
+    /// The memory is decommitted or released.
     Free,
-    /// It is there when the recording begins or ends.
+    /// The memory exists when the trace begins or ends.
     Rundown,
 }
 
-/// A machine has one; a trace of several boots could report more.
+/// A machine has one page. A trace of several boots could report more.
 const HYPERCALL_PAGES_MAX: usize = 64;
 const PAGE_SIZE: u64 = 0x1000;
-/// The page begins with `vmcall` or `vmmcall`, which take three bytes (Hypervisor Top Level Functional Specification).
+/// The page begins with `vmcall` or `vmmcall`, which take three bytes (Hypervisor Top Level
+/// Functional Specification).
 const AFTER_HYPERCALL: u64 = 3;
 
 /// Counters of a [`System`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SystemStats {
-    /// Events that were taken in.
+    /// Events that were recorded.
     pub observed: u64,
     /// Events whose payload could not be read.
     pub malformed: u64,
-    /// Events that do not say which process or thread they are about; they tell nothing.
+    /// Events that do not state their process or thread. They add no facts.
     pub without_process: u64,
-    /// Unloads of modules that nothing else is known of, where another module was before.
+    /// Unloads of unknown modules at addresses where another module was loaded before.
     pub unplaced_unloads: u64,
     /// PDB identities for which no module was found.
     pub unclaimed_pdbs: u64,
-    /// Things that were over and are [forgotten](System::forget_before).
+    /// Objects that were over and are [forgotten](System::forget_before).
     pub forgotten: u64,
-    /// What was forgotten because of [`Limits`](crate::Limits).
+    /// State that was forgotten because of [`Limits`](crate::Limits).
     pub forgotten_early: ForgottenEarly,
 }
 
 /// The state of the traced machine at any time of the trace.
 ///
-/// Memory grows with the events that are taken in, by 50 to 500 bytes for one, beside its distinct texts; nothing is
-/// forgotten, but where that is [asked for](System::forget_before) or [limits](System::limited) are given. Every call takes a time that grows with the logarithm of what is known, whatever the events say.
+/// Memory grows by 50 to 500 bytes with each recorded event, plus its distinct texts. Nothing is
+/// forgotten unless [`forget_before`](System::forget_before) is called or [limits](System::limited)
+/// are set. The cost of every call grows with the logarithm of the stored state, for any events.
 #[derive(Debug)]
 pub struct System {
     pub(crate) texts: Texts,
@@ -74,7 +76,8 @@ pub struct System {
     pub(crate) files: FileNames,
     pub(crate) registry: KeyNames,
     volumes: Volumes,
-    /// Bases of the pages through which the kernel calls the hypervisor, as far as the trace reports them.
+    /// The bases of the pages through which the kernel calls the hypervisor, if the trace reports
+    /// them.
     hypercall_pages: Vec<Address>,
     pointer_size: PointerSize,
     losses: Losses,
@@ -82,12 +85,12 @@ pub struct System {
     pub(crate) revision: u64,
     pub(crate) stats: SystemStats,
     pub(crate) forgetting: Forgetting,
-    /// For the text of the event that is being taken in.
+    /// A buffer for the text of the current event.
     pub(crate) scratch: String,
 }
 
 impl System {
-    /// A machine of which nothing is known but its pointer size.
+    /// A machine with a known pointer size and no other state.
     pub fn new(pointer_size: PointerSize, losses: Losses) -> System {
         let mut texts = Texts::default();
         let processes = Processes::new(&mut texts);
@@ -112,7 +115,7 @@ impl System {
         }
     }
 
-    /// The machine that these sessions are about, with what their headers tell of pointer size and losses.
+    /// The machine of these sessions, with the pointer size and losses from their headers.
     pub fn of_sessions<'s>(sessions: impl IntoIterator<Item = &'s LogfileHeader>) -> System {
         let mut losses = Losses::default();
         let mut pointer_size = PointerSize::Four;
@@ -125,7 +128,7 @@ impl System {
         System::new(pointer_size, losses)
     }
 
-    /// The machine that a trace is about, with all that is known to be missing from its recordings.
+    /// The machine of a trace, with all losses that are known from its files.
     pub fn of(trace: &OpenTrace) -> System {
         let mut system = System::of_sessions(trace.sessions());
         let buffers = trace.indexes().iter().map(Index::missing_buffers).sum();
@@ -133,14 +136,14 @@ impl System {
         system
     }
 
-    /// Takes in that events are missing, beside those that were known to be.
+    /// Adds missing events to those that were known before.
     pub fn add_losses(&mut self, losses: Losses) {
         self.revision += 1;
         self.losses.events += losses.events;
         self.losses.buffers += losses.buffers;
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn stats(&self) -> SystemStats {
         let (forgotten, forgotten_early) = self.forgotten();
         SystemStats {
@@ -152,22 +155,23 @@ impl System {
         }
     }
 
-    // What is taken in.
+    // Recording of statements.
 
-    /// Takes in what an event says of a process.
+    /// Records the statement of an event about a process.
     pub fn take_process(&mut self, phase: Phase, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
         self.keep_limits();
         self.revision += 1;
-        self.processes.sight(&mut self.texts, phase, time, facts)
+        self.processes.observe(&mut self.texts, phase, time, facts)
     }
 
-    /// Takes in a process that has ended but whose object is still there when the recording ends (`Defunct`).
+    /// Records a process that has ended, but whose object still exists when the trace ends
+    /// (`Defunct`).
     pub fn take_defunct_process(&mut self, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
         self.revision += 1;
-        self.processes.sight_defunct(&mut self.texts, time, facts)
+        self.processes.observe_defunct(&mut self.texts, time, facts)
     }
 
-    /// Takes in what an event says of a thread.
+    /// Records the statement of an event about a thread.
     pub fn take_thread(
         &mut self,
         phase: Phase,
@@ -178,10 +182,10 @@ impl System {
         self.keep_limits();
         self.revision += 1;
         let process = self.process_for(phase, time, pid);
-        self.threads.sight(&mut self.texts, phase, time, (process, tid), facts)
+        self.threads.observe(&mut self.texts, phase, time, (process, tid), facts)
     }
 
-    /// Takes in that a thread is given a name.
+    /// Records a new name of a thread.
     pub fn take_thread_name(&mut self, time: TraceTime, (pid, tid): (Pid, Tid), name: &str) {
         self.keep_limits();
         self.revision += 1;
@@ -190,7 +194,8 @@ impl System {
         self.threads.rename(time, (process, tid), name);
     }
 
-    /// Takes in what an event says of a module. `None` where an unload tells of a module that cannot be placed.
+    /// Records the statement of an event about a module. Returns `None` for an unload of a module
+    /// whose lifetime cannot be determined.
     pub fn take_module(
         &mut self,
         phase: Phase,
@@ -203,10 +208,11 @@ impl System {
         let span = owner.and_then(|process| self.processes.span(process));
         let owner_from = span.map_or(Span::BEGINNING, |span| span.from);
         self.volumes.learn_from_image(facts.path);
-        self.modules.sight(&mut self.texts, phase, time, (owner, owner_from), facts)
+        self.modules.observe(&mut self.texts, phase, time, (owner, owner_from), facts)
     }
 
-    /// Takes in the PDB of the module at `base`, as an event of the same time as the module's own tells it.
+    /// Records the PDB of the module at `base`, from an event with the same time as the event of
+    /// the module.
     pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<&str>) {
         self.keep_limits();
         self.revision += 1;
@@ -227,14 +233,14 @@ impl System {
         process.is_some_and(|process| self.methods.is_known(process, time, id, start, size))
     }
 
-    /// Takes in what an event says of the code of a method.
+    /// Records the statement of an event about the code of a method.
     pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
         self.keep_limits();
         let process = self.process_for(phase, time, facts.pid);
-        self.methods.sight(&mut self.texts, phase, time, process, facts);
+        self.methods.observe(&mut self.texts, phase, time, process, facts);
     }
 
-    /// Takes in what happens to memory of a process.
+    /// Records a statement about memory of a process.
     pub fn take_allocation(&mut self, event: AllocationEvent, time: TraceTime, facts: &AllocationFacts) {
         self.keep_limits();
         let phase = if event == AllocationEvent::Free { Phase::End } else { Phase::Start };
@@ -246,25 +252,25 @@ impl System {
         }
     }
 
-    /// Takes in that a section is mapped, unmapped, or mapped when the recording begins or ends. Those in the kernel's
-    /// half, which are the file cache's, are ignored.
+    /// Records that a section is mapped, unmapped, or mapped when the trace begins or ends.
+    /// Sections in the kernel address space belong to the file cache and are ignored.
     pub fn take_view(&mut self, phase: Phase, time: TraceTime, facts: &ViewFacts) {
         if facts.base.is_kernel(self.pointer_size) {
             return;
         }
         self.keep_limits();
         let process = self.process_for(phase, time, facts.pid);
-        self.views.sight(phase, time, process, facts);
+        self.views.observe(phase, time, process, facts);
     }
 
-    /// Takes in what an event says of a file's name.
+    /// Records the statement of an event about the name of a file.
     pub fn take_file_name(&mut self, event: FileNameEvent, time: TraceTime, name: &str) {
         self.keep_limits();
         let name = self.texts.intern(name);
         self.files.note(time, event, name);
     }
 
-    /// Takes in the whole name of a registry key.
+    /// Records the full name of a registry key.
     pub fn take_key_name(
         &mut self,
         event: KeyNameEvent,
@@ -277,12 +283,12 @@ impl System {
         self.registry.note(time, event, block, name);
     }
 
-    /// What is known of the machine's volumes, to add to.
+    /// The volumes of the machine, to add mappings.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
     }
 
-    /// Takes in where a page is through which the kernel calls the hypervisor.
+    /// Records the address of a page through which the kernel calls the hypervisor.
     pub fn take_hypercall_page(&mut self, base: Address) {
         if !self.hypercall_pages.contains(&base) && self.hypercall_pages.len() < HYPERCALL_PAGES_MAX {
             self.revision += 1;
@@ -290,9 +296,9 @@ impl System {
         }
     }
 
-    /// Whether the kernel can have been interrupted at an address on its page for calls of the hypervisor, which belongs
-    /// to no driver. Where the trace does not report the page, any address can be meant that is as far into its page as
-    /// the instruction after the call.
+    /// Whether the kernel can have been interrupted at an address on its hypercall page, which
+    /// belongs to no driver. If the trace does not report the page, every address with the page
+    /// offset of the instruction after the call is accepted.
     pub fn may_be_hypercall(&self, address: Address) -> bool {
         match self.hypercall_pages.is_empty() {
             true => address.0 % PAGE_SIZE == AFTER_HYPERCALL,
@@ -310,8 +316,9 @@ impl System {
         process
     }
 
-    /// Whose address space an image event means. Drivers are stated with process 0, in rundowns also 4; but some of
-    /// what is stated with process 4 is in the user half, mapped into System.
+    /// The address space that an image event refers to. Drivers are stated with process 0, in
+    /// rundowns also 4; but some images that are stated with process 4 are in user space, mapped
+    /// into System.
     fn owner(&mut self, phase: Phase, time: TraceTime, pid: Pid, base: Address) -> Owner {
         let is_kernel = match self.pointer_size {
             _ if pid == Pid::IDLE => true,
@@ -322,7 +329,7 @@ impl System {
         (!is_kernel).then(|| self.process_for(phase, time, pid))
     }
 
-    // What can be asked.
+    // Queries.
 
     /// The process that has an id at a time.
     #[inline]
@@ -330,22 +337,22 @@ impl System {
         self.processes.at(pid, time).map(|id| self.process(id))
     }
 
-    /// The process that an event of a time means by an id: the one that has it, or had it last. Windows tells of the
-    /// end of a process before its last events.
+    /// The process that an event refers to by an id: the process that has the id at the time of the
+    /// event, or had it last. Windows reports the end of a process before its last events.
     #[inline]
     pub fn process_of_event(&self, pid: Pid, time: TraceTime) -> Option<ProcessRef<'_>> {
         self.processes.newest_until(pid, time).map(|id| self.process(id))
     }
 
-    /// A process by its number.
+    /// A process by its id.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system, or of what was forgotten.
+    /// The methods of the reference panic if the id is from another system or was forgotten.
     pub fn process(&self, id: ProcessId) -> ProcessRef<'_> {
         ProcessRef { system: self, id }
     }
 
-    /// All processes, in the order of their numbers.
+    /// All processes, ordered by index.
     pub fn processes(&self) -> impl Iterator<Item = ProcessRef<'_>> {
         self.processes.ids().map(|id| self.process(id))
     }
@@ -356,42 +363,43 @@ impl System {
         self.threads.at(tid, time).map(|id| self.thread(id))
     }
 
-    /// The thread that an event of a time means by an id: the one that has it, or had it last. A thread runs on for
-    /// a while after its end was recorded: it is the last one of a process that unloads the modules.
+    /// The thread that an event refers to by an id: the thread that has the id at the time of the
+    /// event, or had it last. A thread continues to run for a while after its end was recorded: the
+    /// last thread of a process unloads the modules.
     #[inline]
     pub fn thread_of_event(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
         self.threads.newest_until(tid, time).map(|id| self.thread(id))
     }
 
-    /// A thread by its number.
+    /// A thread by its id.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system, or of what was forgotten.
+    /// The methods of the reference panic if the id is from another system or was forgotten.
     pub fn thread(&self, id: ThreadId) -> ThreadRef<'_> {
         ThreadRef { system: self, id }
     }
 
-    /// All threads, in the order of their numbers.
+    /// All threads, ordered by index.
     pub fn threads(&self) -> impl Iterator<Item = ThreadRef<'_>> {
         self.threads.ids().map(|id| self.thread(id))
     }
 
-    /// A module by its number.
+    /// A module by its id.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system, or of what was forgotten.
+    /// The methods of the reference panic if the id is from another system or was forgotten.
     pub fn module(&self, id: ModuleId) -> ModuleRef<'_> {
         ModuleRef { system: self, id }
     }
 
-    /// All modules, in the order of their numbers.
+    /// All modules, ordered by index.
     pub fn modules(&self) -> impl Iterator<Item = ModuleRef<'_>> {
         self.modules.ids().map(|id| self.module(id))
     }
 
-    /// The module at an address of a process at a time, and how many bytes into it the address is.
+    /// The module at an address of a process at a time, and the offset of the address in it.
     ///
-    /// Addresses of the kernel's half are looked up in the kernel, whatever the process.
+    /// Kernel addresses are looked up in the kernel address space for every process.
     #[inline]
     pub fn module_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<(ModuleRef<'_>, u64)> {
         if address.is_kernel(self.pointer_size)
@@ -402,7 +410,7 @@ impl System {
         self.module_in(self.processes.at(pid, time)?, address, time)
     }
 
-    /// As [`module_at`](System::module_at), for a process that is known already; not for addresses of the kernel.
+    /// As [`module_at`](System::module_at), for a known process. Does not find kernel addresses.
     #[inline]
     pub fn module_in(
         &self,
@@ -415,18 +423,20 @@ impl System {
         Some((self.module(id), rva))
     }
 
-    /// The kernel's module at an address at a time, and how many bytes into it the address is.
+    /// The kernel module at an address at a time, and the offset of the address in it.
     #[inline]
     pub fn kernel_module_at(&self, address: Address, time: TraceTime) -> Option<(ModuleRef<'_>, u64)> {
         let (id, rva) = self.modules.at(None, address, time)?;
         Some((self.module(id), rva))
     }
 
-    /// Whether all modules of a process at a time are known, so that an address outside them is in none.
+    /// Whether all modules of a process at a time are known, so that an address outside of them is
+    /// in no module.
     ///
-    /// They are if no event is missing and either the process was seen to start, with loads being recorded, or a
-    /// rundown listed its modules. For the idle process and System, this is about the kernel's modules. In one pass, the
-    /// rundown at the end is known only behind it.
+    /// They are known if no event is missing, and either the start of the process was observed
+    /// while loads were recorded, or a rundown listed its modules. For the idle process and System,
+    /// this refers to the kernel modules. In one pass, a rundown at the end of the trace is known
+    /// only after it.
     pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
         match self.processes.at(pid, time) {
             Some(process) => self.map_complete_in(process),
@@ -434,7 +444,7 @@ impl System {
         }
     }
 
-    /// As [`map_complete`](System::map_complete), for a process that is known already.
+    /// As [`map_complete`](System::map_complete), for a known process.
     pub fn map_complete_in(&self, process: ProcessId) -> Completeness {
         let Some(span) = self.processes.span(process) else {
             return Completeness::Incomplete(Gap::UnknownProcess);
@@ -454,25 +464,26 @@ impl System {
         }
     }
 
-    /// What is known of the private memory at an address of a process at a time.
+    /// The known facts about the private memory at an address of a process at a time.
     pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
         self.region_in(self.processes.at(pid, time)?, address, time)
     }
 
-    /// As [`region_at`](System::region_at), for a process that is known already.
+    /// As [`region_at`](System::region_at), for a known process.
     pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         self.processes.span(process)?;
         self.regions.at(process, address, time)
     }
 
-    /// As [`region_in`](System::region_in), the call that reserved it alone.
+    /// The reservation that [`region_in`](System::region_in) would return, without the commit.
     pub fn reserved_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Allocation> {
         self.processes.span(process)?;
         self.regions.reserved(process, address, time)
     }
 
-    /// Around a time, in which stretch modules, compiled methods, views and memory of a process stay as they are; those
-    /// of the kernel for `None`. For caches of what is looked up.
+    /// Identifies the period around a time in which the modules, JIT-compiled methods, views and
+    /// memory of a process do not change; for `None`, the kernel modules. Intended for caches of
+    /// lookups.
     #[inline]
     pub fn validity_id(&self, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
         let modules = self.modules.validity_id(process, time);
@@ -485,7 +496,7 @@ impl System {
         modules.and(rest).and(self.regions.validity_id(process, time))
     }
 
-    /// As [`validity_id`](System::validity_id), of the modules of a process alone.
+    /// As [`validity_id`](System::validity_id), for the modules of a process only.
     #[inline]
     pub fn module_validity_id(&self, process: ProcessId, time: TraceTime) -> ValidityId {
         match self.processes.span(process) {
@@ -494,8 +505,8 @@ impl System {
         }
     }
 
-    /// The modules of a process at a time, in no order. `None` if more than `max` changes of its modules are remembered:
-    /// the cost is that of all of them.
+    /// The modules of a process at a time, in no order. `None` if more than `max` changes of its
+    /// modules are stored; the cost is proportional to their number.
     pub fn modules_in(
         &self,
         process: ProcessId,
@@ -507,36 +518,37 @@ impl System {
         Some(ids.map(|id| self.module(id)).filter(move |module| module.span().touches(time)))
     }
 
-    /// The compiled method at an address of a process at a time.
+    /// The JIT-compiled method at an address of a process at a time.
     #[inline]
     pub fn method_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodRef<'_>> {
         self.processes.span(process)?;
         self.methods.at(process, address, time).map(|id| self.method(id))
     }
 
-    /// A method by its number.
+    /// A method by its id.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system, or of what was forgotten.
+    /// The methods of the reference panic if the id is from another system or was forgotten.
     pub fn method(&self, id: MethodId) -> MethodRef<'_> {
         MethodRef { system: self, id }
     }
 
-    /// All methods, in the order of their numbers.
+    /// All methods, ordered by index.
     pub fn methods(&self) -> impl Iterator<Item = MethodRef<'_>> {
         self.methods.ids().map(|id| self.method(id))
     }
 
-    /// The section that is mapped at an address of a process at a time. Recordings tell of them if they were asked to.
+    /// The section that is mapped at an address of a process at a time. Traces contain mapped
+    /// sections only if their kernel group was enabled.
     pub fn view_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
         self.processes.span(process)?;
         self.views.at(process, address, time)
     }
 
-    /// The name of the file that an operation at a time is on.
+    /// The name of the file that an operation at a time refers to.
     ///
-    /// Names of files that were open before the recording stand in the rundown at its end: in one pass they are not
-    /// known until then.
+    /// The names of files that were opened before the trace are in the rundown at its end. In one
+    /// pass they are not known before it.
     pub fn file_name(
         &self,
         key: Option<FileKey>,
@@ -546,9 +558,10 @@ impl System {
         self.files.at(key, object, time).map(|name| self.texts.get(name))
     }
 
-    /// The path that a registry event's key and name mean together.
+    /// The path for the key and the name of a registry event.
     ///
-    /// In one pass, names that only a deletion or the rundown at the end tells are not known before.
+    /// In one pass, names that are recorded only by a deletion or by the rundown at the end are not
+    /// known before it.
     pub fn registry_path<'a>(
         &'a self,
         key: KeyControlBlock,
@@ -562,7 +575,7 @@ impl System {
         RegistryPath { key, name }
     }
 
-    /// How NT paths and drives relate.
+    /// The mapping of NT paths to drives.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes
     }

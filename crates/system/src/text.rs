@@ -1,4 +1,4 @@
-//! Texts, each kept once.
+//! Interned texts.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 pub(crate) struct Text(u32);
 
 impl Text {
-    /// The empty text, which stands for "not known".
+    /// The empty text, which means "not known".
     pub const EMPTY: Text = Text(0);
 
     pub fn is_empty(self) -> bool {
@@ -18,16 +18,17 @@ impl Text {
     }
 }
 
-/// All texts of a machine: paths, names, command lines. About 13 bytes beside its own for each distinct one.
+/// All texts of a machine: paths, names, command lines. A distinct text takes about 13 bytes in
+/// addition to its own.
 pub(crate) struct Texts {
     bytes: String,
-    /// Where each text ends; it starts where the one before ends.
+    /// The end of each text. A text starts at the end of the previous one.
     ends: Vec<usize>,
     by_content: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
-    /// Bytes beyond which no text is added.
+    /// The maximum number of bytes of all texts.
     bytes_max: usize,
-    /// Texts that were not added.
+    /// The number of texts that were not added.
     pub refused: u64,
 }
 
@@ -44,7 +45,7 @@ impl Default for Texts {
     }
 }
 
-/// The new numbers of texts, by their old ones; those that were not used have none.
+/// The new numbers of texts, by their old numbers. Unused texts are mapped to the empty text.
 pub(crate) struct Renumbered(Vec<Text>);
 
 impl Renumbered {
@@ -53,7 +54,7 @@ impl Renumbered {
     }
 }
 
-/// Which texts of a table are in use.
+/// Marks the texts of a table that are in use.
 pub(crate) struct Used(Vec<bool>);
 
 impl Used {
@@ -79,17 +80,17 @@ impl Texts {
         slice(&self.bytes, &self.ends, text.0)
     }
 
-    /// Bytes of all texts.
+    /// The number of bytes of all texts.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// From now on, no text is added that would make it more bytes than these.
+    /// Sets the limit above which no text is added.
     pub fn set_bytes_max(&mut self, bytes: usize) {
         self.bytes_max = bytes;
     }
 
-    /// To mark which texts are in use, for [`forget_unused`](Texts::forget_unused).
+    /// An empty set of marks for [`forget_unused`](Texts::forget_unused).
     pub fn nothing_used(&self) -> Used {
         Used(vec![false; self.ends.len()])
     }
@@ -105,7 +106,8 @@ impl Texts {
         Renumbered(renumbered)
     }
 
-    /// The number of a text; of the empty one when the table is full (2³² texts, or its limit of bytes).
+    /// The number of a text, or of the empty text if the table is full (2³² texts, or the limit of
+    /// bytes).
     pub fn intern(&mut self, text: &str) -> Text {
         if text.is_empty() {
             return Text::EMPTY;

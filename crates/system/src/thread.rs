@@ -14,46 +14,47 @@ use crate::system::System;
 use crate::text::{Text, Texts};
 use crate::validity::ValidityRange;
 
-/// One thread of a [`System`]. Indexes start at 0, in the order of first observation. That of a thread that was
-/// [forgotten](System::forget_before) is given to another one, whose number is not equal.
+/// The id of a thread in a [`System`]. Indexes start at 0, in the order of first observation. The
+/// index of a [forgotten](System::forget_before) thread is used again, with a different id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ThreadId(pub(crate) Id);
 
 impl ThreadId {
-    /// For columns with a place for each thread. Where threads are forgotten, what stands there can be of another one
-    /// that had the index before.
+    /// An index for columns with one entry for each thread. If threads are forgotten, an entry can
+    /// still belong to an earlier thread with the same index.
     pub fn index(self) -> usize {
         self.0.index()
     }
 }
 
-/// A stack of a thread. It grows from `base` down to `limit`, the lowest address so far in use.
+/// The stack of a thread. It grows from `base` down to `limit`, the lowest address in use so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StackExtent {
-    /// Just above the first frame.
+    /// The address just above the first frame.
     pub base: Address,
     /// The lowest address.
     pub limit: Address,
 }
 
-/// What an event states about a thread beside its number. An empty text and `None` stand for "not stated".
+/// The facts that an event states about a thread in addition to its ids. An empty text and `None`
+/// mean "not stated".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadFacts<'a> {
-    /// The stack in the kernel.
+    /// The kernel stack.
     pub kernel_stack: Option<StackExtent>,
-    /// The stack in user mode.
+    /// The user stack.
     pub user_stack: Option<StackExtent>,
-    /// Where the kernel starts it.
+    /// The address at which the kernel starts the thread.
     pub start_address: Option<Address>,
-    /// The function that it was created for.
+    /// The function that the thread was created for.
     pub win32_start_address: Option<Address>,
-    /// Its environment block.
+    /// The thread environment block.
     pub teb: Option<Address>,
-    /// Tells threads of different services in one process apart.
+    /// Distinguishes threads of different services in one process.
     pub sub_process_tag: Option<u32>,
-    /// The name that somebody gave it.
+    /// The name of the thread.
     pub name: &'a str,
-    /// The thread that created it.
+    /// The thread that created this one.
     pub creator: Option<Caller>,
 }
 
@@ -67,13 +68,12 @@ struct Record {
     win32_start_address: Option<Address>,
     teb: Option<Address>,
     sub_process_tag: Option<u32>,
-    /// Up to the first time that it is named again.
+    /// The name up to the first renaming.
     name: Text,
     creator: Option<Caller>,
 }
 
 impl Record {
-    /// Nothing but its numbers.
     fn of(tid: Tid, process: ProcessId) -> Record {
         Record {
             tid,
@@ -90,17 +90,17 @@ impl Record {
     }
 }
 
-/// All threads. About 200 bytes each, and 40 for each time that one is named again.
+/// All threads. Each takes about 200 bytes, plus 40 for each renaming.
 #[derive(Debug)]
 pub(crate) struct Threads {
     lifetimes: Lifetimes,
     records: Vec<Record>,
-    /// Names given in mid-life, by thread and time.
+    /// Names given during the life of a thread, by thread and time.
     renamed: BTreeMap<(ThreadId, TraceTime), Text>,
 }
 
 impl Threads {
-    /// The idle threads, which share one number, are there without any event.
+    /// The idle threads, which share one id, exist without any event.
     pub fn new() -> Threads {
         let mut threads =
             Threads { lifetimes: Lifetimes::default(), records: Vec::new(), renamed: BTreeMap::new() };
@@ -113,7 +113,7 @@ impl Threads {
         self.lifetimes.len()
     }
 
-    /// Names given in mid-life that are kept.
+    /// The number of stored names that were given during the life of a thread.
     pub fn renames_len(&self) -> usize {
         self.renamed.len()
     }
@@ -126,7 +126,8 @@ impl Threads {
         ThreadId(self.lifetimes.id(holder))
     }
 
-    /// Forgets threads that ended before a time, and those of processes that are not there any more. Gives how many.
+    /// Forgets threads that ended before a time, and threads of forgotten processes. Returns their
+    /// number.
     pub fn forget_before(&mut self, time: TraceTime, is_there: impl Fn(ProcessId) -> bool) -> u64 {
         let records = &self.records;
         let forgotten = self.lifetimes.forget(|id, span| {
@@ -143,7 +144,7 @@ impl Threads {
             if self.lifetimes.span_of(thread.0).is_none() {
                 continue;
             }
-            // Of the names before the time, the last one holds.
+            // Of the names given before the time, the last one applies.
             if at < time && kept.last().is_some_and(|((other, _), _)| *other == thread) {
                 kept.pop();
             }
@@ -153,7 +154,8 @@ impl Threads {
         forgotten.len() as u64
     }
 
-    /// Forgets the oldest names given in mid-life until so many are left. Gives how many.
+    /// Forgets the oldest names given during the life of a thread until `left` remain. Returns the
+    /// number of forgotten names.
     pub fn forget_renames(&mut self, left: usize) -> u64 {
         let excess = self.renamed.len().saturating_sub(left);
         let mut times: Vec<TraceTime> = self.renamed.keys().map(|&(_, time)| time).collect();
@@ -164,7 +166,7 @@ impl Threads {
         (times.len() - self.renamed.len()) as u64
     }
 
-    /// All texts that are referred to.
+    /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
         self.records.iter_mut().map(|record| &mut record.name).chain(self.renamed.values_mut())
     }
@@ -179,12 +181,12 @@ impl Threads {
         self.lifetimes.newest_until(tid.0, time).map(|holder| self.id(holder))
     }
 
-    /// The times around a time at which the same one is the newest with this id.
+    /// The times around a time at which the newest thread with this id is the same.
     pub fn validity(&self, tid: Tid, time: TraceTime) -> ValidityRange {
         self.lifetimes.validity(tid.0, time)
     }
 
-    pub fn sight(
+    pub fn observe(
         &mut self,
         texts: &mut Texts,
         phase: Phase,
@@ -194,7 +196,7 @@ impl Threads {
     ) -> ThreadId {
         let is_idle = tid == Tid(0);
         let phase = match phase {
-            // One number stands for the idle threads of all processors.
+            // One id represents the idle threads of all processors.
             Phase::Start | Phase::End if is_idle => Phase::RundownAtStart,
             phase => phase,
         };
@@ -208,7 +210,7 @@ impl Threads {
                 Identity::Different
             }
         };
-        let (holder, is_new) = self.lifetimes.sight(tid.0, phase, time, identity);
+        let (holder, is_new) = self.lifetimes.observe(tid.0, phase, time, identity);
         let has_other_names = !is_new && self.renames(self.id(holder), Span::OPEN).next().is_some();
         let record = self.record(holder, is_new, tid, process);
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
@@ -218,39 +220,39 @@ impl Threads {
         record.teb = record.teb.or(facts.teb);
         record.sub_process_tag = record.sub_process_tag.or(facts.sub_process_tag);
         record.creator = record.creator.or(facts.creator.filter(|_| phase == Phase::Start));
-        // The name that a thread has at its end may have been given by then.
+        // The name of a thread at its end may have been given during its life.
         if record.name.is_empty() && !has_other_names {
             record.name = texts.intern(facts.name);
         }
         self.id(holder)
     }
 
-    /// Takes in that a thread is named.
+    /// Records a new name of a thread.
     pub fn rename(&mut self, time: TraceTime, (process, tid): (ProcessId, Tid), name: Text) {
         let (holder, is_new) = self.lifetimes.expect(tid.0, time);
         self.record(holder, is_new, tid, process);
         self.renamed.insert((self.id(holder), time), name);
     }
 
-    /// Names given up to a time, the latest first.
+    /// The names given up to a time, the latest first.
     fn renames(&self, id: ThreadId, until: TraceTime) -> impl Iterator<Item = Text> + '_ {
         self.renamed.range((id, Span::BEGINNING)..=(id, until)).rev().map(|(_, &name)| name)
     }
 
     fn record(&mut self, holder: u32, is_new: bool, tid: Tid, process: ProcessId) -> &mut Record {
-        let location = holder as usize;
+        let index = holder as usize;
         if is_new {
-            // A new number, or that of a thread that was forgotten.
-            match self.records.get_mut(location) {
+            // A new slot, or the slot of a forgotten thread.
+            match self.records.get_mut(index) {
                 Some(record) => *record = Record::of(tid, process),
                 None => self.records.push(Record::of(tid, process)),
             }
         }
-        &mut self.records[location]
+        &mut self.records[index]
     }
 }
 
-/// A thread as a [`System`] knows it.
+/// A thread in a [`System`].
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRef<'s> {
     pub(crate) system: &'s System,
@@ -263,69 +265,71 @@ impl<'s> ThreadRef<'s> {
         &self.system.threads.records[self.id.index()]
     }
 
-    /// Its number.
+    /// The id in the system.
     pub fn id(&self) -> ThreadId {
         self.id
     }
 
-    /// Its thread id.
+    /// The thread id.
     pub fn tid(&self) -> Tid {
         self.record().tid
     }
 
-    /// Its process.
+    /// The process of the thread.
     pub fn process(&self) -> ProcessRef<'s> {
         ProcessRef { system: self.system, id: self.record().process }
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         self.process().pid()
     }
 
-    /// When it existed, as far as it is known.
+    /// The known lifetime of the thread.
     pub fn span(&self) -> Span {
         self.system.threads.lifetimes.span_of(self.id.0).expect("the thread was not forgotten")
     }
 
-    /// The name that it had at a time; empty if it had none. One that only its end or the rundown at the end tells
-    /// counts as given from its start on, and is known once that was observed.
+    /// The name at a time; empty if there was none. A name that is recorded only at the end of the
+    /// thread or in the rundown at the end counts as given at the start of the thread, and is known
+    /// after it was observed.
     pub fn name_at(&self, time: TraceTime) -> &'s str {
         let threads = &self.system.threads;
         self.system.texts.get(threads.renames(self.id, time).next().unwrap_or(self.record().name))
     }
 
-    /// The thread that created it, if its start was observed. Its process need not be this thread's.
+    /// The thread that created this one, if the start was observed. Its process can differ from
+    /// this thread's process.
     pub fn creator(&self) -> Option<Caller> {
         self.record().creator
     }
 
-    /// Where the kernel starts it; known from older systems only.
+    /// The address at which the kernel starts the thread. Recorded on older systems only.
     pub fn start_address(&self) -> Option<Address> {
         self.record().start_address
     }
 
-    /// The function that it was created for.
+    /// The function that the thread was created for.
     pub fn win32_start_address(&self) -> Option<Address> {
         self.record().win32_start_address
     }
 
-    /// The stack in the kernel.
+    /// The kernel stack.
     pub fn kernel_stack(&self) -> Option<StackExtent> {
         self.record().kernel_stack
     }
 
-    /// The stack in user mode; threads of the kernel have none.
+    /// The user stack. Kernel threads have none.
     pub fn user_stack(&self) -> Option<StackExtent> {
         self.record().user_stack
     }
 
-    /// Its environment block.
+    /// The thread environment block.
     pub fn teb(&self) -> Option<Address> {
         self.record().teb
     }
 
-    /// Tells threads of different services in one process apart.
+    /// Distinguishes threads of different services in one process.
     pub fn sub_process_tag(&self) -> Option<u32> {
         self.record().sub_process_tag
     }

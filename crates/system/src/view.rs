@@ -1,4 +1,4 @@
-//! Sections mapped into processes: files and page-file memory, images among them.
+//! Sections mapped into processes: files, including images, and page-file memory.
 
 use std::fmt;
 
@@ -12,23 +12,24 @@ use crate::ranges::AddressRange;
 use crate::slab::Slab;
 use crate::span::{Evidence, Phase, Span};
 
-/// What pages allow, as the memory manager numbers it.
+/// Page protection, as numbered by the memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Protection(u8);
 
 impl Protection {
-    /// Of a number whose lower three bits count: 1 read, 2 execute, 3 execute and read, 4 read and write, 5 copy on
-    /// write, 6 execute, read and write, 7 execute and copy on write.
+    /// The protection for a number. Only the lowest three bits are used: 1 read, 2 execute, 3
+    /// execute and read, 4 read and write, 5 copy on write, 6 execute, read and write, 7 execute
+    /// and copy on write.
     pub fn of_section(number: u8) -> Protection {
         Protection(number & 7)
     }
 
-    /// Whether code may run there.
+    /// Whether the protection allows execution.
     pub fn is_executable(self) -> bool {
         matches!(self.0, 2 | 3 | 6 | 7)
     }
 
-    /// Letters for what is allowed: read, write, execute, each `-` if it is not; `C` where writing copies.
+    /// Three letters for read, write and execute; `-` if not allowed, and `C` for copy on write.
     pub fn letters(self) -> &'static str {
         ["---", "R--", "--X", "R-X", "RW-", "RC-", "RWX", "RCX"][usize::from(self.0)]
     }
@@ -40,39 +41,39 @@ impl fmt::Display for Protection {
     }
 }
 
-/// What an event states about a mapped section.
+/// The facts that an event states about a mapped section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ViewFacts {
-    /// The process that it is mapped into.
+    /// The process that the section is mapped into.
     pub pid: Pid,
-    /// Where it starts.
+    /// The start address.
     pub base: Address,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The file.
+    /// The mapped file.
     pub file: FileKey,
-    /// What it was mapped with.
+    /// The protection of the mapping.
     pub protection: Protection,
 }
 
 /// A section mapped into a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Where it starts.
+    /// The start address.
     pub base: Address,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The file; its name is asked for with [`file_name`](crate::System::file_name).
+    /// The mapped file. [`file_name`](crate::System::file_name) returns its name.
     pub file: FileKey,
-    /// What it was mapped with; pages can have been changed since.
+    /// The initial protection. The protection of pages can have changed since.
     pub protection: Protection,
-    /// When it was mapped; [`Span::BEGINNING`] if before the recording.
+    /// The time of the mapping; [`Span::BEGINNING`] if it was before the trace.
     pub since: TraceTime,
-    /// What tells of it.
+    /// The evidence for the mapping.
     pub evidence: Evidence,
 }
 
-/// Views of all processes. About 100 to 250 bytes each.
+/// Views of all processes. Each takes about 100 to 250 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     records: Slab<View>,
@@ -89,12 +90,12 @@ impl Views {
         self.records.len()
     }
 
-    /// Forgets views that are nowhere any more. Gives how many.
+    /// Forgets views that are no longer referenced. Returns their number.
     pub fn sweep(&mut self) -> u64 {
         self.records.sweep(self.spaces.values())
     }
 
-    pub fn sight(&mut self, phase: Phase, time: TraceTime, process: ProcessId, facts: &ViewFacts) {
+    pub fn observe(&mut self, phase: Phase, time: TraceTime, process: ProcessId, facts: &ViewFacts) {
         let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
         let Views { records, spaces } = self;
         let space = spaces.get_mut(process);
@@ -112,7 +113,7 @@ impl Views {
         let is_old = phase != Phase::Start && space.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => space.free(time, range),
-            // Something else was mapped there since; what this one was is not known.
+            // Another section was mapped there since, so the facts of this one are unknown.
             Phase::End => return,
             _ if is_old => {}
             _ => space.set(time, range, number),

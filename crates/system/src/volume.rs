@@ -1,22 +1,22 @@
-//! NT paths as people know them: `\Device\HarddiskVolume3\Windows` is `C:\Windows`.
+//! Conversion of NT paths to DOS paths, such as `\Device\HarddiskVolume3\Windows` to `C:\Windows`.
 //!
-//! Recordings that were merged on the traced machine tell how the two relate. The relation has no time: it is that of
-//! the moment of the merge.
+//! Traces that were merged on the traced machine contain the mapping. It applies to the time of the
+//! merge; its history is not recorded.
 
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
 
-/// Longer beginnings of paths are not taken for volumes.
+/// Longer path prefixes are not accepted as volumes.
 const VOLUME_MAX: usize = 260;
 
-/// More volumes are not believed.
+/// Further volumes are ignored.
 const VOLUMES_MAX: usize = 1 << 16;
 
 /// The volumes of a machine.
 #[derive(Debug, Default)]
 pub struct Volumes {
-    /// From a beginning of NT paths, in lower case and with the backslash it ends with, to what stands for it.
+    /// NT path prefixes, in lower case and with a trailing backslash, and their replacements.
     recorded: HashMap<String, String, foldhash::fast::RandomState>,
     /// Such as `C:\Windows`.
     windows: Option<String>,
@@ -24,23 +24,23 @@ pub struct Volumes {
     windows_on_device: Option<String>,
 }
 
-/// Where the session manager always is, below the Windows folder.
+/// The path of the session manager below the Windows folder.
 const SESSION_MANAGER: &str = "\\System32\\smss.exe";
 
-/// What is left of a text without an end, whatever the case of its ASCII letters.
+/// Removes a suffix, ignoring the case of ASCII letters.
 fn strip_end<'a>(text: &'a str, end: &str) -> Option<&'a str> {
     let at = text.len().checked_sub(end.len())?;
     text.get(at..)?.eq_ignore_ascii_case(end).then(|| &text[..at])
 }
 
-/// What is left of a path without a folder that it is in, whatever the case of its ASCII letters.
+/// Removes a leading folder, ignoring the case of ASCII letters.
 fn strip_folder<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let (start, rest) = path.split_at_checked(folder.len())?;
     start.eq_ignore_ascii_case(folder).then_some(rest).filter(|rest| rest.starts_with('\\'))
 }
 
 impl Volumes {
-    /// Takes in that paths that begin with `nt` are known as `dos`, which may be empty.
+    /// Records that paths that begin with `nt` are shown as `dos`, which may be empty.
     pub fn map(&mut self, nt: &str, dos: &str) {
         if nt.is_empty() || nt.len() > VOLUME_MAX {
             return;
@@ -57,7 +57,7 @@ impl Volumes {
         }
     }
 
-    /// Takes in where the Windows folder is, such as `C:\Windows\`.
+    /// Sets the path of the Windows folder, such as `C:\Windows\`.
     pub fn set_windows_directory(&mut self, path: &str) {
         let path = path.trim_end_matches('\\');
         if path.as_bytes().get(1) == Some(&b':') {
@@ -65,7 +65,8 @@ impl Volumes {
         }
     }
 
-    /// Takes in an image's path: that of the session manager tells which volume Windows is on.
+    /// Records the path of an image. The path of the session manager identifies the volume of
+    /// Windows.
     pub fn learn_from_image(&mut self, path: &str) {
         if self.windows_on_device.is_none()
             && let Some(folder) = strip_end(path, SESSION_MANAGER)
@@ -75,23 +76,24 @@ impl Volumes {
         }
     }
 
-    /// Where the Windows folder is, such as `C:\Windows`, if the recording tells.
+    /// The path of the Windows folder, such as `C:\Windows`, if the trace contains it.
     pub fn windows_directory(&self) -> Option<&str> {
         self.windows.as_deref()
     }
 
-    /// The drive that is inferred for a device: the one that has the Windows folder has its drive's letter.
+    /// A device and the drive that is inferred for it: the device with the Windows folder has the
+    /// drive letter of that folder.
     pub fn inferred(&self) -> Option<(&str, &str)> {
         let (drive, folder) = self.windows.as_deref()?.split_at(2);
         let device = strip_end(self.windows_on_device.as_deref()?, folder)?;
         Some((device, drive))
     }
 
-    /// The path that people know, or `nt` itself where nothing is known of its beginning.
+    /// The DOS path for an NT path, or `nt` itself if its prefix is not known.
     ///
-    /// The longest recorded beginning decides. Without one, `\??\` is dropped before a drive, `\SystemRoot` and paths
-    /// without a device are looked for in the Windows folder and on its drive, and the [`inferred`](Volumes::inferred)
-    /// drive is used.
+    /// The longest recorded prefix decides. Without one, `\??\` is dropped before a drive,
+    /// `\SystemRoot` is replaced with the Windows folder, paths without a device that begin with
+    /// the Windows folder get its drive, and the [`inferred`](Volumes::inferred) drive is used.
     pub fn dos_path<'a>(&self, nt: &'a str) -> Cow<'a, str> {
         if !nt.starts_with('\\') {
             return Cow::Borrowed(nt);

@@ -1,4 +1,4 @@
-//! What real recordings tell of their machines, compared with facts that were counted by other means.
+//! The state of the machines of real traces, compared with facts that were counted by other means.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,10 +13,10 @@ const NET: &str = "perfview-net452-x64.etl";
 const DIAGHUB: &str = "perfview-diaghub.kernel.1.etl";
 const SHUTDOWN: &str = "airbus-ShutdownPerfDiagLogger.etl";
 
-/// The recordings of one capture, opened together; `None` if there is no corpus.
+/// The files of one capture, opened together; `None` if there is no corpus.
 fn open(names: &[&str]) -> Option<OpenTrace> {
     let paths: Option<Vec<_>> = names.iter().map(|name| stackhound_corpus::path(name)).collect();
-    Some(TraceFiles::files(paths?).open().expect("recordings of the corpus can be opened"))
+    Some(TraceFiles::files(paths?).open().expect("traces of the corpus can be opened"))
 }
 
 /// The machine after all events.
@@ -29,7 +29,7 @@ fn observed(trace: &OpenTrace) -> System {
     system
 }
 
-/// Hands every event with one of the hooks to `handle`.
+/// Calls `handle` for every event with one of the hook ids.
 fn each(trace: &OpenTrace, hook_ids: &[u16], mut handle: impl FnMut(&Event<'_>)) {
     let mut events = trace.selected(Selection::none().hook_ids(hook_ids.iter().copied()));
     while let Some(event) = events.next() {
@@ -66,7 +66,7 @@ fn nothing_is_malformed_or_left_over() {
     }
 }
 
-/// The part of an image's identity that all events of a module state.
+/// The part of the identity of an image that all events of a module state.
 type Identity = (String, u64, Option<u32>);
 
 #[test]
@@ -109,7 +109,7 @@ fn every_image_is_a_module() {
 }
 
 #[test]
-fn modules_that_are_only_in_the_rundown_at_the_end_are_there_from_the_start() {
+fn modules_listed_only_at_the_end_exist_from_the_start() {
     let Some(trace) = open(&[DIAGHUB]) else { return };
     let system = observed(&trace);
     let listed_at_end = |module: &ModuleRef<'_>| module.span().start == Evidence::RundownAtEnd;
@@ -135,7 +135,8 @@ fn modules_have_their_pdbs() {
         system.modules().filter_map(|module| module.pdb()).map(|pdb| (pdb.guid, pdb.age)).collect();
     assert_eq!(pdbs.len() as u64, fact(NET, "distinct_rsds"));
 
-    // Here the identities are in another file than the images, and many have the time of a rundown at the end.
+    // Here the identities are in another file than the images, and many have the time of a rundown
+    // at the end.
     let Some(trace) = open(&["perfview-diaghub.etl", DIAGHUB]) else { return };
     let system = observed(&trace);
     assert_eq!(system.stats().unclaimed_pdbs, 0);
@@ -192,15 +193,15 @@ fn samples_fall_into_modules() {
             }
         }
     }
-    // The kernel runs a little code outside of images. In user mode, the program that was recorded is managed: its
-    // methods are compiled to memory of their own.
+    // The kernel runs a little code outside of images. In user mode, the recorded program is
+    // managed: its methods are compiled to private memory.
     assert!(outside_kernel < samples.len() / 1000, "{outside_kernel}");
     let managed: usize = outside_user.remove("Test.x64.exe").unwrap_or_default();
     assert!(managed > 4_000 && outside_user.values().sum::<usize>() < 150, "{managed} {outside_user:?}");
 }
 
 #[test]
-fn one_pass_knows_what_two_passes_know_once_the_rundown_is_over() {
+fn one_pass_knows_as_much_as_two_after_the_rundown() {
     let Some(trace) = open(&[NET]) else { return };
     let whole = observed(&trace);
     let mut samples = samples(&trace).into_iter().peekable();
@@ -210,7 +211,7 @@ fn one_pass_knows_what_two_passes_know_once_the_rundown_is_over() {
     each(&trace, &[0x0503, 0x1403], |event| last_listed = event.time());
     let mut events = trace.selected(System::selection());
     while let Some(event) = events.next() {
-        // Samples up to here, with all events before.
+        // Samples up to here, with all earlier events.
         while let Some(sample) = samples.next_if(|sample| sample.time < event.time()) {
             let (now, then) = (module_of_sample(&so_far, &sample), module_of_sample(&whole, &sample));
             if sample.time > last_listed {
@@ -227,7 +228,7 @@ fn one_pass_knows_what_two_passes_know_once_the_rundown_is_over() {
 }
 
 #[test]
-fn processes_and_threads_have_the_lives_that_were_recorded() {
+fn processes_and_threads_have_their_recorded_lifetimes() {
     let Some(trace) = open(&[NET]) else { return };
     let system = observed(&trace);
     let mut started = system.processes().filter(|process| process.span().start == Evidence::Observed);
@@ -266,14 +267,14 @@ fn processes_and_threads_have_the_lives_that_were_recorded() {
         named += 1;
     });
     assert_eq!(named, 2263);
-    // Nothing was recorded about images.
+    // No image events were recorded.
     let gap = system.map_complete(Pid::SYSTEM, TraceTime(0));
     assert_eq!(gap, Completeness::Incomplete(Gap::NoRundown));
 }
 
 #[test]
-fn classic_events_are_taken_like_those_of_the_kernel() {
-    // Their 64-bit versions say that they are 32-bit ones.
+fn classic_events_are_handled_like_kernel_events() {
+    // The 64-bit versions of these files are marked as 32-bit.
     for name in
         ["sawbuck-image_data_32_v0.etl", "sawbuck-image_data_32_v1.etl", "sawbuck-image_data_32_v2.etl"]
     {

@@ -1,5 +1,5 @@
-//! What is forgotten, and that nothing else is: the same statements to a system that remembers everything and to one
-//! that forgets, and the same questions.
+//! Only the intended state is forgotten: a system that keeps everything and one that forgets get
+//! the same statements and the same queries.
 
 use proptest::prelude::*;
 use stackhound_system::{
@@ -12,7 +12,7 @@ use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 const PIDS: std::ops::Range<u32> = 6..10;
 const TIDS: std::ops::Range<u32> = 20..28;
-const PLACES: std::ops::Range<u64> = 0..6;
+const LOCATIONS: std::ops::Range<u64> = 0..6;
 const KEYS: std::ops::Range<u64> = 1..9;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ enum About {
     RegistryKey,
 }
 
-/// What is told. Each part is used where it has a meaning.
+/// A statement. Each field is used only where it applies.
 #[derive(Clone, Copy, Debug)]
 struct Statement {
     about: About,
@@ -65,7 +65,7 @@ fn statements() -> impl Strategy<Value = Statement> {
         Just(About::FileObject),
         Just(About::RegistryKey),
     ];
-    let parts = (about, phases(), PIDS, TIDS, PLACES, 1u64..4, KEYS, 0u32..60);
+    let parts = (about, phases(), PIDS, TIDS, LOCATIONS, 1u64..4, KEYS, 0u32..60);
     parts.prop_map(|(about, phase, pid, tid, location, pages, key, name)| Statement {
         about,
         phase,
@@ -78,7 +78,7 @@ fn statements() -> impl Strategy<Value = Statement> {
     })
 }
 
-fn tell(system: &mut System, time: TraceTime, statement: Statement) {
+fn apply(system: &mut System, time: TraceTime, statement: Statement) {
     let Statement { about, phase, pid, tid, location, pages, key, name } = statement;
     let (pid, tid) = (Pid(pid), Tid(tid));
     let (base, size) = (Address(location * 0x1000), pages * 0x1000);
@@ -140,9 +140,10 @@ fn tell(system: &mut System, time: TraceTime, statement: Statement) {
     }
 }
 
-/// Whether a statement rests on what is over since long: the end of something in a process that is not there any more,
-/// or more about a thread whose process is not. Such come soon behind the process's end, or not at all.
-fn comes_too_late(whole: &System, time: TraceTime, known: TraceTime, statement: Statement) -> bool {
+/// Whether a statement refers to state that was over long ago: the end of an object in a process
+/// that no longer exists, or a statement about a thread whose process no longer exists. Real
+/// statements of this kind follow the end of the process soon, or not at all.
+fn is_too_late(whole: &System, time: TraceTime, known: TraceTime, statement: Statement) -> bool {
     let Statement { about, phase, pid, tid, .. } = statement;
     let is_end = phase == Phase::End || matches!(about, About::Memory(0x4000..));
     let is_old = |thread: ThreadRef<'_>| thread.process().span().to < known;
@@ -154,7 +155,8 @@ fn comes_too_late(whole: &System, time: TraceTime, known: TraceTime, statement: 
     }
 }
 
-/// All answers about a time that do not rest on what was over before `known`. `whole` remembers everything.
+/// All answers about a time that do not need state that was over before `known`. `whole` keeps
+/// everything.
 fn answers(system: &System, whole: &System, time: TraceTime, known: TraceTime) -> Vec<String> {
     let mut all = Vec::new();
     for pid in PIDS.map(Pid) {
@@ -177,7 +179,7 @@ fn answers(system: &System, whole: &System, time: TraceTime, known: TraceTime) -
         }
     }
     for tid in TIDS.map(Tid) {
-        // A thread goes with its process.
+        // A thread is forgotten with its process.
         let is_there = |thread: &ThreadRef<'_>| thread.process().span().to >= known;
         if whole.thread_at(tid, time).is_none_or(|thread| is_there(&thread)) {
             let thread = system.thread_at(tid, time);
@@ -197,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_not_over_stays_known(
+    fn state_that_is_not_over_is_kept(
         steps in proptest::collection::vec((0i64..3, statements()), 0..500),
         every in 1usize..60,
         back in 1i64..60,
@@ -209,11 +211,11 @@ proptest! {
         let (mut now, mut known) = (TraceTime(0), TraceTime(i64::MIN));
         for (number, (wait, statement)) in steps.into_iter().enumerate() {
             now.0 += wait;
-            if comes_too_late(&whole, now, known, statement) {
+            if is_too_late(&whole, now, known, statement) {
                 continue;
             }
-            tell(&mut whole, now, statement);
-            tell(&mut forgetful, now, statement);
+            apply(&mut whole, now, statement);
+            apply(&mut forgetful, now, statement);
             if number % every == every - 1 {
                 known = known.max(TraceTime(now.0 - back));
                 forgetful.forget_before(known);
@@ -225,7 +227,7 @@ proptest! {
                 }
             }
         }
-        // Everything that is still listed can be asked.
+        // Everything that is still listed can be queried.
         for process in forgetful.processes() {
             prop_assert!(process.span().to >= known);
         }
@@ -241,7 +243,7 @@ fn system() -> System {
 }
 
 #[test]
-fn a_number_of_what_was_forgotten_means_nothing_else() {
+fn ids_of_forgotten_objects_are_not_reused() {
     let mut system = system();
     let facts = |pid| ProcessFacts { image_name: "a.exe", ..ProcessFacts::of(Pid(pid)) };
     let module = |pid| ModuleFacts {
@@ -269,7 +271,7 @@ fn a_number_of_what_was_forgotten_means_nothing_else() {
 }
 
 #[test]
-fn a_flood_of_names_takes_the_oldest_with_it() {
+fn a_flood_of_names_drops_the_oldest() {
     let limits = Limits { file_names: 2_000, key_names: 1_000, thread_names: 500, ..Limits::default() };
     let mut system = system().limited(limits);
     const COUNT: u64 = 20_000;
@@ -289,13 +291,16 @@ fn a_flood_of_names_takes_the_oldest_with_it() {
     assert_eq!(system.thread_at(Tid(20), end).unwrap().name_at(end), "thread 19999");
     let early = system.stats().forgotten_early;
     assert_eq!((0..COUNT).filter(|&n| file(n).is_some()).count() as u64, COUNT - early.file_names / 2);
-    // What a check allows, and what a thousand statements add.
-    for (forgotten, told, limit) in [
+    // The remainder after a check, and the additions of a thousand statements.
+    for (forgotten, stated, limit) in [
         (early.file_names, 2 * COUNT, 2_000),
         (early.key_names, COUNT, 1_000),
         (early.thread_names, COUNT, 500),
     ] {
-        assert!(forgotten <= told - limit / 2 && forgotten >= told - limit - 1024, "{forgotten} of {told}");
+        assert!(
+            forgotten <= stated - limit / 2 && forgotten >= stated - limit - 1024,
+            "{forgotten} of {stated}"
+        );
     }
 }
 
@@ -319,7 +324,7 @@ fn a_flood_in_one_process_costs_only_that_process() {
                 name: 1,
             };
             for about in [About::Module, About::Method, About::Memory(0x3000), About::View] {
-                tell(&mut system, time(n), statement(about, Phase::Start));
+                apply(&mut system, time(n), statement(about, Phase::Start));
             }
         }
     }
@@ -344,7 +349,7 @@ fn a_flood_in_one_process_costs_only_that_process() {
 fn texts_have_a_limit_of_their_own() {
     let mut system = system().limited(Limits { text_bytes: 1 << 20, ..Limits::default() });
     let long = |n: u64| format!("{n:01000}");
-    // Command lines of processes that are all there cannot be forgotten.
+    // Command lines of existing processes cannot be forgotten.
     for n in 0..2_000 {
         let facts = ProcessFacts { command_line: &long(n), ..ProcessFacts::of(Pid(n as u32 + 8)) };
         system.take_process(Phase::Start, TraceTime(n as i64), &facts);
@@ -352,7 +357,7 @@ fn texts_have_a_limit_of_their_own() {
     let known = system.processes().filter(|process| !process.command_line().is_empty()).count() as u64;
     assert!((900..=1_048).contains(&known), "{known}");
     assert_eq!(system.stats().forgotten_early.texts, 2_000 - known);
-    // When they are over, there is room again.
+    // After their end, there is space again.
     for n in 0..2_000 {
         system.take_process(Phase::End, TraceTime(2_000), &ProcessFacts::of(Pid(n + 8)));
     }

@@ -1,5 +1,6 @@
-//! Statements without end about one place. Each must cost about as little as the first: where one costs in proportion
-//! to those before it, these tests take hours.
+//! Many statements about one address or id. Each must cost about as little as the first: if the
+//! cost of a statement were proportional to the number of earlier statements, these tests would
+//! take hours.
 
 use stackhound_system::{
     AllocationEvent, AllocationFacts, FileKey, FileNameEvent, Losses, ModuleFacts, Phase, ProcessFacts,
@@ -32,7 +33,8 @@ fn allocation(event: AllocationEvent, base: u64, size: u64, flags: u32) -> impl 
     }
 }
 
-/// Feeds statement number 0, 1, 2, … at the times that `time` gives, and asks at all times in between.
+/// Records the statements 0, 1, 2, … at the times that `time` returns, and queries all times in
+/// between.
 fn check(time: impl Fn(u64) -> u64, statement: impl Fn(&mut System, u64, TraceTime)) {
     let mut system = System::new(PointerSize::Eight, Losses::default());
     for n in 0..COUNT {
@@ -96,7 +98,7 @@ fn holders_of_one_number() {
 }
 
 #[test]
-fn names_of_one_thing() {
+fn names_of_one_object() {
     check(upwards, |s, n, t| {
         s.take_thread_name(t, (PID, Tid(9)), &n.to_string());
         s.take_thread(Phase::RundownAtEnd, t, (PID, Tid(9)), &ThreadFacts::default());

@@ -1,4 +1,4 @@
-//! Events that no known recording has, written by our own writer and taken in.
+//! Events that no known trace contains, written by our own writer and observed.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ enum Part<'a> {
     P(u64),
     U32(u32),
     U64(u64),
-    /// UTF-16 with its zero.
+    /// Zero-terminated UTF-16.
     Wide(&'a str),
-    /// 8-bit text with its zero.
+    /// Zero-terminated 8-bit text.
     Narrow(&'a str),
 }
 
@@ -40,13 +40,13 @@ fn payload(parts: &[Part<'_>], pointer: PointerSize) -> Vec<u8> {
     bytes
 }
 
-/// An event: time after the start, hook, version, payload. Thread 3/4 logs all of them.
-type Told<'a> = (i64, u16, u8, &'a [Part<'a>]);
+/// An event: time after the start, hook id, version, payload. Thread 3/4 logs all of them.
+type EventSpec<'a> = (i64, u16, u8, &'a [Part<'a>]);
 
 const CALLER: Caller = Caller { pid: Pid(3), tid: Tid(4) };
 
-/// A machine of a recording with these events, and the time at which it starts.
-fn machine(pointer_size: PointerSize, events: &[Told<'_>], cut: usize) -> (System, i64) {
+/// The machine of a trace with these events, and the time at which the trace starts.
+fn machine(pointer_size: PointerSize, events: &[EventSpec<'_>], cut: usize) -> (System, i64) {
     let session = Session { pointer_size, ..Session::default() };
     let start = session.start.0;
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
@@ -72,9 +72,9 @@ fn machine(pointer_size: PointerSize, events: &[Told<'_>], cut: usize) -> (Syste
     (system, start)
 }
 
-/// What `ask` says of the machine must be the same for both pointer sizes.
+/// Runs `ask` on the machine for both pointer sizes.
 #[track_caller]
-fn check(events: &[Told<'_>], ask: impl Fn(&System, &dyn Fn(i64) -> TraceTime)) {
+fn check(events: &[EventSpec<'_>], ask: impl Fn(&System, &dyn Fn(i64) -> TraceTime)) {
     for pointer_size in [PointerSize::Four, PointerSize::Eight] {
         let (system, start) = machine(pointer_size, events, 0);
         let stats = system.stats();
@@ -173,7 +173,8 @@ fn memory() {
 
 #[test]
 fn views() {
-    // Base, file, protection in bits 48 to 50, size, process; version 3 has the offset before the process.
+    // Base, file, protection in bits 48 to 50, size, process; version 3 has the offset before the
+    // process.
     let rwx = 6 << 48;
     check(
         &[
@@ -246,9 +247,9 @@ fn names_of_registry_keys() {
 }
 
 #[test]
-fn unknown_ids_are_nobodys() {
+fn unknown_ids_belong_to_no_process() {
     let (process, thread) = (process(u32::MAX, 2, 0x103, "a.exe"), thread(7, u32::MAX));
-    let events: [Told<'_>; 2] = [(1, 0x0301, 4, &process), (2, 0x0501, 3, &thread)];
+    let events: [EventSpec<'_>; 2] = [(1, 0x0301, 4, &process), (2, 0x0501, 3, &thread)];
     let (system, _) = machine(PointerSize::Eight, &events, 0);
     assert_eq!(system.stats().without_process, 2);
     // The idle process and System, and the idle thread.
@@ -256,10 +257,10 @@ fn unknown_ids_are_nobodys() {
 }
 
 #[test]
-fn payloads_that_are_cut_are_counted() {
+fn truncated_payloads_are_counted() {
     let (process, thread) = (process(7, 2, 0x103, "a.exe"), thread(7, 8));
     let image = [P(0x1000), P(0x1000), U32(7), U32(1), U32(2)];
-    let events: [Told<'_>; 5] = [
+    let events: [EventSpec<'_>; 5] = [
         (1, 0x0301, 4, &process),
         (2, 0x0501, 3, &thread),
         (3, 0x030a, 2, &image),

@@ -1,5 +1,5 @@
-//! What is answered about the current time is answered the same when everything is known. Only what nothing told by
-//! then can be known later.
+//! An answer about the current time stays the same when all events are known, unless the required
+//! facts were not recorded by that time.
 
 use proptest::prelude::*;
 use stackhound_system::{
@@ -44,7 +44,7 @@ fn statements() -> impl Strategy<Value = Statement> {
     ]
 }
 
-fn tell(system: &mut System, time: TraceTime, statement: Statement) {
+fn apply(system: &mut System, time: TraceTime, statement: Statement) {
     match statement {
         Statement::Process(phase, pid) => {
             system.take_process(phase, time, &ProcessFacts::of(pid));
@@ -88,7 +88,7 @@ fn keeps<T: PartialEq>(now: &[Option<T>], then: &[Option<T>]) -> bool {
 
 proptest! {
     #[test]
-    fn answers_stay(steps in proptest::collection::vec((0i64..3, statements()), 0..120)) {
+    fn answers_do_not_change(steps in proptest::collection::vec((0i64..3, statements()), 0..120)) {
         let mut system = System::new(PointerSize::Eight, Losses::default());
         let (mut time, mut answered) = (TraceTime(0), Vec::new());
         for (wait, statement) in steps {
@@ -96,7 +96,7 @@ proptest! {
                 answered.push((time, ask(&system, time)));
                 time.0 += wait;
             }
-            tell(&mut system, time, statement);
+            apply(&mut system, time, statement);
         }
         for (time, now) in answered {
             let then = ask(&system, time);

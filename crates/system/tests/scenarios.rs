@@ -1,7 +1,8 @@
-//! Small stories about a machine, told and asked in a notation of their own.
+//! Small scripts about a machine, in a notation of statements and queries.
 //!
-//! A line that begins with a time is told to the system, one that begins with `ask` is asked: right there, with what
-//! was told before, and once more with everything told. `now` is asked only there, `then` only with everything told.
+//! A line that begins with a time is a statement. A line that begins with `ask` is a query that is
+//! run twice: at that point of the script, and again after all statements. `now` is run only at
+//! that point, `then` only after all statements.
 
 use stackhound_system::{
     Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
@@ -11,7 +12,7 @@ use stackhound_system::{
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Guid, PdbIdentity, Pid, PointerSize, Tid};
 
-/// One line, taken apart into words.
+/// One line, split into words.
 struct Line<'a> {
     text: &'a str,
     words: Vec<&'a str>,
@@ -32,7 +33,7 @@ impl<'a> Line<'a> {
     }
 
     fn need(&self, name: &str) -> u64 {
-        self.number(name).unwrap_or_else(|| panic!("{name} is missing: {}", self.text))
+        self.number(name).unwrap_or_else(|| panic!("{name} is missing in: {}", self.text))
     }
 
     fn pid(&self) -> Pid {
@@ -45,7 +46,7 @@ impl<'a> Line<'a> {
 
     fn time(&self) -> TraceTime {
         let time = self.words.iter().find_map(|word| word.strip_prefix('@'));
-        TraceTime(time.unwrap_or_else(|| panic!("no time: {}", self.text)).parse().unwrap())
+        TraceTime(time.unwrap_or_else(|| panic!("no time in: {}", self.text)).parse().unwrap())
     }
 
     fn by(&self) -> Option<Caller> {
@@ -56,12 +57,12 @@ impl<'a> Line<'a> {
     /// `0x1000+0x100`, or an address alone.
     fn extent(&self) -> (Address, u64) {
         let word = self.words.iter().find(|word| word.starts_with("0x"));
-        let word = word.unwrap_or_else(|| panic!("no address: {}", self.text));
+        let word = word.unwrap_or_else(|| panic!("no address in: {}", self.text));
         let (base, size) = word.split_once('+').unwrap_or((word, "0"));
         (Address(number(base)), number(size))
     }
 
-    /// The last word, if it is nothing else.
+    /// The last word, if it has no other meaning.
     fn name(&self) -> &'a str {
         let last = self.words[self.words.len() - 1];
         if self.words.len() > 3 && !last.contains('=') && !last.starts_with("0x") { last } else { "" }
@@ -73,7 +74,7 @@ impl<'a> Line<'a> {
             "end" | "unload" | "unmap" => Phase::End,
             "dcstart" => Phase::RundownAtStart,
             "dcend" => Phase::RundownAtEnd,
-            word => panic!("what is {word}? {}", self.text),
+            word => panic!("unknown word {word}: {}", self.text),
         }
     }
 }
@@ -82,7 +83,7 @@ fn number(text: &str) -> u64 {
     text.strip_prefix("0x").map_or_else(|| text.parse().unwrap(), |hex| u64::from_str_radix(hex, 16).unwrap())
 }
 
-fn tell(system: &mut System, line: &Line<'_>) {
+fn apply(system: &mut System, line: &Line<'_>) {
     let time = line.time();
     match (line.words[1], line.words[2]) {
         ("process", word) => {
@@ -122,7 +123,7 @@ fn tell(system: &mut System, line: &Line<'_>) {
                 "alloc" => AllocationEvent::Allocate,
                 "free" => AllocationEvent::Free,
                 "rundown" => AllocationEvent::Rundown,
-                word => panic!("what is {word}? {}", line.text),
+                word => panic!("unknown word {word}: {}", line.text),
             };
             let flags = [("commit", 0x1000), ("reserve", 0x2000), ("decommit", 0x4000), ("release", 0x8000)];
             let has = |name: &str| line.name().split(',').any(|word| word == name);
@@ -155,7 +156,7 @@ fn tell(system: &mut System, line: &Line<'_>) {
                 "rundown" => FileNameEvent::Rundown(FileKey(line.need("key"))),
                 "open" => FileNameEvent::Open(FileObject(line.need("object"))),
                 "close" => FileNameEvent::Close(FileObject(line.need("object"))),
-                word => panic!("what is {word}? {}", line.text),
+                word => panic!("unknown word {word}: {}", line.text),
             };
             system.take_file_name(event, time, line.name());
         }
@@ -164,15 +165,16 @@ fn tell(system: &mut System, line: &Line<'_>) {
                 "create" => KeyNameEvent::Create,
                 "delete" => KeyNameEvent::Delete,
                 "rundown" => KeyNameEvent::Rundown,
-                word => panic!("what is {word}? {}", line.text),
+                word => panic!("unknown word {word}: {}", line.text),
             };
             system.take_key_name(event, time, KeyControlBlock(line.need("kcb")), line.name());
         }
-        word => panic!("what is {word:?}? {}", line.text),
+        word => panic!("unknown words {word:?}: {}", line.text),
     }
 }
 
-/// `10..20`, `-` for an end that is not in the recording; marked `s` or `e` if a rundown tells, `?` if nothing does.
+/// `10..20`, with `-` for an end outside of the trace, marked with `s` or `e` if a rundown is the
+/// evidence, `?` if there is none.
 fn render_span(span: Span) -> String {
     let end = |time: TraceTime, evidence| {
         let mark = match evidence {
@@ -191,10 +193,10 @@ fn render_caller(caller: Option<Caller>) -> String {
     caller.map_or(String::new(), |Caller { pid, tid }| format!(" by {pid}/{tid}"))
 }
 
-fn render_allocation(what: &str, allocation: Option<Allocation>) -> String {
+fn render_allocation(kind: &str, allocation: Option<Allocation>) -> String {
     let Some(Allocation { base, size, since, by }) = allocation else { return String::new() };
     let since = if since == Span::BEGINNING { "before".into() } else { format!("@{}", since.0) };
-    format!("{what} {base}+{size:#x} {since}{} ", render_caller(by))
+    format!("{kind} {base}+{size:#x} {since}{} ", render_caller(by))
 }
 
 fn answer(system: &System, line: &Line<'_>) -> String {
@@ -269,36 +271,36 @@ fn answer(system: &System, line: &Line<'_>) -> String {
                 format!("lost {}/{}", losses.events, losses.buffers)
             }
         }),
-        word => panic!("what is {word}? {}", line.text),
+        word => panic!("unknown word {word}: {}", line.text),
     };
     found.unwrap_or("none".into())
 }
 
 #[track_caller]
-fn check_on(mut system: System, story: &str) {
+fn check_on(mut system: System, script: &str) {
     let ask = |system: &System, line: &str, how: &str| {
-        let (question, expected) = line.split_once("=>").unwrap_or_else(|| panic!("no answer: {line}"));
+        let (question, expected) = line.split_once("=>").unwrap_or_else(|| panic!("no answer in: {line}"));
         let got = answer(system, &Line::new(question));
-        assert_eq!(got, expected.trim(), "{how}: {question}\n{story}");
+        assert_eq!(got, expected.trim(), "{how}: {question}\n{script}");
     };
-    let lines: Vec<&str> = story.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = script.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     for line in &lines {
         match line.split_whitespace().next() {
             Some("ask" | "now") => ask(&system, line, "so far"),
             Some("then") => {}
-            _ => tell(&mut system, &Line::new(line)),
+            _ => apply(&mut system, &Line::new(line)),
         }
     }
     for line in &lines {
         if let Some("ask" | "then") = line.split_whitespace().next() {
-            ask(&system, line, "with everything told");
+            ask(&system, line, "after all statements");
         }
     }
 }
 
 #[track_caller]
-fn check(story: &str) {
-    check_on(System::new(PointerSize::Eight, Losses::default()), story);
+fn check(script: &str) {
+    check_on(System::new(PointerSize::Eight, Losses::default()), script);
 }
 
 #[test]
@@ -320,7 +322,7 @@ fn process_ids_are_reused() {
 }
 
 #[test]
-fn a_rundown_is_no_start() {
+fn a_rundown_is_not_a_start() {
     check(
         "@5 process dcstart pid=7 key=1 a.exe
          ask @1 process pid=7 => a.exe
@@ -355,7 +357,7 @@ fn a_process_that_is_started_while_it_is_listed_is_one() {
 }
 
 #[test]
-fn an_end_that_was_lost_comes_at_the_next_start_at_the_latest() {
+fn a_lost_end_is_assumed_at_the_next_start() {
     check(
         "@10 process start pid=7 key=1 a.exe
          @30 process start pid=7 key=2 b.exe
@@ -402,7 +404,7 @@ fn idle_and_system_are_always_there() {
 }
 
 #[test]
-fn a_parent_is_the_one_of_its_time() {
+fn a_parent_is_looked_up_at_the_start_of_its_child() {
     check(
         "@10 process start pid=3 key=1 old.exe
          @11 process start pid=7 key=2 parent=3 a.exe
@@ -511,7 +513,7 @@ fn modules_come_and_go() {
 }
 
 #[test]
-fn an_unload_that_was_lost_comes_at_the_next_load_at_the_latest() {
+fn a_lost_unload_is_assumed_at_the_next_load() {
     check(
         "@10 image load pid=7 0x1000+0x100 stamp=1 a.dll
          @20 image load pid=7 0x1000+0x100 stamp=2 a.dll
@@ -567,7 +569,7 @@ fn a_module_is_one_however_often_it_is_listed() {
 }
 
 #[test]
-fn kernel_modules_are_everybodys() {
+fn kernel_modules_belong_to_all_processes() {
     check(
         "@1 process dcstart pid=7 a.exe
          @2 image dcstart pid=0 0xfffff80000000000+0x1000 ntoskrnl.exe
@@ -639,7 +641,7 @@ fn memory_is_reserved_and_committed_in_parts() {
 }
 
 #[test]
-fn memory_from_before_the_recording_is_known_by_its_end() {
+fn memory_from_before_the_trace_is_known_from_its_end() {
     check(
         "@1 process dcstart pid=7 a.exe
          @2 memory rundown pid=7 0x50000+0x1000 reserve,commit
@@ -657,7 +659,7 @@ fn memory_from_before_the_recording_is_known_by_its_end() {
 }
 
 #[test]
-fn files_are_named_by_key_then_by_open_then_by_what_comes_later() {
+fn files_are_named_by_key_then_by_open_then_by_later_statements() {
     check(
         "@10 file create key=5 a.txt
          ask @10 file key=5 => a.txt
@@ -713,7 +715,7 @@ fn registry_paths_are_joined() {
 }
 
 #[test]
-fn a_module_map_is_trusted_for_a_reason() {
+fn a_module_map_is_complete_for_a_reason() {
     check(
         "@1 process dcstart pid=7 a.exe
          @2 process start pid=8 b.exe
@@ -740,7 +742,7 @@ fn a_module_map_is_trusted_for_a_reason() {
 }
 
 #[test]
-fn late_events_find_their_place() {
+fn late_events_are_sorted_in() {
     check(
         "@10 process start pid=7 key=1 a.exe
          @40 process start pid=7 key=2 b.exe
@@ -776,7 +778,7 @@ fn views_come_and_go() {
 }
 
 #[test]
-fn rundowns_and_ends_tell_of_views_that_were_there_before() {
+fn rundowns_and_ends_report_earlier_views() {
     check(
         "@1 view dcstart pid=7 0x10000+0x1000 protection=3
          ask @1 view pid=7 0x10000 => ? R-X 0x10000+0x1000 before
@@ -819,7 +821,7 @@ fn methods_come_and_go() {
 }
 
 #[test]
-fn rundowns_tell_of_methods_from_before_and_name_those_that_were_not() {
+fn rundowns_report_earlier_methods_and_add_missing_names() {
     check(
         "@1 method dcstart pid=7 0x1000+0x100 A.Old
          ask @1 method pid=7 0x1000 => A.Old 0x1000+0x100 before

@@ -1,54 +1,54 @@
-//! Where cases are collected: what is asked, what the answer must be, and what is kept from who answers.
+//! Collects cases: the detection, the expected verdict, and the evidence that is withheld.
 
 use super::event_spec::{Action, Actor, EventSpec, FrameSpec, Memory, ROOT, World};
 
-/// A form in which events are told.
+/// A format of events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// A recording.
+    /// A trace.
     Etl,
     /// Rows of Sysmon, with the stack as text.
     CallTrace,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 2] = [Kind::Etl, Kind::CallTrace];
 }
 
-/// What a detection must answer.
+/// The expected verdict of a detection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Answer {
-    /// It is so.
+    /// The detection must find the event.
     Yes,
-    /// It is not so.
+    /// The detection must not find the event.
     No,
-    /// What is there does not decide.
+    /// The evidence does not decide.
     Undetermined,
 }
 
-/// What is wrong with a recording as a whole.
+/// A defect of a whole trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Flaw {
     #[default]
     None,
-    /// It begins in the middle: processes and drivers were there before, and nothing tells of them.
+    /// The trace does not list the processes and drivers that existed before it began.
     NoRundown,
     /// A buffer is lost before the events.
     LostBuffer,
 }
 
-/// What cases in one file have in common.
+/// The common properties of the cases in one file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Setting {
     pub flaw: Flaw,
-    /// The image whose file is not at hand.
+    /// The image whose file is not available.
     pub without: Option<&'static str>,
-    /// Whether it is known which programs are part of Windows.
+    /// Whether the programs of Windows are known.
     pub knows_system: bool,
 }
 
-/// A case that is not written yet.
+/// A case that has not been written to a file.
 #[derive(Clone, Debug)]
 pub(super) struct TestCase {
     pub detection: &'static str,
@@ -60,7 +60,7 @@ pub(super) struct TestCase {
     pub event_spec: EventSpec,
 }
 
-/// A book of cases about one detection after the other.
+/// Collects the cases of one detection after the other.
 #[derive(Debug)]
 pub(super) struct CaseBuilder<'w> {
     pub world: &'w World,
@@ -75,9 +75,9 @@ pub(super) const BOTH: &[Kind] = &[Kind::Etl, Kind::CallTrace];
 pub(super) const ETL: &[Kind] = &[Kind::Etl];
 pub(super) const ROWS: &[Kind] = &[Kind::CallTrace];
 
-/// A handle by way of the Win32 base.
+/// Opens a process through the Win32 base.
 pub(super) const OPEN: &[&str] = &["ntdll!NtOpenProcess", "kernelbase!OpenProcess"];
-/// Other ways into the kernel: the service, and how it is called.
+/// System calls: the service, and the functions that lead to it, innermost first.
 pub(super) const CALLS: [(&str, &[&str]); 5] = [
     ("NtOpenProcess", OPEN),
     ("NtProtectVirtualMemory", &["ntdll!NtProtectVirtualMemory", "kernelbase!VirtualProtect"]),
@@ -86,7 +86,7 @@ pub(super) const CALLS: [(&str, &[&str]); 5] = [
     ("NtCreateFile", &["ntdll!NtCreateFile", "kernelbase!CreateFileW"]),
 ];
 
-/// Programs, with the image that has their code.
+/// Programs, each with the key of the image that contains the calling code.
 pub(super) const PROGRAMS: [(Actor, &str); 5] = [
     (Actor::Program("agent", &[]), "agent"),
     (Actor::Program("tool", &[]), "tool"),
@@ -105,7 +105,7 @@ impl<'w> CaseBuilder<'w> {
         CaseBuilder { world, test_cases: Vec::new(), detection: "", kinds: BOTH, setting, at_most: None }
     }
 
-    /// From here on cases are about this detection, and of these kinds.
+    /// Sets the detection and the kinds of the following cases.
     pub fn about(&mut self, detection: &'static str, kinds: &'static [Kind]) {
         (self.detection, self.kinds) = (detection, kinds);
     }
@@ -113,13 +113,13 @@ impl<'w> CaseBuilder<'w> {
     fn add(&mut self, answer: Answer, title: impl Into<String>, event_spec: EventSpec) {
         let title = title.into();
         for &kind in self.kinds {
-            // Sysmon tells of handles and remote threads alone.
-            let is_told = match event_spec.what {
+            // Sysmon reports opened processes and remote threads only.
+            let is_supported = match event_spec.action {
                 Action::Open(..) => true,
                 Action::Start(_, target, _) => kind == Kind::Etl || target.is_some(),
                 _ => kind == Kind::Etl,
             };
-            assert!(is_told, "{} cannot be told: {title}", self.detection);
+            assert!(is_supported, "{}: {kind:?} has no such event: {title}", self.detection);
             self.test_cases.push(TestCase {
                 detection: self.detection,
                 answer,
@@ -136,7 +136,7 @@ impl<'w> CaseBuilder<'w> {
         self.add(Answer::Yes, title, event_spec);
     }
 
-    /// A "yes" that honest programs cause too, so that it must not matter more than this.
+    /// Adds a "yes" that benign programs cause too, with its highest permitted severity.
     pub fn yes_at_most(&mut self, severity: &'static str, title: impl Into<String>, event_spec: EventSpec) {
         self.at_most = Some(severity);
         self.add(Answer::Yes, title, event_spec);
@@ -151,27 +151,27 @@ impl<'w> CaseBuilder<'w> {
         self.add(Answer::Undetermined, title, event_spec);
     }
 
-    /// Cases in other circumstances.
+    /// Adds cases with another setting.
     fn with(&mut self, setting: Setting, add: impl FnOnce(&mut CaseBuilder<'w>)) {
         self.setting = setting;
         add(self);
         self.setting = Setting::default();
     }
 
-    /// Cases for whose answer the file of an image is not at hand.
+    /// Adds cases for which the file of an image is not available.
     pub fn without(&mut self, image: &'static str, add: impl FnOnce(&mut CaseBuilder<'w>)) {
         self.with(Setting { without: Some(image), ..Setting::default() }, add);
     }
 
-    /// Cases where it is known which programs are part of Windows.
+    /// Adds cases for which the programs of Windows are known.
     pub fn knowing_windows(&mut self, add: impl FnOnce(&mut CaseBuilder<'w>)) {
         self.with(Setting { knows_system: true, ..Setting::default() }, add);
     }
 
-    /// What must stay undetermined whatever the question, if the stack is asked for an answer: no user part, not all modules
-    /// known, a lost buffer. The scene is one whose answer would be "no".
+    /// Adds the cases that are undetermined for every detection that relies on the stack: no user
+    /// stack, unknown modules, a lost buffer. With all evidence, the verdict for `benign` is "no".
     pub fn missing(&mut self, benign: &EventSpec) {
-        self.undetermined("the user part of the stack is missing", benign.clone().without_user());
+        self.undetermined("the user stack is missing", benign.clone().without_user());
         if self.kinds.contains(&Kind::Etl) {
             let kinds = std::mem::replace(&mut self.kinds, ETL);
             self.missing_modules(benign);
@@ -182,19 +182,20 @@ impl<'w> CaseBuilder<'w> {
         }
     }
 
-    /// The same where only modules can be missing.
+    /// Adds the undetermined case in which only modules are missing.
     pub fn missing_modules(&mut self, event_spec: &EventSpec) {
         self.with(Setting { flaw: Flaw::NoRundown, ..Setting::default() }, |builder| {
             builder.undetermined("not all modules are known", event_spec.clone());
         });
     }
 
-    /// The stack of a program's thread: the way into the kernel, then the program's own functions, then the root.
+    /// The stack of a program's thread: `inner`, then functions of the program, then the thread
+    /// root.
     pub fn stack(&self, inner: &[&str], code: &str) -> Vec<FrameSpec> {
         self.stack_from(inner, code, &["work", "main", "entry"])
     }
 
-    /// The same through other functions of the program.
+    /// As [`stack`](CaseBuilder::stack), through the functions `own` of the program.
     pub fn stack_from(&self, inner: &[&str], code: &str, own: &[&str]) -> Vec<FrameSpec> {
         let own: Vec<String> = own.iter().map(|name| format!("{code}!{name}")).collect();
         let all: Vec<&str> =
@@ -202,24 +203,24 @@ impl<'w> CaseBuilder<'w> {
         self.world.stack(&all)
     }
 
-    /// A handle to an ordinary process, by way of the Win32 base.
+    /// Opens an ordinary process through the Win32 base.
     pub fn open(&self, (actor, code): (Actor, &str)) -> EventSpec {
         EventSpec::open(actor, self.stack(OPEN, code))
     }
 
-    /// All programs that do what all do.
+    /// Adds a normal open of a process for each program.
     pub fn all_open(&mut self, answer: Answer) {
         for program in PROGRAMS {
             let event_spec = self.open(program);
-            self.add(answer, format!("{} opens a process as all do", program.1), event_spec);
+            self.add(answer, format!("{} opens a process normally", program.1), event_spec);
         }
     }
 
-    /// All programs, each by another service.
+    /// Adds a normal system call for each program, each with another service.
     pub fn all_call(&mut self, answer: Answer) {
         for ((actor, code), (service, inner)) in PROGRAMS.into_iter().zip(CALLS) {
             let event_spec = EventSpec::new(actor, Action::Call(service), self.stack(inner, code));
-            self.add(answer, format!("{code} calls {service} as all do"), event_spec);
+            self.add(answer, format!("{code} calls {service} normally"), event_spec);
         }
     }
 
@@ -238,7 +239,7 @@ impl<'w> CaseBuilder<'w> {
         stack
     }
 
-    /// Its 32-bit part.
+    /// The 32-bit frames of that stack.
     pub fn part_32_bit(&self) -> Vec<FrameSpec> {
         self.world.stack(&[
             "ntdll32!NtOpenProcess",
@@ -257,12 +258,12 @@ impl<'w> CaseBuilder<'w> {
     }
 }
 
-/// Where code lies that no file backs: away from images, and so far apart that no two are in one allocation.
+/// An address of unbacked code, away from images. Each `number` has an allocation of its own.
 pub(super) fn private(number: u64) -> FrameSpec {
     FrameSpec::At(0x0000_01f4_3000_0000 + number * 0x10_0000 + 0x2b1)
 }
 
-/// The allocation around such a place.
+/// The allocation of [`private`] code.
 pub(super) fn allocation(number: u64) -> Memory {
     Memory::Allocated(0x0000_01f4_3000_0000 + number * 0x10_0000)
 }

@@ -1,43 +1,43 @@
-//! Makes image files out of functions and what they call, so that the return addresses of a stack have the calls before
-//! them that really lead to its frames.
+//! Builds image files from functions and their callees, so that the return addresses of a stack are
+//! preceded by calls that lead to its frames.
 
 use stackhound_scenario::symbols::file::{Export, File};
 use stackhound_scenario::symbols::stub_code;
 
-/// What a function does.
+/// The body of a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
-    /// Asks the kernel for the service of this number, on x64.
+    /// The x64 stub of the system call with this service number.
     Stub(u32),
-    /// The same of a 32-bit library on 64-bit Windows.
+    /// The stub of a 32-bit library on 64-bit Windows.
     Stub32(u32),
-    /// Calls these functions, one after the other, and returns. `library!function` is called through the import table,
-    /// `*` through a register, anything else directly.
+    /// Calls these functions in order and returns. `library!function` is called through the import
+    /// table, `*` through a register, and any other function directly.
     Calls(&'static [&'static str]),
-    /// Nothing but a jump to this function: a thunk.
+    /// A thunk: a jump to this function.
     Jump(&'static str),
-    /// Tests something and goes on in this function of the same image: a tail call.
+    /// A test, then a tail call of this function of the same image.
     Tail(&'static str),
     /// These bytes.
     Raw(&'static [u8]),
 }
 
-/// Where images of a kind are mapped.
+/// The address range that an image is mapped in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ImageRegion {
     Kernel,
     Library,
     Program,
-    /// Below 4 GiB, 32 bits wide.
+    /// Below 4 GiB, for 32-bit images.
     Bits32,
 }
 
 /// An image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
-    /// What cases call it.
+    /// The name that cases use.
     pub key: &'static str,
-    /// As users write it; of a driver as the kernel does.
+    /// A Win32 path, or a kernel path for drivers.
     pub path: &'static str,
     pub location: ImageRegion,
     /// In the order of their addresses.
@@ -57,28 +57,29 @@ pub(super) struct Built {
     pub at: u32,
     /// Bytes.
     pub size: u32,
-    /// What it calls, and where each call returns to.
+    /// The callees, with the return address of each call.
     pub calls: Vec<(&'static str, u32)>,
 }
 
-/// All images have this size, code from [`CODE_AT`] on and data from [`DATA_AT`] on.
+/// The size of every image. Code starts at [`CODE_AT`], data at [`DATA_AT`].
 pub(super) const SIZE: u32 = 0x2_0000;
 const CODE_AT: u32 = 0x1000;
 pub(super) const DATA_AT: u32 = 0x1_0000;
-/// Bytes between functions, which are in none: room for `int 3`.
+/// Bytes between functions, at least, filled with `int 3`.
 const GAP: u32 = 0x10;
 
-/// `sub rsp, 28h` and its undoing with `ret`.
+/// `sub rsp, 28h`, and `add rsp, 28h` with `ret`.
 const ENTER: &[u8] = &[0x48, 0x83, 0xec, 0x28];
 const LEAVE: &[u8] = &[0x48, 0x83, 0xc4, 0x28, 0xc3];
-/// `mov rcx, rbx` before each call and `mov rbx, rax` behind it; both have as many bytes in 32-bit code.
+/// `mov rcx, rbx` before each call and `mov rbx, rax` after it. The 32-bit forms have the same
+/// size.
 const BEFORE_CALL: &[u8] = &[0x48, 0x8b, 0xcb];
 const AFTER_CALL: &[u8] = &[0x48, 0x8b, 0xd8];
-/// `push ebp`, `mov ebp, esp`, `nop` and the way back.
-const NARROW_ENTER: &[u8] = &[0x55, 0x8b, 0xec, 0x90];
-const NARROW_LEAVE: &[u8] = &[0x8b, 0xe5, 0x5d, 0xc3, 0x90];
-const NARROW_BEFORE: &[u8] = &[0x90, 0x8b, 0xcb];
-const NARROW_AFTER: &[u8] = &[0x90, 0x8b, 0xd8];
+/// `push ebp`, `mov ebp, esp`, `nop`, and the matching epilogue.
+const ENTER_32_BIT: &[u8] = &[0x55, 0x8b, 0xec, 0x90];
+const LEAVE_32_BIT: &[u8] = &[0x8b, 0xe5, 0x5d, 0xc3, 0x90];
+const BEFORE_32_BIT: &[u8] = &[0x90, 0x8b, 0xcb];
+const AFTER_32_BIT: &[u8] = &[0x90, 0x8b, 0xd8];
 
 fn call_size(callee: &str, is_32_bit: bool) -> u32 {
     match callee {
@@ -108,7 +109,8 @@ fn size(body: Body, is_32_bit: bool) -> u32 {
     }
 }
 
-/// Lays out the functions of an image and writes their code. The link time is the identity, so it must be its own.
+/// Lays out the functions of an image and writes their code. `time_date_stamp` identifies the
+/// image, so it must be unique.
 pub(super) fn build(spec: &Spec, time_date_stamp: u32) -> (File, Vec<Built>) {
     let is_32_bit = spec.location == ImageRegion::Bits32;
     let mut at = CODE_AT;
@@ -152,7 +154,7 @@ pub(super) fn build(spec: &Spec, time_date_stamp: u32) -> (File, Vec<Built>) {
     (file, functions)
 }
 
-/// What an image imports: all that its functions call of others.
+/// The imports of an image: all functions of other images that it calls.
 fn imports(spec: &Spec) -> Vec<(String, Vec<String>)> {
     let mut imports: Vec<(String, Vec<String>)> = Vec::new();
     for (_, body) in spec.functions {
@@ -189,7 +191,7 @@ impl Assembler<'_> {
         match body {
             Body::Stub(number) => self.code.extend(stub_code(number)),
             Body::Stub32(number) => {
-                // `mov eax`, `mov edx` with the place of the layer's entry, `call edx`, `ret 10h`.
+                // `mov eax`, `mov edx` with the entry of the WoW64 layer, `call edx`, `ret 10h`.
                 self.code.push(0xb8);
                 self.code.extend(number.to_le_bytes());
                 self.code.extend([0xba, 0x00, 0x8f, 0x00, 0x77, 0xff, 0xd2]);
@@ -197,14 +199,14 @@ impl Assembler<'_> {
                 self.code.extend([0xc2, 0x10, 0x00]);
             }
             Body::Calls(callees) => {
-                self.code.extend(if self.is_32_bit { NARROW_ENTER } else { ENTER });
+                self.code.extend(if self.is_32_bit { ENTER_32_BIT } else { ENTER });
                 for callee in callees {
-                    self.code.extend(if self.is_32_bit { NARROW_BEFORE } else { BEFORE_CALL });
+                    self.code.extend(if self.is_32_bit { BEFORE_32_BIT } else { BEFORE_CALL });
                     self.call(at, callee);
                     function.calls.push((callee, at + self.code.len() as u32));
-                    self.code.extend(if self.is_32_bit { NARROW_AFTER } else { AFTER_CALL });
+                    self.code.extend(if self.is_32_bit { AFTER_32_BIT } else { AFTER_CALL });
                 }
-                self.code.extend(if self.is_32_bit { NARROW_LEAVE } else { LEAVE });
+                self.code.extend(if self.is_32_bit { LEAVE_32_BIT } else { LEAVE });
             }
             Body::Jump(callee) => match callee.split_once('!') {
                 Some(_) => self.through_slot(at, 0x25, callee),
@@ -228,16 +230,16 @@ impl Assembler<'_> {
         }
     }
 
-    /// A call or jump of a function of the same image.
+    /// Writes a call of, or jump to, a function of the same image.
     fn direct(&mut self, at: u32, opcode: u8, callee: &str) {
         let target = self.starts.iter().find(|(name, _)| *name == callee);
-        let target = target.unwrap_or_else(|| panic!("nobody is called {callee}")).1;
+        let target = target.unwrap_or_else(|| panic!("no function has the name {callee}")).1;
         let next = at + self.code.len() as u32 + 5;
         self.code.push(opcode);
         self.code.extend((target.wrapping_sub(next)).to_le_bytes());
     }
 
-    /// A call or jump of an imported function.
+    /// Writes a call of, or jump to, an imported function.
     fn through_slot(&mut self, at: u32, form: u8, callee: &str) {
         let (key, function) = callee.split_once('!').expect("a function of a library");
         let slot = self.file.import_slot(DATA_AT, &format!("{key}.dll"), function);

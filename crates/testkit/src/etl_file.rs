@@ -1,4 +1,4 @@
-//! Cases as a recording: processes, threads and images as the session finds them, then one event for each case.
+//! Writes cases as a trace: a rundown of processes, threads and images, then one event per case.
 
 use std::io::Cursor;
 
@@ -18,7 +18,7 @@ use super::case_builder::{Flaw, TestCase};
 use super::code::{ImageRegion, SIZE};
 use super::event_spec::{Action, Actor, EventSpec, FRAMES_MAX, FrameSpec, Memory, Parts, World};
 
-/// The recording, and the time of each case's event.
+/// Returns the trace, and the raw time of the event of each case.
 pub(super) fn write(
     world: &World,
     flaw: Flaw,
@@ -48,21 +48,21 @@ pub(super) fn write(
     Ok((output.into_inner(), times.into_iter().map(|time| time.0 as u64).collect()))
 }
 
-/// Logging modes: a system session, to a file without limit.
+/// Logging modes: a system logger that writes to a file without a size limit.
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
 const SEQUENTIAL: u32 = 1;
 
 /// The thread that controls the session.
 const SYSTEM: Issuer = Issuer::new(Pid::SYSTEM, Tid(8));
 
-const WIDE: PointerSize = PointerSize::Eight;
+const POINTER_SIZE: PointerSize = PointerSize::Eight;
 
-/// Processes to which something is done.
+/// Target processes.
 const TARGETS: [(&str, Pid); 3] = [("lsass", Pid(700)), ("csrss", Pid(704)), ("tool", Pid(708))];
 
 fn target(program: &str) -> Pid {
     let found = TARGETS.iter().find(|(name, _)| *name == program);
-    found.unwrap_or_else(|| panic!("nothing is done to {program}")).1
+    found.unwrap_or_else(|| panic!("{program} is not a target process")).1
 }
 
 /// The process and thread of a case.
@@ -86,7 +86,7 @@ impl<'d> Instance<'d> {
     }
 }
 
-/// Writes records one after the other, all on one processor.
+/// Writes records in order of time, all on one processor.
 struct Recorder<'w> {
     world: &'w World,
     writer: EtlWriter<Cursor<Vec<u8>>>,
@@ -96,7 +96,7 @@ struct Recorder<'w> {
 }
 
 impl Recorder<'_> {
-    /// Tells what there is, as far as the recording does.
+    /// Writes the events at the start of the trace, without the rundown for [`Flaw::NoRundown`].
     fn begin(&mut self, flaw: Flaw, actors: &[Instance<'_>]) -> Result<(), WriteError> {
         payload::group_masks(&mut self.payload, NO_GROUPS);
         self.in_header(event::EXTENSION)?;
@@ -120,8 +120,8 @@ impl Recorder<'_> {
             }
         }
         let targets = TARGETS.map(|(program, pid)| (Actor::Program(program, &[]), pid, Tid(pid.0 + 1)));
-        let owners = actors.iter().map(|actor| (actor.event_spec.actor, actor.pid, actor.tid));
-        for (actor, pid, tid) in targets.into_iter().chain(owners) {
+        let instances = actors.iter().map(|actor| (actor.event_spec.actor, actor.pid, actor.tid));
+        for (actor, pid, tid) in targets.into_iter().chain(instances) {
             if has_rundown {
                 let facts = self.process(actor, pid);
                 payload::process(&mut self.payload, &facts, None);
@@ -131,7 +131,7 @@ impl Recorder<'_> {
                 self.image(image, pid, self.world.index(key), Issuer::new(pid, tid))?;
             }
         }
-        for actor in actors.iter().filter(|actor| has_rundown && actor.event_spec.tells_start) {
+        for actor in actors.iter().filter(|actor| has_rundown && actor.event_spec.has_start) {
             let entry = || self.world.at(&format!("{}!entry", actor.event_spec.actor.program()), 0);
             let start = actor.event_spec.start.unwrap_or_else(entry);
             self.thread(event::THREAD_DC_START, actor.pid, actor.tid, start, actor.issuer())?;
@@ -189,17 +189,17 @@ impl Recorder<'_> {
         self.kernel(event, issuer)
     }
 
-    /// Logs what happens in a case. Gives the time of the event that it is about.
+    /// Writes the events of a case. Returns the raw time of its own event.
     fn perform(&mut self, actor: &Instance<'_>) -> Result<RawTime, WriteError> {
         match actor.event_spec.memory {
             Some(Memory::Allocated(base)) => {
                 payload::virtual_memory(&mut self.payload, base, 0x1_0000, actor.pid, payload::ALLOCATE);
                 self.kernel(event::VIRTUAL_ALLOC, Issuer::UNKNOWN)?;
             }
-            Some(Memory::Compiled(start)) => self.method(actor, start)?,
+            Some(Memory::Jit(start)) => self.method(actor, start)?,
             None => {}
         }
-        let (event, service) = match actor.event_spec.what {
+        let (event, service) = match actor.event_spec.action {
             Action::Open(program, access) => return self.open(actor, target(program), access),
             Action::Call(service) => {
                 let routine = self.world.at(&format!("ntoskrnl!{service}"), 0);
@@ -243,17 +243,17 @@ impl Recorder<'_> {
         for (without, frames) in both {
             if actor.event_spec.parts != without && !frames.is_empty() {
                 self.tick();
-                let record = stack::frames(RawTime(self.now), WIDE, trigger, &frames);
+                let record = stack::frames(RawTime(self.now), POINTER_SIZE, trigger, &frames);
                 self.writer.write(0, &record)?;
             }
         }
         Ok(event)
     }
 
-    /// The kernel's frames and the others, as many of them as Windows records.
+    /// The kernel frames and the user frames, at most as many as Windows records.
     fn frames(&self, event_spec: &EventSpec, service: Option<&str>) -> (Vec<Address>, Vec<Address>) {
         let address = |frame: &FrameSpec| Address(self.world.address(*frame));
-        let usual = || match (event_spec.what, service) {
+        let usual = || match (event_spec.action, service) {
             (Action::Sample, _) => Vec::new(),
             (Action::Wait, _) => ["KiSwapContext", "NtDelayExecution", "KiSystemServiceCopyEnd"].to_vec(),
             (_, None) => ["EtwTraceStack", "KiSystemServiceCopyEnd"].to_vec(),
@@ -269,7 +269,7 @@ impl Recorder<'_> {
         };
         let (inner, mut user): (Vec<Address>, Vec<Address>) =
             event_spec.stack.iter().map(address).partition(|address| address.0 >> 63 != 0);
-        // Windows walks the whole kernel part at once, callbacks of user code included.
+        // Windows walks the whole kernel stack at once, including the kernel frames of callbacks.
         kernel.extend(inner);
         user.truncate(FRAMES_MAX - kernel.len());
         (kernel, user)
@@ -281,26 +281,26 @@ impl Recorder<'_> {
         target: Pid,
         access: Option<u32>,
     ) -> Result<RawTime, WriteError> {
-        let access = access.expect("recordings tell the rights");
+        let access = access.expect("traces contain the access rights");
         self.payload.u32(target.0).u32(access).u32(0);
         let (mut frames, user) = self.frames(actor.event_spec, Some("NtOpenProcess"));
-        // The number promises a part that does not come.
+        // The match id announces a user stack that is not written.
         let match_id = match actor.event_spec.parts {
             Parts::Kernel => {
                 self.match_ids += 1;
                 self.match_ids
             }
-            Parts::User => unreachable!("a stack inside of an event begins in the kernel"),
+            Parts::User => unreachable!("the stack of an extended data item begins in the kernel"),
             Parts::All => {
                 frames.extend(user);
                 0
             }
         };
-        let items = [ItemSpec::StackTrace { pointer_size: WIDE, match_id, frames: &frames }];
+        let items = [ItemSpec::StackTrace { pointer_size: POINTER_SIZE, match_id, frames: &frames }];
         self.header_event(actor, OPEN_PROCESS, &items)
     }
 
-    /// A method that the runtime of managed code has compiled.
+    /// Writes the event of a JIT-compiled method.
     fn method(&mut self, actor: &Instance<'_>, start: u64) -> Result<(), WriteError> {
         self.payload
             .u64(start + 0x10_0000)
@@ -309,7 +309,7 @@ impl Recorder<'_> {
             .u32(0x400)
             .u32(0x0600_0001)
             .u32(1);
-        self.payload.wide("Contoso.Tools.Program").wide("Open").wide("instance void  ()").u16(6).u64(0);
+        self.payload.utf16("Contoso.Tools.Program").utf16("Open").utf16("instance void  ()").u16(6).u64(0);
         let descriptor = Descriptor {
             id: METHOD_LOAD,
             version: 2,
@@ -352,7 +352,7 @@ impl Recorder<'_> {
         let KernelEvent { hook_id, version, .. } = event;
         let record = RecordSpec {
             time: self.writer.session().start,
-            pointer_size: WIDE,
+            pointer_size: POINTER_SIZE,
             header: HeaderSpec::System { hook_id, version, issuer: SYSTEM },
             payload: PayloadSpec::Bytes(self.payload.as_bytes()),
         };
@@ -366,7 +366,7 @@ impl Recorder<'_> {
         self.tick();
         let time = RawTime(self.now);
         let payload = PayloadSpec::Bytes(self.payload.as_bytes());
-        self.writer.write(0, &RecordSpec { time, pointer_size: WIDE, header, payload })?;
+        self.writer.write(0, &RecordSpec { time, pointer_size: POINTER_SIZE, header, payload })?;
         self.payload.clear();
         Ok(time)
     }
@@ -376,7 +376,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The kernel's event of a handle to a process.
+/// The event of the kernel audit provider for opening a process.
 const OPEN_PROCESS: (Guid, Descriptor) = (
     provider_guid::KERNEL_AUDIT_API_CALLS,
     Descriptor { id: 5, version: 0, channel: 16, level: 4, opcode: 0, task: 0, keyword: 0 },

@@ -1,22 +1,22 @@
-//! What happens in a case, before it is written in any form: who does what, with which stack.
+//! The event of a case, independent of its format: the actor, the action and the stack.
 
 use stackhound_scenario::symbols::file::File;
 
 use super::code::{self, Built, ImageRegion, SIZE, Spec};
 use super::images::IMAGES;
 
-/// A place in a stack.
+/// A frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameSpec {
-    /// In an image: its number among [`World::units`], and the offset.
+    /// In an image: its index in [`World::units`], and the offset.
     In(usize, u32),
-    /// Anywhere else.
+    /// At an address outside of all images.
     At(u64),
-    /// Anywhere else, in 32-bit code.
+    /// At an address of 32-bit code outside of all images.
     At32(u32),
 }
 
-/// An image with its place in memory.
+/// An image with its base address.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub spec: &'static Spec,
@@ -51,7 +51,7 @@ impl World {
             let location = next
                 .iter_mut()
                 .find(|(location, _)| *location == spec.location)
-                .expect("all places are there");
+                .expect("every region has an address");
             let base = location.1;
             location.1 += u64::from(SIZE) * 8;
             Unit { spec, base, file, functions }
@@ -61,18 +61,18 @@ impl World {
 
     pub fn index(&self, key: &str) -> usize {
         let found = self.units.iter().position(|unit| unit.spec.key == key);
-        found.unwrap_or_else(|| panic!("no image is called {key}"))
+        found.unwrap_or_else(|| panic!("no image has the key {key}"))
     }
 
-    /// So many bytes behind the start of `library!function`.
+    /// At `offset` bytes from the start of `library!function`.
     pub fn at(&self, name: &str, offset: u32) -> FrameSpec {
         let (key, function) = name.split_once('!').expect("library!function");
         let index = self.index(key);
         FrameSpec::In(index, self.units[index].function(function).at + offset)
     }
 
-    /// Where the call in `library!function` returns to that calls `callee`; that through a register, if it has no call of
-    /// just this.
+    /// The return address of the call to `callee` in `library!function`, or of its call through a
+    /// register if it does not call `callee` by name.
     fn after_call(&self, name: &str, callee: &str) -> FrameSpec {
         let (key, function) = name.split_once('!').expect("library!function");
         let index = self.index(key);
@@ -83,8 +83,9 @@ impl World {
         FrameSpec::In(index, call.1)
     }
 
-    /// The stack of functions that call each other, innermost first: `library!function`, and `library!function>other` for
-    /// one that calls the one above it through another. The innermost is a system call's stub.
+    /// The stack of functions that call each other, innermost first. Each is written as
+    /// `library!function`, or `library!function>other` if it calls the preceding one through
+    /// `other`. The innermost function is a system call stub.
     pub fn stack(&self, functions: &[&str]) -> Vec<FrameSpec> {
         let (stub, callers) = functions.split_first().expect("a stack has frames");
         let mut stack = vec![self.stub_return(stub)];
@@ -92,7 +93,8 @@ impl World {
         stack
     }
 
-    /// The return addresses of functions that call each other, the innermost of which calls `callee`.
+    /// The return addresses of functions that call each other, innermost first. The innermost
+    /// function calls `callee`.
     pub fn callers(&self, callee: &str, functions: &[&str]) -> Vec<FrameSpec> {
         let mut stack = Vec::new();
         let mut callee = callee;
@@ -104,7 +106,7 @@ impl World {
         stack
     }
 
-    /// Where the system call of a stub returns to.
+    /// The return address of the system call in a stub.
     pub fn stub_return(&self, name: &str) -> FrameSpec {
         let (key, function) = name.split_once('!').expect("library!function");
         match self.units[self.index(key)].spec.location {
@@ -126,14 +128,14 @@ impl World {
 /// The outermost frames of threads.
 pub(super) const ROOT: [&str; 2] = ["kernel32!BaseThreadInitThunk", "ntdll!RtlUserThreadStart"];
 
-/// Who acts.
+/// The process that acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Actor {
-    /// A program of 64 bits, with libraries of its own beside those that all have.
+    /// A 64-bit program, with libraries in addition to those that all programs load.
     Program(&'static str, &'static [&'static str]),
     /// The 32-bit program.
     Bits32,
-    /// A program without the Windows subsystem: `ntdll.dll` and these.
+    /// A program without the Windows subsystem, with `ntdll.dll` and these libraries.
     Native(&'static str, &'static [&'static str]),
 }
 
@@ -145,7 +147,7 @@ impl Actor {
         }
     }
 
-    /// The images that it has loaded, the program first.
+    /// The keys of the loaded images, the program first.
     pub fn images(self) -> Vec<&'static str> {
         let (program, base, more): (_, &[&str], &[&str]) = match self {
             Actor::Program(program, more) => {
@@ -161,89 +163,90 @@ impl Actor {
     }
 }
 
-/// Frames that Windows records of a stack, the kernel's included.
+/// The most frames that Windows records of a stack, kernel frames included.
 pub(super) const FRAMES_MAX: usize = 192;
 
-/// What is done.
+/// The action of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     /// A system call of this service.
     Call(&'static str),
-    /// A handle to a process of this program, with these rights if they are told.
+    /// Opens a process of this program, with these access rights if they are reported.
     Open(&'static str, Option<u32>),
-    /// A thread starts here, in a process of this program if not in the own one. With the function there, if known.
+    /// A thread starts at this address, in a process of this program, or in the actor's own process
+    /// for `None`. The last field is the name of the function there, if known.
     Start(FrameSpec, Option<&'static str>, Option<&'static str>),
     /// An image is mapped.
     Load(&'static str),
     /// The thread waits.
     Wait,
-    /// Where a processor is, is looked at.
+    /// The profiler samples the instruction pointer.
     Sample,
 }
 
-/// Memory that is no image, and what tells of it.
+/// Memory outside of images, with the event that reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Memory {
-    /// Allocated: the first byte of 64 KiB.
+    /// An allocation of 64 KiB at this address.
     Allocated(u64),
-    /// Compiled by the runtime of managed code.
-    Compiled(u64),
+    /// JIT-compiled code at this address.
+    Jit(u64),
 }
 
-/// What happens in a case.
+/// The event of a case.
 #[derive(Clone, Debug)]
 pub(super) struct EventSpec {
     pub actor: Actor,
-    pub what: Action,
+    pub action: Action,
     /// User frames and kernel frames between them, innermost first.
     pub stack: Vec<FrameSpec>,
-    /// The kernel frames before them, where they are not the usual ones.
+    /// The kernel frames before `stack`, if they are not the usual ones.
     pub kernel: Option<Vec<FrameSpec>>,
     pub memory: Option<Memory>,
-    /// Where the thread started; the program's entry if not stated.
+    /// The start address of the thread; `None` for the entry point of the program.
     pub start: Option<FrameSpec>,
-    /// What there is of the stack.
+    /// The recorded parts of the stack.
     pub parts: Parts,
-    /// Whether the recording tells where the thread started.
-    pub tells_start: bool,
+    /// Whether the trace contains the start address of the thread.
+    pub has_start: bool,
 }
 
-/// What there is of a stack.
+/// The recorded parts of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Parts {
     All,
-    /// The user part did not come.
+    /// The kernel stack only.
     Kernel,
-    /// The kernel part did not come.
+    /// The user stack only.
     User,
 }
 
 /// All rights to a process.
 pub(super) const ALL_ACCESS: u32 = 0x001f_ffff;
-/// To ask for a process's state, and nothing else.
+/// The right to query limited information about a process.
 pub(super) const QUERY: u32 = 0x1000;
 
 impl EventSpec {
-    pub fn new(actor: Actor, what: Action, stack: Vec<FrameSpec>) -> EventSpec {
+    pub fn new(actor: Actor, action: Action, stack: Vec<FrameSpec>) -> EventSpec {
         EventSpec {
             actor,
-            what,
+            action,
             stack,
             kernel: None,
             memory: None,
             start: None,
             parts: Parts::All,
-            tells_start: true,
+            has_start: true,
         }
     }
 
-    /// A handle to an ordinary process.
+    /// Opens an ordinary process.
     pub fn open(actor: Actor, stack: Vec<FrameSpec>) -> EventSpec {
         EventSpec::new(actor, Action::Open("tool", Some(QUERY)), stack)
     }
 
-    pub fn what(mut self, what: Action) -> EventSpec {
-        self.what = what;
+    pub fn action(mut self, action: Action) -> EventSpec {
+        self.action = action;
         self
     }
 
@@ -268,7 +271,7 @@ impl EventSpec {
     }
 
     pub fn without_start(mut self) -> EventSpec {
-        self.tells_start = false;
+        self.has_start = false;
         self
     }
 
@@ -277,25 +280,26 @@ impl EventSpec {
         self
     }
 
-    /// With a frame more, before the frame at `location`.
+    /// Inserts a frame before the frame at index `location`.
     pub fn insert(mut self, location: usize, frame: FrameSpec) -> EventSpec {
         self.stack.insert(location, frame);
         self
     }
 
-    /// With another frame at `location`.
+    /// Replaces the frame at index `location`.
     pub fn replace(mut self, location: usize, frame: FrameSpec) -> EventSpec {
         self.stack[location] = frame;
         self
     }
 
-    /// Without the outermost frames.
+    /// Removes the outermost frames.
     pub fn cut(mut self, frames: usize) -> EventSpec {
         self.stack.truncate(self.stack.len() - frames);
         self
     }
 
-    /// With a frame that calls itself so often that the stack is longer than any capture, and is cut by it.
+    /// Repeats the frame at index `location`, so that the stack exceeds the limit of every capture
+    /// and is truncated.
     pub fn grow(mut self, location: usize) -> EventSpec {
         let frame = self.stack[location];
         self.stack.splice(location..location, std::iter::repeat_n(frame, FRAMES_MAX));

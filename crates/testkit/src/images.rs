@@ -1,11 +1,13 @@
-//! The images of the cases: Windows' own libraries as far as stacks lead through them, and programs good and bad.
+//! The images of the cases: the libraries of Windows that occur in stacks, and benign and malicious
+//! programs.
 //!
-//! All places and identities are invented; names, folders and the order of calls are those of Windows.
+//! All offsets and identities are invented. Names, folders and the order of calls are those of
+//! Windows.
 
 use super::code::Body::{Calls, Jump, Raw, Stub, Stub32, Tail};
 use super::code::{ImageRegion, Spec};
 
-/// What the entry of a program can call: the ways into the kernel that cases need.
+/// The callees of a program: the system calls and library functions that the cases need.
 const BASE: &[&str] = &[
     "kernelbase!OpenProcess",
     "kernelbase!VirtualProtect",
@@ -25,16 +27,16 @@ const BASE: &[&str] = &[
     "*",
 ];
 
-/// `mov r10, rcx`, `mov eax, 26h`, `syscall`, `ret`: a stub of a program's own.
+/// `mov r10, rcx`, `mov eax, 26h`, `syscall`, `ret`: a private stub.
 const OWN_SYSCALL: &[u8] = &[0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x0f, 0x05, 0xc3];
-/// Where it returns to in it.
+/// Offset of the return address of its `syscall`.
 pub(super) const OWN_SYSCALL_RETURN: u32 = 10;
-/// The same with `jmp r11` to the `syscall` of `ntdll.dll`.
+/// A private stub with `jmp r11` to the `syscall` of `ntdll.dll`.
 const OWN_STUB: &[u8] = &[
     0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x49, 0xbb, 0x14, 0x10, 0x00, 0x0d, 0xf8, 0x7f, 0, 0, 0x41, 0xff,
     0xe3,
 ];
-/// `mov r11, [rip+…]`, `jmp r11`, and `push r11`, `ret`: other ways of the same.
+/// `mov r11, [rip+…]`, `jmp r11`, and `push r11`, `ret`: other forms of that jump.
 const OWN_STUB_LOADED: &[u8] =
     &[0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x4c, 0x8b, 0x1d, 0x10, 0x30, 0, 0, 0x41, 0xff, 0xe3];
 const OWN_STUB_PUSHED: &[u8] = &[
@@ -42,7 +44,7 @@ const OWN_STUB_PUSHED: &[u8] = &[
     0xc3,
 ];
 
-/// What the programs have in common, beside their names.
+/// The functions of all programs.
 const PROGRAM: &[(&str, super::code::Body)] = &[
     ("entry", Calls(&["main", "*"])),
     (
@@ -75,13 +77,13 @@ const PROGRAM: &[(&str, super::code::Body)] = &[
     ("own_syscall", Raw(OWN_SYSCALL)),
     ("thunk_open", Jump("ntdll!NtOpenProcess")),
     ("thunk_close", Jump("ntdll!NtClose")),
-    // A call, and behind it what leads on through a register or moves the stack.
+    // A call, followed by a jump through a register or a change of the stack pointer.
     ("jump_rbx", Raw(&[0x90, 0x90, 0x90, 0xff, 0xd0, 0xff, 0x23])),
     ("after_call", Raw(&[0x48, 0x8b, 0xcb, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x28, 0xc3])),
 ];
 
-/// Code in Windows' libraries that leads on through a register or moves the stack, by accident of how it was compiled.
-/// Each starts with five bytes that are no call.
+/// ROP gadgets in the libraries of Windows: a jump through a register, or a change of the stack
+/// pointer. Each starts with five bytes that are not a call.
 const GADGETS: [(&str, super::code::Body); 6] = [
     ("GadgetJumpRbx", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0xff, 0x23])),
     ("GadgetJumpRdi", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0xff, 0x27])),
@@ -90,10 +92,10 @@ const GADGETS: [(&str, super::code::Body); 6] = [
     ("GadgetPivot", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0x48, 0x83, 0xc4, 0x68, 0xc3])),
     ("GadgetPop", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0x5f, 0x5e, 0x5b, 0xc3])),
 ];
-/// Where gadgets are returned to, from the starts of these functions.
+/// Offset of the gadget in each of these functions.
 pub(super) const GADGET: u32 = 5;
 
-/// `syscall` and `ret` in code that is no stub, at 8 bytes from its start.
+/// `syscall` and `ret` outside of a stub, 8 bytes from the start.
 const STRAY: &[u8] = &[0x48, 0x8b, 0xcb, 0xb8, 0x26, 0, 0, 0, 0x0f, 0x05, 0xc3];
 pub(super) const STRAY_RETURN: u32 = 10;
 
@@ -303,7 +305,7 @@ pub(super) const IMAGES: &[Spec] = &[
             ("CsrOpen", Calls(&["ntdll!NtOpenProcess"])),
         ],
     },
-    // A second one, which a program mapped to find unhooked stubs.
+    // A second `ntdll.dll`, which a program mapped to use stubs without inline hooks.
     Spec {
         key: "copy",
         path: r"C:\Users\Public\ntdll.dll",

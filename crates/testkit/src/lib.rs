@@ -1,12 +1,14 @@
-//! Single events of known meaning: for each detection of call stacks such as must be found, such as must not, and such as
-//! nobody can decide, because something is missing.
+//! Test events with known verdicts. For each call-stack detection there are events that must be
+//! found, events that must not be found, and events that are undetermined because evidence is
+//! missing.
 //!
-//! Each is a good stack of a generated system with one thing changed, so that its answer is known from how it was made:
-//! another service than the stub's, a cut end, a frame in no module, a return address behind no call. The same events are
-//! written as recordings (`.etl`) and as rows of Sysmon, as far as Sysmon tells of such events, each with the image files
-//! that are at hand for whoever evaluates.
+//! Each case is a benign stack of a generated system with one change, so its verdict follows from
+//! its construction: a service that does not match the stub, a missing thread root, a frame outside
+//! of all modules, a return address that is not preceded by a call. The events are written as
+//! traces (`.etl`) and, where Sysmon has such events, as rows of Sysmon. Each file comes with the
+//! image files that are available to the evaluation.
 //!
-//! Knows what the detections are called and ask. Does not know who answers.
+//! The crate depends on the ids and the meaning of the detections, but not on their implementation.
 #![forbid(unsafe_code)]
 
 mod case_builder;
@@ -24,48 +26,49 @@ pub use self::case_builder::{Answer, Kind};
 use self::case_builder::{CaseBuilder, Flaw, Setting, TestCase};
 use self::event_spec::World;
 
-/// A case: an event, and the answer to one question about it.
+/// A case: an event, and the expected verdict of one detection for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
     /// The detection, such as `CS05`.
     pub detection: &'static str,
-    /// What it must answer.
+    /// The expected verdict.
     pub answer: Answer,
-    /// Honest programs do so too: the most that it may matter, as the spelling of a severity.
+    /// The highest permitted severity, in its spelling, if benign programs cause the event too.
     pub at_most: Option<&'static str>,
-    /// What was done, for people.
+    /// Description of the case, for people.
     pub title: String,
-    /// Raw time of the event in a recording; no other record has it. The number of the row from 1 otherwise.
+    /// In a trace, the raw time of the event, which no other record has. Otherwise the row number,
+    /// from 1.
     pub at: u64,
 }
 
 /// A file with cases.
 #[derive(Clone, Debug)]
 pub struct CaseFile {
-    /// What its cases have in common, for people.
+    /// The common property of its cases, for people.
     pub name: String,
-    /// Its form.
+    /// The format of `bytes`.
     pub kind: Kind,
-    /// The recording, or the text of the rows.
+    /// The trace, or the text of the rows.
     pub bytes: Vec<u8>,
-    /// The image files that are at hand.
+    /// The available image files.
     pub images: Vec<ImageFile>,
-    /// Programs that are known to be part of Windows, one a line; empty if that is not known.
+    /// Programs that are known to be part of Windows, one per line; empty if they are not known.
     pub known_images: &'static str,
     /// The cases.
     pub cases: Vec<Case>,
 }
 
-/// An answer that a form of events can never give to a question, and why.
+/// A verdict that a detection never reaches for events of one kind, with the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// The detection.
     pub detection: &'static str,
-    /// The form.
+    /// The kind of events.
     pub kind: Kind,
-    /// The answer that cannot be.
+    /// The impossible verdict.
     pub answer: Answer,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub reason: &'static str,
 }
 
@@ -73,28 +76,33 @@ const fn limit(detection: &'static str, kind: Kind, answer: Answer, reason: &'st
     Limit { detection, kind, answer, reason }
 }
 
-/// All answers that cannot be given.
+/// All impossible verdicts.
 pub const LIMITS: &[Limit] = &[
-    limit("CS09", Kind::CallTrace, Answer::Yes, "Sysmon does not tell what memory is"),
-    limit("CS15", Kind::CallTrace, Answer::Yes, "Sysmon does not tell where the thread started"),
-    limit("CS15", Kind::CallTrace, Answer::No, "Sysmon does not tell where the thread started"),
-    limit("CS18", Kind::Etl, Answer::Yes, "recordings have no memory"),
-    limit("CS18", Kind::Etl, Answer::No, "recordings have no memory"),
-    limit("CS18", Kind::CallTrace, Answer::Yes, "Sysmon does not tell what stands in memory"),
-    limit("CS18", Kind::CallTrace, Answer::No, "Sysmon does not tell what stands in memory"),
-    limit("CS21", Kind::CallTrace, Answer::Yes, "Sysmon tells of no waits"),
-    limit("CS22", Kind::CallTrace, Answer::No, "opening a process is sensitive, and registers are not told"),
-    limit("CS23", Kind::CallTrace, Answer::Yes, "Sysmon does not tell the kernel's part"),
-    limit("CS23", Kind::CallTrace, Answer::No, "Sysmon does not tell the kernel's part"),
+    limit("CS09", Kind::CallTrace, Answer::Yes, "Sysmon does not report kinds of memory"),
+    limit("CS15", Kind::CallTrace, Answer::Yes, "Sysmon does not report the start of the thread"),
+    limit("CS15", Kind::CallTrace, Answer::No, "Sysmon does not report the start of the thread"),
+    limit("CS18", Kind::Etl, Answer::Yes, "traces contain no memory"),
+    limit("CS18", Kind::Etl, Answer::No, "traces contain no memory"),
+    limit("CS18", Kind::CallTrace, Answer::Yes, "Sysmon does not report contents of memory"),
+    limit("CS18", Kind::CallTrace, Answer::No, "Sysmon does not report contents of memory"),
+    limit("CS21", Kind::CallTrace, Answer::Yes, "Sysmon does not report waits"),
+    limit(
+        "CS22",
+        Kind::CallTrace,
+        Answer::No,
+        "opening a process is sensitive, and registers are not reported",
+    ),
+    limit("CS23", Kind::CallTrace, Answer::Yes, "Sysmon does not report the kernel stack"),
+    limit("CS23", Kind::CallTrace, Answer::No, "Sysmon does not report the kernel stack"),
 ];
 
-/// The program that is known to be part of Windows, where that is known.
+/// The contents of [`CaseFile::known_images`] where they are known.
 const KNOWN: &str = "inbox.exe";
 
-/// Writes all cases. The same on every machine; some 30 MB of files.
+/// Writes all cases: about 30 MB of files, identical on every machine.
 ///
 /// # Errors
-/// If a recording cannot be written.
+/// If a trace cannot be written.
 pub fn files() -> Result<Vec<CaseFile>, WriteError> {
     let world = World::new();
     let mut builder = CaseBuilder::new(&world);
@@ -140,7 +148,7 @@ fn name(setting: Setting) -> String {
         Setting { flaw: Flaw::LostBuffer, .. } => "with a lost buffer".to_owned(),
         Setting { without: Some(image), .. } => format!("without the file of {image}"),
         Setting { knows_system: true, .. } => "with known images of Windows".to_owned(),
-        Setting { .. } => "with all that can be told".to_owned(),
+        Setting { .. } => "with all available facts".to_owned(),
     }
 }
 
@@ -165,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_answer_has_five_cases_where_it_can_be_given() {
+    fn each_possible_verdict_has_enough_cases() {
         let mut counts: BTreeMap<(&str, Kind, Answer), u32> = BTreeMap::new();
         for file in files().unwrap() {
             for case in &file.cases {

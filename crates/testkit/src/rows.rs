@@ -1,5 +1,5 @@
-//! Cases as rows of Sysmon, in the form in which Winlogbeat ships them: events 7 that tell whose files the modules are, then
-//! events 10 and 8.
+//! Writes cases as rows of Sysmon in the format of Winlogbeat: events 7, which identify the files
+//! of the modules, then events 10 and 8.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::case_builder::TestCase;
 use super::code::ImageRegion;
 use super::event_spec::{Action, EventSpec, FrameSpec, Parts, World};
 
-/// Frames that Sysmon tells of a stack, at most.
+/// The most frames that Sysmon reports of a stack.
 const FRAMES_MAX: usize = 24;
 
-/// The rows, and the number of each case's.
+/// Returns the rows, and the row number of each case.
 pub(super) fn write(world: &World, test_cases: &[&TestCase]) -> (Vec<u8>, Vec<u64>) {
     let mut rows = Rows { text: String::new(), count: 0 };
     for unit in world.units.iter().filter(|unit| unit.spec.location != ImageRegion::Kernel) {
@@ -46,7 +46,7 @@ fn event(world: &World, event_spec: &EventSpec, rows: &mut Rows) {
         ("SourceImage", program(event_spec.actor.program())),
         ("TargetProcessId", "700".to_owned()),
     ];
-    match event_spec.what {
+    match event_spec.action {
         Action::Open(target, access) => {
             fields.push(("TargetImage", program(target)));
             if let Some(access) = access {
@@ -74,7 +74,7 @@ fn event(world: &World, event_spec: &EventSpec, rows: &mut Rows) {
             rows.row(8, &fields);
         }
         Action::Call(_) | Action::Load(_) | Action::Wait | Action::Sample => {
-            unreachable!("Sysmon does not tell of {:?}", event_spec.what)
+            unreachable!("Sysmon does not report {:?}", event_spec.action)
         }
     }
 }
@@ -91,7 +91,6 @@ fn frame(world: &World, frame: FrameSpec) -> String {
     }
 }
 
-/// Rows in the making.
 struct Rows {
     text: String,
     count: u64,
@@ -113,6 +112,6 @@ impl Rows {
              \"event_id\":{event},\"event_data\":{{{}}}}}}}",
             data.join(",")
         );
-        written.expect("a text grows");
+        written.expect("writing to a string succeeds");
     }
 }

@@ -1,4 +1,4 @@
-//! Traces of cases are such as Windows writes.
+//! The traces of the cases violate no rule of the validator.
 
 use stackhound_testkit::Kind;
 use stackhound_validator::assert_known;

@@ -1,60 +1,64 @@
-//! Why a part of a stack is missing.
+//! Reasons for missing stacks.
 
-/// Why a part of a thread's stack is not there.
+/// The reason why the kernel stack or the user stack of a thread is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Absent {
-    /// The recording has no context switches.
+    /// The trace has no context switches.
     NoSwitches,
-    /// The recording has its context switches in batches, which carry no stacks.
+    /// The trace has its context switches in batches, which carry no stacks.
     BatchedSwitches,
-    /// No context switch of the recording has a stack.
+    /// No context switch of the trace has a stack.
     WithoutStacks,
-    /// The thread was not switched to up to the time in question.
+    /// No switch to the thread occurs up to the requested time.
     NeverSwitched,
-    /// Buffers were lost where the stack could have been.
+    /// Buffers were lost that could have contained the stack.
     Lost,
-    /// The switches to the thread carry no stack, though others' do.
+    /// The switches to the thread have no stack, although switches to other threads do.
     NotTaken,
-    /// The stack is a key whose definition is not in the recording.
+    /// The trace does not define the key of the stack.
     UnresolvedKey,
-    /// There were more threads than are followed.
+    /// There were more threads than can be tracked.
     TooMany,
-    /// The thread has no user part: it is of the system.
+    /// The thread is a system thread and has no user stack.
     SystemThread,
-    /// The user part is taken when a thread returns to user mode, which it did not while anybody looked.
+    /// The user stack is captured when the thread returns to user mode, which it did not do while
+    /// the session ran.
     NotReturned,
-    /// There is no such thread any more.
+    /// The thread no longer exists.
     Gone,
-    /// The thread is ending.
+    /// The thread is terminating.
     Terminating,
     /// The thread did not answer in time.
     TimedOut,
-    /// Idle threads cannot be asked.
+    /// Stacks of idle threads cannot be captured.
     Idle,
-    /// As many captures are under way as there can be.
+    /// The maximum number of captures is in progress.
     Busy,
-    /// The walk gave no frame: unwind data are not in memory, or there are none, or the innermost user page cannot be read.
+    /// The stack walk found no frames: unwind data is not in memory or does not exist, or the
+    /// innermost page of the user stack cannot be read.
     NothingWalked,
-    /// Reading the user stack failed with an exception.
+    /// Reading the user stack raised an exception.
     Faulted,
-    /// The thread looks at another process's memory at the moment, where its own stack is not.
+    /// The thread is attached to another process, where its own user stack is not mapped.
     Attached,
-    /// The process is protected: of it, only the kernel part is given.
+    /// The process is protected: only the kernel stack is available.
     Protected,
-    /// The buffer was full before the part began.
+    /// The buffer was full before this stack began.
     NoRoom,
     /// Too little of the thread's kernel stack was left for the walk.
     NotNow,
-    /// The thread is in a critical region, and may hold a lock that reading in a page would wait for.
+    /// The thread is in a critical region and may hold a lock that paging in its stack would wait
+    /// for.
     CriticalRegion,
-    /// The walk had not ended when the time was up.
+    /// The stack walk did not finish in time.
     Unfinished,
-    /// The system refuses to tell.
+    /// The system denied access.
     Refused,
-    /// The thread was running, in user mode or on another processor, where the system does not look.
+    /// The thread was running, in user mode or on another processor, where the system does not read
+    /// stacks.
     Running,
-    /// The source tells of kernel parts only.
+    /// The source provides kernel stacks only.
     KernelOnly,
 }
 
@@ -91,39 +95,41 @@ impl Absent {
         }
     }
 
-    /// For people: what is the matter.
+    /// A description for display, without a full stop.
     pub fn describe(self) -> &'static str {
         match self {
-            Absent::NoSwitches => "the recording has no context switches",
-            Absent::BatchedSwitches => "context switches were recorded in batches, which carry no stacks",
-            Absent::WithoutStacks => "context switches were recorded without stacks",
-            Absent::NeverSwitched => "the thread was not switched to up to then",
-            Absent::Lost => "buffers were lost where the stack could have been",
-            Absent::NotTaken => "no stack was taken as the thread was switched to",
-            Absent::UnresolvedKey => "the stack's key is not explained in the recording",
-            Absent::TooMany => "there are more threads than are followed",
-            Absent::SystemThread => "the thread is of the system and has no user part",
-            Absent::NotReturned => "the user part was not taken: the thread did not return to user mode",
-            Absent::Gone => "there is no such thread any more",
-            Absent::Terminating => "the thread is ending",
+            Absent::NoSwitches => "the trace has no context switches",
+            Absent::BatchedSwitches => "context switches were logged in batches, which carry no stacks",
+            Absent::WithoutStacks => "context switches were logged without stacks",
+            Absent::NeverSwitched => "the trace has no earlier switch to the thread",
+            Absent::Lost => "buffers were lost that could have contained the stack",
+            Absent::NotTaken => "no stack was captured when the thread was switched to",
+            Absent::UnresolvedKey => "the trace does not define the stack's key",
+            Absent::TooMany => "there are more threads than can be tracked",
+            Absent::SystemThread => "the thread is a system thread and has no user stack",
+            Absent::NotReturned => "the user stack was not captured: the thread did not return to user mode",
+            Absent::Gone => "the thread no longer exists",
+            Absent::Terminating => "the thread is terminating",
             Absent::TimedOut => "the thread did not answer in time",
-            Absent::Idle => "idle threads cannot be asked",
-            Absent::Busy => "too many captures are under way",
+            Absent::Idle => "stacks of idle threads cannot be captured",
+            Absent::Busy => "too many captures are in progress",
             Absent::NothingWalked => {
-                "the walk gave no frame: unwind data, or a page of the stack, are not in memory"
+                "the stack walk found no frames: unwind data or a page of the stack is not in memory"
             }
-            Absent::Faulted => "reading the user stack failed",
-            Absent::Attached => "the thread is attached to another process, where its user stack is not",
+            Absent::Faulted => "reading the user stack raised an exception",
+            Absent::Attached => {
+                "the thread is attached to another process, where its user stack is not mapped"
+            }
             Absent::Protected => "the process is protected",
-            Absent::NoRoom => "there was no room for more frames",
-            Absent::NotNow => "too little of the thread's kernel stack was left to walk it",
+            Absent::NoRoom => "the buffer had no space for more frames",
+            Absent::NotNow => "too little of the thread's kernel stack was left for the walk",
             Absent::CriticalRegion => {
-                "the thread is in a critical region, where reading in a page of its stack could deadlock"
+                "the thread is in a critical region, where paging in its stack could deadlock"
             }
-            Absent::Unfinished => "reading the user stack did not end in time",
-            Absent::Refused => "the system refuses to tell",
+            Absent::Unfinished => "reading the user stack did not finish in time",
+            Absent::Refused => "the system denied access",
             Absent::Running => "the thread was running",
-            Absent::KernelOnly => "this source tells of kernel parts only",
+            Absent::KernelOnly => "this source provides kernel stacks only",
         }
     }
 }

@@ -1,16 +1,16 @@
-//! How a stack was observed, and what its thread does.
+//! How a stack was observed, and the state of its thread.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use stackhound_types::FileTime;
 
-/// Whether something was seen, or follows from what was seen.
+/// Whether a stack was observed or inferred.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Certainty {
-    /// Somebody looked.
+    /// Observed at the stated time.
     Observed,
-    /// It follows from what was observed at other times.
+    /// Inferred from observations at other times.
     Inferred,
 }
 
@@ -28,28 +28,30 @@ impl Certainty {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The thread was made to walk its stack itself.
+    /// The thread walked its own stack on request.
     Captured {
-        /// How long whoever asked waited for it.
+        /// How long the caller waited for it.
         took: Duration,
-        /// Whether the thread asked for its own stack.
+        /// Whether the thread requested its own stack.
         own: bool,
-        /// Whether there were more kernel frames than room.
+        /// Whether there were more kernel frames than fit in the buffer.
         kernel_cut: bool,
-        /// Whether there were more user frames than room.
+        /// Whether there were more user frames than fit in the buffer.
         user_cut: bool,
-        /// Whether the user part was read from outside right after, with the thread suspended: the thread was in a critical region,
-        /// where it must not read it itself.
+        /// Whether the user stack was read by another thread right afterwards, with the thread
+        /// suspended: the thread was in a critical region, where it must not read its user stack
+        /// itself.
         user_later: bool,
     },
-    /// Taken at a context switch.
+    /// Captured at a context switch.
     Switch(SwitchEvidence),
-    /// Linux told it in `/proc`.
+    /// Read from `/proc` on Linux.
     Proc,
 }
 
 impl Evidence {
-    /// Whether the stack was seen at the time that the evidence names, or is concluded from another time.
+    /// Whether the stack was observed at the time that the evidence states, or is inferred from
+    /// another time.
     pub fn certainty(&self) -> Certainty {
         match self {
             Evidence::Captured { .. } | Evidence::Proc => Certainty::Observed,
@@ -58,31 +60,34 @@ impl Evidence {
     }
 }
 
-/// The context switch that a stack is of. Such stacks are taken as a thread is switched *to*: it is the one with which it was
-/// switched out before.
+/// The context switch that carries a stack. ETW captures such stacks when a thread is switched
+/// *to*: the stack is the one with which the thread was switched out before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchEvidence {
-    /// When the thread was switched to.
+    /// The time of the switch to the thread.
     pub time: FileTime,
-    /// How old that is at the time in question, in 100 ns; negative if it was later.
+    /// The age of the switch at the requested time, in units of 100 ns; negative if the switch came
+    /// later.
     pub age: i64,
-    /// What the switch is for the time in question.
+    /// The relation of the switch to the requested time.
     pub relation: SwitchRelation,
-    /// Whether events are missing between the two: the thread may have been switched meanwhile, unseen.
+    /// Whether events are missing between the two times: the thread may have been switched
+    /// meanwhile.
     pub lost_between: bool,
 }
 
-/// What a switch with a stack is for the time in question.
+/// The relation of a switch with a stack to the requested time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SwitchRelation {
-    /// The thread's last switch up to then: it was switched to, and runs since.
+    /// The last switch of the thread up to the requested time: it was switched to and has been
+    /// running since.
     Last,
-    /// The thread had been switched out by then, and came back later, with this stack: in between it did not run, so that this
-    /// was its stack.
+    /// The thread had been switched out by the requested time and came back later with this stack:
+    /// it did not run in between, so this was its stack.
     Resumed,
-    /// An older one: the thread has run since, and of its later switches none has a stack.
+    /// An earlier switch: the thread has run since, and none of its later switches has a stack.
     Earlier {
-        /// How many later switches of the thread there were up to the time in question, to it or away from it.
+        /// The number of later switches to or from the thread up to the requested time.
         later: u64,
         /// Whether one of them lost its stack with a buffer.
         lost: bool,
@@ -99,7 +104,8 @@ impl SwitchRelation {
         }
     }
 
-    /// A stack with which a thread came back is inferred for the time before; the others were observed when it is said.
+    /// A stack with which the thread came back is inferred for the time before; the others were
+    /// observed at their stated time.
     pub fn certainty(self) -> Certainty {
         match self {
             SwitchRelation::Last | SwitchRelation::Earlier { .. } => Certainty::Observed,
@@ -108,30 +114,30 @@ impl SwitchRelation {
     }
 }
 
-/// What a thread does at the time in question, as far as is known.
+/// The state of a thread at the requested time, as far as it is known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ThreadState {
-    /// Nothing tells.
+    /// No event shows the state.
     #[default]
     Unknown,
-    /// It runs on a processor.
+    /// The thread runs on a processor.
     Running {
-        /// Since when.
+        /// Start of the state.
         since: Option<FileTime>,
     },
-    /// It could run, but another one does.
+    /// The thread is ready to run, but the processor runs another thread.
     Ready {
-        /// Since when.
+        /// Start of the state.
         since: Option<FileTime>,
     },
-    /// It waits.
+    /// The thread waits.
     Waiting {
-        /// Since when.
+        /// Start of the state.
         since: Option<FileTime>,
-        /// For what, in the system's words.
+        /// The wait reason, as the system spells it.
         reason: Option<Cow<'static, str>>,
     },
-    /// It has ended, and is not gone yet.
+    /// The thread has ended but still exists.
     Ended,
 }
 
@@ -147,7 +153,7 @@ impl ThreadState {
         }
     }
 
-    /// Since when, if that is known.
+    /// The start of the state, if it is known.
     pub fn since(&self) -> Option<FileTime> {
         match *self {
             ThreadState::Running { since }

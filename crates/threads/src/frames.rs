@@ -1,4 +1,4 @@
-//! Frames that outlive what they were made from.
+//! Frames that own their data.
 
 use std::fmt;
 
@@ -9,54 +9,54 @@ use stackhound_system::System;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Mode, PointerSize};
 
-/// Where a frame is in a module.
+/// The location of a frame in a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameLocation {
-    /// The module's file name, or what stands for a module: the runtime of compiled code.
+    /// The file name of the module, or the runtime of JIT-compiled code.
     pub module: String,
-    /// Bytes from the module's beginning, if it is one.
+    /// Offset from the start of the module in bytes, if it is a module.
     pub rva: Option<u64>,
 }
 
 /// A frame of a thread's stack.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StackFrame {
-    /// The return address; `None` where the system gives names only.
+    /// The return address; `None` if the system provides names only.
     pub address: Option<Address>,
-    /// Kernel or user.
+    /// Kernel mode or user mode.
     pub mode: Mode,
     /// Whether it is 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
-    /// Where it is, if a module is known there.
+    /// The location, if a module is known at the address.
     pub location: Option<FrameLocation>,
-    /// Whether its code comes from an image; of kernel frames, whether a module is known.
+    /// Whether the code comes from an image; for kernel frames, whether a module is known.
     pub backing: Backing,
-    /// The memory it is in.
+    /// The memory region of the code.
     pub region: Region,
-    /// The name to show, with its origin.
+    /// The displayed name, with its origin.
     pub name: Option<ShownName<'static>>,
-    /// The names in the module's files, side by side, if they were asked for.
+    /// All names from the files of the module, if names were requested.
     pub names: Option<ResolvedFrame>,
-    /// What the running kernel itself calls the place.
+    /// The name that the running kernel gives.
     pub stated: Option<StatedName>,
 }
 
-/// A function as the running kernel names it, which other sources cannot confirm.
+/// A function name given by the running kernel. Other sources cannot confirm it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatedName {
-    /// The function.
+    /// The function name.
     pub function: String,
-    /// Bytes from its start to the return address.
+    /// Offset from the start of the function in bytes.
     pub offset: u64,
 }
 
 impl StatedName {
-    /// The spelling in output of where such a name comes from.
+    /// The spelling of the origin of such names in output.
     pub const ORIGIN: &str = "kernel";
 }
 
 impl StackFrame {
-    /// What is shown of a frame of a recording.
+    /// A copy of the displayed data of a frame of a trace.
     pub fn of(label: &Label<'_>) -> StackFrame {
         let frame = label.frame;
         let module = label.module().map(|module| module.into_owned());
@@ -75,8 +75,9 @@ impl StackFrame {
 }
 
 impl fmt::Display for StackFrame {
-    /// As [`Label`] does: `module!function+0x12 [origin]`, without names `module+0x1234`, else the address. Names that the kernel
-    /// gives of itself have a module only where it is not the kernel's own code.
+    /// Same as [`Label`]: `module!function+0x12 [origin]`, without names `module+0x1234`, else the
+    /// address. Names given by the running kernel have a module only if the code is not part of the
+    /// kernel image.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let module = self.location.as_ref().map(|location| &*location.module);
         if let Some((module, name)) = module.zip(self.name.as_ref()) {
@@ -100,27 +101,27 @@ impl fmt::Display for StackFrame {
     }
 }
 
-/// The addresses of a thread's stack, and all that it takes to say what they are.
+/// The addresses of a thread's stack, and the data needed to resolve them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked<'a> {
-    /// Return addresses, innermost first, kernel and user part.
+    /// Return addresses, innermost first, of the kernel stack and the user stack.
     pub addresses: &'a [Address],
-    /// In whose address space.
+    /// The thread and process of the stack.
     pub owner: StackOwner,
-    /// When.
     pub time: TraceTime,
-    /// How wide the system's addresses are.
+    /// The pointer size of the system.
     pub pointer_size: PointerSize,
 }
 
-/// Frames that wait for their names.
+/// Frames whose names are not looked up yet.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
     frames: Vec<(Frame, Option<FrameNumber>)>,
 }
 
 impl Unnamed {
-    /// Looks up modules, and asks for names, which come while others are asked for.
+    /// Looks up the modules and requests the names. Other requests can be made before the names
+    /// arrive.
     pub fn new(
         walked: &Walked<'_>,
         system: &System,
@@ -141,7 +142,7 @@ impl Unnamed {
         Unnamed { frames: frames.collect() }
     }
 
-    /// With the names, which were waited for.
+    /// The frames with their names. The caller must wait for the names first.
     pub fn named(&self, system: &System, depth: Depth, naming: Option<&Naming>) -> Vec<StackFrame> {
         let frames = self.frames.iter().map(|&(facts, number)| {
             let frame = FrameView::new(facts, system, depth);

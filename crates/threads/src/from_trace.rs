@@ -1,4 +1,4 @@
-//! Kernel stacks out of recordings and live sessions: of the context switches of each thread.
+//! Kernel stacks from traces and live sessions, taken from the context switches of each thread.
 
 use std::ops::ControlFlow;
 
@@ -11,16 +11,17 @@ use stackhound_trace::{Flow, OpenTrace, TraceTime};
 use stackhound_types::{Address, FileTime, Mode, Pid, RawTime, Tid};
 
 use super::frames::{Unnamed, Walked};
-use super::switches::{Doing, Switches, Taken, Thread};
+use super::switches::{Activity, SwitchStack, Switches, Thread};
 use super::{
     Absent, Evidence, KernelStackError, KernelStackSource, Selection, StackFrame, SwitchEvidence,
     SwitchRelation, ThreadStack, ThreadState,
 };
 
-/// The stack with which each thread was last switched out or in at a time.
+/// For each thread, the stack of its last switch at a given time.
 ///
-/// Threads are those that the trace tells of and that live at the time; of the idle threads, which share a number, nothing is
-/// told. Reads the trace once more than it was read before, with one stack kept for each thread.
+/// The threads are those that the trace describes and that are alive at that time. Idle threads
+/// share a thread ID and are not included. Reads the trace once more, in addition to earlier
+/// passes, and keeps one stack per thread.
 #[derive(Debug)]
 pub struct SwitchStacks<'t> {
     pipeline: Pipeline<'t>,
@@ -30,7 +31,8 @@ pub struct SwitchStacks<'t> {
 }
 
 impl<'t> SwitchStacks<'t> {
-    /// Of recordings, at a time; at their end if none is given. `pipeline` reads `trace` with so many passes.
+    /// Reads a trace, for a given time; for the end of the trace if none is given. `pipeline` must
+    /// read `trace` with this number of passes.
     pub fn recorded(
         pipeline: Pipeline<'t>,
         trace: &OpenTrace,
@@ -41,28 +43,31 @@ impl<'t> SwitchStacks<'t> {
         SwitchStacks { pipeline, switches, depth: Depth::Function, outcome: None }
     }
 
-    /// Of live sessions, when they end.
+    /// Reads live sessions, for the time at which they end.
     pub fn live(pipeline: Pipeline<'t>) -> SwitchStacks<'t> {
         let switches = Switches::new(None, None, false);
         SwitchStacks { pipeline, switches, depth: Depth::Function, outcome: None }
     }
 
-    /// How much of frames is told; functions otherwise, if the pipeline has names.
+    /// Sets the depth to which frames are resolved. The default is functions, if the pipeline has a
+    /// symbolizer.
     pub fn depth(self, depth: Depth) -> SwitchStacks<'t> {
         SwitchStacks { depth, ..self }
     }
 
-    /// The pipeline that reads.
+    /// The pipeline that reads the trace.
     pub fn pipeline(&self) -> &Pipeline<'t> {
         &self.pipeline
     }
 
-    /// The time that is told of, once the trace was read; `None` if it has no events.
+    /// The time of the reported stacks, after the trace was read; `None` if the trace has no
+    /// events.
     pub fn time(&self) -> Option<FileTime> {
         self.switches.time().map(|time| utc(&self.pipeline.clock(), time))
     }
 
-    /// Reads the trace, unless that was done: calls `tick` for each event, and `watch` now and then, which can end it.
+    /// Reads the trace, unless it has been read already. Calls `tick` for each event, and `watch`
+    /// at intervals, which can end the read.
     pub fn read(&mut self, mut tick: impl FnMut(), watch: impl FnMut(&Counted<'_>) -> Flow) -> &Outcome {
         let (pipeline, switches) = (&mut self.pipeline, &mut self.switches);
         self.outcome.get_or_insert_with(|| {
@@ -83,40 +88,40 @@ impl KernelStackSource for SwitchStacks<'_> {
         let (known, resolver, mut naming) = self.pipeline.parts();
         let system = known.system();
         let time = self.switches.time().unwrap_or(TraceTime(i64::MAX));
-        let teller = Teller { system, switches: &self.switches, clock, time, of };
+        let builder = RecordBuilder { system, switches: &self.switches, clock, time, of };
         let mut threads: Vec<(Tid, Option<ThreadRef<'_>>)> = Vec::new();
         let living = system.threads().filter(|thread| {
             let (tid, span) = (thread.tid(), thread.span());
-            // At the time of an end, another one can have the number already.
+            // At the time a thread ends, another one can already have its ID.
             let has_number = || system.thread_at(tid, time).is_some_and(|holder| holder.id() == thread.id());
             tid != Tid(0) && span.touches(time) && has_number() && of.chooses(Some(thread.pid()), tid)
         });
         threads.extend(living.map(|thread| (thread.tid(), Some(thread))));
-        threads.extend(self.switches.strangers(system, of).map(|tid| (tid, None)));
+        threads.extend(self.switches.undescribed_threads(system, of).map(|tid| (tid, None)));
         if threads.is_empty() {
-            teller.is_there()?;
+            builder.check_selection()?;
         }
-        // All names are asked for before the first is waited for.
+        // All names are requested before the first wait.
         let mut found: Vec<Found<'_>> = Vec::new();
         for (tid, thread) in threads {
             let last = self.switches.threads.get(&tid);
-            let stack = last.and_then(|last| teller.stack(last));
+            let stack = last.and_then(|last| builder.stack(last));
             let unnamed =
-                stack.map(|stack| teller.frames(stack.taken, resolver, self.depth, naming.as_deref_mut()));
+                stack.map(|stack| builder.frames(stack.taken, resolver, self.depth, naming.as_deref_mut()));
             found.push(Found { tid, thread, last, stack, unnamed });
         }
         if let Some(naming) = &mut naming {
             naming.wait_for_all();
         }
         let naming = naming.as_deref();
-        let mut told: Vec<ThreadStack> =
-            found.iter().map(|found| teller.tell(found, self.depth, naming)).collect();
-        told.sort_by_key(|told| (told.pid.is_none(), told.pid, told.tid));
-        Ok(told)
+        let mut stacks: Vec<ThreadStack> =
+            found.iter().map(|found| builder.thread_stack(found, self.depth, naming)).collect();
+        stacks.sort_by_key(|stack| (stack.pid.is_none(), stack.pid, stack.tid));
+        Ok(stacks)
     }
 }
 
-/// What was found of a thread.
+/// The data found for a thread.
 struct Found<'s> {
     tid: Tid,
     thread: Option<ThreadRef<'s>>,
@@ -125,16 +130,16 @@ struct Found<'s> {
     unnamed: Option<Unnamed>,
 }
 
-/// The stack that is told, and what it is for the time in question.
+/// The reported stack and its relation to the requested time.
 #[derive(Clone, Copy)]
 struct Stack<'s> {
-    taken: &'s Taken,
+    taken: &'s SwitchStack,
     relation: SwitchRelation,
     lost_between: bool,
 }
 
-/// Makes records of what was found.
-struct Teller<'s> {
+/// Builds the records.
+struct RecordBuilder<'s> {
     system: &'s System,
     switches: &'s Switches,
     clock: Clock,
@@ -142,9 +147,9 @@ struct Teller<'s> {
     of: &'s Selection,
 }
 
-impl<'s> Teller<'s> {
-    /// Of no thread at all: whether there is what was asked for.
-    fn is_there(&self) -> Result<(), KernelStackError> {
+impl<'s> RecordBuilder<'s> {
+    /// Returns an error if the selected thread or process does not exist.
+    fn check_selection(&self) -> Result<(), KernelStackError> {
         match *self.of {
             Selection { pid, tid: Some(tid), .. } => Err(KernelStackError::NoThread(tid, pid)),
             Selection { pid: Some(pid), .. } if self.system.process_at(pid, self.time).is_none() => {
@@ -154,7 +159,7 @@ impl<'s> Teller<'s> {
         }
     }
 
-    /// The stack that says most of the time in question.
+    /// The best stack for the requested time.
     fn stack(&self, last: &'s Thread) -> Option<Stack<'s>> {
         if let Some((taken, lost_between)) = &last.resumed {
             return Some(Stack { taken, relation: SwitchRelation::Resumed, lost_between: *lost_between });
@@ -169,12 +174,12 @@ impl<'s> Teller<'s> {
 
     fn frames(
         &self,
-        stack: &Taken,
+        stack: &SwitchStack,
         resolver: &mut FrameResolver,
         depth: Depth,
         naming: Option<&mut Naming>,
     ) -> Unnamed {
-        let Taken { time, pid, ref addresses, .. } = *stack;
+        let SwitchStack { time, pid, ref addresses, .. } = *stack;
         let process = pid.and_then(|pid| self.system.process_of_event(pid, time));
         let owner = StackOwner { pid, tid: None, process: process.map(|process| process.id()) };
         let pointer_size = self.switches.pointer_size;
@@ -187,7 +192,7 @@ impl<'s> Teller<'s> {
         Unnamed::new(&walked, self.system, resolver, depth, naming)
     }
 
-    fn tell(&self, found: &Found<'_>, depth: Depth, naming: Option<&Naming>) -> ThreadStack {
+    fn thread_stack(&self, found: &Found<'_>, depth: Depth, naming: Option<&Naming>) -> ThreadStack {
         let &Found { tid, thread, last, stack, .. } = found;
         let pid = thread.map(|thread| thread.pid()).or(stack.and_then(|stack| stack.taken.pid));
         let frames = found.unnamed.as_ref().map(|unnamed| unnamed.named(self.system, depth, naming));
@@ -204,7 +209,7 @@ impl<'s> Teller<'s> {
             tid,
             process: process.and_then(|process| text(process.image_name())),
             name: thread.and_then(|thread| text(thread.name_at(self.time))),
-            state: self.state(last.and_then(|last| last.doing.as_ref())),
+            state: self.state(last.and_then(|last| last.activity.as_ref())),
             kernel: part(kernel, why),
             user: self.of.user.then(|| part(user, user_why)),
             evidence: stack.map(|stack| self.evidence(stack)),
@@ -217,21 +222,21 @@ impl<'s> Teller<'s> {
         Evidence::Switch(SwitchEvidence { time: utc(&self.clock, taken.time), age, relation, lost_between })
     }
 
-    fn state(&self, doing: Option<&Doing>) -> ThreadState {
+    fn state(&self, activity: Option<&Activity>) -> ThreadState {
         let since = |time: TraceTime| Some(utc(&self.clock, time));
-        match doing {
+        match activity {
             None => ThreadState::Unknown,
-            Some(&Doing::Runs(time)) => ThreadState::Running { since: since(time) },
-            Some(&Doing::CouldRun(time)) => ThreadState::Ready { since: since(time) },
-            Some(Doing::Waits(time, reason)) => {
+            Some(&Activity::Runs(time)) => ThreadState::Running { since: since(time) },
+            Some(&Activity::CouldRun(time)) => ThreadState::Ready { since: since(time) },
+            Some(Activity::Waits(time, reason)) => {
                 ThreadState::Waiting { since: since(*time), reason: reason.clone() }
             }
-            Some(Doing::HasEnded) => ThreadState::Ended,
+            Some(Activity::HasEnded) => ThreadState::Ended,
         }
     }
 }
 
-/// Why a stack with a kernel part has no user part.
+/// The reason why a stack with kernel frames has no user frames.
 fn user_why(pid: Option<Pid>, state: StackState) -> Absent {
     match state {
         _ if pid.is_some_and(Pid::is_kernel_only) => Absent::SystemThread,

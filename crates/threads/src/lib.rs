@@ -1,11 +1,11 @@
-//! Kernel stacks of any thread: one interface, whoever looked.
+//! Kernel stacks of threads, with one interface for all sources.
 //!
-//! A [`KernelStackSource`] gives a [`ThreadStack`] for each thread that is asked for: recordings and live sessions have the
-//! stacks of context switches ([`SwitchStacks`]), on Windows the driver has the thread walk its own stack, and Linux tells it
-//! in `/proc`. Every record says how its stack was observed, and what is missing of it has a reason: an absent stack is never
-//! an empty one.
+//! A [`KernelStackSource`] returns a [`ThreadStack`] for each selected thread. Traces and live
+//! sessions provide the stacks of context switches ([`SwitchStacks`]). On Windows, the driver makes
+//! each thread walk its own stack. On Linux, the stacks are read from `/proc`. Each record states
+//! how its stack was observed and gives a reason for each missing part.
 //!
-//! Knows threads, frames and how they were observed; must not know how they are shown.
+//! This crate does not format or display stacks.
 #![forbid(unsafe_code)]
 
 mod absent;
@@ -29,75 +29,77 @@ pub use proc::ProcStacks;
 
 use stackhound_types::{Pid, Tid};
 
-/// Which threads, and what of them.
+/// Selects threads, and the parts of their stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// The threads of this process; all that there are otherwise.
+    /// Select the threads of this process; `None` selects all processes.
     pub pid: Option<Pid>,
-    /// This thread; with `pid`, only if it is of that process.
+    /// Select this thread; if `pid` is set too, only if the thread belongs to that process.
     pub tid: Option<Tid>,
-    /// Whether the user part is wanted too.
+    /// Whether the user stack is requested too.
     pub user: bool,
 }
 
 impl Selection {
-    /// Whether a thread is meant. One whose process is not known is of no certain process.
+    /// Whether a thread is selected. A thread whose process is unknown matches no `pid`.
     pub fn chooses(&self, pid: Option<Pid>, tid: Tid) -> bool {
         self.pid.is_none_or(|wanted| pid == Some(wanted)) && self.tid.is_none_or(|wanted| tid == wanted)
     }
 }
 
-/// One part of a stack, innermost frame first, never empty; or why it is not there.
+/// The frames of a kernel or user stack, innermost first, never empty; or the reason why it is
+/// missing.
 pub type Part = Result<Vec<StackFrame>, Absent>;
 
-/// A thread and its stack. With names, about 200 bytes a frame.
+/// A thread and its stack. Takes about 200 bytes per frame, with names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ThreadStack {
-    /// Its process, if anything tells.
+    /// The process, if it is known.
     pub pid: Option<Pid>,
     /// The thread.
     pub tid: Tid,
     /// The process's image name.
     pub process: Option<String>,
-    /// The name that somebody gave the thread.
+    /// The name that was set for the thread.
     pub name: Option<String>,
-    /// What the thread does at the time in question.
+    /// The state of the thread at the requested time.
     pub state: ThreadState,
-    /// The part in the kernel.
+    /// The kernel stack.
     pub kernel: Part,
-    /// The part in user mode, if it was asked for. While the kernel calls back into a program, the driver also finds the kernel frames that
-    /// made the callback, between user frames.
+    /// The user stack, if it was requested. While the kernel calls back into a program, the driver
+    /// also finds the kernel frames of the callback, between user frames.
     pub user: Option<Part>,
-    /// How the stack was observed; `None` if nobody has seen any.
+    /// How the stack was observed; `None` if no stack was observed.
     pub evidence: Option<Evidence>,
 }
 
-/// Why no thread at all can be told of. What concerns one thread is an [`Absent`] of it.
+/// The error if no thread can be read at all. A stack that is missing for one thread is an
+/// [`Absent`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelStackError {
-    /// There is no such process.
+    /// The process does not exist.
     #[error("there is no process {0}")]
     NoProcess(Pid),
-    /// There is no such thread.
+    /// The thread does not exist.
     #[error("there is no thread {0}{of}", of = .1.map(|pid| format!(" in process {pid}")).unwrap_or_default())]
     NoThread(Tid, Option<Pid>),
-    /// All processes were asked for, but this source tells of one at a time.
-    #[error("this source tells of the threads of one process: say which")]
+    /// All processes were selected, but this source reads one process at a time.
+    #[error("this source reads the threads of one process; specify a process ID")]
     NeedsProcess,
-    /// The system refuses it; what would help.
-    #[error("the system does not tell the kernel stacks of process {pid}: {hint}")]
+    /// The system denies access to the stacks.
+    #[error("cannot read the kernel stacks of process {pid}: {hint}")]
     Refused {
         /// The process.
         pid: Pid,
-        /// What it takes, as a sentence without its full stop.
+        /// The requirement, as a sentence without its full stop.
         hint: &'static str,
     },
-    /// The driver cannot be asked, and what to do about it.
+    /// The driver cannot be used; the message contains advice.
     #[error(transparent)]
     Driver(#[from] stackhound_kstack_client::Error),
-    /// The threads that look names up could not be started.
-    #[error("cannot start the threads for symbols: {0}")]
+    /// The threads of the symbolizer could not be started.
+    #[error("cannot start the symbolizer threads: {0}")]
     Symbols(std::io::Error),
     /// Reading failed.
     #[error("cannot read {what}: {error}")]
@@ -109,12 +111,12 @@ pub enum KernelStackError {
     },
 }
 
-/// Who knows kernel stacks.
+/// A source of kernel stacks.
 pub trait KernelStackSource {
-    /// The stacks of the chosen threads, by process and thread. Threads whose stack is missing are there too, with the
-    /// reason.
+    /// The stacks of the selected threads, ordered by process and thread. Threads whose stack is
+    /// missing are included, with the reason.
     ///
     /// # Errors
-    /// If nothing can be told of any of them.
+    /// If no thread can be read.
     fn stacks(&mut self, of: &Selection) -> Result<Vec<ThreadStack>, KernelStackError>;
 }

@@ -1,8 +1,9 @@
-//! Kernel stacks as Linux tells them in `/proc/PID/task/TID/stack`: for trying things out where there is no Windows.
+//! Kernel stacks from `/proc/PID/task/TID/stack` on Linux, for tests without Windows.
 //!
-//! One line a frame, innermost first: `[<0>] do_nanosleep+0x5a/0x130` or `[<0>] name+0x5a/0x130 [module]`. Linux hides the
-//! address, since version 5.1 from everybody, and gives the file to those with `CAP_SYS_ADMIN` only. Running threads have an
-//! empty one. Source: `fs/proc/base.c` (`proc_pid_stack`) and `proc_pid_stack(5)`.
+//! Each line is a frame, innermost first: `[<0>] do_nanosleep+0x5a/0x130` or `[<0>] name+0x5a/0x130
+//! [module]`. Since version 5.1, Linux hides the address from all readers. The file requires
+//! `CAP_SYS_ADMIN`. It is empty for running threads. Source: `fs/proc/base.c` (`proc_pid_stack`)
+//! and `proc_pid_stack(5)`.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,11 +17,12 @@ use super::{
     StatedName, ThreadStack, ThreadState,
 };
 
-const HINT: &str = "reading /proc/PID/task/TID/stack takes root (CAP_SYS_ADMIN)";
+const HINT: &str = "reading /proc/PID/task/TID/stack requires root (CAP_SYS_ADMIN)";
 const HINT_KERNEL: &str =
     "this kernel has no /proc/PID/task/TID/stack (it was built without CONFIG_STACKTRACE)";
 
-/// The stacks of a process on Linux, now. Threads go on meanwhile: each stack is of another moment.
+/// The current stacks of a process on Linux. Threads continue to run meanwhile, so each stack is of
+/// a different moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcStacks {
     root: PathBuf,
@@ -33,7 +35,7 @@ impl Default for ProcStacks {
 }
 
 impl ProcStacks {
-    /// Of what is mounted in another place.
+    /// Reads a `proc` file system that is mounted at `root`.
     pub fn at(root: PathBuf) -> ProcStacks {
         ProcStacks { root }
     }
@@ -78,10 +80,12 @@ impl KernelStackSource for ProcStacks {
                 evidence,
             });
         }
-        // Read last: who has just started may still be named as its parent, and a stack is not to be older than the name.
+        // Read last: a process that has just started may still have the name of its parent, and a
+        // stack must not be older than the name.
         let process = first_line(&process.join("comm"));
         for stack in &mut stacks {
-            // The first thread bears the name of the process, and may have had another one a moment ago.
+            // The first thread has the name of the process, and may have had a different one a
+            // moment ago.
             stack.name.take_if(|own| stack.tid.0 == pid.0 || Some(&*own) == process.as_ref());
             stack.process.clone_from(&process);
         }
@@ -89,7 +93,8 @@ impl KernelStackSource for ProcStacks {
     }
 }
 
-/// Why a thread's file cannot be read; an error if it is so for all.
+/// The reason why the file of one thread cannot be read; an error if the reason applies to all
+/// threads.
 fn refusal(task: &Path, pid: Pid, error: io::Error) -> Result<Absent, KernelStackError> {
     match error.kind() {
         _ if !task.exists() => Ok(Absent::Gone),
@@ -110,11 +115,11 @@ fn first_line(path: &Path) -> Option<String> {
     text.lines().next().filter(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// What the thread does: the letter behind the name in `stat`; of waits, the kernel's function that waits.
+/// The state letter after the name in `stat`; for waits, also the kernel function that waits.
 fn state(task: &Path) -> ThreadState {
     let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
     let reason = || first_line(&task.join("wchan")).filter(|function| function != "0");
-    // Names may contain anything, parentheses too.
+    // Names may contain any character, including parentheses.
     let letter = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     match letter {
         Some('R') => ThreadState::Running { since: None },
@@ -136,7 +141,7 @@ fn part(text: &str, state: &ThreadState) -> Part {
     }
 }
 
-/// A line. `None` for the end mark of older kernels, and for what is no frame.
+/// Parses a line. `None` for the end mark of older kernels and for lines that are not a frame.
 fn frame(line: &str) -> Option<StackFrame> {
     let (address, location) = line.trim().strip_prefix("[<")?.split_once(">]")?;
     let hidden = |address: &u64| *address != 0 && *address != u64::MAX;
@@ -161,7 +166,7 @@ fn frame(line: &str) -> Option<StackFrame> {
     })
 }
 
-/// `function+0x12/0x34`, where the last number is the function's size.
+/// Parses `function+0x12/0x34`, where the last number is the size of the function.
 fn stated(location: &str) -> Option<StatedName> {
     let (function, rest) = location.rsplit_once('+')?;
     let offset = rest.split('/').next()?.strip_prefix("0x")?;
@@ -190,7 +195,7 @@ mod tests {
         }
     }
 
-    fn made_up(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn proc_files(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
@@ -201,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_with_what_they_do_and_why_they_have_no_stack() {
-        let root = made_up(&[
+    fn threads_have_a_state_and_a_stack_or_a_reason() {
+        let root = proc_files(&[
             ("7/comm", "worker\n"),
-            // Read when the process still had the name of who started it.
+            // Read while the process still had the name of its parent.
             ("7/task/7/comm", "starter\n"),
             ("7/task/7/stat", "7 (work) er) S 1 7 7"),
             ("7/task/7/wchan", "do_nanosleep"),
@@ -219,13 +224,13 @@ mod tests {
         let mut source = ProcStacks::at(root.path().to_owned());
         let of = Selection { pid: Some(Pid(7)), tid: None, user: true };
         let stacks = source.stacks(&of).unwrap();
-        let told = |stack: &ThreadStack| match &stack.kernel {
+        let summary = |stack: &ThreadStack| match &stack.kernel {
             Ok(frames) => frames.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             Err(why) => why.name().to_owned(),
         };
         let found: Vec<_> = stacks
             .iter()
-            .map(|stack| (stack.tid.0, stack.name.as_deref(), stack.state.name(), told(stack)))
+            .map(|stack| (stack.tid.0, stack.name.as_deref(), stack.state.name(), summary(stack)))
             .collect();
         let frames = "do_nanosleep+0x5a [kernel] do_syscall_64+0x3b [kernel]".to_owned();
         let expected = [
@@ -240,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
-        let root = made_up(&[("7/comm", "worker\n"), ("7/task/7/stat", "7 (w) S 1")]);
+    fn missing_processes_and_threads_are_errors() {
+        let root = proc_files(&[("7/comm", "worker\n"), ("7/task/7/stat", "7 (w) S 1")]);
         let mut source = ProcStacks::at(root.path().to_owned());
         let mut error = |pid, tid| {
             let (pid, tid) = (Option::map(pid, Pid), Option::map(tid, Tid));
@@ -249,14 +254,17 @@ mod tests {
         };
         assert_eq!(error(Some(8), None), "there is no process 8");
         assert_eq!(error(Some(7), Some(9)), "there is no thread 9 in process 7");
-        assert_eq!(error(None, Some(7)), "this source tells of the threads of one process: say which");
-        let told = error(Some(7), None);
-        assert!(told.contains("CONFIG_STACKTRACE"), "{told}");
+        assert_eq!(
+            error(None, Some(7)),
+            "this source reads the threads of one process; specify a process ID"
+        );
+        let refused = error(Some(7), None);
+        assert!(refused.contains("CONFIG_STACKTRACE"), "{refused}");
     }
 
-    /// A process of ours that sleeps, as the running kernel tells of it.
+    /// Starts a process that sleeps and reads its stacks from the running kernel.
     #[test]
-    fn a_sleeping_process_sleeps_in_the_kernel() {
+    fn a_sleeping_process_has_a_kernel_stack() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid(child.id());
         let of = Selection { pid: Some(pid), tid: None, user: false };
@@ -265,7 +273,7 @@ mod tests {
             let frames = stacks.iter().filter_map(|stack| stack.kernel.as_ref().ok()).flatten();
             frames.filter_map(|frame| frame.stated.as_ref()).any(|name| name.function.contains("nanosleep"))
         };
-        // It takes a moment until it does.
+        // The child process needs some time until it sleeps.
         let mut found = source.stacks(&of);
         for _ in 0..500 {
             match &found {

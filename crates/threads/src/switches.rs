@@ -1,10 +1,11 @@
-//! The last context switches of every thread, as events tell them.
+//! The last context switches of every thread.
 //!
-//! The stack that comes with a context switch is of the thread that is switched to: walked as it comes back, it is the one
-//! with which it was switched out. So a thread that runs has had the stack of its last switch as it began to, and one
-//! that does not run at a time has the stack with which it comes back later.
+//! The stack of a context switch belongs to the thread that is switched *to*. It is captured when
+//! the thread comes back, so it is the stack with which the thread was switched out. A running
+//! thread therefore had the stack of its last switch when it began to run, and a thread that does
+//! not run at a given time has the stack with which it comes back later.
 //!
-//! Keeps one stack for each thread, two for those that come back behind the time in question.
+//! Keeps one stack per thread, and two for threads that come back after the requested time.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -22,64 +23,66 @@ use crate::{Absent, Selection};
 const SWITCH_BATCH: u16 = hook_id::THREAD_COMPACT_C_SWITCH;
 const READY_THREAD: u16 = hook_id::THREAD_READY_THREAD;
 
-/// The state of a thread that is switched out for good: see the map `ThreadState`.
+/// The state of a thread that is switched out for the last time: see the map `ThreadState`.
 const ENDED: u8 = 4;
 
-/// So many threads are followed; each can cost two stacks, of 3 KB at most as a rule. No system is known to have more.
+/// The maximum number of tracked threads. Each can take two stacks of usually at most 3 KB. No
+/// system is known to have more threads.
 const THREADS_MAX: usize = 1 << 16;
 
-/// A stack that came with a switch.
+/// The stack of a switch.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(super) struct SwitchStack {
     pub time: TraceTime,
     pub pid: Option<Pid>,
-    /// All frames, innermost first; some are of the kernel.
+    /// All frames, innermost first; at least one is a kernel frame.
     pub addresses: Vec<Address>,
-    /// How much of the stack there is.
+    /// The completeness of the stack.
     pub state: StackState,
 }
 
-/// What a thread does since when.
+/// The state of a thread and its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     Runs(TraceTime),
     CouldRun(TraceTime),
     Waits(TraceTime, Option<Cow<'static, str>>),
     HasEnded,
 }
 
-/// What is known of one thread.
+/// The data of one thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Thread {
-    /// The newest one up to the time in question.
-    pub stack: Option<Taken>,
-    /// Switches to and away from it since then.
+    /// The latest stack up to the requested time.
+    pub stack: Option<SwitchStack>,
+    /// The number of switches to and from the thread since then.
     pub later: u64,
     /// Whether one of them lost its stack.
     pub lost: bool,
-    /// Why the last switch to it has no stack.
+    /// The reason why the last switch to the thread has no stack.
     pub why: Option<Absent>,
-    /// What it does, if anything tells.
-    pub doing: Option<Doing>,
-    /// When it was switched out last, unless it runs or was never seen to.
+    /// The state of the thread, if it is known.
+    pub activity: Option<Activity>,
+    /// The time at which the thread was last switched out; `None` if it runs or no such switch was
+    /// seen.
     out: Option<TraceTime>,
-    /// With which stack it came back behind the time in question, and whether events are missing that could tell that it ran
-    /// meanwhile.
-    pub resumed: Option<(Taken, bool)>,
-    /// What comes of it from here on is of no use for the time in question.
+    /// The stack with which the thread came back after the requested time, and whether events are
+    /// missing that could show that it ran in between.
+    pub resumed: Option<(SwitchStack, bool)>,
+    /// Later events of the thread do not affect the result for the requested time.
     is_done: bool,
 }
 
-/// Where events are missing.
+/// The losses of events.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Of recordings; sessions tell of a loss with the buffer behind it.
+    /// The gaps of a trace; `None` for live sessions, which report a loss with the next buffer.
     gaps: Option<Gaps>,
-    /// Processors of which events are missing now.
+    /// Sources and processors whose events are currently missing.
     open: HashSet<(u16, Option<u16>)>,
-    /// The latest time of which is known that events are missing.
+    /// The latest time at which a loss of events is known.
     latest: Option<TraceTime>,
-    /// Sessions tell only the number of lost events: they can be anywhere.
+    /// The sessions report only the number of lost events, which can be missing anywhere.
     anywhere: bool,
 }
 
@@ -98,9 +101,9 @@ impl Losses {
         before
     }
 
-    fn behind(&mut self, view: &EventView<'_>) {
+    fn after(&mut self, view: &EventView<'_>) {
         let event = view.event();
-        if self.gaps.as_mut().is_some_and(|gaps| gaps.begins_behind(event)) {
+        if self.gaps.as_mut().is_some_and(|gaps| gaps.begins_after(event)) {
             self.open.insert((event.source(), event.processor()));
         }
     }
@@ -111,32 +114,33 @@ impl Losses {
     }
 }
 
-/// What is known of all threads.
+/// The data of all threads.
 #[derive(Debug)]
 pub(super) struct Switches {
-    /// The time in question; the end if there is none.
+    /// The requested time; `None` is the end of the trace.
     at: Option<TraceTime>,
     /// Whether all threads are known from the beginning.
     knows_threads: bool,
     pub threads: HashMap<Tid, Thread>,
     losses: Losses,
-    /// Threads whose way back is waited for, once the time is over.
+    /// Threads that are expected to be switched to again, after the requested time.
     awaited: Option<HashSet<Tid>>,
-    /// Whether events are missing up to the time in question, and where: behind which times.
+    /// Whether events are missing up to the requested time, and the latest time of a known loss.
     lost_at: Option<(bool, Option<TraceTime>)>,
     /// The time of the last event.
     pub end: Option<TraceTime>,
-    /// How wide the system's addresses are.
+    /// The pointer size of the system.
     pub pointer_size: PointerSize,
     has_switches: bool,
     has_batches: bool,
     has_stacks: bool,
-    /// There were more threads than are followed.
+    /// There were more threads than can be tracked.
     has_too_many: bool,
 }
 
 impl Switches {
-    /// `trace` is the recordings that are read, if it is recordings, and twice.
+    /// `trace` is the trace that is read, or `None` for a live session. `knows_threads` is true if
+    /// the trace is read in two passes.
     pub fn new(at: Option<TraceTime>, trace: Option<&OpenTrace>, knows_threads: bool) -> Switches {
         let anywhere = trace.is_some_and(|trace| trace.sessions().any(|session| session.events_lost > 0));
         let losses = Losses { gaps: trace.map(Gaps::of), anywhere, ..Losses::default() };
@@ -156,17 +160,17 @@ impl Switches {
         }
     }
 
-    /// The time that is told of.
+    /// The time of the reported stacks.
     pub fn time(&self) -> Option<TraceTime> {
         match (self.at, self.end) {
-            // Behind the end, nothing is known that was not at the end.
+            // After the end, no more is known than at the end.
             (Some(at), Some(end)) => Some(at.min(end)),
             (None, end) => end,
             (at, None) => at,
         }
     }
 
-    /// Takes in an event. Breaks where no later one tells anything more.
+    /// Processes an event. Breaks if no later event can change the result.
     pub fn take(&mut self, view: &EventView<'_>) -> Flow {
         let event = view.event();
         self.end = Some(self.end.map_or(event.time(), |end| end.max(event.time())));
@@ -177,7 +181,7 @@ impl Switches {
         if self.losses.before(view) == Before::Gap
             && let Some((is_lost, _)) = &mut self.lost_at
         {
-            // It can have begun before the time in question.
+            // The loss can have begun before the requested time.
             *is_lost = true;
         }
         let record = event.record();
@@ -194,8 +198,8 @@ impl Switches {
             Some(READY_THREAD) if self.awaited.is_none() => {
                 let ready = view::ReadyThread::parse(payload, version, pointer).ok();
                 let thread = ready.and_then(|ready| self.threads.get_mut(&ready.thread_id));
-                if let Some(Thread { doing: Some(doing @ Doing::Waits(..)), .. }) = thread {
-                    *doing = Doing::CouldRun(event.time());
+                if let Some(Thread { activity: Some(activity @ Activity::Waits(..)), .. }) = thread {
+                    *activity = Activity::CouldRun(event.time());
                 }
             }
             Some(hook_id::THREAD_START) => {
@@ -205,7 +209,7 @@ impl Switches {
             }
             _ => {}
         }
-        self.losses.behind(view);
+        self.losses.after(view);
         match &self.awaited {
             Some(awaited) if awaited.is_empty() && self.knows_threads && self.has_stacks => {
                 ControlFlow::Break(())
@@ -214,23 +218,25 @@ impl Switches {
         }
     }
 
-    /// The time in question is over: from here on, it is only of interest how threads come back.
+    /// Marks the end of the requested time: from here on, only the switches with which threads come
+    /// back matter.
     fn freeze(&mut self, system: &System) {
         let at = self.at.unwrap_or(TraceTime(i64::MAX));
         self.lost_at = Some((self.losses.since(Some(TraceTime(i64::MAX))), self.losses.latest));
-        let runs =
-            |tid: Tid| matches!(self.threads.get(&tid), Some(Thread { doing: Some(Doing::Runs(_)), .. }));
+        let runs = |tid: Tid| {
+            matches!(self.threads.get(&tid), Some(Thread { activity: Some(Activity::Runs(_)), .. }))
+        };
         let threads = system.threads().filter(|thread| thread.tid() != Tid(0) && thread.span().touches(at));
         let awaited = threads.map(|thread| thread.tid()).filter(|&tid| !runs(tid)).collect();
         self.awaited = Some(awaited);
     }
 
-    /// A number is a new thread's.
+    /// Processes the start of a thread with this ID.
     fn started(&mut self, tid: Tid) {
         match &mut self.awaited {
             None => drop(self.threads.remove(&tid)),
             Some(awaited) => {
-                // Of the one that had the number at the time, nothing more will come.
+                // The thread that had the ID at the requested time has ended.
                 awaited.remove(&tid);
                 if let Some(thread) = self.thread(tid) {
                     thread.is_done = true;
@@ -239,7 +245,7 @@ impl Switches {
         }
     }
 
-    /// What is known of a thread, unless there are too many.
+    /// The data of a thread; `None` if there are too many threads.
     fn thread(&mut self, tid: Tid) -> Option<&mut Thread> {
         if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&tid) {
             self.has_too_many = true;
@@ -256,20 +262,20 @@ impl Switches {
         let is_over = self.awaited.as_mut().map(|awaited| awaited.remove(&tid)).is_some();
         let Some(thread) = self.thread(tid) else { return };
         if is_over {
-            // It ran, though it was not seen to begin.
+            // The thread ran, although the switch to it was not seen.
             thread.is_done = true;
             return;
         }
         thread.later += 1;
         thread.out = Some(time);
-        thread.doing = Some(match switch.old_thread_state {
-            ENDED => Doing::HasEnded,
+        thread.activity = Some(match switch.old_thread_state {
+            ENDED => Activity::HasEnded,
             _ if switch.old_thread_waits() => {
                 let names = kernel::map("WaitReason");
                 let reason = names.and_then(|map| map.value_name(switch.old_thread_wait_reason.into()));
-                Doing::Waits(time, reason.map(Cow::Borrowed))
+                Activity::Waits(time, reason.map(Cow::Borrowed))
             }
-            _ => Doing::CouldRun(time),
+            _ => Activity::CouldRun(time),
         });
     }
 
@@ -285,13 +291,13 @@ impl Switches {
         let taken = |mut addresses: Vec<Address>| {
             addresses.clear();
             addresses.extend(view.addresses());
-            Taken { time, pid: view.stack_owner().pid, addresses, state: view.state() }
+            SwitchStack { time, pid: view.stack_owner().pid, addresses, state: view.state() }
         };
         if is_over {
             let out = self.threads.get(&tid).and_then(|thread| thread.out);
             let is_lost = self.losses.since(out);
             let Some(thread) = self.thread(tid) else { return };
-            let did_not_run = !matches!(thread.doing, Some(Doing::Runs(_) | Doing::HasEnded));
+            let did_not_run = !matches!(thread.activity, Some(Activity::Runs(_) | Activity::HasEnded));
             if did_not_run && !thread.is_done && has_kernel_part {
                 thread.resumed = Some((taken(Vec::new()), is_lost));
             }
@@ -299,15 +305,16 @@ impl Switches {
             return;
         }
         let Some(thread) = self.thread(tid) else { return };
-        thread.doing = Some(Doing::Runs(time));
+        thread.activity = Some(Activity::Runs(time));
         thread.out = None;
         if has_kernel_part {
-            let room = thread.stack.take().map(|taken| taken.addresses).unwrap_or_default();
-            *thread = Thread { stack: Some(taken(room)), doing: thread.doing.take(), ..Thread::default() };
+            let buffer = thread.stack.take().map(|taken| taken.addresses).unwrap_or_default();
+            *thread =
+                Thread { stack: Some(taken(buffer)), activity: thread.activity.take(), ..Thread::default() };
             return;
         }
         let why = match view.state() {
-            // Where there is a user part, the kernel part was there too.
+            // If there is a user stack, there was a kernel stack too.
             StackState::Lost
             | StackState::Damaged
             | StackState::UserOnly
@@ -323,7 +330,7 @@ impl Switches {
         thread.why = Some(why);
     }
 
-    /// Whether events are missing between a time and the time in question.
+    /// Whether events are missing between a time and the requested time.
     pub fn lost_since(&self, time: TraceTime) -> bool {
         match self.lost_at {
             Some((anywhere, latest)) => anywhere || latest.is_some_and(|latest| latest > time),
@@ -331,7 +338,7 @@ impl Switches {
         }
     }
 
-    /// Why a thread without any stack has none.
+    /// The reason why a thread has no stack.
     pub fn why(&self, thread: Option<&Thread>) -> Absent {
         match thread.and_then(|thread| thread.why) {
             _ if !self.has_switches && self.has_batches => Absent::BatchedSwitches,
@@ -343,12 +350,18 @@ impl Switches {
         }
     }
 
-    /// The threads of which only switches tell.
-    pub fn strangers<'s>(&'s self, system: &'s System, of: &'s Selection) -> impl Iterator<Item = Tid> + 's {
+    /// The threads that appear only in context switches.
+    pub fn undescribed_threads<'s>(
+        &'s self,
+        system: &'s System,
+        of: &'s Selection,
+    ) -> impl Iterator<Item = Tid> + 's {
         let time = self.time().unwrap_or(TraceTime(i64::MAX));
         let known = self.threads.iter().filter(move |(tid, thread)| {
-            let is_there = thread.stack.is_some() || thread.doing.is_some();
-            is_there && thread.doing != Some(Doing::HasEnded) && system.thread_of_event(**tid, time).is_none()
+            let has_data = thread.stack.is_some() || thread.activity.is_some();
+            has_data
+                && thread.activity != Some(Activity::HasEnded)
+                && system.thread_of_event(**tid, time).is_none()
         });
         let chosen =
             known.filter(|(tid, thread)| of.chooses(thread.stack.as_ref().and_then(|s| s.pid), **tid));

@@ -1,49 +1,52 @@
-//! Recordings as traces: turns events and their stacks into the stack model of `stackhound-calltree`.
+//! Call timelines: converts events and their stacks into the stack model of `stackhound-calltree`.
 //!
-//! A recording's events, in the order of time, are the transitions of a trace: event `n` is transition `n`, and context
-//! `n` is the instant just before it. Stacks are those of each thread in user mode and in the kernel, and two for each
-//! processor: of interrupt service routines and of deferred procedure calls.
+//! The events of an ETW trace, in time order, are the transitions of the model: event `n` is
+//! transition `n`, and context `n` is the instant just before it. There are stacks for each thread
+//! in user mode and in the kernel, and two for each processor: for interrupt service routines and
+//! for deferred procedure calls.
 //!
-//! # What is exact
+//! # Exact information
 //!
-//! - Threads go from and to processors with switches, if the recording has them.
-//! - System calls are frames on the thread's kernel stack, from the event of the enter to that of the exit. The events
-//!   name no thread; it is the one that runs on their processor.
-//! - Interrupt routines and deferred calls are frames on the processor's own stacks. They are logged when they end, with
-//!   the time of their start. The start is no transition of its own: the routine owns the contexts from the first one
-//!   on at which it had started.
+//! - Context switches assign threads to processors, if the trace has them.
+//! - System calls are frames on the thread's kernel stack, from the enter event to the exit event. These
+//!   events contain no thread id; the thread is the one that runs on their processor.
+//! - Interrupt routines and deferred calls are frames on the processor's own stacks. They are logged
+//!   when they end, with their start time. The start is not a transition of its own: the routine is
+//!   active from the first context at which it had started.
 //!
-//! # What is inferred
+//! # Inferred information
 //!
-//! - Recorded stacks show frames at one context each. Frames that two of them have in common are taken for the same
-//!   ones (a frame goes on if its function is the same and so are all return addresses further out), frames that the
-//!   later one lacks have ended in between. So the ends of these frames are inferred, with the bounds that evidence
-//!   gives: a thread that is switched away from does not change, nor does its user stack during a system call, and all
-//!   kernel frames of a system call lie inside it.
-//! - Without events of system calls, whether a thread is in user mode or in the kernel is known only where a stack was
-//!   recorded. From there on it counts as being there until evidence says something else. The same holds for the
-//!   running thread where the recording has no switches.
-//! - At the bottom of each thread's stack there is a frame of type `Unknown`, for all that no event tells.
+//! - A recorded stack shows frames at one context. Frames that two recorded stacks have in common are
+//!   regarded as the same frames (a frame continues if its function and all return addresses further out
+//!   are the same); frames that the later stack lacks have ended in between. The ends of these frames are
+//!   therefore inferred, within bounds: a thread that is switched out does not change, its user stack does
+//!   not change during a system call, and all kernel frames of a system call lie inside it.
+//! - Without system call events, the mode of a thread is known only where a stack was recorded. The
+//!   thread is assumed to stay in that mode until there is evidence of another one. The same holds for
+//!   the running thread if the trace has no context switches.
+//! - At the bottom of each thread's stack is a frame of type `Unknown`, for everything that no event
+//!   shows.
 //!
-//! Where events of a processor are missing, nothing is claimed across the gap: its thread is not known, and the frames
-//! of all threads that may have run there are given up.
+//! Where events of a processor are missing, no frame continues across the gap: its thread is
+//! unknown, and the frames of all threads that may have run there are discarded.
 //!
-//! # What cannot be told
+//! # Limitations
 //!
-//! - The kernel calls some threads back into user mode, inside of a system call. No event tells of it; it is noticed by
-//!   the kernel's function for it in a recorded stack ([`SampledFrame::calls_back`]), or by a user stack that has grown since
-//!   the entry. A call inside of a callback stands on top of the one that called back. Where neither shows, the user
-//!   part of a stack is taken to be that of the entry.
-//! - A system call that never returns (the end of a callback, the restart of a thread at another place) has no exit. It
-//!   ends when a user stack shows that it must have; until then, later calls stand on top of it.
-//! - Stacks during an interruption are told from the thread's by its event, which comes at its end. If that is missing,
-//!   they count as the thread's.
-//! - A frame whose function is not known is identified by its module: frames of two functions of one module, called
-//!   from the same place, count as one.
+//! - User-mode callbacks from the kernel, inside a system call, are not logged as events. They are
+//!   recognized by the kernel's callback function in a recorded stack ([`SampledFrame::calls_back`]), or by
+//!   a user stack that has grown since the entry. A call inside a callback is placed on top of the call
+//!   that called back. If neither is visible, the user part of a stack is regarded as that of the entry.
+//! - A system call that never returns (the end of a callback, or a thread that is resumed at another
+//!   address) has no exit event. It ends when a user stack shows that it must have ended; until then, later
+//!   calls are placed on top of it.
+//! - Stacks during an interruption are separated from the thread's stacks by the event at its end. If that
+//!   event is missing, they count as the thread's.
+//! - A frame whose function is unknown is identified by its module: frames of two functions of one module
+//!   that are called from the same address count as one.
 //!
-//! Takes constant time for an event, apart from the depth of its stack and the nesting of interruptions, and memory for
-//! the threads that exist and up to 32,768 events that are held back. [`etw`] has the stack_events of ETW traces. Does not know
-//! output.
+//! Each event takes constant time, apart from the depth of its stack and the nesting of
+//! interruptions. Memory is proportional to the number of existing threads, plus up to 32,768 held
+//! events. The module [`etw`] derives the input from ETW traces. The crate does not write output.
 #![forbid(unsafe_code)]
 
 mod counts;
@@ -64,16 +67,17 @@ pub use step::{NOT_KNOWN, Step};
 use reorder::{Item, Next, ReorderBuffer};
 use tracker::Tracker;
 
-/// How a recording is understood.
+/// Options of a [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Ticks for which events are held back, so that interrupt routines that took no longer get their exact place.
+    /// Ticks for which events are held, so that interrupt routines up to this duration start at
+    /// their exact context.
     pub reorder: i64,
-    /// Whether recorded stacks are merged. Without them the result is exact.
+    /// Whether recorded stacks are merged. Without them, the result is exact.
     pub snapshots: bool,
 }
 
-/// Turns stack_events into steps.
+/// Converts [`StackEvent`]s into [`Step`]s.
 #[derive(Debug)]
 pub struct Timeline {
     reorder: ReorderBuffer,
@@ -81,28 +85,28 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Before the first event.
+    /// A timeline before the first event.
     pub fn new(options: Options) -> Timeline {
         Timeline { reorder: ReorderBuffer::new(options.reorder), tracker: Tracker::new(options.snapshots) }
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn push(&mut self, stack_event: StackEvent) {
         self.reorder.push(stack_event);
         self.process();
     }
 
-    /// From here on, a processor's events are missing.
+    /// Declares that events of a processor are missing from here on.
     pub fn lose(&mut self, cpu: Cpu) {
         self.reorder.mark(Item::Lost(cpu.0));
     }
 
-    /// The processor's events are there again.
+    /// Declares that the events of a processor are complete again from here on.
     pub fn regain(&mut self, cpu: Cpu) {
         self.reorder.mark(Item::Regained(cpu.0));
     }
 
-    /// The recording is over. Gives the number of transitions.
+    /// Ends the trace and returns the number of transitions.
     pub fn end(&mut self) -> u64 {
         self.reorder.end();
         self.process();
@@ -111,12 +115,12 @@ impl Timeline {
         transitions
     }
 
-    /// The steps up to here, which are then gone from here. Their memory is used again.
+    /// Removes and returns the steps so far. Their memory is reused.
     pub fn steps(&mut self) -> impl Iterator<Item = Step> + '_ {
         self.tracker.steps.drain(..)
     }
 
-    /// What was used up to here, and what was not.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         Counts { clipped_interruptions: self.reorder.clipped, ..self.tracker.counts }
     }

@@ -1,11 +1,12 @@
-//! Puts the starts of interruptions where they belong.
+//! Inserts the starts of interruptions in time order.
 //!
-//! An interrupt routine is logged when it ends, with the time at which it had started. Everything that happened on its
-//! processor in between is its own doing, so stack_events are held back for a while before they are understood.
+//! An interrupt routine is logged when it ends, with its start time. All events on its processor in
+//! between belong to it, so stack events are held for a while before they are processed.
 //!
-//! The start gets no transition of its own: transition `n` stays event `n`. A routine that started between two events
-//! owns the contexts from the second one on. That is the first event, of whichever processor, that is not earlier than
-//! the start and comes behind all that the routine's own processor logged up to that time.
+//! The start is not a transition of its own: transition `n` remains event `n`. A routine that
+//! started between two events is active from the context of the second one. That is the first
+//! event, on any processor, that is not earlier than the start and comes after all events that the
+//! routine's own processor logged up to that time.
 
 use std::collections::VecDeque;
 
@@ -13,30 +14,31 @@ use stackhound_calltree::LocationId;
 
 use crate::stack_event::{EventKind, Interruption, StackEvent};
 
-/// So many stack_events are held back at most.
+/// Maximum number of held stack events.
 const HELD_MAX: usize = 1 << 15;
 
-/// Of events with the very time of a start, so many are looked at.
+/// Maximum number of events with exactly the time of a start that are examined.
 const AT_ONCE_MAX: usize = 64;
 
-/// So many interruptions of a processor are remembered. One that would begin inside of an older one has a wrong time.
+/// Maximum number of remembered interruptions of a processor. One that would begin inside an older
+/// one has a wrong time.
 const ENDED_MAX: usize = 64;
 
-/// Something in the order in which it is to be understood.
+/// An item in processing order.
 #[derive(Debug)]
 pub(crate) enum Item {
     Event(StackEvent),
     /// From here on, a processor's events are missing.
     Lost(u16),
-    /// They are there again.
+    /// From here on, a processor's events are complete again.
     Regained(u16),
 }
 
 #[derive(Debug)]
 struct Held {
-    /// The number of the event; of anything else, that of the next event.
+    /// The number of the event; for other items, that of the next event.
     id: u64,
-    /// The latest time up to here: never falls.
+    /// The latest time so far; never decreases.
     time: i64,
     item: Item,
 }
@@ -50,20 +52,20 @@ impl Held {
 /// The start of an interruption.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// The first context at which it was surely there.
+    /// The first context at which it was certainly active.
     pub hi: u64,
-    /// It was not there before this one.
+    /// It was not active before this context.
     pub lo: u64,
     pub cpu: u16,
     pub by: Interruption,
     pub routine: Option<LocationId>,
     /// The event that ends it.
     pub end: u64,
-    /// Whether it was there already when the recording began.
+    /// Whether it was already active when the trace began.
     pub is_older: bool,
 }
 
-/// What comes next.
+/// The next item.
 #[derive(Debug)]
 pub(crate) enum Next {
     Start(Start),
@@ -72,38 +74,38 @@ pub(crate) enum Next {
 
 #[derive(Clone, Debug, Default)]
 struct Processor {
-    /// What a thread did last: the context behind it, and when.
+    /// The context after the latest thread event, and its time.
     thread: Option<(u64, i64)>,
-    /// Interruptions that are inside of no other one so far, one behind the other.
+    /// Sequential interruptions that are not inside another one so far.
     ended: Vec<Ended>,
-    /// The context from which its events are there again.
+    /// The context from which its events are complete again.
     regained: u64,
 }
 
-/// An interruption that is over.
+/// An interruption that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     first: u64,
-    /// The context behind it.
-    behind: u64,
+    /// The context after it.
+    after: u64,
     time: i64,
 }
 
-/// Happenings that are held back.
+/// A buffer of held stack events.
 #[derive(Debug)]
 pub(crate) struct ReorderBuffer {
     queue: VecDeque<Held>,
-    /// In the order of contexts; of those at one context, outer ones first.
+    /// In the order of contexts; at equal contexts, outer ones first.
     starts: VecDeque<Start>,
     processors: Vec<Processor>,
-    /// How long, in ticks.
+    /// The hold time in ticks.
     ticks: i64,
     next: u64,
     newest: i64,
-    /// The time of the latest one that left.
+    /// The time of the latest removed item.
     left: Option<i64>,
     ends: bool,
-    /// Starts whose place could not be told exactly.
+    /// Starts whose context is not exact.
     pub clipped: u64,
 }
 
@@ -160,7 +162,7 @@ impl ReorderBuffer {
         &mut self.processors[index]
     }
 
-    /// Places the start of an interruption.
+    /// Inserts the start of an interruption.
     fn start(
         &mut self,
         end: u64,
@@ -172,39 +174,39 @@ impl ReorderBuffer {
         let is_before = self.left.is_some_and(|left| since <= left);
         let location = self.queue.partition_point(|held| held.time < since);
         let stated = self.queue.get(location).map_or(end, |held| held.id);
-        // What its processor logged at the very time of the start came before it.
+        // Events that its processor logged at exactly the start time came before it.
         let at_once =
             self.queue.iter().skip(location).take_while(|held| held.time == since).take(AT_ONCE_MAX);
         let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
         let exact = own.fold(stated, u64::max);
         let Processor { thread, ended, regained } = self.processor(cpu);
-        let logged = ended.iter().map(|ended| (ended.behind, ended.time)).chain(*thread);
-        let exact = logged.filter(|&(_, at)| at <= since).map(|(behind, _)| behind).fold(exact, u64::max);
-        // A thread does nothing during an interruption, and of two interruptions one is inside the other or behind it.
-        // Otherwise the stated time cannot be right.
-        let hi = exact.max(*regained).max(thread.map_or(0, |(behind, _)| behind));
+        let logged = ended.iter().map(|ended| (ended.after, ended.time)).chain(*thread);
+        let exact = logged.filter(|&(_, at)| at <= since).map(|(after, _)| after).fold(exact, u64::max);
+        // A thread logs nothing during an interruption, and two interruptions are nested or
+        // sequential. Otherwise the stated time cannot be correct.
+        let hi = exact.max(*regained).max(thread.map_or(0, |(after, _)| after));
         let before = ended.iter().rposition(|ended| ended.first < hi);
-        let hi = before.map_or(hi, |before| hi.max(ended[before].behind)).min(end);
+        let hi = before.map_or(hi, |before| hi.max(ended[before].after)).min(end);
         ended.truncate(before.map_or(0, |before| before + 1));
         if ended.len() == ENDED_MAX {
             ended.remove(0);
         }
-        ended.push(Ended { first: hi, behind: end + 1, time });
+        ended.push(Ended { first: hi, after: end + 1, time });
         let is_clipped = is_before || hi > exact;
         self.clipped += u64::from(is_clipped);
         let lo = if is_before { 0 } else { exact.min(hi) };
         let is_older = hi == 0 && !is_clipped;
-        // Of several at one context, the one that ends last is the outermost.
+        // Among several at one context, the one that ends last is the outermost.
         let at = self.starts.partition_point(|other| other.hi < hi);
         self.starts.insert(at, Start { hi, lo, cpu, by, routine, end, is_older });
     }
 
-    /// No more will come.
+    /// No more events follow.
     pub fn end(&mut self) {
         self.ends = true;
     }
 
-    /// The next one that has been held back for long enough.
+    /// The next item that has been held long enough.
     pub fn pop(&mut self) -> Option<Next> {
         let front = self.queue.front()?;
         let is_due =

@@ -1,4 +1,4 @@
-//! One stack and the frames that are open on it: those with exact ends, and those that recorded stacks show.
+//! A stack and its open frames: frames with exact bounds, and frames from recorded stacks.
 
 use stackhound_calltree::{Change, ContextId, EndType, Evidence, LocationId, StackId, StartType};
 
@@ -7,17 +7,17 @@ use crate::step::{NOT_KNOWN, Step};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Stands for all that is not known: as long as the stack exists, something is on it.
+    /// The frame for all unknown calls: it exists as long as the stack.
     Base,
-    /// Both its ends are events.
+    /// Its start and end are events.
     Exact {
-        /// It was not there before this context.
+        /// The frame did not exist before this context.
         lo: u64,
-        /// It surely was at this one.
+        /// The frame certainly existed at this context.
         hi: u64,
     },
-    /// Recorded stacks show it.
-    Seen,
+    /// A frame from recorded stacks.
+    Sampled,
 }
 
 /// An open frame.
@@ -25,11 +25,11 @@ enum Kind {
 struct Live {
     kind: Kind,
     function: Option<LocationId>,
-    /// The place in it that was seen last.
+    /// The latest recorded address in it.
     address: Option<u64>,
 }
 
-/// The contexts for which a recorded stack holds.
+/// The contexts at which a recorded stack is valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interval {
     pub first: u64,
@@ -40,15 +40,16 @@ pub(crate) struct Interval {
 #[derive(Debug)]
 pub(crate) struct ThreadStack {
     pub id: StackId,
-    /// Outermost first. Those that were seen stand on top of the innermost other one: the anchor.
+    /// Outermost first. Frames from recorded stacks are on top of the innermost other frame: the
+    /// anchor.
     frames: Vec<Live>,
-    /// The last context at which the frames that were seen were surely there.
+    /// The last context at which the frames from recorded stacks certainly existed.
     certain: Option<u64>,
-    /// Frames that are seen next were not there before this context.
+    /// Frames from later recorded stacks did not exist before this context.
     floor: u64,
-    /// The same where no frame with exact ends is open.
+    /// The same if no frame with exact bounds is open.
     base_floor: u64,
-    /// Nothing can be said any more of contexts before this one.
+    /// The state of contexts before this one is final.
     said: u64,
 }
 
@@ -57,7 +58,7 @@ impl ThreadStack {
         ThreadStack { id, frames: Vec::new(), certain: None, floor, base_floor: floor, said: 0 }
     }
 
-    /// Makes sure that there is a frame from context `first` on.
+    /// Ensures that there is a frame from context `first` on.
     pub fn ensure_base(&mut self, first: u64, start: StartType, steps: &mut Vec<Step>) {
         if self.frames.is_empty() {
             self.frames.push(Live { kind: Kind::Base, function: None, address: None });
@@ -67,27 +68,29 @@ impl ThreadStack {
         }
     }
 
-    /// What is seen next was not there before this context.
+    /// Frames from later recorded stacks did not exist before this context.
     pub fn floor(&self) -> u64 {
         self.certain.map_or(self.floor, |certain| certain + 1)
     }
 
-    /// Whether something can still be said of context `at`. Contradictory events may have made an end of it.
+    /// Whether the state at context `at` can still change. Contradictory events may have made it
+    /// final.
     pub fn can_change_at(&self, at: u64) -> bool {
         self.said <= at
     }
 
-    /// How many frames have exact ends.
+    /// The number of frames with exact bounds.
     pub fn exact(&self) -> usize {
         self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. })).count()
     }
 
     /// Index of the anchor.
     fn anchor(&self) -> Option<usize> {
-        self.frames.iter().rposition(|frame| frame.kind != Kind::Seen)
+        self.frames.iter().rposition(|frame| frame.kind != Kind::Sampled)
     }
 
-    /// Puts a frame with exact ends on top. Whether the frames seen before are still there is not known.
+    /// Pushes a frame with exact bounds. It is not known whether earlier frames from recorded
+    /// stacks still exist.
     pub fn open_exact(
         &mut self,
         (lo, hi): (u64, u64),
@@ -103,7 +106,7 @@ impl ThreadStack {
         steps.push(Step::Open { stack: self.id, lo, hi, start, location, evidence });
     }
 
-    /// Closes the innermost frame with exact ends and all above it.
+    /// Closes the innermost frame with exact bounds and all frames above it.
     pub fn close_exact(&mut self, last: u64, end: EndType, steps: &mut Vec<Step>) {
         self.close_seen(ContextId(last), steps);
         if self.exact() == 0 {
@@ -118,15 +121,15 @@ impl ThreadStack {
         };
     }
 
-    /// Closes the innermost frame with exact ends, of which it is only known that it was there at `lo`. `false` if there
-    /// is none.
+    /// Closes the innermost frame with exact bounds, of which it is only known that it existed at
+    /// `lo`. `false` if there is none.
     pub fn give_up_exact(&mut self, lo: u64, hi: ContextId, steps: &mut Vec<Step>) -> bool {
         self.close_seen(hi, steps);
         let Some(&Live { kind: Kind::Exact { hi: first, .. }, .. }) = self.frames.last() else {
             return false;
         };
         self.frames.pop();
-        // It is there behind the event that began it, even if that is the last one that is known.
+        // It exists after the event that began it, even if that is the last known event.
         let lo = ContextId(lo.max(first).max(self.said.saturating_sub(1)));
         self.said = lo.0 + 1;
         steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
@@ -134,7 +137,7 @@ impl ThreadStack {
         true
     }
 
-    /// Closes the frames that were seen; the latest context that they can have had is `hi`.
+    /// Closes the frames from recorded stacks; they can have existed up to context `hi`.
     pub fn close_seen(&mut self, hi: ContextId, steps: &mut Vec<Step>) {
         self.close_above(self.anchor().map_or(0, |anchor| anchor + 1), hi, steps);
         self.certain = None;
@@ -150,26 +153,26 @@ impl ThreadStack {
         }
     }
 
-    /// The stack is empty at context `first`: what is seen later starts behind it.
+    /// Declares the stack empty at context `first`: later frames start after it.
     pub fn is_empty_at(&mut self, first: u64, steps: &mut Vec<Step>) {
         self.close_seen(ContextId(first.saturating_sub(1)), steps);
         self.base_floor = self.base_floor.max(first + 1);
         self.floor = self.base_floor;
     }
 
-    /// What was seen is probably gone.
+    /// Closes the frames from recorded stacks, which have probably ended.
     pub fn set_aside(&mut self, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
     }
 
-    /// From here on nothing is known any more.
+    /// Declares that nothing is known from here on.
     pub fn forget(&mut self, last: u64, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
         while self.give_up_exact(last, NOT_KNOWN, steps) {}
         (self.floor, self.base_floor) = (0, 0);
     }
 
-    /// Closes all frames, since the stack is no more.
+    /// Closes all frames, because the stack ends.
     pub fn finish(&mut self, last: u64, end: EndType, steps: &mut Vec<Step>) {
         self.close_seen(ContextId(last), steps);
         for _ in self.frames.drain(..) {
@@ -177,35 +180,36 @@ impl ThreadStack {
         }
     }
 
-    /// The frames that were seen do not change up to context `last`.
+    /// Declares that the frames from recorded stacks do not change up to context `last`.
     pub fn hold_until(&mut self, last: u64) {
         self.certain = self.certain.map(|certain| certain.max(last));
     }
 
-    /// Whether frames were seen, and a recorded stack shows exactly them.
+    /// Whether there are frames from recorded stacks, and this stack contains exactly them.
     pub fn shows(&self, view: &[SampledFrame]) -> bool {
         let frames = self.view();
         frames.len() == view.len() && extends(frames, view)
     }
 
-    /// Whether a recorded stack shows the frames that were seen, unchanged, and maybe more.
+    /// Whether a recorded stack contains the frames from earlier ones, unchanged, and possibly
+    /// more.
     pub fn is_extended_by(&self, view: &[SampledFrame]) -> bool {
         extends(self.view(), view)
     }
 
-    /// Whether frames were seen and are open.
+    /// Whether frames from recorded stacks are open.
     pub fn has_seen(&self) -> bool {
         !self.view().is_empty()
     }
 
-    /// Whether a recorded stack ends at another place than the frames that were seen. The outermost function of a thread
-    /// makes a single call, so one of the two is not whole.
+    /// Whether a recorded stack has another root than the frames from earlier ones. The outermost
+    /// function of a thread makes a single call, so one of the two is incomplete.
     pub fn has_other_root(&self, view: &[SampledFrame]) -> bool {
         let outermost = self.view().first().zip(view.first());
         outermost.is_some_and(|(live, view)| live.address != Some(view.address))
     }
 
-    /// Gives up what was seen, without saying until when it was there.
+    /// Closes the frames from recorded stacks, with an unknown end.
     pub fn forget_seen(&mut self, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
         (self.floor, self.base_floor) = (0, 0);
@@ -215,14 +219,14 @@ impl ThreadStack {
         &self.frames[self.anchor().map_or(0, |anchor| anchor + 1)..]
     }
 
-    /// What of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
-    /// does not show the functions of the frames with exact ends.
+    /// The part of a recorded stack above the anchor, and the address in the anchor. `None` if the
+    /// stack does not contain the functions of the frames with exact bounds.
     pub fn above_anchor<'s>(&self, view: &'s [SampledFrame]) -> Option<(Option<u64>, &'s [SampledFrame])> {
         let mut above = (None, view);
         let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. }));
         let innermost = exact.clone().count();
         if let Some(anchor) = exact.clone().next_back() {
-            // Which of several is the anchor cannot be told.
+            // If there are several, the anchor is not known.
             let shown = view.iter().filter(|view| view.function == anchor.function).count();
             if shown != exact.clone().filter(|frame| frame.function == anchor.function).count() {
                 return None;
@@ -241,8 +245,9 @@ impl ThreadStack {
         Some(above)
     }
 
-    /// Merges what stands above the anchor: a frame goes on if its function is the same and so are all return
-    /// addresses further out. `false` if that contradicts another recorded stack of the same contexts.
+    /// Merges the part above the anchor: a frame continues if its function and all return addresses
+    /// further out are the same. `false` if that contradicts another recorded stack of the same
+    /// contexts.
     pub fn merge(
         &mut self,
         (location, view): (Option<u64>, &[SampledFrame]),
@@ -278,7 +283,8 @@ impl ThreadStack {
         if differs.is_some_and(|(live, view)| {
             is_same_location && live.function.is_none() != view.function.is_none()
         }) {
-            // What is known of the place has changed, so that nothing can be said of what has not.
+            // The identity of the function has changed, so the continuity of the frames is not
+            // known.
             self.forget_seen(steps);
             going_on = 0;
         }
@@ -286,7 +292,7 @@ impl ThreadStack {
         let lo = self.floor().min(during.first);
         for frame in &view[going_on..] {
             let (address, function) = (Some(frame.address), frame.function);
-            self.frames.push(Live { kind: Kind::Seen, function, address });
+            self.frames.push(Live { kind: Kind::Sampled, function, address });
             let (stack, lo, hi) = (self.id, ContextId(lo), ContextId(during.first));
             let (start, location) = (StartType::Unknown, frame.location);
             steps.push(Step::Open { stack, lo, hi, start, location, evidence });

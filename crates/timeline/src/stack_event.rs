@@ -1,4 +1,4 @@
-//! What goes in: one stack_event for each event of a recording, in the order of time.
+//! The input: one [`StackEvent`] for each event of a trace, in time order.
 
 use std::sync::Arc;
 
@@ -7,61 +7,62 @@ use stackhound_types::Tid;
 
 use crate::thread::UserMode;
 
-/// An event as far as it tells of stacks. The `n`th one is transition `n` of the trace, and context `n` is the state
-/// just before it.
+/// The stack-related part of an event. The `n`th one is transition `n` of the model, and context
+/// `n` is the state just before it.
 #[derive(Clone, Debug, Default)]
 pub struct StackEvent {
-    /// When, in ticks of the recording's clock.
+    /// The time, in ticks of the trace's clock.
     pub time: i64,
-    /// The processor that logged it, if the recording keeps processors apart.
+    /// The processor that logged the event; `None` if the session did not use per-processor
+    /// buffers.
     pub cpu: Option<Cpu>,
-    /// The thread that runs there, as far as the event itself or its stack tells: not whom the event is about. 0 is the
-    /// idle thread of the processor.
+    /// The running thread, if the event or its stack states it; not the thread that the event
+    /// describes. 0 is the idle thread of the processor.
     pub thread: Option<Tid>,
-    /// EventKind happens.
+    /// The effect of the event on threads and processors.
     pub what: EventKind,
-    /// The thread's stack just before the event; of a switch, the new thread's.
+    /// The thread's stack just before the event; for a context switch, the new thread's.
     pub stack: Option<Arc<Snapshot>>,
 }
 
-/// What an event tells of stacks beside the one that was recorded with it.
+/// The effect of an event on stacks, in addition to its recorded stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventKind {
-    /// The running thread enters the kernel by a system call.
+    /// The running thread enters a system call.
     SystemCallEnter {
         /// The start of the kernel's routine.
         routine: Option<LocationId>,
     },
     /// The running thread is about to return from a system call.
     SystemCallExit,
-    /// A processor goes from one thread to another.
+    /// A context switch.
     Switch {
-        /// The thread that ran up to here.
+        /// The thread that is switched out.
         old: Tid,
-        /// The thread that runs from here on.
+        /// The thread that is switched in.
         new: Tid,
-        /// Whether the old one waits for something, and so is in the kernel, rather than having used up its time.
+        /// Whether the old thread waits, and so is in the kernel; `false` if it was preempted.
         old_waits: bool,
     },
     /// An interrupt service routine or a deferred procedure call has ended.
     Interrupted {
         /// Which of the two.
         by: Interruption,
-        /// When it had started.
+        /// The start time, in ticks of the trace's clock.
         since: i64,
         /// The start of the routine.
         routine: Option<LocationId>,
     },
     /// A thread was created.
     ThreadStart(Tid),
-    /// A thread begins to end. It runs until it is switched away from.
+    /// A thread begins to terminate. It runs until it is switched out.
     ThreadEnd(Tid),
-    /// Anything else.
+    /// Any other event.
     #[default]
     Other,
 }
 
-/// What interrupts threads.
+/// The kinds of interruptions of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
     /// An interrupt service routine.
@@ -70,15 +71,15 @@ pub enum Interruption {
     Deferred,
 }
 
-/// A stack that was recorded with an event. Shared by all events that have it.
+/// A stack that was recorded with an event. Shared by all events with an equal stack.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// The kernel's part.
+    /// The kernel part.
     pub kernel: Part,
-    /// The part of 64-bit code, of a thread of a 32-bit program: it lies on a stack of its own, and is called by the
-    /// user's part.
+    /// The part of 64-bit code in a thread of a 32-bit program. It is on a separate stack, and is
+    /// called by the user part.
     pub wow64: Part,
-    /// The user's part.
+    /// The user part.
     pub user: Part,
 }
 
@@ -97,12 +98,12 @@ impl Snapshot {
     }
 }
 
-/// One half of a recorded stack.
+/// One part of a recorded stack.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Part {
-    /// There is no such half: the event came in user mode, or the thread has none.
+    /// There is no such part: the event happened in user mode, or the thread has none.
     Absent,
-    /// There may be one, but not all of it was recorded.
+    /// There may be such a part, but it was not recorded completely.
     #[default]
     Unknown,
     /// All frames, outermost first.
@@ -121,14 +122,15 @@ impl Part {
 /// A frame in a recorded stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledFrame {
-    /// Its return address into this function; of the innermost frame, where the thread was.
+    /// The return address into this function; for the innermost frame, the instruction pointer.
     pub address: u64,
-    /// What tells this function from others: its start where that is known. Where it is not, the module alone, so that
-    /// all its unknown functions count as one: two places in one function must never look like two functions.
+    /// The identity of the function: its start if that is known, and otherwise only the module, so
+    /// that all its unknown functions count as one. Two addresses in one function must never look
+    /// like two functions.
     pub function: Option<LocationId>,
-    /// Whether it calls back into user mode, so that the user stack further in is another one than at the entry into
-    /// the kernel.
+    /// Whether it calls back into user mode, so that the user stack further in differs from that at
+    /// the entry into the kernel.
     pub calls_back: bool,
-    /// What to show: the function's start, or this place where that is not known.
+    /// The location to show: the function's start, or this address if the start is not known.
     pub location: Option<LocationId>,
 }

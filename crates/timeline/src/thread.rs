@@ -1,4 +1,4 @@
-//! What is known of a thread.
+//! The state of a thread.
 
 use stackhound_calltree::{Cpu, StackKind};
 use stackhound_types::Tid;
@@ -6,12 +6,12 @@ use stackhound_types::Tid;
 use crate::side::ThreadStack;
 use crate::stack_event::{SampledFrame, Snapshot};
 
-/// Which of its stacks a thread uses in user mode.
+/// The stack that a thread uses in user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum UserMode {
-    /// The one that all threads have.
+    /// The stack that all threads have.
     Plain,
-    /// The 64-bit one of a 32-bit program.
+    /// The 64-bit stack of a 32-bit program.
     Wow64,
 }
 
@@ -19,7 +19,7 @@ impl UserMode {
     pub const ALL: [UserMode; 2] = [UserMode::Plain, UserMode::Wow64];
 }
 
-/// Where a thread runs when it runs.
+/// The mode in which a thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     User(UserMode),
@@ -31,7 +31,7 @@ impl Mode {
         self != Mode::Kernel
     }
 
-    /// What the stack is for.
+    /// The kind of the stack for this mode.
     pub fn stack(self) -> StackKind {
         match self {
             Mode::User(UserMode::Plain) => StackKind::User,
@@ -45,33 +45,34 @@ impl Mode {
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub tid: Tid,
-    /// Of idle threads, their processor.
+    /// The processor, if it is an idle thread.
     pub idle_on: Option<Cpu>,
     /// By [`UserMode`].
     pub user: [Option<ThreadStack>; 2],
     pub kernel: Option<ThreadStack>,
     /// By the latest evidence.
     pub mode: Option<Mode>,
-    /// Where it is in user mode, by the latest evidence.
+    /// The user-mode stack in use, by the latest evidence.
     pub user_mode: UserMode,
     /// The processor that it runs on.
     pub on: Option<usize>,
-    /// Since this context it does not run, and nothing on its stacks changes.
+    /// Since this context, it does not run and its stacks do not change.
     pub frozen: Option<u64>,
-    /// Since this context it is in a system call, and its user stacks do not change.
+    /// Since this context, it is in a system call and its user stacks do not change.
     pub entered: Option<u64>,
-    /// Which of its user stacks were seen since then, by [`UserMode`].
+    /// Whether its user stacks were recorded since then, by [`UserMode`].
     pub user_is_seen: [bool; 2],
-    /// The latest context at which it surely was where it is in the kernel.
+    /// The latest context at which its current stay in the kernel is certain.
     pub alive: u64,
     /// The context before which it did not exist.
     pub born: u64,
-    /// Whether its start is in the recording.
+    /// Whether its start is in the trace.
     pub is_started: bool,
-    /// Whether nothing of it is missing since its start. Of others, the kernel may have called back into user mode before
-    /// anything was known of them, so that they have kernel frames even when they are in user mode.
+    /// Whether its events are complete since its start. For other threads, the kernel may have
+    /// called back into user mode before their first event, so that they have kernel frames even in
+    /// user mode.
     pub is_clean: bool,
-    /// Whether it ends when it is switched away from.
+    /// Whether it ends when it is switched out.
     pub is_ending: bool,
 }
 
@@ -108,12 +109,12 @@ impl Thread {
         self.user.iter_mut().chain([&mut self.kernel]).flatten()
     }
 
-    /// It is no longer in the system call it was in.
+    /// Marks the system call as left.
     pub fn is_out_of_call(&mut self) {
         (self.entered, self.user_is_seen) = (None, [false; 2]);
     }
 
-    /// The user stacks of which frames are known, with what a recorded stack shows of them.
+    /// The user stacks with known frames, each with the matching part of a recorded stack.
     pub fn shown<'s>(
         &self,
         stack: &'s Snapshot,
@@ -124,7 +125,8 @@ impl Thread {
         })
     }
 
-    /// As [`shown`](Thread::shown), of those that were seen in the system call that the thread is in.
+    /// Like [`shown`](Thread::shown), restricted to stacks that were recorded in the current system
+    /// call.
     pub fn shown_in_call<'s>(
         &self,
         stack: &'s Snapshot,
@@ -135,7 +137,7 @@ impl Thread {
             .map(|(_, side, frames)| (side, frames))
     }
 
-    /// How many system calls are open.
+    /// The number of open system calls.
     pub fn calls(&self) -> usize {
         self.kernel.as_ref().map_or(0, ThreadStack::exact)
     }

@@ -1,4 +1,4 @@
-//! Understands stack_events in order: which thread runs where, and what is on its stacks.
+//! Processes stack events in order, and tracks the running threads and their stacks.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -19,20 +19,21 @@ use crate::thread::{Mode, Thread, UserMode};
 struct Processor {
     running: Option<usize>,
     idle: Option<usize>,
-    /// What was entered last.
+    /// The stack that was entered last.
     active: Option<StackId>,
-    /// What is entered next was not active before this context.
+    /// The next stack was not active before this context.
     floor: u64,
-    /// The running thread's stack is to be entered from this context on; which one, the next event there tells.
+    /// The running thread's stack must be entered from this context on; the next event determines
+    /// which one.
     pending: Option<u64>,
     /// The stacks of interruptions, by their kind.
     sides: [Option<ThreadStack>; 2],
-    /// What interrupts the running thread, innermost last, and the event that ends it.
+    /// The interruptions of the running thread, innermost last, and the events that end them.
     interruptions: Vec<(Interruption, u64)>,
     is_lost: bool,
 }
 
-/// The state behind the latest event that was understood.
+/// The state after the latest processed event.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     pub steps: Vec<Step>,
@@ -40,7 +41,7 @@ pub(crate) struct Tracker {
     snapshots_wanted: bool,
     processors: Vec<Processor>,
     threads: Vec<Thread>,
-    /// Places of threads that have ended.
+    /// Indexes of threads that have ended.
     free: Vec<usize>,
     by_tid: HashMap<Tid, usize, RandomState>,
     stacks: u32,
@@ -133,7 +134,7 @@ impl Tracker {
             if thread.is_ending {
                 self.remove(old, id, EndType::Unwound);
             } else if has_gap {
-                // It may go on where nothing is seen.
+                // It may continue without recorded events.
                 self.forget(old, id);
             }
         }
@@ -146,7 +147,8 @@ impl Tracker {
             self.threads[new].mode = Some(Mode::Kernel);
         }
         let Some(stack) = self.wanted(stack_event) else { return };
-        // A thread whose time was up was interrupted in user mode: its way through the kernel is of no interest.
+        // A preempted thread was interrupted in user mode: its path through the kernel is not
+        // modeled.
         let was_preempted = self.threads[new].mode.is_some_and(Mode::is_user);
         if self.threads[new].mode.is_none() {
             self.threads[new].mode = Some(Mode::Kernel);
@@ -236,7 +238,7 @@ impl Tracker {
             self.counts.without_processor += 1;
             return None;
         };
-        // Without switches, the thread that was seen last may long have gone.
+        // Without context switches, the latest known thread may have been switched out.
         let is_known = self.has_switches || stack_event.thread.is_some();
         let thread = self.running(cpu, stack_event.thread, stack_event.stack.is_some(), id);
         let thread = thread.filter(|_| is_known);
@@ -272,7 +274,7 @@ impl Tracker {
                 self.evidence(cpu, thread, Mode::User(mode), id);
                 self.threads[thread].is_out_of_call();
             }
-            // It came from there at least, by a system call that logs the event.
+            // The thread was at least in this mode before the system call that logs the event.
             (None, Some(mode)) if self.threads[thread].calls() == 0 => {
                 self.threads[thread].mode = Some(Mode::User(mode));
                 self.enters_mode(cpu, thread, Mode::User(mode), id);
@@ -299,7 +301,7 @@ impl Tracker {
         }
         for thread in 0..self.threads.len() {
             let on = self.threads[thread].on;
-            // Whoever surely runs elsewhere does not run here.
+            // A thread that certainly runs on another processor does not run here.
             if on.is_none() || on == Some(cpu) {
                 self.threads[thread].on = None;
                 self.forget(thread, last);
@@ -307,7 +309,7 @@ impl Tracker {
         }
     }
 
-    /// Behind the last event, whose context is `last`.
+    /// Ends the model after the last event, whose context is `last`.
     pub fn end(&mut self, last: u64) {
         for cpu in 0..self.processors.len() {
             self.settle(cpu, last + 1);
@@ -320,7 +322,7 @@ impl Tracker {
     }
 }
 
-/// Threads and the stacks that they have.
+/// Threads and their stacks.
 impl Tracker {
     fn processor(&mut self, cpu: Cpu) -> usize {
         let index = usize::from(cpu.0);
@@ -330,7 +332,7 @@ impl Tracker {
         index
     }
 
-    /// The thread of a number; on a processor, 0 is that one's idle thread.
+    /// The thread with this id; 0 is the idle thread of the processor.
     fn thread(&mut self, tid: Tid, cpu: Option<usize>) -> usize {
         if let (Tid(0), Some(cpu)) = (tid, cpu) {
             if let Some(idle) = self.processors[cpu].idle {
@@ -369,7 +371,7 @@ impl Tracker {
         id
     }
 
-    /// Makes sure that a thread has a stack, and that something is on it from context `first` on.
+    /// Ensures that a thread has a stack, with a frame from context `first` on.
     fn ensure(&mut self, thread: usize, mode: Mode, first: u64) -> StackId {
         let Thread { tid, idle_on, born, is_started, .. } = self.threads[thread];
         if self.threads[thread].side(mode).is_none() {
@@ -389,14 +391,14 @@ impl Tracker {
             return;
         }
         if let Some(&old) = self.by_tid.get(&tid) {
-            // Its end was not seen.
+            // Its end was not recorded.
             self.remove(old, id, EndType::Abandoned);
         }
         let thread = self.add(Thread::new(tid, Some(id + 1)));
         self.by_tid.insert(tid, thread);
     }
 
-    /// A thread is no more behind context `last`.
+    /// Removes a thread that ends after context `last`.
     fn remove(&mut self, thread: usize, last: u64, end: EndType) {
         let Thread { tid, on, .. } = self.threads[thread];
         if let Some(cpu) = on {
@@ -410,7 +412,7 @@ impl Tracker {
         self.free.push(thread);
     }
 
-    /// Gives up all that was known of a thread, which was there at context `last`.
+    /// Discards the state of a thread, which existed at context `last`.
     fn forget(&mut self, thread: usize, last: u64) {
         let thread = &mut self.threads[thread];
         for side in thread.sides() {
@@ -423,7 +425,7 @@ impl Tracker {
     }
 }
 
-/// Which thread runs on a processor, and which of its stacks is active.
+/// Running threads and active stacks.
 impl Tracker {
     /// A stack became active at some context from `lo` to `hi`.
     fn enter(&mut self, cpu: usize, stack: StackId, (lo, hi): (u64, u64)) {
@@ -444,7 +446,7 @@ impl Tracker {
         }
     }
 
-    /// Behind context `last`, it is not known which thread runs on a processor.
+    /// Declares that after context `last`, the running thread of a processor is not known.
     fn vacate(&mut self, cpu: usize, last: u64) {
         if self.processors[cpu].interruptions.is_empty() {
             self.settle(cpu, last + 1);
@@ -461,7 +463,7 @@ impl Tracker {
                 self.ensure(thread, mode, hi);
             }
             None => {
-                // The stack's definition comes first, what is opened on it last.
+                // The stack's definition must come first, and frames on it last.
                 let at = self.steps.len();
                 let stack = self.ensure(thread, mode, hi);
                 let base = self.steps.pop().filter(|_| self.steps.len() > at);
@@ -471,7 +473,7 @@ impl Tracker {
         }
     }
 
-    /// Enters what is to be entered before context `until`. Which stack that is rests on what was known before.
+    /// Enters the pending stack before context `until`, based on the state before that context.
     fn settle(&mut self, cpu: usize, until: u64) {
         let Processor { running, pending, .. } = self.processors[cpu];
         let (Some(thread), Some(first)) = (running, pending) else { return };
@@ -508,7 +510,7 @@ impl Tracker {
             thread.user_mode = mode;
         }
         if let (true, 0, Some(kernel)) = (mode.is_user(), thread.calls(), &mut thread.kernel) {
-            // Without switches it is not known whose system calls those are that events tell of.
+            // Without context switches, the threads of system calls are not known.
             if thread.is_clean && self.has_calls && self.has_switches {
                 kernel.is_empty_at(at, &mut self.steps);
             } else {
@@ -530,7 +532,7 @@ impl Tracker {
                 if !has_stack {
                     return None;
                 }
-                // A switch is missing, and who knows what else.
+                // A context switch is missing, and possibly other events.
                 self.settle(cpu, id);
                 self.forget(thread, self.threads[thread].alive);
                 let stated = self.thread(tid, Some(cpu));
@@ -561,17 +563,17 @@ impl Tracker {
     }
 }
 
-/// EventKind recorded stacks show of a thread's stacks, and for which contexts they reorder.
+/// Recorded stacks of threads, and the contexts at which they are valid.
 impl Tracker {
     fn wanted<'h>(&self, stack_event: &'h StackEvent) -> Option<&'h Snapshot> {
         stack_event.stack.as_deref().filter(|_| self.snapshots_wanted)
     }
 
-    /// User stacks that do not go on from what they were at a thread's entry into the kernel show that the system call was
-    /// over before context `at`.
+    /// User stacks that do not continue those at a thread's entry into the kernel show that the
+    /// system call ended before context `at`.
     fn calls_may_be_over(&mut self, thread: usize, stack: &Snapshot, at: u64) {
         let thread = &mut self.threads[thread];
-        // Of two walks that end at different places, one ended early.
+        // If two walks end at different functions, one of them ended early.
         let goes_on = thread
             .shown_in_call(stack)
             .all(|(side, frames)| side.is_extended_by(frames) || side.has_other_root(frames));
@@ -586,8 +588,8 @@ impl Tracker {
         }
     }
 
-    /// Whether a thread with a user part but no kernel part is in user mode: not if a system call is open, in which it
-    /// logs an event of its own, unless the kernel has called it back.
+    /// Whether a thread with a user part but no kernel part is in user mode: not if a system call
+    /// is open, in which it logs an event of its own, unless the kernel has called it back.
     fn left_kernel(&self, thread: usize, stack: &Snapshot) -> bool {
         let thread = &self.threads[thread];
         let is_callback = || {
@@ -597,14 +599,14 @@ impl Tracker {
         thread.calls() == 0 || is_callback()
     }
 
-    /// Merges the user parts of a stack that holds for some contexts.
+    /// Merges the user parts of a stack that is valid at some contexts.
     fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
         if stack.innermost_user_mode().is_none() {
             return false;
         }
         let entered = self.threads[thread].entered.filter(|_| self.is_as_entered(thread, stack));
         if entered.is_none() {
-            // Where the kernel called back, there is more on the user stacks than at the entry.
+            // After a callback, the user stacks have more frames than at the entry.
             self.threads[thread].is_out_of_call();
         }
         let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
@@ -612,7 +614,8 @@ impl Tracker {
         if stack.wow64 == Part::Absent
             && let Some(side) = self.threads[thread].side(Mode::User(UserMode::Wow64))
         {
-            // 32-bit code runs: some of what was seen of 64-bit code has returned, but not its outermost functions.
+            // 32-bit code runs: some functions of the 64-bit code have returned, but not its
+            // outermost ones.
             side.forget_seen(&mut self.steps);
         }
         let mut is_merged = true;
@@ -633,7 +636,8 @@ impl Tracker {
         is_merged
     }
 
-    /// Whether the user parts of a stack are what they were at the entry into the kernel, rather than those of a callback.
+    /// Whether the user parts of a stack equal those at the entry into the kernel; otherwise they
+    /// belong to a callback.
     fn is_as_entered(&self, thread: usize, stack: &Snapshot) -> bool {
         let thread = &self.threads[thread];
         let above = match (stack.kernel.frames(), &thread.kernel) {
@@ -647,7 +651,7 @@ impl Tracker {
         }
     }
 
-    /// Merges the kernel part of a stack that holds for some contexts.
+    /// Merges the kernel part of a stack that is valid at some contexts.
     fn see_kernel(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
         let Some(frames) = stack.kernel.frames() else { return false };
         self.ensure(thread, Mode::Kernel, during.first);
@@ -719,7 +723,8 @@ impl Tracker {
         }
     }
 
-    /// A stack that was recorded during an interruption is the interruption's, as far as it lies inside the routine.
+    /// A stack that was recorded during an interruption belongs to it from the frame of its routine
+    /// inward.
     fn see_interruption(&mut self, id: u64, cpu: usize, by: Interruption, stack_event: &StackEvent) {
         let Some(frames) = self.wanted(stack_event).and_then(|stack| stack.kernel.frames()) else { return };
         let Some(side) = &mut self.processors[cpu].sides[by as usize] else { return };

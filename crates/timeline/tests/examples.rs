@@ -1,4 +1,4 @@
-//! Short recordings and what is made of them, line by line.
+//! Short event sequences and the resulting frames, line by line.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use stackhound_timeline::{
 };
 use stackhound_types::Tid;
 
-/// Events, one a line: `CPU what`. Stacks are `user / kernel`, outermost first; a frame is a letter for the function and
-/// a digit for the place in it.
+/// Events, one per line: `CPU event`. Stacks are `user / kernel`, outermost first; a frame is a
+/// letter for the function and a digit for the address in it.
 fn parse(line: &str, time: i64) -> StackEvent {
     let (event, stack) = line.split_once('[').unwrap_or((line, "]"));
     let words: Vec<&str> = event.split_whitespace().collect();
@@ -58,7 +58,7 @@ fn between(lo: ContextId, hi: ContextId) -> String {
     }
 }
 
-/// What is opened and closed, in the order in which that is found out.
+/// The frames, in the order in which they are closed.
 #[track_caller]
 fn check(events: &str, expected: &str) {
     let mut timeline = Timeline::new(Options { reorder: 1000, snapshots: true });
@@ -99,7 +99,7 @@ fn frames_go_on_as_long_as_all_return_addresses_further_out_are_the_same() {
         "0 sample 7 [m1 f1 g1]
          0 sample 7 [m1 f1 g2]
          0 sample 7 [m1 f2 g2]",
-        // g is another one, since f called it from another place.
+        // g is another frame, because f called it from another address.
         "g 0 to 1
          g 2 to 2..
          f 0 to 2..
@@ -108,7 +108,7 @@ fn frames_go_on_as_long_as_all_return_addresses_further_out_are_the_same() {
 }
 
 #[test]
-fn what_happens_between_two_stacks_has_bounds() {
+fn changes_between_two_stacks_have_bounds() {
     check(
         "0 sample 7 [m1 f1]
          0 other
@@ -131,7 +131,8 @@ fn the_user_stack_stands_still_during_a_system_call() {
          0 sample 7 [m1 f1 / k1 n1 x1]
          0 exit
          0 sample 7 [m1]",
-        // x lies inside the call. f was there at its beginning, context 3, and to its end; then it was gone at once.
+        // x is inside the call. f existed from its start, context 3, to its end, and then ended at
+        // once.
         "x 4..5 to 5..6
          n 4 to 6
          f 2..3 to 6
@@ -154,7 +155,7 @@ fn nothing_changes_while_a_thread_does_not_run() {
 }
 
 #[test]
-fn an_interruption_starts_at_the_first_event_behind_its_start() {
+fn an_interruption_starts_at_the_first_event_after_its_start() {
     check(
         "0 switch 0 7
          1 other
@@ -176,7 +177,7 @@ fn nothing_is_claimed_across_a_gap() {
          1 other
          1 switch 0 7
          1 exit",
-        // The call may have ended while nothing was seen; another one ends, whose beginning was not seen.
+        // The call may have ended in the gap; then another call ends, whose start is unknown.
         "n 2 to 2..
          ? 0..5 to 5",
     );

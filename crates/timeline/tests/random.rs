@@ -1,4 +1,4 @@
-//! Random executions, of which everything is known, against what the timeline makes of their events.
+//! Compares the timelines of random executions with the known calls of these executions.
 
 #[path = "random/execution.rs"]
 mod execution;
@@ -76,8 +76,8 @@ fn owner(frame: &Frame<'_>) -> Owner {
 /// Which frame of the true stack at a context a frame of the model is.
 fn true_frame<'e>(execution: &'e Execution, frame: &Frame<'_>, at: u64) -> Option<&'e TrueFrame> {
     let stack = execution.stack_at(owner(frame), at)?;
-    // The frames of the model that are exact stand for routines; between a routine and what it calls nothing is left
-    // out, but between an inner routine and an outer one.
+    // The frames of the model that are exact stand for routines; between a routine and what it
+    // calls nothing is left out, but between an inner routine and an outer one.
     let chain: Vec<Frame<'_>> = frame.ancestors().collect();
     let line: Vec<&Frame<'_>> = chain.iter().rev().chain([frame]).collect();
     let mut index: Option<usize> = None;
@@ -119,7 +119,7 @@ fn check_bound(bound: Bound, truth: u64, what: &str) {
     }
 }
 
-/// Checks all that is claimed. Gives how many frames of recorded stacks there are.
+/// Checks all frames of the model. Returns the number of frames from recorded stacks.
 fn check(execution: &Execution, reorder: i64) -> usize {
     let trace = understood(&execution.recorded, reorder);
     assert_eq!(trace.transition_count(), execution.events);
@@ -139,7 +139,8 @@ fn check(execution: &Execution, reorder: i64) -> usize {
             assert!(!stack.is_empty(), "{what}");
             continue;
         }
-        // EventKind two snapshots share is taken for the same: then the first one's start and the last one's end count.
+        // Frames that two snapshots share are regarded as the same: the first one's start and the
+        // last one's end count.
         let [of_first, of_last] = [first, last].map(|at| true_frame(execution, &frame, at));
         let of_first = of_first.unwrap_or_else(|| panic!("{what} was not there at its start"));
         let of_last = of_last.unwrap_or_else(|| panic!("{what} was not there at its end"));
@@ -161,7 +162,7 @@ fn check(execution: &Execution, reorder: i64) -> usize {
             seen += 1;
         }
     }
-    // Nothing that the events tell is missing.
+    // No call that the events show is missing.
     for call in &execution.calls {
         assert!(calls.contains(&(call.owner, call.first, call.last)), "{call:?} is missing");
     }
@@ -175,8 +176,8 @@ fn check(execution: &Execution, reorder: i64) -> usize {
     seen
 }
 
-/// Checks the least number of calls of each function. Gives how many there are of all, and how many of them stand for the
-/// same call as another one may.
+/// Checks the least number of calls of each function. Gives how many there are of all, and how many
+/// of them stand for the same call as another one may.
 fn check_calls(execution: &Execution, trace: &Trace) -> (u64, u64) {
     let (mut least, mut seen) = (0, 0);
     for function in 0..execution::FUNCTIONS {
@@ -198,15 +199,15 @@ proptest! {
 
     /// With system calls and switches.
     #[test]
-    fn exact_recordings(script in script(), losses in any::<bool>()) {
+    fn exact_traces(script in script(), losses in any::<bool>()) {
         check(&Execution::run(&script, execution::RecordingOptions { calls: true, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
-    /// Interruptions that took longer than events are held back.
+    /// Interruptions that took longer than events are held.
     #[test]
-    fn exact_recordings_with_a_short_hold(script in script()) {
+    fn exact_traces_with_a_short_hold(script in script()) {
         let mut execution = Execution::run(&script, execution::RecordingOptions { calls: true, switches: true, losses: false, interrupted_stacks: false, cut_walks: false });
-        // What is active during them is found only from some context on.
+        // Active stacks during them are known only from some context on.
         execution.active.clear();
         execution.calls.retain(|call| matches!(call.owner, Owner::Kernel(_)));
         check(&execution, 2);
@@ -214,13 +215,13 @@ proptest! {
 
     /// With switches only.
     #[test]
-    fn recordings_without_system_calls(script in script(), losses in any::<bool>()) {
+    fn traces_without_system_calls(script in script(), losses in any::<bool>()) {
         check(&Execution::run(&script, execution::RecordingOptions { calls: false, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
     /// Samples only.
     #[test]
-    fn recordings_without_switches(script in script()) {
+    fn traces_without_switches(script in script()) {
         check(&Execution::run(&script, execution::RecordingOptions { calls: false, switches: false, losses: false, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 }
@@ -228,9 +229,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
-    /// Walks that end early, of threads whose outermost function is not known: no count of calls is too large.
+    /// Walks that end early, of threads whose outermost function is not known: no count of calls is
+    /// too large.
     #[test]
-    fn recordings_with_walks_that_end_early(
+    fn traces_with_walks_that_end_early(
         script in script(),
         (calls, switches, losses) in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
@@ -290,7 +292,7 @@ fn anything() -> impl Strategy<Value = Recorded> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever recordings claim, the steps make a trace.
+    /// The steps of arbitrary events form a valid trace.
     #[test]
     fn contradictions_are_understood_somehow(
         recorded in prop::collection::vec(anything(), 1..80),

@@ -1,7 +1,9 @@
-//! Captures: the sources that were recorded on one machine, since one boot, at the same time.
+//! Captures: groups of sources that were recorded on one machine, during one boot, at the same
+//! time.
 //!
-//! Process ids, addresses and stack keys mean something within one boot of one machine only. Sources of different captures
-//! are therefore never merged unless the caller asks for it. The rules are described in `docs/format/order.md`.
+//! Process ids, addresses and stack keys are meaningful only within one boot of one machine.
+//! Sources of different captures are therefore never merged unless the caller requests it. The
+//! rules are described in `docs/format/order.md`.
 
 use std::fmt;
 
@@ -13,59 +15,61 @@ use stackhound_types::{FileTime, PointerSize, Rfc3339, TICKS_PER_SECOND};
 use crate::Error;
 use crate::trace_files::OpenTrace;
 
-/// How sources are put together.
+/// How sources are grouped into captures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grouping {
-    /// Sources of one machine and boot that overlap in time are one capture.
+    /// Sources of one machine and boot that overlap in time form one capture.
     #[default]
     ByCapture,
-    /// All sources are one capture, whatever they state.
+    /// All sources form one capture, even if they contradict each other.
     Merge,
-    /// Every source is a capture.
+    /// Every source is a capture of its own.
     Separate,
 }
 
-/// The machine and boot that a source or a capture comes from. `None` is not stated.
+/// The machine and boot that a source or a capture comes from. `None` means that the sources do not
+/// state the value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Machine {
-    /// The computer's name, where a SystemConfig event reports it.
+    /// The computer name, from a SystemConfig event.
     pub computer_name: Option<String>,
-    /// When the machine was started, as the logfile header states it.
+    /// The boot time, from the logfile header.
     pub boot_time: Option<FileTime>,
-    /// Windows build.
+    /// The Windows build number.
     pub build: Option<u32>,
     /// Number of processors.
     pub processors: Option<u32>,
     /// Pointer size of Windows.
     pub pointer_size: Option<PointerSize>,
-    /// Performance counter ticks in a second.
+    /// The frequency of the performance counter, in ticks per second.
     pub perf_freq: Option<u64>,
     /// The latest boot time of the sources, which differ by less than [`TOLERANCE`].
     boot_latest: Option<FileTime>,
-    /// From when to when the performance counter was zero, by the sources' reference pairs.
+    /// The earliest and the latest time at which the performance counter was zero, by the sources'
+    /// reference pairs.
     counter_zero: Option<(FileTime, FileTime)>,
 }
 
-/// Boot times, and times at which a counter was zero, differ by less within one boot (100 ns).
+/// Within one boot, boot times and counter zero times differ by less than this (in 100 ns).
 const TOLERANCE: u64 = TICKS_PER_SECOND as u64;
 
-/// Buffers at the beginning and at the end of a source in which the computer's name is looked for.
+/// Buffers at the beginning and at the end of a source that are searched for the computer name.
 const NAME_BUFFERS: usize = 16;
 
-/// Buffers of a stream in which its first or last event is looked for.
+/// Buffers of a stream that are searched for its first or last event.
 const EDGE_BUFFERS: usize = 8;
 
-/// Names of files that a description lists, at most.
+/// Maximum number of file names in the description of a capture.
 const SHOWN_FILES: usize = 4;
 
-/// Captures that an error lists, at most.
+/// Maximum number of captures that an error lists.
 const SHOWN_CAPTURES: usize = 8;
 
 impl Machine {
-    /// What a logfile header states.
     fn of(session: &LogfileHeader) -> Machine {
         let boot_time = (session.boot_time.0 > 0).then_some(session.boot_time);
-        // A 32-bit process on 64-bit Windows writes 4 when it relogs, merges, or has a private session.
+        // A 32-bit process on 64-bit Windows writes 4 when it relogs, merges, or has a private
+        // session, so its pointer size is not that of the system.
         let is_by_process = session.mode.has(LogFileMode::RELOG) || session.mode.has(LogFileMode::PRIVATE);
         let is_known = session.pointer_size == PointerSize::Eight || !is_by_process;
         let is_shared = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
@@ -88,7 +92,7 @@ impl Machine {
         self.boot_time.zip(self.boot_latest)
     }
 
-    /// Whether nothing that is stated of both differs.
+    /// Whether all values that both state are equal (times: within the tolerance).
     pub fn agrees(&self, other: &Machine) -> bool {
         let names = known(self.computer_name.as_deref(), other.computer_name.as_deref());
         names.is_none_or(|(one, other)| one.eq_ignore_ascii_case(other))
@@ -100,7 +104,8 @@ impl Machine {
             && near(self.counter_zero, other.counter_zero)
     }
 
-    /// Takes in what is stated of another source of the same boot. Afterwards this agrees only with what agrees with both.
+    /// Adds the values of another source of the same boot. Afterwards this agrees only with
+    /// machines that agree with both.
     fn join(&mut self, other: &Machine) {
         let boot_times = span(self.boot_times(), other.boot_times());
         (self.boot_time, self.boot_latest) = boot_times.unzip();
@@ -125,7 +130,7 @@ fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
 
 type Times = (FileTime, FileTime);
 
-/// Whether all times are within the tolerance.
+/// Whether the span of both intervals is within the tolerance.
 fn near(one: Option<Times>, other: Option<Times>) -> bool {
     known(one, other).is_none_or(|(one, other)| {
         let (from, to) = (one.0.min(other.0), one.1.max(other.1));
@@ -133,7 +138,7 @@ fn near(one: Option<Times>, other: Option<Times>) -> bool {
     })
 }
 
-/// From the earliest to the latest time.
+/// The span from the earliest to the latest time.
 fn span(one: Option<Times>, other: Option<Times>) -> Option<Times> {
     match (one, other) {
         (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
@@ -141,18 +146,18 @@ fn span(one: Option<Times>, other: Option<Times>) -> Option<Times> {
     }
 }
 
-/// Sources that are analysed together, and nothing of which is carried over to another capture.
+/// Sources that are analyzed together. No state is carried over from one capture to another.
 #[derive(Debug)]
 pub struct Capture {
-    /// Its sources, merged by time.
+    /// The sources, merged by time.
     pub trace: OpenTrace,
-    /// Where it was recorded.
+    /// The machine and boot of the sources.
     pub machine: Machine,
-    /// When its first session began, or its first event if that is earlier, and its last event.
+    /// The start of the first session, or the first event if that is earlier, and the last event.
     pub times: (FileTime, FileTime),
 }
 
-/// In one line: the machine, its boot, the times, and the files.
+/// One line with the machine, its boot time, the times of the capture, and the files.
 impl fmt::Display for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Machine { computer_name, boot_time, build, processors, pointer_size, .. } = &self.machine;
@@ -175,7 +180,7 @@ impl fmt::Display for Capture {
     }
 }
 
-/// The error that names several captures where one is needed.
+/// The error that lists several captures where one is required.
 pub fn several_captures(captures: &[Capture]) -> Error {
     let files = |capture: &Capture| {
         let names = capture.trace.sources().iter().map(|source| &*source.name);
@@ -198,7 +203,7 @@ fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>, max: usize, be
     text
 }
 
-/// What decides which capture a source belongs to.
+/// The facts that decide which capture a source belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub machine: Machine,
@@ -207,7 +212,7 @@ pub(crate) struct Facts {
     series: Option<Series>,
 }
 
-/// One file of a series that a session wrote one after the other.
+/// One file of a series that a session with the mode `EVENT_TRACE_FILE_MODE_NEWFILE` wrote.
 #[derive(Clone, Debug)]
 struct Series {
     session: String,
@@ -227,7 +232,7 @@ impl Facts {
         }
     }
 
-    /// Without a look at the events.
+    /// Reads only the header, no events.
     pub fn of_header(session: &LogfileHeader) -> Facts {
         let times = (session.start_time, session.end_time.unwrap_or(session.start_time));
         Facts { machine: Machine::of(session), times, series: None }
@@ -292,8 +297,8 @@ fn edge<'b>(
     blocks.map(|(block, _)| block).find(|block| !block.entries().is_empty())
 }
 
-/// The name in the first SystemConfig/CPU event at the beginning or at the end of a source: sessions log it when they start or
-/// stop.
+/// The name in the first SystemConfig/CPU event at the beginning or at the end of a source:
+/// sessions log it when they start or stop.
 fn computer_name(etl_file: &EtlFile, index: &Index) -> Option<String> {
     let selection = Selection::none().hook_ids([hook_id::SYSTEM_CONFIG_CPU]);
     let mut buffers: Vec<&BufferRef> = index.buffers.iter().collect();
@@ -306,7 +311,7 @@ fn computer_name(etl_file: &EtlFile, index: &Index) -> Option<String> {
     at_start.or_else(|| edge(etl_file, buffers.iter().rev().copied(), Some(&selection)).and_then(name_in))
 }
 
-/// Skips five numbers; the name is padded with zeros to 256 units of UTF-16.
+/// The name follows five 32-bit numbers and is padded with zeros to 256 UTF-16 code units.
 fn name_of(record: &Record<'_>) -> Option<String> {
     let name = record.payload().get(20..20 + 2 * 256)?;
     let units = name.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
@@ -315,12 +320,12 @@ fn name_of(record: &Record<'_>) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Which sources make up each capture, as indexes in ascending order; captures in the order of their beginning, then of their
-/// first source.
+/// The sources of each capture, as indexes in ascending order. Captures are sorted by their start,
+/// then by their first source.
 ///
-/// Sources belong together if nothing that they state differs and they overlap in time or continue one series; so do
-/// sources that are linked by others. A source whose unknown values let it agree with two that contradict each other is
-/// linked to neither of them.
+/// Two sources belong together if no stated values differ and if they overlap in time or continue
+/// one series of files. Membership is transitive. A source whose unknown values let it agree with
+/// two sources that contradict each other is linked to neither.
 pub(crate) fn grouped(facts: &[Facts]) -> Vec<Vec<usize>> {
     let all: Vec<usize> = (0..facts.len()).collect();
     let mut groups = Vec::new();
@@ -331,8 +336,8 @@ pub(crate) fn grouped(facts: &[Facts]) -> Vec<Vec<usize>> {
         }
         let machine = |at: usize| &facts[at].machine;
         let is_clear = |at: &usize| {
-            let friends = group.iter().copied().filter(|&other| machine(*at).agrees(machine(other)));
-            joined(facts, &friends.collect::<Vec<_>>()).is_some()
+            let agreeing = group.iter().copied().filter(|&other| machine(*at).agrees(machine(other)));
+            joined(facts, &agreeing.collect::<Vec<_>>()).is_some()
         };
         let (clear, unclear): (Vec<usize>, Vec<usize>) = group.iter().partition(|at| is_clear(at));
         groups.extend(connected(facts, &clear));
@@ -341,7 +346,7 @@ pub(crate) fn grouped(facts: &[Facts]) -> Vec<Vec<usize>> {
     in_order(facts, groups)
 }
 
-/// The order of captures.
+/// Sorts groups in the order of captures.
 pub(crate) fn in_order(facts: &[Facts], mut groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     groups.sort_by_key(|group| (group.iter().map(|&at| facts[at].times.0).min(), group.first().copied()));
     groups
@@ -356,7 +361,8 @@ fn joined(facts: &[Facts], group: &[usize]) -> Option<Machine> {
     })
 }
 
-/// What is known of a capture. Of contradictions, which only a merge that was asked for has, the first source's value.
+/// The machine and times of a capture. Sources contradict each other only if the caller requested a
+/// merge; the first source's value is then used.
 pub(crate) fn summary(facts: &[Facts], group: &[usize]) -> (Machine, Times) {
     let first = facts[group[0]].clone();
     group[1..].iter().fold((first.machine, first.times), |(mut machine, times), &at| {
@@ -365,7 +371,7 @@ pub(crate) fn summary(facts: &[Facts], group: &[usize]) -> (Machine, Times) {
     })
 }
 
-/// Splits sources into those that are linked with each other.
+/// Splits sources into connected groups.
 fn connected(facts: &[Facts], group: &[usize]) -> Vec<Vec<usize>> {
     let mut left = group.to_vec();
     let mut groups = Vec::new();

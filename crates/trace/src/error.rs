@@ -1,42 +1,43 @@
-//! Why a trace cannot be read. Damage inside a recording is no error: see [`crate::Stats::damage`].
+//! Errors of opening traces. Damage inside a trace file is not an error: see
+//! [`crate::Stats::damage`].
 
 use std::io;
 use std::path::PathBuf;
 
 use stackhound_etl::OpenError;
 
-/// Why a trace cannot begin.
+/// The reason why a trace cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be read.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
-    /// A file is no recording.
+    /// A file is not an .etl file.
     #[error("{0}: {1}")]
     NotATrace(String, OpenError),
-    /// A packed file cannot be unpacked.
+    /// A compressed file or an archive cannot be unpacked.
     #[error("{}: {}", .0.display(), .1)]
     Packed(PathBuf, String),
-    /// A path leads to a pipe or a device.
+    /// A path names a pipe or a device.
     #[error("{}: neither a file nor a folder", .0.display())]
     NoRegularFile(PathBuf),
-    /// A directory holds no recordings.
+    /// A directory contains no trace files.
     #[error("{}: no .etl, .etl.zst or .etl.zip file in this directory", .0.display())]
     NoTraces(PathBuf),
-    /// More files than can be told apart.
-    #[error("more than 65,535 recordings at once")]
+    /// There are more trace files than source numbers.
+    #[error("more than 65,535 .etl files at once; pass fewer files")]
     TooMany,
-    /// The files come from several machines, boots or captures, and one trace was asked for.
+    /// The files form several captures, where a single trace was requested.
     #[error("the files are {count} captures, which cannot be read as one trace: {captures}")]
     SeveralCaptures {
-        /// How many captures.
+        /// The number of captures.
         count: usize,
-        /// The files of each, in brackets.
+        /// The files of each capture, in parentheses.
         captures: String,
     },
-    /// Nothing to read.
-    #[error("no recording was given")]
+    /// No path or source was given.
+    #[error("no .etl file was given")]
     Nothing,
     /// The threads that read ahead cannot be started.
     #[error("cannot start threads: {0}")]

@@ -5,13 +5,13 @@ use stackhound_etl::{Block, Entry};
 use stackhound_types::{FileTime, Guid, Pid, RawTime, Tid};
 use std::sync::Arc;
 
-/// Ticks of the first source's clock. Every event of a trace has such a time, whatever its own source's clock is;
-/// within one source it is the raw timestamp.
+/// A time in ticks of the first source's clock. Every event of a trace has such a time, whatever
+/// the clock of its own source is. For events of the first source, it is the raw timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct TraceTime(pub i64);
 
-/// A view of one event; cheap to copy. To keep an event, keep its [`block`](Event::block) and
-/// [`index`](Event::index).
+/// A borrowed view of one event; cheap to copy. To keep an event, keep its [`block`](Event::block)
+/// and [`index`](Event::index).
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'b> {
     block: &'b Arc<Block>,
@@ -30,49 +30,49 @@ impl<'b> Event<'b> {
         Event { block, entry: block.entries()[index as usize], index, time }
     }
 
-    /// The event that was seen before with this entry and index; reads nothing of the block.
+    /// Recreates an event from its entry and index, without reading the block.
     #[inline]
     pub fn again(block: &'b Arc<Block>, entry: Entry, index: u32, time: TraceTime) -> Event<'b> {
         debug_assert_eq!(block.entries()[index as usize], entry);
         Event { block, entry, index, time }
     }
 
-    /// The block that holds the event's bytes.
+    /// The block that contains the event's bytes.
     #[inline]
     pub fn block(&self) -> &'b Arc<Block> {
         self.block
     }
 
-    /// Which entry of its block the event is.
+    /// The index of the event's entry in its block.
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Time in the trace's order.
+    /// The time by which the trace is ordered.
     #[inline]
     pub fn time(&self) -> TraceTime {
         self.time
     }
 
-    /// Time in its own source's clock, as the record states it.
+    /// The raw timestamp of the record, in ticks of its own session's clock.
     #[inline]
     pub fn raw_time(&self) -> RawTime {
         self.entry.time
     }
 
-    /// UTC time. Computes the conversion at each call.
+    /// The UTC time. Converts at each call.
     pub fn utc(&self) -> FileTime {
         self.block.session().clock().to_file_time(self.entry.time)
     }
 
-    /// Header kind.
+    /// The kind of the record's header.
     #[inline]
     pub fn kind(&self) -> HeaderKind {
         self.entry.kind()
     }
 
-    /// Hook id of a kernel event.
+    /// The hook id; `None` if it is not a kernel event.
     #[inline]
     pub fn hook_id(&self) -> Option<u16> {
         self.entry.hook_id()
@@ -90,36 +90,37 @@ impl<'b> Event<'b> {
         self.block.record(&self.entry)
     }
 
-    /// The processor that logged the event; `None` where the session did not keep processors apart.
+    /// The processor that logged the event; `None` if the session did not use per-processor
+    /// buffers.
     #[inline]
     pub fn processor(&self) -> Option<u16> {
         self.block.origin().processor
     }
 
-    /// Which of the trace's sources it comes from.
+    /// The number of the source within the trace.
     #[inline]
     pub fn source(&self) -> u16 {
         self.block.origin().etl_file
     }
 
-    /// Which of the trace's sessions it comes from. Stack keys, raw times and addresses mean something within one session
-    /// only; an appended recording has several.
+    /// The number of the session within the trace. Stack keys, raw times and addresses are
+    /// meaningful only within one session. A file with appended sessions has several.
     #[inline]
     pub fn session_number(&self) -> u32 {
         self.block.origin().session
     }
 
-    /// Process id in the header, if there is one.
+    /// The process id in the header, if there is one.
     pub fn header_pid(&self) -> Option<Pid> {
         self.record().pid()
     }
 
-    /// Thread id in the header, if there is one.
+    /// The thread id in the header, if there is one.
     pub fn header_tid(&self) -> Option<Tid> {
         self.record().tid()
     }
 
-    /// Class or provider GUID, of events that carry one.
+    /// The class GUID or provider GUID, if the header has one.
     pub fn guid(&self) -> Option<Guid> {
         self.record().guid()
     }

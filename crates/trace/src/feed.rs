@@ -1,4 +1,4 @@
-//! The blocks of one stream, read ahead on other threads if there are any.
+//! The blocks of one stream, read ahead on a thread pool if there is one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use rayon::ThreadPool;
 use stackhound_etl::{Block, BufferRef, Damage, EtlFile, Selection};
 
-/// Blocks of a stream that may be in work beside the one that is being read.
+/// Blocks of a stream that are loaded ahead of the current one.
 const AHEAD: usize = 2;
 
 pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
 
-/// How blocks are made: shared by all streams of a trace.
+/// How blocks are loaded; shared by all streams of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     pub pool: Option<Arc<ThreadPool>>,
@@ -35,12 +35,12 @@ impl Feed {
         Feed { etl_file, buffers: buffers.into_iter(), loading, in_work: VecDeque::new(), has_lost: false }
     }
 
-    /// Which source the stream belongs to.
+    /// The number of the source.
     pub fn source(&self) -> u16 {
         self.etl_file.number()
     }
 
-    /// The next block, or what is wrong with it; `None` behind the last one.
+    /// The next block, or its damage; `None` after the last one.
     pub fn next(&mut self) -> Option<Loaded> {
         let Some(pool) = self.loading.pool.clone() else {
             let buffer = self.buffers.next()?;
@@ -51,7 +51,7 @@ impl Feed {
             let (sender, receiver) = sync_channel(1);
             let (etl_file, selection) = (self.etl_file.clone(), self.loading.selection.clone());
             pool.spawn(move || {
-                // The other end is gone only if the whole trace was given up.
+                // The receiver is dropped only together with the whole feed.
                 let _ = sender.send(etl_file.block(&buffer, selection.as_deref()));
             });
             self.in_work.push_back(receiver);

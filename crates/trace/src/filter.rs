@@ -1,6 +1,7 @@
-//! Choosing events by what their headers say.
+//! Filters on the header fields of events.
 //!
-//! The tests are ETW's own, so that a filter that was tried on a recording does the same when a session applies it.
+//! Levels and keywords are compared as ETW does it, so a filter that was tried on an .etl file has
+//! the same effect in a live session.
 
 use stackhound_types::{Guid, Pid, Tid};
 
@@ -11,11 +12,11 @@ use crate::event::{Event, TraceTime};
 pub struct ProviderFilter {
     /// The provider, or the classic event class.
     pub provider: Guid,
-    /// See [`any`](ProviderFilter::any); 0 for all events.
+    /// The `MatchAnyKeyword` mask, see [`any`](ProviderFilter::any); 0 for all events.
     pub any: u64,
-    /// See [`all`](ProviderFilter::all); 0 for all events.
+    /// The `MatchAllKeyword` mask, see [`all`](ProviderFilter::all); 0 for all events.
     pub all: u64,
-    /// See [`level`](ProviderFilter::level); 0 for all events.
+    /// The maximum level, see [`level`](ProviderFilter::level); 0 for all events.
     pub level: u8,
 }
 
@@ -25,19 +26,21 @@ impl ProviderFilter {
         ProviderFilter { provider, any: 0, all: 0, level: 0 }
     }
 
-    /// Only events with at least one of these keywords, or with none at all. Further calls add keywords.
+    /// Restricts the filter to events with at least one of these keywords, or without any keyword.
+    /// Further calls add keywords.
     pub fn any(mut self, keywords: u64) -> ProviderFilter {
         self.any |= keywords;
         self
     }
 
-    /// Of these, only events with all of these keywords, or with none at all.
+    /// Restricts the filter further to events with all of these keywords, or without any keyword.
+    /// Further calls add keywords.
     pub fn all(mut self, keywords: u64) -> ProviderFilter {
         self.all |= keywords;
         self
     }
 
-    /// Only events of at most this level, or of level 0. 0 means every level.
+    /// Restricts the filter to events of at most this level, or of level 0. 0 means every level.
     pub fn level(mut self, level: u8) -> ProviderFilter {
         self.level = level;
         self
@@ -57,8 +60,8 @@ impl ProviderFilter {
     }
 }
 
-/// Events by header fields. Of each field that is named, one of the values must fit; kernel events have no provider in
-/// their headers and are chosen by hook.
+/// A filter on header fields. An event passes if each field that the filter names has one of its
+/// values. Kernel events have no provider in their headers and are selected by hook id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFilter {
     providers: Vec<ProviderFilter>,
@@ -73,60 +76,60 @@ pub struct HeaderFilter {
 }
 
 impl HeaderFilter {
-    /// Every event.
+    /// A filter that every event passes.
     pub fn new() -> HeaderFilter {
         HeaderFilter::default()
     }
 
-    /// Events of this provider; several calls mean any of them.
+    /// Selects events of this provider; several calls select events of any of them.
     pub fn provider(mut self, provider: ProviderFilter) -> HeaderFilter {
         self.providers.push(provider);
         self
     }
 
-    /// Kernel events with these hooks.
+    /// Selects kernel events with these hook ids, in addition to events of the named providers.
     pub fn hook_ids(mut self, hook_ids: impl IntoIterator<Item = u16>) -> HeaderFilter {
         self.hook_ids.extend(hook_ids);
         self
     }
 
-    /// Events with these ids.
+    /// Restricts the filter to events with these event ids.
     pub fn ids(mut self, ids: impl IntoIterator<Item = u16>) -> HeaderFilter {
         self.ids.extend(ids);
         self
     }
 
-    /// Events with these opcodes.
+    /// Restricts the filter to events with these opcodes.
     pub fn opcodes(mut self, opcodes: impl IntoIterator<Item = u8>) -> HeaderFilter {
         self.opcodes.extend(opcodes);
         self
     }
 
-    /// Events with these processes in their headers.
+    /// Restricts the filter to events with these process ids in their headers.
     pub fn pids(mut self, pids: impl IntoIterator<Item = Pid>) -> HeaderFilter {
         self.pids.extend(pids);
         self
     }
 
-    /// Events with these threads in their headers.
+    /// Restricts the filter to events with these thread ids in their headers.
     pub fn tids(mut self, tids: impl IntoIterator<Item = Tid>) -> HeaderFilter {
         self.tids.extend(tids);
         self
     }
 
-    /// Events of these processors.
+    /// Restricts the filter to events of these processors.
     pub fn processors(mut self, processors: impl IntoIterator<Item = u16>) -> HeaderFilter {
         self.processors.extend(processors);
         self
     }
 
-    /// Events from this time on.
+    /// Restricts the filter to events at or after this time.
     pub fn from(mut self, time: TraceTime) -> HeaderFilter {
         self.from = Some(time);
         self
     }
 
-    /// Events before this time.
+    /// Restricts the filter to events before this time.
     pub fn until(mut self, time: TraceTime) -> HeaderFilter {
         self.until = Some(time);
         self
@@ -167,7 +170,8 @@ mod tests {
 
     const PROVIDER: Guid = Guid([9; 16]);
 
-    /// Ten events of one provider: event `n` has id, level and opcode `n`, and keyword bit `n` (event 0 has none).
+    /// Ten events of one provider: event `n` has id, level and opcode `n`, and keyword bit `n`
+    /// (event 0 has none).
     fn trace() -> OpenTrace {
         let session = Session { processors: 2, ..Session::default() };
         let start = session.start.0;
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_chooses() {
+    fn each_field_selects_events() {
         let of = || ProviderFilter::new(PROVIDER);
         let by = |provider| HeaderFilter::new().provider(provider);
         check(HeaderFilter::new().ids([3, 5]), &[3, 5]);

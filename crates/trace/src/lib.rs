@@ -2,22 +2,25 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound_trace::Recordings;
+//! use stackhound_trace::TraceFiles;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let stats = Recordings::file("trace.etl").run(|event| {
+//! let stats = TraceFiles::file("trace.etl").run(|event| {
 //!     println!("{} {}", event.raw_time().0, event.kind().name());
 //!     ControlFlow::Continue(())
 //! })?;
-//! println!("{} events, {} damaged places", stats.events, stats.damage.len());
+//! println!("{} events, {} damaged regions", stats.events, stats.damage.len());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A [`TraceFiles`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
-//! by block as stored. Sources of several machines, boots or captures are one [`Capture`] each. Knows files, clocks, machines
-//! and order; does not know live sessions, stacks or what an event means, but for the one that names the computer.
+//! A [`TraceFiles`] lists the paths to read. An [`OpenTrace`] can be read any number of times, in time
+//! order ([`Ordered`]) or block by block as stored. Sources of different machines or boots, or that do
+//! not overlap in time, are separate [`Capture`]s.
+//!
+//! The crate handles files, clocks, machines and order. It does not handle live sessions or stacks,
+//! and does not interpret events, except for the one that contains the computer name.
 #![deny(unsafe_code)]
 
 mod capture;

@@ -1,9 +1,10 @@
 //! Loss intervals: spans of trace time in which records of a source are known to be missing.
 //!
-//! Sequence numbers count buffers in the order in which they are taken into use, over all processors. A missing number
-//! does not name its processor, but the buffers around it bound where it was: a buffer is taken after each one with a
-//! smaller number was taken, and before the first record of each one with a larger number. So only processors whose
-//! previous buffer had ended by then can have filled it, between that end and the beginning of their next buffer.
+//! Sequence numbers count buffers in the order in which the session starts to fill them, over all
+//! processors. A missing number does not identify its processor, but the buffers around it are
+//! bounds: a buffer is started after each buffer with a smaller number was started, and before the
+//! first record of each buffer with a larger number. So only processors whose previous buffer had
+//! ended by then can have filled it, between that end and the beginning of their next buffer.
 //!
 //! The rules are described in `docs/format/damage.md`.
 
@@ -15,7 +16,8 @@ use crate::event::Event;
 use crate::merge::{BlockExtent, Ordered, TimeBase};
 use crate::trace_files::OpenTrace;
 
-/// Intervals that are kept of each kind; beyond that the two oldest become one, with the time between them.
+/// Maximum number of intervals in a set. Beyond that, the two oldest are merged, including the time
+/// between them.
 const INTERVALS_MAX: usize = 1 << 14;
 
 /// Closed intervals of trace time, disjoint and in order.
@@ -27,9 +29,9 @@ impl Intervals {
         let until = until.max(from);
         let start = self.0.partition_point(|&(_, end)| end < from);
         let end = start + self.0[start..].partition_point(|&(begin, _)| begin <= until);
-        let met = &self.0[start..end];
-        let from = met.first().map_or(from, |&(begin, _)| begin.min(from));
-        let until = met.last().map_or(until, |&(_, last)| last.max(until));
+        let overlapping = &self.0[start..end];
+        let from = overlapping.first().map_or(from, |&(begin, _)| begin.min(from));
+        let until = overlapping.last().map_or(until, |&(_, last)| last.max(until));
         self.0.splice(start..end, [(from, until)]);
         if self.0.len() > INTERVALS_MAX {
             let (begin, _) = self.0.remove(0);
@@ -37,7 +39,7 @@ impl Intervals {
         }
     }
 
-    /// Whether an interval has a time in common with this one.
+    /// Whether an interval overlaps this one.
     fn meet(&self, from: i64, until: i64) -> bool {
         let first = self.0.partition_point(|&(_, end)| end < from);
         self.0.get(first).is_some_and(|&(begin, _)| begin <= until)
@@ -65,7 +67,8 @@ struct Processor {
     lost: Intervals,
 }
 
-/// Missing sequence numbers, with the bounds of the time at which the first of them was taken into use.
+/// Missing sequence numbers, with bounds of the time at which the first of these buffers was
+/// started.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     missing: MissingBuffers,
@@ -75,7 +78,7 @@ struct Gap {
     not_after: i64,
 }
 
-/// What is missing from one source.
+/// The losses of one source.
 #[derive(Clone, Debug, Default)]
 struct Source {
     /// In file order.
@@ -84,13 +87,14 @@ struct Source {
     gaps: Vec<Gap>,
     /// In ascending order.
     processors: BTreeMap<Option<u16>, Processor>,
-    /// How many processors the machine has.
+    /// The number of processors of the machine.
     processor_count: u32,
     /// All intervals, whatever their processor.
     lost: Intervals,
-    /// Whether the session counted losses that no buffer shows: records can be missing anywhere.
+    /// Whether the session counted losses that no buffer shows. Records can then be missing
+    /// anywhere.
     is_unresolved: bool,
-    /// The largest number that was entered.
+    /// The largest sequence number so far, with its epoch.
     reached: (u32, i64),
 }
 
@@ -126,22 +130,23 @@ impl Source {
         Some(&self.buffers[index])
     }
 
-    /// The gaps with numbers between two, given by their ends.
+    /// The gaps between two sequence numbers.
     fn gaps_between(&self, after: (u32, i64), before: (u32, i64)) -> &[Gap] {
         let start = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.last) < after);
         let end = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.first) < before);
         self.gaps.get(start..end).unwrap_or_default()
     }
 
-    /// When a missing buffer of a processor can have begun whose previous buffer ended at `last`.
+    /// The earliest time at which a missing buffer can have begun on a processor whose previous
+    /// buffer ended at `last`.
     fn candidate(&self, after: (u32, i64), before: (u32, i64), last: i64) -> Option<i64> {
         let gaps = self.gaps_between(after, before).iter();
         let mut possible = gaps.filter(|gap| last <= gap.not_after);
         possible.next().map(|gap| last.max(gap.not_before))
     }
 
-    /// Enters the buffer at an offset of the file, or one of a live session. Buffers come in the order of their first
-    /// records.
+    /// Enters the buffer at an offset of the file, or one of a live session. Buffers must be
+    /// entered in the order of their first records.
     fn enter_at(&mut self, offset: u64, processor: Option<u16>, times: (i64, i64), entered: Entered) {
         match self.buffer_at(offset).copied() {
             None => self.enter(processor, (0, 0), times, entered),
@@ -179,7 +184,8 @@ impl Source {
         }
     }
 
-    /// A buffer with this number begins at `first`; its processor's previous one ended at `previous_last`.
+    /// Narrows the bounds of the gaps around a buffer with this number, which begins at `first` and
+    /// whose processor's previous buffer ended at `previous_last`.
     fn bound_gaps(&mut self, number: (u32, i64), first: i64, previous_last: i64) {
         let above = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.last) < number);
         if let Some(gap) = self.gaps.get_mut(above) {
@@ -190,12 +196,13 @@ impl Source {
         }
     }
 
-    /// Where the loss of a processor that goes on after its latest buffer began, if there can be one.
+    /// The start of a loss on a processor that can have begun after its latest buffer and has not
+    /// ended.
     fn open_since(&self, latest: &Latest, reached: (u32, i64)) -> Option<i64> {
         if latest.is_cut {
             return Some(latest.last);
         }
-        // Buffers up to one after the largest number that was met are in use by now.
+        // Buffers up to one after the largest number so far are in use by now.
         let before = (reached.0, reached.1.saturating_add(2));
         self.candidate(latest.number, before, latest.last)
     }
@@ -221,7 +228,8 @@ impl Source {
         }
     }
 
-    /// Since when a missing buffer can be that of a processor of which the file has none.
+    /// The time since when a missing buffer can belong to a processor of which the file has no
+    /// buffer.
     fn unseen_since(&self) -> Option<i64> {
         let seen = self.processors.keys().flatten().count();
         let has_unseen = seen > 0 && (seen as u64) < u64::from(self.processor_count);
@@ -234,7 +242,7 @@ impl Source {
     }
 }
 
-/// What a buffer says about losses.
+/// The loss information of a buffer.
 #[derive(Clone, Copy, Debug)]
 struct Entered {
     /// Records before it were lost.
@@ -245,25 +253,26 @@ struct Entered {
 
 /// The loss intervals of a trace.
 ///
-/// For a trace that was read once, all intervals are known ([`LossMap::surveyed`]). Otherwise they become known as its
-/// blocks come ([`LossMap::enter_block`]), each at the latest when its processor's next block begins.
+/// After a first pass over the trace, all intervals are known ([`LossMap::surveyed`]). Otherwise
+/// they become known as blocks are read ([`LossMap::enter_block`]), each at the latest when the
+/// next block of its processor begins.
 #[derive(Debug, Default)]
 pub struct LossMap {
     sources: Vec<Source>,
     /// Whether no more blocks have to be entered.
     is_complete: bool,
-    /// Whether a loss is known, or a missing buffer that is yet to be placed.
+    /// Whether a loss is known, or a missing buffer whose time is not known yet.
     is_lossy: bool,
     damaged_buffers: u64,
 }
 
 impl LossMap {
-    /// Of live sessions: blocks mark the losses before them.
+    /// An empty map for live sessions, whose blocks mark the losses before them.
     pub fn live() -> LossMap {
         LossMap::default()
     }
 
-    /// Of a trace that is read in one pass. Finds the missing sequence numbers.
+    /// A map for a trace that is read in one pass. Finds the missing sequence numbers.
     pub fn of(trace: &OpenTrace) -> LossMap {
         let sources: Vec<Source> =
             (0..trace.sources().len()).map(|number| Source::of(trace, number)).collect();
@@ -271,7 +280,7 @@ impl LossMap {
         LossMap { sources, is_lossy, ..LossMap::default() }
     }
 
-    /// Of a trace that was surveyed: a selection of it was read to its end.
+    /// The complete map of a trace, after a survey has read a selection of it to the end.
     pub fn surveyed(trace: &OpenTrace, survey: Ordered) -> LossMap {
         let mut map = LossMap::of(trace);
         let bases = trace.time_bases();
@@ -311,18 +320,19 @@ impl LossMap {
         map
     }
 
-    /// Buffers of a surveyed trace that cannot be read, or not to their end.
+    /// The number of buffers of a surveyed trace that cannot be read completely.
     pub fn damaged_buffers(&self) -> u64 {
         self.damaged_buffers
     }
 
-    /// Whether nothing is known to be missing from the trace up to here.
+    /// Whether no record is known to be missing from the trace so far.
     #[inline]
     pub fn is_lossless(&self) -> bool {
         !self.is_lossy
     }
 
-    /// Enters the block whose first event this is. Nothing will be asked about times before `oldest`.
+    /// Enters the block that begins with this event. Intervals that end before `oldest` are
+    /// dropped.
     pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, oldest: i64) {
         if self.is_complete {
             return;
@@ -337,7 +347,8 @@ impl LossMap {
             self.sources.resize_with(number + 1, Source::default);
         }
         let source = &mut self.sources[number];
-        // Marks of files are in their index; their blocks are also marked where another processor's buffer is missing.
+        // For files, the index has the loss marks of each processor; their blocks are also marked
+        // if another processor's buffer is missing.
         let is_marked = follows_unreadable || (source.buffers.is_empty() && origin.after_loss);
         let entered = Entered { is_marked, is_cut };
         source.enter_at(origin.file_offset, event.processor(), times, entered);
@@ -346,7 +357,7 @@ impl LossMap {
         source.processors.values_mut().for_each(|of| of.lost.forget_before(oldest));
     }
 
-    /// Whether records of a source between these two times, both included, could be missing.
+    /// Whether records of a source between these two times (inclusive) may be missing.
     pub fn between(&self, source: u16, from: i64, until: i64) -> bool {
         let Some(source) = self.sources.get(usize::from(source)).filter(|_| self.is_lossy) else {
             return false;
@@ -354,7 +365,7 @@ impl LossMap {
         source.lost.meet(from, until) || (!self.is_complete && source.is_open(None, until))
     }
 
-    /// Whether records of one processor between these two times, both included, could be missing.
+    /// Whether records of one processor between these two times (inclusive) may be missing.
     pub fn on_processor(&self, source: u16, processor: Option<u16>, from: i64, until: i64) -> bool {
         let Some(source) = self.sources.get(usize::from(source)).filter(|_| self.is_lossy) else {
             return false;
@@ -375,7 +386,8 @@ impl Source {
         self.gaps.sort_by_key(|gap| (gap.missing.epoch, gap.missing.first));
     }
 
-    /// Whether a loss goes on, as far as is known by now, that began not after a time: of one processor, or of any.
+    /// Whether a loss of one processor, or of any, began at `until` or earlier and has not ended as
+    /// far as is known.
     fn is_open(&self, processor: Option<Option<u16>>, until: i64) -> bool {
         let of = self.processors.iter().filter(|(of, _)| processor.is_none_or(|processor| **of == processor));
         let mut open = of.filter_map(|(_, of)| self.open_since(of.latest.as_ref()?, self.reached));
@@ -392,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn intervals_are_the_set_of_their_times(
+        fn intervals_match_a_set_of_times(
             inserted in prop::collection::vec((0..60_i64, 0..12_i64), 0..20),
             (from, length) in (0..70_i64, 0..10_i64),
         ) {
@@ -411,13 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit_to_the_intervals_that_are_kept() {
+    fn the_number_of_intervals_is_limited() {
         let mut intervals = Intervals::default();
         for n in 0..2 * INTERVALS_MAX as i64 {
             intervals.insert(10 * n, 10 * n + 5);
         }
         assert_eq!(intervals.0.len(), INTERVALS_MAX);
-        // What is lost stays lost; the oldest intervals take in the time between them.
+        // No lost time is dropped; the oldest intervals are merged, including the time between
+        // them.
         assert_eq!(intervals.0[0].0, 0);
         assert!(intervals.meet(7, 7));
         assert!(!intervals.meet(20 * INTERVALS_MAX as i64 - 13, 20 * INTERVALS_MAX as i64 - 12));
@@ -426,7 +439,7 @@ mod tests {
     /// A buffer of a processor: its number, and the times of its first and last record.
     type Buffer = (u16, i64, i64, i64);
 
-    /// What is lost on each processor where numbers are missing.
+    /// The loss intervals of each processor if these numbers are missing.
     fn lost(processors: u32, missing: &[i64], buffers: &[Buffer]) -> Vec<Vec<(i64, i64)>> {
         let gap = |&number: &i64| Gap {
             missing: MissingBuffers { epoch: 0, first: number, last: number },
@@ -446,17 +459,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_buffer_is_where_a_processor_can_have_filled_it() {
+    fn a_missing_buffer_counts_for_each_processor_that_can_have_filled_it() {
         // Number 4 is missing. Processor 1 was still filling number 2 when number 5 had begun.
         let buffers = [(0, 1, 0, 10), (1, 2, 5, 60), (0, 3, 11, 20), (0, 5, 31, 40), (1, 6, 61, 70)];
         assert_eq!(lost(2, &[4], &buffers), [vec![(20, 31)], vec![]]);
-        // Both can have: an idle processor ended its buffer before.
+        // Both processors can have filled it: the idle one had ended its buffer before.
         let idle = [(0, 1, 0, 10), (1, 2, 5, 15), (0, 3, 11, 20), (0, 5, 31, 40), (1, 6, 61, 70)];
         assert_eq!(lost(2, &[4], &idle), [vec![(20, 31)], vec![(15, 61)]]);
-        // The buffer was taken after number 3, that is after the end of number 1.
+        // The buffer was started after number 3, that is, after the end of number 1.
         let late = [(0, 1, 0, 30), (1, 2, 5, 15), (0, 3, 31, 40), (1, 5, 41, 50)];
         assert_eq!(lost(2, &[4], &late), [vec![(40, i64::MAX)], vec![(30, 41)]]);
-        // The last buffer of all.
+        // The missing buffer is the last one.
         let last = [(0, 1, 0, 10), (1, 2, 5, 15), (0, 3, 11, 20)];
         assert_eq!(lost(2, &[4], &last), [vec![(20, i64::MAX)], vec![(15, i64::MAX)]]);
         assert_eq!(lost(2, &[], &last), [vec![], vec![]]);

@@ -1,8 +1,8 @@
-//! Time order: merging the streams of all processors of all sources.
+//! Time order: merges the streams of all processors of all sources.
 //!
-//! Each stream is in time order by itself. A loser tree over the streams' next times gives the next event with one
-//! comparison a tree level. Ties go to the stream with the lower number (source, then processor), so that the order
-//! depends on nothing but the recordings' content.
+//! Each stream is in time order. A loser tree over the streams' next times yields the next event
+//! with one comparison per tree level. For equal times, the stream with the lower number (source,
+//! then processor) comes first, so the order depends only on the content of the files.
 
 use std::sync::Arc;
 
@@ -13,14 +13,13 @@ use crate::event::{Event, TraceTime};
 use crate::feed::Feed;
 use crate::stats::Stats;
 
-/// How a session's raw time becomes trace time.
-///
-/// Equal raw times become equal trace times.
+/// The conversion from a session's raw time to trace time. Equal raw times become equal trace
+/// times.
 #[derive(Clone, Copy, Debug)]
 pub enum TimeBase {
-    /// It is trace time.
+    /// Raw time is trace time.
     Same,
-    /// Through UTC.
+    /// Converts through UTC.
     Convert {
         /// The session's clock.
         from: Clock,
@@ -30,7 +29,7 @@ pub enum TimeBase {
 }
 
 impl TimeBase {
-    /// From the clock of a session to that of the trace.
+    /// The conversion from the clock of a session to that of the trace.
     pub fn between(from: Clock, to: Clock) -> TimeBase {
         if from.comparable(&to) { TimeBase::Same } else { TimeBase::Convert { from, to } }
     }
@@ -45,7 +44,7 @@ impl TimeBase {
     }
 }
 
-/// A block that was read: where it is, and which records its buffer has.
+/// A block that was read: its location and the extent of its records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockExtent {
     pub source: u16,
@@ -55,11 +54,11 @@ pub(crate) struct BlockExtent {
     pub extent: Extent,
 }
 
-/// What is noted of a merge beside its events.
+/// Counters and, for a survey, extents that a merge collects.
 #[derive(Debug, Default)]
 struct Notes {
     stats: Stats,
-    /// Of a survey: all blocks that were read.
+    /// All blocks that were read, if the merge is a survey.
     extents: Option<Vec<BlockExtent>>,
 }
 
@@ -68,7 +67,7 @@ struct Notes {
 struct Stream {
     block: Arc<Block>,
     position: u32,
-    /// That of the block's session.
+    /// The time base of the block's session.
     base: TimeBase,
     feed: Feed,
 }
@@ -87,7 +86,7 @@ impl Stream {
     }
 }
 
-/// The next block of a feed that can be read. One that follows lost records says so.
+/// The next readable block of a feed, marked if records before it were lost.
 fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
     let Notes { stats, extents } = notes;
     loop {
@@ -122,26 +121,28 @@ fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
 
 /// All events of a trace in time order, one at a time.
 ///
-/// Not an [`Iterator`], since an event borrows from the merge; keep [`Event::block`] and [`Event::index`] to keep one.
+/// Not an [`Iterator`], because an event borrows from the merge. To keep an event, keep
+/// [`Event::block`] and [`Event::index`].
 #[derive(Debug)]
 pub struct Ordered {
-    /// `None` for streams that have ended. They stay in the tree, behind all others: to take one out would cost a new
-    /// tree.
+    /// `None` for streams that have ended. They stay in the tree, after all others, because
+    /// removing one would require a new tree.
     streams: Vec<Option<Stream>>,
-    /// By the number of the session.
+    /// Indexed by the number of the session.
     bases: Vec<TimeBase>,
     /// `losers[0]` is the stream with the next event; the others lost the match at their node.
     losers: Vec<u32>,
-    /// Of each stream's next event; the latest there is for those that have ended.
+    /// The time of each stream's next event; the maximum for streams that have ended.
     times: Vec<TraceTime>,
-    /// Whether the event of `losers[0]` was handed out and must be stepped over.
+    /// Whether the event of `losers[0]` was returned and must be skipped.
     taken: bool,
     last: TraceTime,
     notes: Notes,
 }
 
 impl Ordered {
-    /// Damage found while indexing the sources comes in through `stats`. A survey notes the extents of its blocks.
+    /// `stats` contains the damage found while indexing the sources. A survey collects the extents
+    /// of its blocks.
     pub(crate) fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, stats: Stats, is_survey: bool) -> Ordered {
         let mut notes = Notes { stats, extents: is_survey.then(Vec::new) };
         let mut streams = Vec::new();
@@ -176,7 +177,8 @@ impl Ordered {
         time_a < time_b || (time_a == time_b && order(a) < order(b))
     }
 
-    /// Plays all matches. Leaf `i` of the tree is node `len + i`, node `n` has the children `2n` and `2n + 1`.
+    /// Builds the tree. Leaf `i` of the tree is node `len + i`; node `n` has the children `2n` and
+    /// `2n + 1`.
     fn build(&mut self) {
         let len = self.streams.len();
         self.losers = vec![0; len];
@@ -194,7 +196,7 @@ impl Ordered {
         }
     }
 
-    /// Steps over the event that was handed out last.
+    /// Skips the event that was returned last.
     fn advance(&mut self) {
         let mut winner = self.losers[0];
         let Some(stream) = &mut self.streams[winner as usize] else { return };
@@ -236,12 +238,12 @@ impl Ordered {
         Some(Event::new(&stream.block, stream.position, time))
     }
 
-    /// What was counted up to here; complete behind the last event.
+    /// The counters so far; complete after the last event.
     pub fn stats(&self) -> &Stats {
         &self.notes.stats
     }
 
-    /// The counters, when no more events are wanted.
+    /// Ends the merge and returns the counters.
     pub fn into_stats(self) -> Stats {
         self.notes.stats.sorted()
     }

@@ -1,4 +1,4 @@
-//! What was read and what could not be.
+//! Counters of events, buffers, losses and damage.
 
 use stackhound_etl::Damage;
 
@@ -6,28 +6,30 @@ use stackhound_etl::Damage;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Events handed out.
+    /// Delivered events.
     pub events: u64,
     /// Buffers read.
     pub buffers: u64,
-    /// Bytes of all sources.
+    /// Size of all sources in bytes.
     pub bytes: u64,
-    /// Events whose time lies before that of the event handed out before them: a clock was set back, or buffers are
-    /// in disorder.
+    /// Events whose time is earlier than that of the event delivered before them: a clock was set
+    /// back, or buffers are out of order.
     pub out_of_order: u64,
     /// Events that Windows counted as lost.
     pub events_lost: u64,
     /// Buffers that Windows counted as lost.
     pub buffers_lost: u64,
-    /// Buffers whose sequence numbers are missing.
+    /// Buffers that are missing, by their sequence numbers.
     pub buffers_missing: u64,
     /// Events of live sessions that were dropped because the reader was too slow.
     pub events_dropped: u64,
-    /// Events of live sessions that no record can hold, and places in their buffers that cannot be read.
+    /// Events of live sessions that do not fit into a record, and regions of their buffers that
+    /// cannot be read.
     pub events_unreadable: u64,
-    /// Whole buffers of live sessions that had come before and were not read again. In files these are damage.
+    /// Buffers of live sessions that were delivered twice; each was read once. In files, repeated
+    /// buffers are damage.
     pub buffers_repeated: u64,
-    /// Damaged places by source, in file order.
+    /// Damaged regions with the number of their source, in file order.
     pub damage: Vec<(u16, Damage)>,
 }
 

@@ -1,4 +1,5 @@
-//! A trace: what to read, as plain data, and its opened form.
+//! A trace: the description of its files as plain data ([`TraceFiles`]), and its opened form
+//! ([`OpenTrace`]).
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use crate::merge::{Ordered, TimeBase};
 use crate::source::{self, Opened, Source};
 use crate::{Error, Stats};
 
-/// Whether a callback wants more events.
+/// The result of a callback: continue, or break to stop reading.
 pub type Flow = ControlFlow<()>;
 
-/// What to read.
+/// The files to read, and how to read them.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFiles {
     paths: Vec<PathBuf>,
@@ -28,41 +29,43 @@ pub struct TraceFiles {
 }
 
 impl TraceFiles {
-    /// One recording, or all recordings of a directory or an archive.
+    /// One .etl file, or all .etl files of a directory or an archive.
     pub fn file(path: impl AsRef<Path>) -> TraceFiles {
         TraceFiles::files([path.as_ref().to_owned()])
     }
 
-    /// Several recordings: the kernel and the user part of one capture, for example, or those of several machines.
+    /// Several .etl files, directories or archives: the kernel and the user session of one capture,
+    /// for example, or captures of several machines.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> TraceFiles {
         let (filter, grouping) = (HeaderFilter::new(), Grouping::default());
         TraceFiles { paths: paths.into_iter().collect(), threads: 1, filter, grouping }
     }
 
-    /// How the files are put together; by default, by machine, boot and time.
+    /// Sets how the files are grouped into captures; by default, by machine, boot and time.
     pub fn grouping(mut self, grouping: Grouping) -> TraceFiles {
         self.grouping = grouping;
         self
     }
 
-    /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
+    /// Sets the number of threads that decompress and scan buffers. With 0 or 1, buffers are read
+    /// on demand on the calling thread. Results do not depend on the number.
     pub fn threads(mut self, threads: usize) -> TraceFiles {
         self.threads = threads;
         self
     }
 
-    /// Hands only these events to [`run`](TraceFiles::run).
+    /// Restricts the events that [`run`](TraceFiles::run) delivers.
     pub fn filter(mut self, filter: HeaderFilter) -> TraceFiles {
         self.filter = filter;
         self
     }
 
-    /// Opens every source of one capture: of a single source, reads the first buffer; of several, also what grouping
-    /// needs (see [`captures`](TraceFiles::captures)).
+    /// Opens the sources as one capture. Reads the first buffer of a single source; for several,
+    /// also the data that grouping requires (see [`captures`](TraceFiles::captures)).
     ///
     /// # Errors
-    /// As [`captures`](TraceFiles::captures), also for a file of a directory, and [`Error::SeveralCaptures`] if there is
-    /// more than one.
+    /// The errors of [`captures`](TraceFiles::captures), an error if a file of a directory cannot be
+    /// opened, and [`Error::SeveralCaptures`] if there is more than one capture.
     pub fn open(&self) -> Result<OpenTrace, Error> {
         let Captures { mut captures, skipped } = self.captures()?;
         match (captures.len(), skipped.into_iter().next()) {
@@ -72,32 +75,37 @@ impl TraceFiles {
         }
     }
 
-    /// Opens every source and groups them into captures, in the order of their beginning. There is at least one.
+    /// Opens every source and groups them into captures, sorted by start time. There is at least
+    /// one.
     ///
-    /// Visits every buffer header of several sources, and reads a few buffers at the beginning and at the end of each stream.
-    /// A single source is not read: its end is that of its session, as far as its header states it.
+    /// With several sources, visits every buffer header, and reads a few buffers at the beginning
+    /// and at the end of each stream. A single source is not read: its times are those in its
+    /// logfile header.
     ///
     /// # Errors
-    /// If a file cannot be opened, or there is none. Of directories, files that cannot be opened are skipped, unless none
-    /// is left.
+    /// If a file cannot be opened, or there is no file. Files of directories that cannot be opened are
+    /// skipped, unless no file is left.
     pub fn captures(&self) -> Result<Captures, Error> {
         let Opened { sources, skipped } = source::open_all(&self.paths)?;
         let trace = OpenTrace::new(sources, self.threads)?;
         Ok(Captures { captures: trace.filter(self.filter.clone()).into_captures(self.grouping), skipped })
     }
 
-    /// Hands every event to `handle`, in time order, until it breaks.
+    /// Passes every event to `handle`, in time order, until it breaks.
+    ///
+    /// # Errors
+    /// The errors of [`open`](TraceFiles::open).
     pub fn run(&self, handle: impl FnMut(&Event<'_>) -> Flow) -> Result<Stats, Error> {
         Ok(self.open()?.run(handle))
     }
 }
 
-/// The captures of some paths.
+/// The result of opening paths and grouping their sources.
 #[derive(Debug)]
 pub struct Captures {
-    /// In the order of their beginning.
+    /// The captures, sorted by start time.
     pub captures: Vec<Capture>,
-    /// Files of directories that could not be opened, and why.
+    /// The errors of files of directories that could not be opened.
     pub skipped: Vec<Error>,
 }
 
@@ -111,7 +119,11 @@ pub struct OpenTrace {
 }
 
 impl OpenTrace {
-    /// From recordings that are open already, and that the caller knows to be of one capture.
+    /// Makes a trace of sources that are already open. The caller guarantees that they belong to
+    /// one capture.
+    ///
+    /// # Errors
+    /// [`Error::Nothing`] without sources; [`Error::Threads`] if threads cannot be started.
     pub fn new(sources: Vec<Source>, threads: usize) -> Result<OpenTrace, Error> {
         if sources.is_empty() {
             return Err(Error::Nothing);
@@ -124,8 +136,9 @@ impl OpenTrace {
         Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
     }
 
-    /// Hands only these events to [`run`](OpenTrace::run). [`ordered`](OpenTrace::ordered) and stages behind it get all
-    /// events, since stacks and names of wanted events stand in others.
+    /// Restricts the events that [`run`](OpenTrace::run) delivers. [`ordered`](OpenTrace::ordered)
+    /// and the stages that read from it get all events, because the stacks and names of the
+    /// selected events are recorded in other events.
     pub fn filter(mut self, filter: HeaderFilter) -> OpenTrace {
         self.filter = filter;
         self
@@ -171,12 +184,12 @@ impl OpenTrace {
         &self.sources
     }
 
-    /// What the sources state about their sessions, in the order of the sessions' numbers.
+    /// The logfile headers of all sessions, in the order of the sessions' numbers.
     pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
         self.indexes().iter().flat_map(|index| &index.sessions).map(|session| &**session)
     }
 
-    /// The recordings with their sessions numbered within the trace, and their buffers.
+    /// The .etl files, with their sessions numbered within the trace, and their buffers.
     fn numbered(&self) -> impl Iterator<Item = (EtlFile, &Index)> {
         self.sources.iter().zip(self.indexes()).scan(0, |first, (source, index)| {
             let etl_file = source.etl_file.clone().sessions_from(*first);
@@ -185,7 +198,7 @@ impl OpenTrace {
         })
     }
 
-    /// Each source's buffers. Found at the first call, which visits every buffer header.
+    /// The buffers of each source. The first call visits every buffer header.
     pub fn indexes(&self) -> &[Index] {
         self.indexes.get_or_init(|| self.sources.iter().map(|source| source.etl_file.index()).collect())
     }
@@ -195,7 +208,7 @@ impl OpenTrace {
         self.sources[0].etl_file.clock()
     }
 
-    /// How each session's raw time becomes trace time, by the session's number.
+    /// The conversion of each session's raw time to trace time, indexed by the session's number.
     pub fn time_bases(&self) -> Vec<TimeBase> {
         let to = self.clock();
         self.sessions().map(|session| TimeBase::between(session.clock(), to)).collect()
@@ -224,7 +237,7 @@ impl OpenTrace {
         self.merge(None)
     }
 
-    /// The events of a selection in time order; the others are not looked at beyond their headers.
+    /// The events of a selection in time order. Of the other events, only the headers are read.
     pub fn selected(&self, selection: Selection) -> Ordered {
         self.merge(Some(Arc::new(selection)))
     }
@@ -244,7 +257,7 @@ impl OpenTrace {
         Ordered::new(feeds, self.time_bases(), self.initial_stats(), is_survey)
     }
 
-    /// Hands every event to `handle`, in time order, until it breaks.
+    /// Passes every event to `handle`, in time order, until it breaks.
     pub fn run(&self, mut handle: impl FnMut(&Event<'_>) -> Flow) -> Stats {
         let mut ordered = self.ordered();
         let all = self.filter == HeaderFilter::new();
@@ -256,7 +269,7 @@ impl OpenTrace {
         ordered.into_stats()
     }
 
-    /// Every block as it stands in its file: no order in time, and nothing is kept.
+    /// Every block of every source, in file order and without keeping it, with the source's number.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
         self.numbered().enumerate().flat_map(move |(number, (etl_file, index))| {
             let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading.clone());

@@ -1,4 +1,4 @@
-//! Addresses, and what they say about where code runs.
+//! Virtual addresses, offsets in modules, pointer sizes, and the mode that an address belongs to.
 
 use std::fmt;
 
@@ -7,8 +7,9 @@ use std::fmt;
 pub struct Address(pub u64);
 
 impl Address {
-    /// Whether the address belongs to the kernel half, on a system of the given pointer size
-    /// (the upper half of the address space; 32-bit systems started with `/3GB` are not recognised).
+    /// Whether the address is in the kernel part of the address space, which is its upper half, on
+    /// a system of the given pointer size. 32-bit systems that were started with `/3GB` are not
+    /// recognized.
     pub fn is_kernel(self, system: PointerSize) -> bool {
         match system {
             PointerSize::Eight => self.0 >> 63 != 0,
@@ -29,7 +30,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// How many bytes a pointer takes in a record's payload. A property of each record, not of the file.
+/// The size of a pointer in a record's payload. It is a property of each record, not of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PointerSize {
     /// Written by a 32-bit process or kernel.
@@ -48,7 +49,7 @@ impl PointerSize {
     }
 }
 
-/// An address in a module: bytes from where it is loaded.
+/// An offset in a module, in bytes from its load address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Rva(pub u32);
 
@@ -58,17 +59,18 @@ impl fmt::Display for Rva {
     }
 }
 
-/// What an address in a stack is.
+/// The kind of an address in a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum AddressKind {
-    /// Of an instruction that is about to run: the innermost frame of a sample.
+    /// The address of an instruction that is about to run: the innermost frame of a sample.
     Instruction,
-    /// After a call, which can be the last instruction of its function: looked up one byte before.
+    /// A return address. The call can be the last instruction of its function, so the address is
+    /// looked up one byte earlier.
     Return,
 }
 
 impl AddressKind {
-    /// Where to look an address up. Offsets are still counted to the address itself.
+    /// The offset to look up. Offsets within a function are still counted to the address itself.
     pub fn looked_up(self, rva: Rva) -> Rva {
         match self {
             AddressKind::Instruction => rva,
@@ -77,12 +79,13 @@ impl AddressKind {
     }
 }
 
-/// In which half of the address space a frame is: by its address alone, never by whether a module is known.
+/// The part of the address space that a frame is in. It follows from the address alone, whether or
+/// not a module is known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Mode {
-    /// The upper half.
+    /// The upper half of the address space.
     Kernel,
-    /// The lower half.
+    /// The lower half of the address space.
     User,
 }
 

@@ -1,10 +1,11 @@
-//! Times as text.
+//! Timestamps as text.
 
 use std::fmt;
 
 use crate::time::{FileTime, TICKS_PER_SECOND};
 
-/// A time as RFC 3339 text in UTC with seven fractional digits, such as `2012-10-29T16:13:09.0312500Z`.
+/// A time as RFC 3339 text in UTC with seven fractional digits, such as
+/// `2012-10-29T16:13:09.0312500Z`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rfc3339(pub FileTime);
 
@@ -25,9 +26,9 @@ impl fmt::Display for Rfc3339 {
     }
 }
 
-/// Year, month and day of a day counted from 1601-01-01 in the Gregorian calendar.
+/// Converts days since 1601-01-01 to year, month and day of the Gregorian calendar.
 ///
-/// Reckons in years that begin on 1 March, so that the leap day is the last of its year.
+/// Years are counted from 1 March, so that the leap day is the last day of its year.
 fn civil_date(days_since_1601: i64) -> (i64, i64, i64) {
     const DAYS_PER_ERA: i64 = 146_097;
     /// From 1600-03-01, where an era of 400 years begins, to 1601-01-01.
@@ -35,10 +36,11 @@ fn civil_date(days_since_1601: i64) -> (i64, i64, i64) {
     let days = days_since_1601 + DAYS_TO_1601;
     let era = days.div_euclid(DAYS_PER_ERA);
     let day_of_era = days.rem_euclid(DAYS_PER_ERA);
-    // Every 4 years have a leap day (1,460 days and one), every 100 years lack one, every 400 years do not.
+    // Every 4 years there is a leap day (1,461 days), except every 100 years, but not every 400
+    // years.
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on, months of 31 and 30 days repeat after five months of 153 days.
+    // From March on, the lengths of months repeat every five months, which have 153 days.
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
@@ -49,7 +51,6 @@ fn civil_date(days_since_1601: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
 
-    /// Days of the months of a year.
     fn month_lengths(year: i64) -> [i64; 12] {
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

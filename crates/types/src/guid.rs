@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A GUID in its on-disk byte order. Prints in lower case without braces.
+/// A GUID in its on-disk byte order. Prints in lowercase without braces.
 #[derive(
     Clone,
     Copy,
@@ -28,19 +28,19 @@ impl Guid {
     /// The all-zero GUID.
     pub const ZERO: Guid = Guid([0; 16]);
 
-    /// Builds a GUID from the four groups in which they are usually written down.
+    /// Creates a GUID from the four groups in which it is usually written in C.
     pub const fn new(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
         let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
         Guid([a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]])
     }
 
-    /// Builds a GUID from its 32 digits in the order in which they are written.
+    /// Creates a GUID from its 32 hexadecimal digits in written order.
     pub const fn from_u128(digits: u128) -> Guid {
         let (a, b, c) = ((digits >> 96) as u32, (digits >> 80) as u16, (digits >> 64) as u16);
         Guid::new(a, b, c, (digits as u64).to_be_bytes())
     }
 
-    /// The five groups of digits, as they are written.
+    /// The five groups of digits in written order.
     fn groups(self) -> [u64; 5] {
         let [a0, a1, a2, a3, b0, b1, c0, c1, d0, d1, e @ ..] = self.0;
         let [e0, e1, e2, e3, e4, e5] = e;
@@ -61,7 +61,7 @@ impl fmt::Display for Guid {
     }
 }
 
-/// 32 digits without hyphens, as in the folders of symbol stores.
+/// 32 uppercase digits without hyphens, as in the directories of symbol stores.
 impl fmt::UpperHex for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e] = self.groups();
@@ -75,7 +75,7 @@ impl fmt::Debug for Guid {
     }
 }
 
-/// The text is not a GUID of 32 hexadecimal digits in groups of 8-4-4-4-12.
+/// The error for text that is not a GUID: 32 hexadecimal digits in groups of 8-4-4-4-12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a GUID such as 9e814aad-3204-11d2-9a82-006008a86939")]
 pub struct GuidError;
@@ -83,7 +83,7 @@ pub struct GuidError;
 impl FromStr for Guid {
     type Err = GuidError;
 
-    /// Accepts upper and lower case, with or without braces.
+    /// Accepts uppercase and lowercase digits, with or without braces.
     fn from_str(text: &str) -> Result<Guid, GuidError> {
         let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
         if text.len() != 36 || !text.is_ascii() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_guid_is_refused() {
+    fn invalid_guids_are_rejected() {
         for text in
             ["", "9e814aad", "9e814aad-3204-11d2-9a82-00600_a86939", "9e814aad+3204-11d2-9a82-006008a86939"]
         {

@@ -1,9 +1,9 @@
-//! Bytes as hexadecimal digits.
+//! Bytes as hexadecimal text.
 
 use std::fmt;
 
-/// Bytes as hexadecimal digits in their order, two each and without separators: `{}` and `{:x}` in lower case, `{:X}` in
-/// upper case.
+/// Bytes as hexadecimal text in their order, with two digits per byte and no separators: lowercase
+/// with `{}` and `{:x}`, uppercase with `{:X}`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HexBytes<'a>(pub &'a [u8]);
 

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// Identifies a process while it lives; numbers are reused.
+/// A process id. It identifies a process during its lifetime; Windows reuses ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Pid(pub u32);
 
-/// Identifies a thread while it lives; numbers are reused.
+/// A thread id. It identifies a thread during its lifetime; Windows reuses ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Tid(pub u32);
 
-/// Windows writes this number where it does not know the process or thread.
+/// Windows writes this id if the process or thread is unknown.
 const UNKNOWN_ID: u32 = u32::MAX;
 
 impl Pid {
@@ -19,19 +19,19 @@ impl Pid {
     /// The System process, whose threads never leave the kernel.
     pub const SYSTEM: Pid = Pid(4);
 
-    /// `None` for the number that stands for "unknown".
+    /// Converts an id of a record; `None` for 0xFFFFFFFF, which means "unknown".
     pub fn known(raw: u32) -> Option<Pid> {
         (raw != UNKNOWN_ID).then_some(Pid(raw))
     }
 
-    /// Whether threads of this process have no user-mode part.
+    /// Whether the threads of this process run only in kernel mode.
     pub fn is_kernel_only(self) -> bool {
         self == Pid::IDLE || self == Pid::SYSTEM
     }
 }
 
 impl Tid {
-    /// `None` for the number that stands for "unknown".
+    /// Converts an id of a record; `None` for 0xFFFFFFFF, which means "unknown".
     pub fn known(raw: u32) -> Option<Tid> {
         (raw != UNKNOWN_ID).then_some(Tid(raw))
     }

@@ -1,8 +1,9 @@
-//! The vocabulary that all layers share: GUIDs, processes, threads, addresses, times, and what
-//! identifies a module.
+//! Types that all layers share: GUIDs, process and thread ids, addresses, times, and the identity
+//! of modules.
 //!
-//! Plain values with their spelling and their order of bytes. Nothing here reads, decodes, looks up or converts with the
-//! clock of a trace. Knows no other crate.
+//! They are plain values with their text form and byte order. Nothing here reads, decodes, looks up
+//! or converts times by the clock of a trace. This crate depends on no other crate of the
+//! workspace.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,8 +1,8 @@
-//! What identifies an image file, a PDB or a module.
+//! The identity of image files, PDBs and modules.
 
 use crate::guid::Guid;
 
-/// What identifies an image file on a symbol server, in addition to its file name.
+/// The identity of an image file on a symbol server, in addition to its file name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ImageIdentity {
     /// `TimeDateStamp` of the file header: a time, or a hash in reproducible builds.
@@ -12,45 +12,47 @@ pub struct ImageIdentity {
 }
 
 impl ImageIdentity {
-    /// The folder's name in a symbol store: the stamp in eight upper-case digits, the size in lower-case ones.
+    /// The name of the directory in a symbol store: the time stamp as eight uppercase digits, then
+    /// the size as lowercase digits, both hexadecimal.
     pub fn store_key(&self) -> String {
         format!("{:08X}{:x}", self.time_date_stamp, self.size)
     }
 }
 
-/// What identifies a PDB: the RSDS entry of an image's debug directory, or the PDB's own header with the age of its DBI
-/// stream.
+/// The identity of a PDB: from the RSDS entry of an image's debug directory, or from the PDB's own
+/// header with the age of its DBI stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PdbIdentity<N = String> {
-    /// Path or file name, as the linker wrote it.
+    /// Path or file name as the linker wrote it.
     pub name: N,
-    /// The same for all versions of a PDB that fit one image.
+    /// The GUID, which is the same for all versions of a PDB that match one image.
     pub guid: Guid,
-    /// Counts how often the PDB was written.
+    /// The age: the number of times that the PDB was written.
     pub age: u32,
 }
 
 impl<N: AsRef<str>> PdbIdentity<N> {
-    /// The last component of its name.
+    /// The last component of the name.
     pub fn file_name(&self) -> &str {
         let name = self.name.as_ref();
         name.rsplit(['\\', '/']).next().unwrap_or(name)
     }
 
-    /// The folder's name in a symbol store: the GUID in upper-case digits, the age in lower-case ones.
+    /// The name of the directory in a symbol store: the GUID as uppercase digits, then the age as
+    /// lowercase digits, both hexadecimal.
     pub fn store_key(&self) -> String {
         format!("{:X}{:x}", self.guid, self.age)
     }
 }
 
-/// What is known of a module: enough to find its files, or too little.
+/// The known facts that identify a module. They may not suffice to find its files.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct ModuleIdentity {
-    /// File name, without folders.
+    /// File name without directories.
     pub name: String,
-    /// Of its image.
+    /// Identity of its image.
     pub image: Option<ImageIdentity>,
-    /// Of its PDB.
+    /// Identity of its PDB.
     pub pdb: Option<PdbIdentity>,
 }
 

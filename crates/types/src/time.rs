@@ -1,23 +1,24 @@
-//! Timestamps of records and UTC time.
+//! Raw timestamps of records, and UTC time.
 
 /// A timestamp exactly as a record stores it, in ticks of the session's clock.
 ///
-/// Ordering and stack attribution use this value only: converted times round and collide.
+/// Ordering and stack attribution use only this value, because converted times are rounded and can
+/// collide.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct RawTime(pub i64);
 
-/// Units of 100 ns since 1601-01-01 UTC.
+/// A UTC time in units of 100 ns since 1601-01-01.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct FileTime(pub i64);
 
-/// Units of 100 ns in a second.
+/// Units of 100 ns per second.
 pub const TICKS_PER_SECOND: i64 = 10_000_000;
 
 /// 1970-01-01 as [`FileTime`].
 const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
 
 impl FileTime {
-    /// Seconds and nanoseconds since 1970-01-01 UTC, the nanoseconds never negative.
+    /// Seconds and nanoseconds since 1970-01-01 UTC. The nanoseconds are never negative.
     pub fn to_unix(self) -> (i64, u32) {
         let since = i128::from(self.0) - i128::from(UNIX_EPOCH);
         let seconds = since.div_euclid(i128::from(TICKS_PER_SECOND));

@@ -1,5 +1,5 @@
-//! Checks `.etl` files and prints a line of JSON for each: its name, the rules it violates, and how often each rule was
-//! checked.
+//! Checks `.etl` files and prints a line of JSON for each: its name, the violated rules, and the
+//! number of checks of each rule.
 //!
 //! `validate FILE...`
 

@@ -3,7 +3,7 @@
 use crate::bytes::{i64, u16, u32, u64};
 
 pub(crate) const BUFFER_HEADER_SIZE: usize = 0x48;
-/// What fills the rest of a buffer.
+/// Fills the rest of a buffer.
 pub(crate) const FILLER: u8 = 0xff;
 
 /// Flags of a buffer.
@@ -11,12 +11,12 @@ pub(crate) const FLUSH_MARKER: u16 = 0x01;
 pub(crate) const PROCESSOR_INDEX: u16 = 0x20;
 pub(crate) const COMPRESSED: u16 = 0x40;
 
-/// A buffer as it is in the file.
+/// A buffer in the file.
 #[derive(Debug)]
 pub(crate) struct Buffer<'a> {
     /// Offset in the file.
     pub at: usize,
-    /// Header included.
+    /// Including the header.
     pub bytes: &'a [u8],
     pub saved_offset: u32,
     pub current_offset: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Buffer<'a> {
     pub timestamp: i64,
     pub sequence: i64,
     pub clock: u64,
-    /// All 16 bits, whatever the flags say of them.
+    /// All 16 bits, regardless of the flags.
     pub processor: u16,
     pub logger: u16,
     pub state: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Buffer<'a> {
 }
 
 impl<'a> Buffer<'a> {
-    /// `bytes` has a header at least.
+    /// `bytes` must contain at least a header.
     pub fn parse(at: usize, bytes: &'a [u8]) -> Buffer<'a> {
         Buffer {
             at,
@@ -62,7 +62,7 @@ impl<'a> Buffer<'a> {
     }
 }
 
-/// What kinds of header records have: the third byte of a record.
+/// Header kinds: the third byte of a record.
 pub(crate) mod kind {
     pub(crate) const SYSTEM32: u8 = 1;
     pub(crate) const SYSTEM64: u8 = 2;
@@ -79,23 +79,23 @@ pub(crate) mod kind {
 }
 use kind::*;
 
-/// The fourth byte of records with one of the headers above, and that of WPP messages.
+/// The fourth byte of a record: records with one of the headers above, and WPP messages.
 pub(crate) const TRACE_HEADER: u8 = 0xc0;
 const MESSAGE: u8 = 0x90;
 
 /// A record of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    /// Offset in the buffer, expanded if it is compressed.
+    /// Offset in the expanded buffer.
     pub at: usize,
     pub marker: u8,
     pub kind: u8,
-    /// Header included, without what aligns the next record.
+    /// Including the header, without the padding.
     pub bytes: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Size of the fixed part of the header; `None` for kinds whose layout is not known.
+    /// Size of the fixed part of the header; `None` for unknown kinds.
     pub fn header_size(&self) -> Option<usize> {
         Some(match self.kind {
             _ if self.marker != TRACE_HEADER => return None,
@@ -119,7 +119,7 @@ impl Record<'_> {
         u16(self.bytes, 6)
     }
 
-    /// The raw timestamp.
+    /// The raw time stamp.
     pub fn time(&self) -> u64 {
         u64(self.bytes, if matches!(self.kind, PERF_INFO32 | PERF_INFO64) { 8 } else { 16 })
     }
@@ -133,7 +133,7 @@ impl Record<'_> {
     }
 }
 
-/// The records of an expanded buffer whose content ends at `end`, and where the last one ends.
+/// The records of an expanded buffer whose content ends at `end`, and the end of the last record.
 pub(crate) fn records(buffer: &[u8], end: usize) -> (Vec<Record<'_>>, usize) {
     let mut found = Vec::new();
     let mut at = BUFFER_HEADER_SIZE;
@@ -142,14 +142,14 @@ pub(crate) fn records(buffer: &[u8], end: usize) -> (Vec<Record<'_>>, usize) {
         let (marker, kind) = ((first >> 24) as u8, (first >> 16) as u8);
         let mut record = Record { at, marker, kind, bytes: &[] };
         let size = match marker {
-            // The first word is the size, or with kernel events the version.
+            // The first word is the size, or the version for kernel events.
             TRACE_HEADER if record.is_kernel() => u16(buffer, at + 4),
             TRACE_HEADER | MESSAGE => first as u16,
             _ => break,
         };
         let size = usize::from(size);
         let Some(bytes) = buffer.get(at..at + size).filter(|_| size >= 8 && at + size <= end) else { break };
-        // The filler and zeros have no marker, so they end the records, too.
+        // Filler bytes and zeros have no marker, so they end the records too.
         record.bytes = bytes;
         found.push(record);
         at = (at + size).next_multiple_of(8);

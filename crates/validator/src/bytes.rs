@@ -1,4 +1,5 @@
-//! Little-endian numbers at an offset. Bytes beyond the end read as 0: rules about sizes report what is missing.
+//! Reads little-endian numbers at an offset. Bytes beyond the end are 0; the rules about sizes
+//! report missing bytes.
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut found = [0; N];

@@ -1,4 +1,4 @@
-//! Rules about data buffers (D) and about all of them together (F).
+//! Rules about data buffers (D), and about the whole file (F).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -12,16 +12,16 @@ use crate::{Report, Rule, record, xpress};
 const FLUSHED: u32 = 3;
 /// The largest buffer of a session.
 const BUFFER_SIZE_MAX: usize = 16 << 20;
-/// What may be left over of a chunk: flags of which none was needed.
+/// The bytes that may remain at the end of a chunk: a flag word that was not needed.
 const UNUSED_FLAGS: [u8; 4] = [0xff; 4];
-/// A FILETIME of the year 1981; counters of ticks are below it.
+/// A FILETIME of the year 1981. Tick counters are less than this.
 const FILE_TIME_MIN: i64 = 120_000_000_000_000_000;
 
-/// What the next buffer of a processor must follow.
+/// The previous buffer of a processor.
 struct Previous {
     sequence: i64,
     timestamp: i64,
-    /// Of the latest record.
+    /// Time of the latest record.
     time: u64,
 }
 
@@ -102,7 +102,7 @@ fn check_header(report: &mut Report, session: &Session, buffer: &Buffer<'_>) {
     });
 }
 
-/// The buffer as it was before it was compressed.
+/// The expanded buffer.
 fn expand<'a>(report: &mut Report, buffer: &Buffer<'a>) -> Option<Cow<'a, [u8]>> {
     if !buffer.has(COMPRESSED) {
         return Some(Cow::Borrowed(buffer.bytes));

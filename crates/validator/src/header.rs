@@ -6,12 +6,13 @@ use crate::buffer::{
 use crate::bytes::{pointer, u16, u32, u64};
 use crate::{Report, Rule};
 
-/// Where the logfile header begins in the header buffer.
+/// Offset of the logfile header in the header buffer.
 const LOGFILE_HEADER: usize = BUFFER_HEADER_SIZE + 0x20;
 /// Offset of the two pointers in the logfile header.
 const POINTERS: usize = 0x38;
 const TIME_ZONE_SIZE: usize = 172;
-/// What follows the time zone once it is aligned: boot time, frequency, start time, clock, lost buffers.
+/// Size of the fields after the aligned time zone: boot time, frequency, start time, clock, lost
+/// buffers.
 const TAIL_SIZE: usize = 32;
 
 /// Bits of the logging mode.
@@ -30,7 +31,7 @@ pub(crate) const WINDOWS_8: (u8, u8) = (6, 2);
 const WINDOWS_8_1: (u8, u8) = (6, 3);
 const QPC: u32 = 1;
 
-/// What the header buffer states, as far as other rules depend on it.
+/// The contents of the header buffer that other rules depend on.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Nominal buffer size in bytes.
@@ -43,18 +44,19 @@ pub(crate) struct Session {
     pub relogged: bool,
     pub compressed: bool,
     pub logger: u16,
-    /// Raw timestamp of the logfile header.
+    /// Raw time stamp of the logfile header.
     pub first_time: u64,
     /// FILETIME.
     pub start: u64,
     /// FILETIME.
     pub end: u64,
-    /// Ticks in a second; `None` if raw timestamps are no ticks, or not of one clock for all processors.
+    /// Ticks per second; `None` if raw time stamps are not ticks of one clock for all processors.
     pub frequency: Option<u64>,
 }
 
 impl Session {
-    /// Checks the header buffer of a file with so many buffers and bytes; `None` if it has no logfile header.
+    /// Checks the header buffer of a file with `buffers` buffers and `file_size` bytes. Returns
+    /// `None` if it has no logfile header.
     pub fn check(
         report: &mut Report,
         buffer: &Buffer<'_>,
@@ -224,7 +226,7 @@ fn describe(kind: u8, hook_id: u16) -> String {
     format!("header kind {kind} with hook id {hook_id:#06x} ")
 }
 
-/// Text in UTF-16; `None` if it is damaged.
+/// Decodes UTF-16; `None` if it is invalid.
 pub(crate) fn utf16(bytes: &[u8]) -> Option<String> {
     let (pairs, rest) = bytes.as_chunks();
     let units: Vec<u16> = pairs.iter().map(|pair| u16::from_le_bytes(*pair)).collect();

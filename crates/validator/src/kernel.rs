@@ -1,4 +1,4 @@
-//! Rules about what the records of a kernel trace say together (K).
+//! Rules about relations between the records of a kernel trace (K).
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,18 +30,18 @@ pub(crate) mod hook_id {
 }
 use hook_id::*;
 
-/// What is collected from the records of all buffers. Times are raw.
+/// Data from the records of all buffers. Times are raw.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     /// Times of all records.
     pub times: HashSet<u64>,
-    /// The times that stack records name.
+    /// Times of the triggering events in stack records.
     pub triggers: Vec<u64>,
-    /// Stack keys and the times of the records that have them.
+    /// Stack keys, and the times of the records that contain them.
     pub uses: Vec<(u64, u64)>,
-    /// The latest definition of each key.
+    /// Time of the latest definition of each key.
     pub definitions: HashMap<u64, u64>,
-    /// Time and hook id of what frames a rundown.
+    /// Time and hook id of the records that delimit a rundown.
     protocol: Vec<(u64, u16)>,
     /// Time and process of each rundown record.
     listed_at_start: Vec<(u64, u32)>,
@@ -56,7 +56,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Takes in a kernel event. Process ids mean something with process events only.
+    /// Collects data from a kernel event. The process ids are valid only for process events.
     pub fn note(&mut self, hook_id: u16, time: u64, process: u32, parent: u32) {
         match hook_id {
             LOGFILE_HEADER => self.logfile_headers += 1,
@@ -77,7 +77,7 @@ impl Kernel {
         }
     }
 
-    /// Checks what was collected from a whole file.
+    /// Checks the rules after all records of a file were collected.
     pub fn check(mut self, report: &mut Report, session: &Session) {
         let mut check = |rule, holds: bool, found: &dyn Fn() -> String| {
             report.check(rule, 0, holds, found);

@@ -1,23 +1,23 @@
-//! Tables of violations that are known.
+//! Tables of known violations.
 
 use crate::{Rule, validate};
 
-/// Rules that some files violate.
+/// Known violations of some files.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownViolation {
     /// Names of the files.
     pub files: &'static [&'static str],
-    /// What each of them violates.
+    /// The rules that each of them violates.
     pub rules: &'static [Rule],
-    /// Why they do.
+    /// Reason for the violations.
     pub reason: &'static str,
 }
 
-/// Checks files, given by name, against a table. A file may be in several rows.
+/// Checks files, given by name, against a table. A file can be in several rows.
 ///
 /// # Panics
-/// If a file violates a rule that no row lists for it, if it does not violate a rule that is listed, or if a row names a
-/// file that is missing or a rule that another row lists, too.
+/// If a file violates a rule that no row lists for it, or does not violate a listed rule; if a row
+/// contains the name of a missing file; or if two rows list the same rule for a file.
 pub fn assert_known(files: &[(&str, Vec<u8>)], table: &[KnownViolation]) {
     let mut wrong = Vec::new();
     for (name, bytes) in files {
@@ -29,7 +29,7 @@ pub fn assert_known(files: &[(&str, Vec<u8>)], table: &[KnownViolation]) {
     }
     for name in table.iter().flat_map(|row| row.files) {
         if !files.iter().any(|(file, _)| file == name) {
-            wrong.push(format!("{name}: listed, but there is no such file\n"));
+            wrong.push(format!("{name}: listed, but the file does not exist\n"));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.concat());
@@ -52,7 +52,7 @@ mod tests {
     const SHORT: KnownViolation = KnownViolation { files: &["short"], rules: &[Rule::F02], reason: "bytes" };
 
     #[test]
-    fn tables_list_exactly_what_is_violated() {
+    fn tables_must_match_the_violations_exactly() {
         assert_eq!(message(&[BOTH, SHORT]), "");
         assert!(message(&[BOTH]).contains("short: F02: "));
         let empty = KnownViolation { files: &["empty"], ..SHORT };

@@ -1,4 +1,4 @@
-//! Checks `.etl` files against what holds in every trace that Windows wrote.
+//! Checks `.etl` files against rules that hold in every trace written by Windows.
 //!
 //! ```
 //! use stackhound_validator::{Rule, validate};
@@ -7,14 +7,16 @@
 //! assert_eq!(report.violated(), [Rule::F01, Rule::F02]);
 //! ```
 //!
-//! [`validate`] looks at every buffer and record and counts for each [`Rule`] how often it was checked and violated.
-//! The rules depend on the class of the trace: live or relogged, compressed or not, the Windows version. They come
-//! from comparing traces of Windows Vista to Windows 11 and are stricter than readers have to be: a file that violates
-//! one differs from what Windows writes, and may still be readable. [`assert_known`] compares files that we write with a
-//! table of the violations that are known.
+//! [`validate`] checks every buffer and record, and counts the checks and violations of each
+//! [`Rule`]. The rules depend on the class of the trace: live or relogged, compressed or not, and
+//! the version of Windows. They were derived from traces of Windows Vista to Windows 11, and are
+//! stricter than readers need: a file that violates a rule differs from the files of Windows, but
+//! may still be readable. [`assert_known`] compares the files of this project's writer with a table
+//! of known violations.
 //!
-//! Reads the bytes itself and uses no other crate of the workspace, since it evaluates what their writer makes.
-//! Does not repair or resynchronise: after a buffer of impossible size it stops.
+//! This crate parses the bytes itself and uses no other crate of the workspace, because it checks
+//! the output of their writer. It does not repair or resynchronize: it stops at a buffer of
+//! impossible size.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -35,9 +37,9 @@ pub use rules::Rule;
 use self::buffer::{BUFFER_HEADER_SIZE, Buffer};
 use self::header::Session;
 
-/// Checks a whole file. Never panics, whatever the bytes are.
+/// Checks a whole file. Does not panic on any input.
 ///
-/// Takes memory in the order of the file's size.
+/// The memory usage is proportional to the size of the file.
 pub fn validate(file: &[u8]) -> Report {
     let mut report = Report::default();
     let mut buffers = Vec::new();

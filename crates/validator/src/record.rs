@@ -1,4 +1,4 @@
-//! Rules about records (R), one by one.
+//! Rules about individual records (R).
 
 use crate::buffer::{Record, kind};
 use crate::bytes::{pointer, u16, u32, u64};
@@ -15,7 +15,7 @@ enum Header {
 }
 use Header::{Either, PerfInfo, System};
 
-/// Hook ids, header, versions, and the size of the payload where it is fixed.
+/// Hook ids, header, versions, and the size of the payload if it is fixed.
 type KernelEvents = (&'static [u16], Header, &'static [u8], Option<usize>);
 
 /// The kernel events of 64-bit Windows 8 and later. 32-bit payloads have other sizes.
@@ -53,19 +53,20 @@ const KERNEL_EVENTS: &[KernelEvents] = &[
     (&[0x1825, 0x1826], PerfInfo, &[2], Some(24)),
 ];
 
-/// Extended items in the order in which they occur.
+/// Extended data items in the order in which they occur.
 const ITEM_ORDER: &[&[u16]] = &[&[1], &[5, STACK_TRACE64], &[12], &[11]];
 const STACK_TRACE32: u16 = 5;
 const STACK_TRACE64: u16 = 6;
 const HAS_ITEMS: u16 = 1;
 
-/// The class of system-configuration events that merging adds, 9b79ee91-b5fd-41c0-a243-4248e266e9d0, as stored.
+/// The class of the system-configuration events that merging adds, in its stored form:
+/// 9b79ee91-b5fd-41c0-a243-4248e266e9d0.
 const SYSTEM_CONFIG: [u8; 16] = 0x91ee_799b_fdb5_c041_a243_4248_e266_e9d0_u128.to_be_bytes();
 const SYSTEM_PATHS: u8 = 33;
 const SYSTEM_PROCESS: u32 = 4;
 const UNKNOWN: u32 = u32::MAX;
 
-/// Checks kind and size of a record; returns whether the rest of its header can be read.
+/// Checks the kind and size of a record. Returns whether the rest of its header can be read.
 pub(crate) fn check_header(report: &mut Report, at: usize, record: &Record<'_>) -> bool {
     let known = record.is_kernel() && !matches!(record.kind, kind::COMPACT32 | kind::COMPACT64)
         || matches!(record.kind, kind::FULL32 | kind::FULL64 | kind::EVENT32 | kind::EVENT64);
@@ -102,7 +103,7 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
     let (hook_id, version) = (record.hook_id(), header[0]);
     let (thread, process) = (record.thread(), record.process());
     let issuer = || format!("hook id {hook_id:#06x}, thread {thread:#x}, process {process:#x}");
-    let narrow = matches!(record.kind, kind::SYSTEM32 | kind::COMPACT32 | kind::PERF_INFO32);
+    let is_32_bit = matches!(record.kind, kind::SYSTEM32 | kind::COMPACT32 | kind::PERF_INFO32);
     let mut check = |rule, holds: bool, found: &dyn Fn() -> String| {
         report.check(rule, at, holds, found);
     };
@@ -116,7 +117,7 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
             PerfInfo => !system,
             Either => true,
         };
-        let sized = narrow || size.is_none_or(|size| size == payload.len());
+        let sized = is_32_bit || size.is_none_or(|size| size == payload.len());
         check(Rule::R04, fits && sized && versions.contains(&version), &|| {
             let (kind, size) = (record.kind, payload.len());
             format!("hook id {hook_id:#06x} of kind {kind}, version {version}, {size} bytes")
@@ -126,7 +127,8 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
         check(Rule::R05, thread != UNKNOWN && process != UNKNOWN, &issuer);
     }
 
-    // Pointers in these events have the session's size: before the process id, and before and in an image's.
+    // Pointers in these payloads have the session's pointer size. In process events, one pointer
+    // precedes the process id; in image events, two.
     let own = u32(payload, session.pointer);
     let parent = u32(payload, session.pointer + 4);
     let listed = [u32(payload, 0), u32(payload, 4)];
@@ -149,7 +151,7 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
         _ => {}
     }
 
-    let frame = if narrow { 4 } else { 8 };
+    let frame = if is_32_bit { 4 } else { 8 };
     let whole = |frames: usize| payload.len() >= frames + frame && payload.len().is_multiple_of(frame);
     let size = || format!("{} bytes", payload.len());
     match hook_id {
@@ -191,10 +193,10 @@ fn check_event(report: &mut Report, session: &Session, at: usize, record: &Recor
     let ranks: Option<Vec<usize>> =
         types.iter().map(|item| ITEM_ORDER.iter().position(|same| same.contains(item))).collect();
     let ordered = ranks.is_some_and(|ranks| ranks.is_sorted()) && {
-        let mut seen = types.clone();
-        seen.sort_unstable();
-        seen.dedup();
-        seen.len() == types.len()
+        let mut distinct = types.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        distinct.len() == types.len()
     };
     report.check(Rule::R13, at, ordered, || format!("items {types:?}"));
     if session.pointer == 8 {
@@ -202,7 +204,7 @@ fn check_event(report: &mut Report, session: &Session, at: usize, record: &Recor
     }
 }
 
-/// The types of linked extended items, and whether all of them have their sizes, padding and links as they must.
+/// The types of linked extended data items, and whether all sizes, paddings and links are valid.
 fn item_types(mut rest: &[u8]) -> (Vec<u16>, bool) {
     let (mut types, mut intact) = (Vec::new(), true);
     loop {

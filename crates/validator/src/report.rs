@@ -1,35 +1,36 @@
-//! What came of checking a file.
+//! The result of checking a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Rule;
 
-/// How often each rule was checked and violated.
+/// The number of checks and violations of each rule.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
-    /// The rules that apply to the file. A rule that is missing was never checked.
+    /// The results of the rules that apply to the file. A missing rule was never checked.
     pub tallies: BTreeMap<Rule, Tally>,
 }
 
-/// What came of one rule.
+/// The result of one rule.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// How often it was checked.
+    /// Number of checks.
     pub checks: u64,
-    /// How often it was violated.
+    /// Number of violations.
     pub violations: u64,
     /// The first violation.
     pub first: Option<Violation>,
 }
 
-/// A place where a rule does not hold.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Offset in the file, in bytes, of the buffer or record; 0 for what concerns the whole file. In a compressed
-    /// buffer, a record's offset is the buffer's plus that in the expanded buffer.
+    /// Offset of the buffer or record in the file, in bytes; 0 for the whole file. For a record in
+    /// a compressed buffer, it is the offset of the buffer plus that of the record in the expanded
+    /// buffer.
     pub offset: usize,
-    /// What was found.
+    /// The value that violates the rule.
     pub found: String,
 }
 
@@ -40,8 +41,8 @@ impl Report {
         violated.map(|(rule, _)| *rule).collect()
     }
 
-    /// Compares the violated rules with those that are known to be, and describes each difference in a line: rules that
-    /// are violated and not expected, and rules that are expected and not violated.
+    /// Compares the violated rules with the expected ones, and describes each difference in one
+    /// line: unexpected violations, and expected violations that did not occur.
     pub fn differences(&self, expected: &[Rule]) -> Vec<String> {
         let violated = self.violated();
         let unexpected = self.tallies.iter().filter(|(rule, _)| !expected.contains(rule));
@@ -56,7 +57,7 @@ impl Report {
             .collect()
     }
 
-    /// Counts a check, and a violation unless `holds`; returns `holds`.
+    /// Counts a check, and a violation unless `holds`. Returns `holds`.
     pub(crate) fn check(
         &mut self,
         rule: Rule,

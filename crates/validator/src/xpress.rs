@@ -1,12 +1,12 @@
-//! Expands XPRESS chunks, as [MS-XCA] section 2.4 describes them: plain LZ77, one step at a time.
+//! Expands XPRESS chunks (plain LZ77) as described in [MS-XCA] section 2.4.
 
 use crate::bytes;
 
-/// A chunk that ended well.
+/// A chunk that was expanded without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expanded {
     pub bytes: Vec<u8>,
-    /// Bytes of the chunk that were not needed.
+    /// Number of unused bytes at the end of the chunk.
     pub left_over: usize,
 }
 
@@ -23,12 +23,13 @@ impl Input<'_> {
     }
 }
 
-/// Expands to exactly `size` bytes; `None` if the chunk is damaged or says something else.
+/// Expands a chunk to exactly `size` bytes. Returns `None` if the chunk is damaged or has another
+/// size.
 pub(crate) fn expand(chunk: &[u8], size: usize) -> Option<Expanded> {
     let mut input = Input { chunk, at: 0 };
     let mut out = Vec::new();
     let (mut flags, mut flags_left) = (0, 0);
-    // Two long matches share one byte, which holds four bits of the length of each.
+    // Two long matches share one byte, with four bits of the length of each.
     let mut shared = None;
     while out.len() < size {
         if flags_left == 0 {
@@ -56,7 +57,7 @@ pub(crate) fn expand(chunk: &[u8], size: usize) -> Option<Expanded> {
     Some(Expanded { bytes: out, left_over: chunk.len() - input.at })
 }
 
-/// What a match is longer than 7, by as many bytes as that takes.
+/// Reads the part of a match length that exceeds 7, from as many bytes as necessary.
 fn long_length(input: &mut Input<'_>, shared: &mut Option<usize>) -> Option<usize> {
     let four_bits = match shared.take() {
         Some(byte) => byte >> 4,
@@ -77,7 +78,7 @@ fn long_length(input: &mut Input<'_>, shared: &mut Option<usize>) -> Option<usiz
         0 => input.number(4)?,
         whole => whole,
     };
-    // What is stated counts from the start, with the 15 and the 7 that led here.
+    // A length in two or four bytes includes the 15 and the 7.
     Some(whole.checked_sub(15 + 7)? + 15)
 }
 
@@ -97,21 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_is_counted() {
+    fn unused_bytes_are_counted() {
         let chunk = [0, 0, 0, 0, b'a', b'b', 1, 2, 3];
         assert_eq!(expand(&chunk, 2), Some(Expanded { bytes: b"ab".to_vec(), left_over: 3 }));
     }
 
     #[test]
-    fn damage_is_noticed() {
-        for (chunk, size, why) in [
+    fn damaged_chunks_are_rejected() {
+        for (chunk, size, reason) in [
             (&[0, 0, 0][..], 1, "no flags"),
             (&[0, 0, 0, 0, b'a'], 2, "no second literal"),
             (&[0, 0, 0, 0x80, 0, 0], 3, "a match before the start"),
             (&[0, 0, 0, 0x40, b'a', 0, 0], 3, "a match beyond the end"),
-            (&[0, 0, 0, 0x40, b'a', 7, 0, 15, 255, 6, 0], 99, "a long length that would be shorter"),
+            (&[0, 0, 0, 0x40, b'a', 7, 0, 15, 255, 6, 0], 99, "a long encoding of a short length"),
         ] {
-            assert_eq!(expand(chunk, size), None, "{why}");
+            assert_eq!(expand(chunk, size), None, "{reason}");
         }
     }
 }

@@ -1,18 +1,19 @@
-//! What a consumer on Windows is handed for a record: the content of an `EVENT_RECORD`.
+//! Converts a record to the content of the `EVENT_RECORD` that a consumer on Windows receives.
 //!
-//! A kernel record's hook becomes the GUID of its class and an opcode, the performance counters in front of a payload
-//! become extended items, and flags tell what the header was. Facts: Microsoft's pages EVENT_RECORD and EVENT_HEADER,
-//! `evntcons.h`; what they leave open is in the comments here.
+//! The hook id of a kernel record becomes the GUID of its class and an opcode. Performance counters
+//! that precede a payload become extended data items. Flags show the kind of the header. Sources:
+//! Microsoft's pages EVENT_RECORD and EVENT_HEADER, and `evntcons.h`. Comments mark behavior that
+//! these do not specify.
 
 use stackhound_etl::record::{ExtendedType, HeaderKind, Record};
 use stackhound_schema::kernel;
 use stackhound_schema::kernel::class_guid;
 use stackhound_types::{Guid, PointerSize};
 
-/// Bytes of an EVENT_HEADER.
+/// Size of an EVENT_HEADER, in bytes.
 pub const HEADER_SIZE: usize = 80;
 
-/// Class of the events that tell of losses in real time.
+/// Class of the events that report losses in real-time sessions.
 pub const LOST_EVENT: Guid = class_guid::LOST_EVENT;
 
 /// The opcode of [`LOST_EVENT`] for a lost buffer.
@@ -20,28 +21,28 @@ pub const LOST_BUFFER: u8 = 33;
 
 /// Bits of `EVENT_HEADER.Flags`.
 pub mod flags {
-    /// Extended items come with the event.
+    /// The event has extended data items.
     pub const EXTENDED_INFO: u16 = 0x01;
     /// A WPP message.
     pub const TRACE_MESSAGE: u16 = 0x08;
     /// The header has no processor times.
     pub const NO_CPUTIME: u16 = 0x10;
-    /// Pointers of the payload have four bytes.
+    /// Pointers in the payload have four bytes.
     pub const HEADER_32: u16 = 0x20;
-    /// Pointers of the payload have eight bytes.
+    /// Pointers in the payload have eight bytes.
     pub const HEADER_64: u16 = 0x40;
-    /// A kernel event or one of a classic provider.
+    /// A kernel event, or an event of a classic provider.
     pub const CLASSIC_HEADER: u16 = 0x100;
     /// The processor number has 16 bits.
     pub const PROCESSOR_INDEX: u16 = 0x200;
 }
 
-/// One extended item.
+/// The data of an extended data item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemData<'a> {
-    /// As it stands in the record.
+    /// Bytes of the record.
     Borrowed(&'a [u8]),
-    /// Made of what stands elsewhere in the record.
+    /// Bytes that were built from other data of the record.
     Made(Vec<u8>),
 }
 
@@ -58,20 +59,21 @@ impl ItemData<'_> {
 /// The content of an EVENT_RECORD.
 #[derive(Clone, Debug)]
 pub struct Delivered<'a> {
-    /// EVENT_HEADER as it lies in memory.
+    /// The EVENT_HEADER in its layout in memory.
     pub header: [u8; HEADER_SIZE],
-    /// Extended items with their types.
+    /// Extended data items with their types.
     pub items: Vec<(u16, ItemData<'a>)>,
-    /// UserData.
+    /// The payload (`UserData`).
     pub payload: &'a [u8],
 }
 
-/// Whether a record states its session and is no event: it is known as TRACE_LOGFILE_HEADER instead.
+/// Whether a record is the logfile header. A consumer receives it as TRACE_LOGFILE_HEADER, not as
+/// an event.
 pub fn is_logfile_header(hook_id: Option<u16>) -> bool {
     hook_id == Some(0)
 }
 
-/// Whether [`deliver`] has something for a record of this kind and hook.
+/// Whether [`deliver`] returns an event for a record of this kind and hook id.
 pub fn is_delivered(kind: HeaderKind, hook_id: Option<u16>) -> bool {
     match kind {
         HeaderKind::Error => false,
@@ -81,10 +83,10 @@ pub fn is_delivered(kind: HeaderKind, hook_id: Option<u16>) -> bool {
     }
 }
 
-/// What a consumer that asked for raw timestamps is handed for a record; `None` for those that it never sees: the
-/// logfile header, errors, and hooks of groups whose class is unknown.
+/// The event that a consumer with raw time stamps receives for a record. `None` for records that
+/// are not delivered: the logfile header, errors, and hook ids of groups whose class is unknown.
 ///
-/// `flags` are those of [`flags`] that depend on the buffer.
+/// `buffer_flags` are the [`flags`] that depend on the buffer.
 pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'a>> {
     let kind = record.kind();
     if !is_delivered(kind, record.hook_id()) {
@@ -101,7 +103,7 @@ pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'
     put(&mut header, 0, &(bytes.len() as u16).to_le_bytes());
     put(&mut header, 0x10, &record.time().0.to_le_bytes());
     if kind.has_descriptor() {
-        // The header lies in the recording as it does in memory.
+        // The header has the same layout in the file and in memory.
         set |= record.event_flags().unwrap_or_default().0;
         put(&mut header, 6, &bytes[6..0x10]);
         put(&mut header, 0x18, &bytes[0x18..HEADER_SIZE]);
@@ -111,7 +113,7 @@ pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'
             HeaderKind::Message => {
                 [record.tid().map_or(u32::MAX, |tid| tid.0), record.pid().map_or(u32::MAX, |pid| pid.0)]
             }
-            // These have no ids; Windows hands out all ones.
+            // These records have no ids; Windows delivers `u32::MAX`.
             HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => [u32::MAX; 2],
             _ => [8, 12].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))),
         };
@@ -161,7 +163,7 @@ pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'
     Some(Delivered { header, items, payload: record.payload() })
 }
 
-/// The header of the event that tells of a lost buffer.
+/// The header of the event that reports a lost buffer.
 pub fn lost_buffer(time: i64, buffer_flags: u16) -> [u8; HEADER_SIZE] {
     let mut header = [0; HEADER_SIZE];
     put(&mut header, 0, &(HEADER_SIZE as u16).to_le_bytes());

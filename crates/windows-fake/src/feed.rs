@@ -1,29 +1,31 @@
-//! What a session hands out, and when: generation at a rate, a limited number of buffers, losses.
+//! Determines the buffers that a session delivers, and their times: generation at a rate, a limited
+//! number of buffers, losses.
 //!
-//! Time is told by the caller, so that the rules can be tested without waiting. Between two calls the session is taken
-//! to run on: what was generated meanwhile takes up free buffers, and is lost where there are none.
+//! The caller supplies the time, so that the rules can be tested without waiting. The session
+//! continues between two calls: events that were generated in the meantime occupy free buffers, and
+//! are lost if there are none.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::replay::{Replay, Slice};
 
-/// What happens to a session's events.
+/// Rate and losses of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Events a second; 0 for as fast as the consumer takes them, which never loses any.
+    /// Events per second. 0 for as fast as the consumer reads them, without losses.
     pub rate: u64,
-    /// Buffers that the session has. Those that nobody has taken yet, beyond this number, are lost.
+    /// Number of buffers of the session. If this many buffers are pending, further ones are lost.
     pub buffers: usize,
-    /// Every so many buffers one is lost; 0 for none.
+    /// One in this many buffers is lost; 0 for none.
     pub lose_every: u64,
-    /// The session is stopped behind so many events; 0 for never.
+    /// Number of events after which the session is stopped; 0 for never.
     pub stop_after: u64,
-    /// Whether whole buffers are handed out instead of events.
+    /// Whether whole buffers are delivered instead of events.
     pub raw: bool,
 }
 
-/// What was counted.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events that providers wrote.
@@ -32,11 +34,11 @@ pub struct Counters {
     pub events_lost: u64,
     /// Buffers that were lost.
     pub buffers_lost: u64,
-    /// Buffers that were handed out.
+    /// Buffers that were delivered.
     pub buffers: u64,
-    /// Events that were handed out.
+    /// Events that were delivered.
     pub delivered: u64,
-    /// Buffers handed out with word of a loss just before them.
+    /// Delivered buffers that report a loss directly before them.
     pub notices: u64,
 }
 
@@ -45,23 +47,23 @@ pub struct Counters {
 pub struct Feed {
     replay: Replay,
     limits: Limits,
-    /// The next one to be generated, with its events.
+    /// The next buffer to be generated, with the number of its events.
     coming: Option<(Slice, u64)>,
     ready: VecDeque<(Slice, u64)>,
-    /// Streams that lost a buffer and have not said so yet.
+    /// Streams that lost a buffer and have not reported it yet.
     losing: BTreeSet<usize>,
     made: u64,
     counters: Counters,
 }
 
-/// What there is to do.
+/// The next step of a session.
 #[derive(Debug)]
 pub enum Next {
-    /// A buffer, and how many events it has.
+    /// A buffer is delivered; with the number of its events.
     Slice(Slice, u64),
-    /// Nothing before this time since the start.
+    /// The next buffer is due at this time since the start.
     Wait(Duration),
-    /// Nothing any more.
+    /// No more buffers follow.
     End,
 }
 
@@ -81,12 +83,12 @@ impl Feed {
         feed
     }
 
-    /// What was counted up to here.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Reads the next buffer of the recording, up to where the session is stopped.
+    /// Reads the next buffer of the trace, up to the event after which the session is stopped.
     fn fetch(&mut self) {
         let left = match self.limits.stop_after {
             0 => u64::MAX,
@@ -105,7 +107,7 @@ impl Feed {
         self.coming = Some((slice, events));
     }
 
-    /// When the coming buffer is complete.
+    /// Time at which the next buffer is complete.
     fn due(&self) -> Option<Duration> {
         let (_, events) = self.coming.as_ref()?;
         let nanoseconds = match self.limits.rate {
@@ -115,7 +117,7 @@ impl Feed {
         Some(Duration::from_nanos(nanoseconds as u64))
     }
 
-    /// Generates the coming buffer.
+    /// Generates the next buffer, or loses it.
     fn generate(&mut self) {
         let Some((mut slice, events)) = self.coming.take() else { return };
         self.counters.generated += events;
@@ -133,10 +135,11 @@ impl Feed {
         self.fetch();
     }
 
-    /// What there is at `now`, since the start of the session. A stopped session generates nothing more.
+    /// The next step at the time `now` since the start of the session. A stopped session generates
+    /// no more events, but delivers pending buffers.
     pub fn next(&mut self, now: Duration, stopped: bool) -> Next {
         while !stopped && self.due().is_some_and(|due| due <= now) {
-            // Without a rate, events are made when they are wanted.
+            // Without a rate, events are generated on demand.
             if self.limits.rate == 0 && !self.ready.is_empty() {
                 break;
             }

@@ -1,7 +1,8 @@
-//! For tests of consumers: each runs in a process of its own, with its own settings, and reads the fake's log.
+//! Support for tests of consumers. Each test runs in a separate process with its own settings, and
+//! reads the log of the fake.
 //!
-//! The test program starts itself again for each test, since the settings are one environment variable of a process, and
-//! sessions of one test must not meet those of another.
+//! The test program starts itself again for each test, because the settings are an environment
+//! variable of the process, and the sessions of different tests must not conflict.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,49 +11,51 @@ use std::time::{Duration, Instant};
 
 use crate::settings::VARIABLE;
 
-/// Where the process that runs a test finds its folder.
+/// Environment variable with the folder of the test.
 const FOLDER: &str = "STACKHOUND_TEST_FOLDER";
 
-/// How the line of the fake's log begins that says: a session has handed out its whole recording, and goes on.
-pub const ALL_OUT: &str = "all is handed out of";
+/// Start of the log line for a session that has delivered its whole trace and is still running.
+pub const ALL_DELIVERED: &str = "all events delivered by";
 
-/// How long something may take that must come. Long, for busy machines.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of [`wait_for`]. It is long because machines can be busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Set by `scripts/with-fake`.
+/// Environment variable that `scripts/with-fake` sets.
 const BUILT: &str = "STACKHOUND_FAKE_BUILT";
 
-/// One such process at a time: many at once would disturb each other's times.
+/// Ensures that only one test process runs at a time, because several would affect each other's
+/// timing.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// What a test has while it runs in its process.
+/// Access to the folder and the log of a test, in the process of the test.
 #[derive(Debug)]
 pub struct Harness {
     folder: PathBuf,
 }
 
 impl Harness {
-    /// In the first process: starts the test of this name again in a process of its own, and gives nothing. In that
-    /// process: what the test goes on with.
+    /// In the first process: runs the test of this name in a second process, and returns `None`. In
+    /// the second process: returns the harness with which the test continues.
     ///
-    /// `TRACE` in the settings stands for a file with the bytes that `etl_file` makes. What the second process writes
-    /// is printed. Without the fake the test is skipped and says so; with `CI=true` it fails.
+    /// `TRACE` in the settings is replaced by the path of a file with the bytes from `etl_file`.
+    /// The output of the second process is printed. Without the fake, the test is skipped with a
+    /// message; with `CI=true` it fails.
     ///
     /// # Panics
-    /// If the second process fails: with what it wrote and the fake's log.
+    /// If the second process fails, with its output and the log of the fake.
     pub fn run(test: &str, settings: &str, etl_file: impl FnOnce() -> Vec<u8>) -> Option<Harness> {
         if let Some(folder) = std::env::var_os(FOLDER) {
             return Some(Harness { folder: folder.into() });
         }
         if std::env::var_os(BUILT).is_none() {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "these tests are for scripts/with-fake");
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "these tests require scripts/with-fake");
             eprintln!("skipped: not started by scripts/with-fake");
             return None;
         }
         let _one = ONE.lock();
         let name = format!("stackhound-{}-{}", std::process::id(), test.replace(':', "_"));
         let folder = std::env::temp_dir().join(name);
-        // Wine gives the same numbers to processes again, and whoever was killed has left his folder.
+        // Wine reuses process ids, and a killed process leaves its folder.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = |name: &str| folder.join(name);
@@ -73,56 +76,57 @@ impl Harness {
         let log = std::fs::read_to_string(path("log.txt")).unwrap_or_default();
         std::fs::remove_dir_all(&folder).expect("removed");
         assert!(output.status.success(), "{text}\nthe log of the fake:\n{log}");
-        assert!(text.contains("1 passed"), "no test is called {test}");
+        assert!(text.contains("1 passed"), "there is no test named {test}");
         print!("{text}");
         None
     }
 
-    /// The lines that the fake has logged and that begin so.
+    /// The lines in the log of the fake that begin with `start`.
     pub fn log(&self, start: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("log.txt")).unwrap_or_default();
         text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
     }
 
-    /// Waits until a session has handed out its whole recording, with `at_end = wait` in the settings. What a session has
-    /// handed out is read by whoever stops it then.
+    /// Waits until a session has delivered its whole trace. Requires `at_end = wait` in the
+    /// settings. The consumer reads all delivered events even if the session is then stopped.
     ///
     /// # Panics
-    /// If that does not come.
-    pub fn wait_until_all_is_out(&self) {
-        wait_for("the end of the recording", || !self.log(ALL_OUT).is_empty());
+    /// After a timeout of two minutes.
+    pub fn wait_until_all_delivered(&self) {
+        wait_for("the end of the trace", || !self.log(ALL_DELIVERED).is_empty());
     }
 
-    /// The number behind `key=` in the last line that has one.
+    /// The number after `key=` in the last line of the log that contains it.
     ///
     /// # Panics
-    /// If no line has.
+    /// If no line contains it.
     pub fn number(&self, key: &str) -> u64 {
         let lines = self.log("");
         let found = lines.iter().rev().find_map(|line| number(line, key));
         found.unwrap_or_else(|| panic!("no {key} in {lines:#?}"))
     }
 
-    /// A file of the test's own.
+    /// The path of a file in the folder of the test.
     pub fn path(&self, name: &str) -> PathBuf {
         Path::new(&self.folder).join(name)
     }
 }
 
-/// Waits for something that must come: for the state itself, since nobody knows how long it takes.
+/// Waits until a condition is true. Tests wait for a condition and not for a time, because the
+/// necessary time is not known.
 ///
 /// # Panics
-/// If it does not come.
+/// After a timeout of two minutes.
 #[track_caller]
-pub fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+pub fn wait_for(description: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
-    while !there() {
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+    while !condition() {
+        assert!(begin.elapsed() < TIMEOUT, "timeout: waited for {description}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The number behind `key=` in a line of the log.
+/// The number after `key=` in a line of the log.
 pub fn number(line: &str, key: &str) -> Option<u64> {
     let (_, value) = line.split_once(&format!(" {key}="))?;
     value.split(' ').next()?.parse().ok()

@@ -1,17 +1,19 @@
-//! A test fake of the event-tracing functions of Windows.
+//! A fake of the event-tracing functions of Windows, for tests.
 //!
-//! Wine has none of them: sessions start and deliver nothing. Built as a library that takes the place of
-//! `advapi32.dll`, this crate lets an unchanged consumer start, query and stop sessions, and replays recordings to it as
-//! a session in real time would: buffer by buffer, the processors in any order, with losses and delays where the
-//! [settings](settings) ask for them. Every call is written to a log with its arguments.
+//! Wine does not implement these functions: sessions start, but deliver no events. This crate is
+//! built as a library that replaces `advapi32.dll`. An unchanged consumer can start, query and stop
+//! sessions, and the fake replays traces to it like a real-time session: buffer by buffer, the
+//! processors in any order, with losses and delays as configured by the [settings](settings). Every
+//! call is written to a log with its arguments.
 //!
-//! What it does follows Microsoft's pages about each function; none of it was compared with a real Windows.
+//! The behavior follows Microsoft's documentation of each function. It was never compared with a
+//! real Windows.
 //!
-//! Portable, and tested on any system: what a consumer is handed for a record ([`deliver`]), the order of buffers
-//! ([`replay`]), what a session loses ([`feed`]), the block of a session's properties ([`properties`]), the settings, and
-//! what tests of consumers need ([`harness`]).
-//! For Windows only: the functions themselves.
-// The functions of Windows get pointers: each block says what makes it sound.
+//! The portable modules are tested on any system: the contents of delivered events ([`deliver`]),
+//! the order of buffers ([`replay`]), losses ([`feed`]), the block of session properties
+//! ([`properties`]), the [`settings`], and the support for tests of consumers ([`harness`]). The
+//! functions themselves are compiled for Windows only.
+// The functions of Windows take pointers, so every unsafe block has a justification.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 pub mod deliver;

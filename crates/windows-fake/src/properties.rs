@@ -1,14 +1,14 @@
-//! EVENT_TRACE_PROPERTIES: the block of memory by which sessions are described, with the names inside it.
+//! EVENT_TRACE_PROPERTIES: the memory block that describes a session, including its names.
 //!
-//! Offsets are those of 64-bit Windows. Facts: Microsoft's pages EVENT_TRACE_PROPERTIES, WNODE_HEADER, StartTrace and
-//! ControlTrace.
+//! Offsets are those of 64-bit Windows. Sources: Microsoft's pages EVENT_TRACE_PROPERTIES,
+//! WNODE_HEADER, StartTrace and ControlTrace.
 
 use stackhound_types::Guid;
 
-/// Bytes in front of the names.
+/// Size of the fixed part, which precedes the names, in bytes.
 pub const FIXED_SIZE: usize = 120;
 
-/// `WNODE_FLAG_TRACED_GUID`, without which a block is none.
+/// `WNODE_FLAG_TRACED_GUID`, without which a block is invalid.
 const TRACED_GUID: u32 = 0x0002_0000;
 /// `WNODE_FLAG_VERSIONED_PROPERTIES`: the longer, second version of the block.
 const VERSIONED: u32 = 0x0080_0000;
@@ -20,14 +20,14 @@ const SYSTEM_LOGGER: u32 = 0x0200_0000;
 /// `EVENT_TRACE_USE_MS_FLUSH_TIMER`.
 const MS_FLUSH_TIMER: u32 = 0x10;
 
-/// The control GUID of the kernel's events.
+/// The control GUID of kernel events.
 const SYSTEM_TRACE_CONTROL: Guid =
     Guid::new(0x9e81_4aad, 0x3204, 0x11d2, [0x9a, 0x82, 0x00, 0x60, 0x08, 0xa8, 0x69, 0x39]);
 
-/// The session that there is once in a system.
+/// The session that exists once per system.
 pub const KERNEL_LOGGER: &str = "NT Kernel Logger";
 
-/// Win32 error codes that are answered here.
+/// Win32 error codes that are returned by this module.
 pub mod code {
     /// ERROR_BAD_LENGTH
     pub const BAD_LENGTH: u32 = 24;
@@ -35,37 +35,37 @@ pub mod code {
     pub const INVALID_PARAMETER: u32 = 87;
 }
 
-/// What a session asked for, or has.
+/// The requested or actual properties of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// The session's name.
+    /// Name of the session.
     pub name: String,
-    /// Where it writes to as well, if anywhere.
+    /// Path of its file; empty if it has none.
     pub file: String,
-    /// Its GUID.
+    /// GUID of the session.
     pub guid: Option<Guid>,
-    /// Which clock: 1 performance counter, 2 system time, 3 processor cycles.
+    /// Clock: 1 performance counter, 2 system time, 3 processor cycles.
     pub clock: u32,
-    /// KiB of a buffer.
+    /// Size of a buffer, in KiB.
     pub buffer_size: u32,
-    /// Buffers at least.
+    /// Minimum number of buffers.
     pub minimum_buffers: u32,
-    /// Buffers at most.
+    /// Maximum number of buffers.
     pub maximum_buffers: u32,
-    /// MiB of the file.
+    /// Maximum size of the file, in MiB.
     pub maximum_file_size: u32,
     /// EVENT_TRACE_*_MODE bits.
     pub mode: u32,
-    /// Seconds, or milliseconds with a mode bit.
+    /// Flush interval in seconds, or in milliseconds with a mode bit.
     pub flush_timer: u32,
-    /// Kernel groups, as far as they have flags.
+    /// Enabled kernel groups that have flags.
     pub flags: u32,
-    /// The words of the group mask, of which the first one holds the flags.
+    /// The words of the group mask. The first one contains the flags.
     pub groups: [u32; 8],
 }
 
 impl Session {
-    /// All of it in one line.
+    /// All properties in one line, for the log.
     pub fn line(&self) -> String {
         let unit = if self.mode & MS_FLUSH_TIMER == 0 { "s" } else { "ms" };
         let guid = self.guid.map_or("none".to_owned(), |guid| format!("{{{guid}}}"));
@@ -85,31 +85,32 @@ impl Session {
     }
 }
 
-/// The state of a running session that a query tells.
+/// The state of a running session, as returned by a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The session's handle.
+    /// Handle of the session.
     pub handle: u64,
-    /// Buffers there are.
+    /// Number of buffers.
     pub buffers: u32,
-    /// Those of them that are free.
+    /// Number of free buffers.
     pub free: u32,
-    /// Events that were lost.
+    /// Number of lost events.
     pub events_lost: u32,
-    /// Buffers that were written or handed out.
+    /// Number of buffers that were written or delivered.
     pub buffers_written: u32,
-    /// Buffers that were lost on their way to a consumer.
+    /// Number of buffers that could not be delivered to a consumer.
     pub real_time_buffers_lost: u32,
 }
 
-/// One such block.
+/// A properties block.
 #[derive(Debug)]
 pub struct Properties<'a> {
     bytes: &'a mut [u8],
 }
 
 impl<'a> Properties<'a> {
-    /// Checks what every call checks: the size, the flags, and that names have their place in it.
+    /// Makes the checks that are common to all calls: the size, the flags, and the offsets of the
+    /// names.
     pub fn new(bytes: &'a mut [u8]) -> Result<Properties<'a>, u32> {
         if bytes.len() < FIXED_SIZE {
             return Err(code::BAD_LENGTH);
@@ -125,7 +126,8 @@ impl<'a> Properties<'a> {
         Ok(properties)
     }
 
-    /// What StartTrace checks besides, and what it is asked for. The name comes as an argument of its own.
+    /// Makes the additional checks of StartTrace, and returns the requested properties. The name is
+    /// a separate argument of StartTrace.
     pub fn read(&self, name: &str) -> Result<Session, u32> {
         let guid: [u8; 16] = self.bytes[24..40].try_into().expect("sixteen bytes");
         let guid = Guid(guid);
@@ -153,7 +155,8 @@ impl<'a> Properties<'a> {
         if !real_time && session.file.is_empty() {
             return Err(code::INVALID_PARAMETER);
         }
-        // The kernel's events go to its logger and to sessions that say they are system loggers.
+        // Kernel events are delivered to the kernel logger and to sessions with the system logger
+        // mode.
         let of_system = name == KERNEL_LOGGER || session.mode & SYSTEM_LOGGER != 0;
         let system_guid = session.guid == Some(SYSTEM_TRACE_CONTROL);
         if (session.flags != 0 && !of_system) || (system_guid && name != KERNEL_LOGGER) {
@@ -162,8 +165,9 @@ impl<'a> Properties<'a> {
         Ok(session)
     }
 
-    /// Fills in what a running session has; names as far as there is a place for them. The flags are no longer those with which
-    /// a block can be given to UPDATE: Microsoft's page tells to set them again.
+    /// Fills in the properties and the state of a running session, and the names that have an
+    /// offset. The flags are cleared, so that a caller must set them again before UPDATE, as
+    /// Microsoft's page requires.
     pub fn write(&mut self, session: &Session, state: &State) -> Result<(), u32> {
         let (file_offset, name_offset) = (self.file_offset(), self.name_offset());
         let guid = if session.name == KERNEL_LOGGER { Some(SYSTEM_TRACE_CONTROL) } else { session.guid };
@@ -197,8 +201,9 @@ impl<'a> Properties<'a> {
         Ok(())
     }
 
-    /// What UPDATE changes. Zero leaves the most buffers and the flush timer as they are; kernel groups become those of the
-    /// flags and no others, the real-time mode and the file's name what they are here.
+    /// Applies UPDATE to a session. A zero does not change the maximum number of buffers or the
+    /// flush timer. The flags replace all kernel groups. The real-time mode is replaced, and the
+    /// file name if it has an offset.
     pub fn update(&self, session: &mut Session) {
         let change = |value: &mut u32, at: usize| {
             let wanted = self.u32_at(at);
@@ -228,7 +233,7 @@ impl<'a> Properties<'a> {
         self.u32_at(116) as usize
     }
 
-    /// UTF-16 units from `offset` up to the other name, if that comes behind, or to the end.
+    /// Number of UTF-16 code units from `offset` to the other name, if that follows, or to the end.
     fn room(&self, offset: usize) -> usize {
         let others = [self.file_offset(), self.name_offset()];
         let end = others.into_iter().filter(|&other| other > offset).min().unwrap_or(self.bytes.len());
@@ -263,7 +268,7 @@ impl<'a> Properties<'a> {
 mod tests {
     use super::*;
 
-    /// A block with places for two names of 8 units, and what `change` changes of it.
+    /// A block with room for two names of 8 code units each, modified by `change`.
     fn block(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = vec![0; FIXED_SIZE + 32];
         let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -289,20 +294,20 @@ mod tests {
     }
 
     #[test]
-    fn what_start_trace_refuses() {
+    fn start_trace_refuses_invalid_properties() {
         let set = |at: usize, value: u32| {
             move |bytes: &mut Vec<u8>| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes())
         };
         assert_eq!(read("mine", |_| ()).unwrap().maximum_buffers, 128);
         for (case, name, change, expected) in [
             ("no flags", "mine", set(44, 0), 87),
-            ("a clock that there is not", "mine", set(40, 4), 87),
-            ("no place for the name", "mine", set(116, 0), 87),
+            ("an unknown clock", "mine", set(40, 4), 87),
+            ("no offset of the name", "mine", set(116, 0), 87),
             ("a name outside the block", "mine", set(116, 4000), 87),
             ("a name inside the fixed part", "mine", set(116, 8), 87),
             ("a name that is too long", "much longer", set(40, 1), 24),
-            ("neither a file nor in real time", "mine", set(64, 0), 87),
-            ("kernel groups for a session that may not have them", "mine", set(72, 1), 87),
+            ("neither a file nor real-time mode", "mine", set(64, 0), 87),
+            ("kernel groups without the system logger mode", "mine", set(72, 1), 87),
             ("no name", "", set(40, 1), 87),
         ] {
             assert_eq!(read(name, change), Err(expected), "{case}");
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_properties_are_read_back() {
         let session = Session {
             name: "mine".to_owned(),
             file: "x.etl".to_owned(),
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_takes_groups_mode_and_file_as_they_are() {
+    fn an_update_replaces_groups_and_mode() {
         let mut session = Session {
             name: "mine".to_owned(),
             mode: REAL_TIME | SYSTEM_LOGGER,
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_room_is_refused_when_it_is_written() {
+    fn a_name_that_does_not_fit_is_refused() {
         let mut bytes = block(|_| ());
         let session = Session { name: "much longer".to_owned(), ..Session::default() };
         let written = Properties::new(&mut bytes).unwrap().write(&session, &State::default());

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same seed.
+//! A random number generator with reproducible results.
 
 /// The generator SplitMix64.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number less than `bound`, which must not be zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

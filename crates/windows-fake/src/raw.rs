@@ -1,21 +1,22 @@
-//! Buffers as Windows 11 hands them out whole: header and records as they stand in a recording.
+//! Builds raw buffers as Windows 11 delivers them: header and records in the format of a file.
 
 use stackhound_etl::BUFFER_HEADER_SIZE;
 
 use crate::deliver::is_logfile_header;
 use crate::replay::Slice;
 
-/// StackWalk records that name the time of the event whose stack they are, in the first eight bytes of the payload.
+/// Hook ids of StackWalk records that contain the time of their event in the first eight bytes of
+/// the payload.
 const STACKS: [u16; 3] = [0x1820, 0x1825, 0x1826];
 
-/// Where the payload of a StackWalk record starts that names a time.
+/// The offset of the event's time in a StackWalk record that contains one.
 pub(crate) fn stack_time_offset(record: &stackhound_etl::record::Record<'_>) -> Option<usize> {
-    let named =
+    let has_time =
         record.hook_id().is_some_and(|hook_id| STACKS.contains(&hook_id)) && record.payload().len() >= 8;
-    named.then(|| record.bytes().len() - record.payload().len())
+    has_time.then(|| record.bytes().len() - record.payload().len())
 }
 
-/// Where a record's raw timestamp stands, if it is at a fixed place.
+/// The offset of a record's raw time stamp, if it is fixed.
 fn time_offset(kind: stackhound_etl::record::HeaderKind) -> Option<usize> {
     use stackhound_etl::record::HeaderKind::{Error, Message, PerfInfo32, PerfInfo64};
     match kind {
@@ -25,7 +26,7 @@ fn time_offset(kind: stackhound_etl::record::HeaderKind) -> Option<usize> {
     }
 }
 
-/// Moves a time inside `bytes`.
+/// Adds `shift` to the time at an offset in `bytes`.
 pub(crate) fn shift_time(bytes: &mut [u8], at: usize, shift: i64) {
     if let Some(time) = bytes.get_mut(at..at + 8) {
         let moved = i64::from_le_bytes(time.try_into().expect("eight bytes")).wrapping_add(shift);
@@ -33,10 +34,11 @@ pub(crate) fn shift_time(bytes: &mut [u8], at: usize, shift: i64) {
     }
 }
 
-/// Bytes behind the records of a whole buffer: what was in it before.
+/// Number of stale bytes after the records of a raw buffer.
 pub const STALE: usize = 512;
 
-/// A buffer without events, of a kind that sessions in real time may have (`ETW_BUFFER_TYPE_EMPTY_MARKER` of published headers).
+/// A buffer without events, of a type that real-time sessions may deliver
+/// (`ETW_BUFFER_TYPE_EMPTY_MARKER` in published headers).
 pub fn empty_marker() -> Vec<u8> {
     let mut bytes = vec![0; BUFFER_HEADER_SIZE];
     for at in [0, 4, 8, 0x30] {
@@ -46,10 +48,10 @@ pub fn empty_marker() -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a whole buffer: header, records, and older ones behind them.
+/// The bytes of a raw buffer: header, records, and stale records.
 ///
-/// `FilledBytes` states the end of the records, and no other place does: what else states an offset in files includes what is
-/// older. A loss just before it is told by flags.
+/// Only `FilledBytes` is the end of the records. The other fields that contain this offset in files
+/// include the stale records. Flags report a loss directly before the buffer.
 pub fn buffer(slice: &Slice, number: i64) -> Vec<u8> {
     let mut bytes = slice.block.bytes()[..BUFFER_HEADER_SIZE].to_vec();
     for entry in slice.entries().filter(|entry| !is_logfile_header(entry.hook_id())) {
@@ -74,7 +76,8 @@ pub fn buffer(slice: &Slice, number: i64) -> Vec<u8> {
     put(0x30, &(filled as u32).to_le_bytes());
     put(0x0c, &0u32.to_le_bytes());
     put(0x18, &number.to_le_bytes());
-    // A generic buffer; the flag for 16-bit processor numbers is kept, a loss is said as in files.
+    // A generic buffer. The flag for 16-bit processor numbers is kept; a loss is reported as in
+    // files.
     let flags = (u16::from(slice.processor_index) * 0x20) | (u16::from(slice.after_loss) * 0x04);
     put(0x34, &flags.to_le_bytes());
     put(0x36, &0u16.to_le_bytes());

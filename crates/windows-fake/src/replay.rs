@@ -1,8 +1,9 @@
-//! The order in which a session in real time hands out the buffers of a recording.
+//! The order in which a real-time session delivers the buffers of a trace.
 //!
-//! Each processor's records come in their order. Which processor is next, and how many of its records are in the next
-//! buffer, is chosen at random, within one bound: no record comes later than the [disorder](Order::disorder) allows,
-//! as flushing the buffers of all processors again and again bounds it in a real session.
+//! The records of each processor are in order. The next processor, and the number of its records in
+//! the next buffer, are random, with one limit: no record is later than the
+//! [disorder](Order::disorder) allows. In a real session, the periodic flush of all buffers has
+//! this effect.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,35 +13,36 @@ use stackhound_etl::{Block, BufferFlags, BufferHeader, BufferRef, Entry, EtlFile
 use crate::deliver;
 use crate::random::Random;
 
-/// How the buffers of a recording are handed out.
+/// Configures the order of the buffers of a trace.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Chooses among all orders that are possible.
+    /// Seed that selects one of the possible orders.
     pub seed: u64,
-    /// By how many raw ticks a record may come behind a later one of another processor.
+    /// Maximum number of raw ticks by which a record may follow a later one of another processor.
     pub disorder: i64,
-    /// How many times the recording is handed out, with its times moved on; `None` for ever.
+    /// Number of times that the trace is delivered, with its times shifted each time; `None` for no
+    /// limit.
     pub rounds: Option<u64>,
 }
 
-/// A part of a buffer of the recording: the buffer that the consumer is handed.
+/// A part of a buffer of the trace, which is delivered as one buffer.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The buffer of the recording.
+    /// The buffer of the trace.
     pub block: Arc<Block>,
-    /// Which of its records.
+    /// The range of its records.
     pub entries: Range<usize>,
-    /// The stream it belongs to: one a processor.
+    /// Number of its stream. There is one stream for each processor.
     pub stream: usize,
     /// Number of the processor.
     pub processor: u16,
-    /// Number of the session on the recorded machine.
+    /// Number of the session on the machine of the trace.
     pub logger: u16,
     /// Whether the processor number has 16 bits.
     pub processor_index: bool,
-    /// Whether something was lost just before it.
+    /// Whether records were lost directly before it.
     pub after_loss: bool,
-    /// What is added to all times.
+    /// Offset that is added to all times, in raw ticks.
     pub shift: i64,
 }
 
@@ -50,8 +52,8 @@ impl Slice {
         self.block.entries()[self.entries.clone()].iter()
     }
 
-    /// How many events a consumer is handed for it. In raw buffers every record but the logfile header counts, else
-    /// those that [`deliver`](deliver::deliver) has something for.
+    /// Number of events that a consumer receives for the slice. In raw buffers, all records except
+    /// for the logfile header count, otherwise those that [`deliver`](deliver::deliver) converts.
     pub fn events(&self, raw: bool) -> u64 {
         let counts = |entry: &&Entry| match raw {
             true => !deliver::is_logfile_header(entry.hook_id()),
@@ -81,7 +83,7 @@ impl Stream {
         Stream { buffers, next: 0, block: None, position: 0, after_loss: false }
     }
 
-    /// The raw time of the next record, its buffer read; `None` at the end.
+    /// Reads the buffer of the next record, and returns the record's raw time; `None` at the end.
     fn settle(&mut self, etl_file: &EtlFile) -> Option<i64> {
         loop {
             if let Some(block) = &self.block
@@ -95,16 +97,17 @@ impl Stream {
             self.after_loss |= buffer.after_loss;
             match etl_file.block(buffer, None) {
                 Ok((block, _)) => self.block = Some(Arc::new(block)),
-                // What cannot be read never reached the session.
+                // An unreadable buffer counts as lost.
                 Err(_) => (self.block, self.after_loss) = (None, true),
             }
         }
     }
 }
 
-/// Marks the buffers before which one of their processor can be missing, and no others. A session in real time says where
-/// it lost a buffer. A file lacks its number: that buffer was taken into use before the first record of each one with a
-/// larger number, so it can only be of a processor whose buffer before it had ended by then.
+/// Marks the buffers before which a buffer of the same processor may be missing. A real-time
+/// session reports where it lost a buffer; in a file, only a sequence number is missing. The lost
+/// buffer was in use before the first record of each buffer with a larger number. Therefore it can
+/// only belong to a processor whose previous buffer had ended by that time.
 fn mark_losses(etl_file: &EtlFile, streams: &mut [Vec<BufferRef>], missing: &[MissingBuffers]) {
     streams.iter_mut().flatten().for_each(|buffer| buffer.after_loss = buffer.is_marked_lossy);
     if missing.is_empty() {
@@ -128,7 +131,7 @@ fn mark_losses(etl_file: &EtlFile, streams: &mut [Vec<BufferRef>], missing: &[Mi
     }
 }
 
-/// Hands out a recording.
+/// Iterates over the buffers of a trace in the order of delivery.
 #[derive(Debug)]
 pub struct Replay {
     etl_file: EtlFile,
@@ -136,13 +139,13 @@ pub struct Replay {
     random: Random,
     streams: Vec<Stream>,
     round: u64,
-    /// Earliest and latest time of the recording, as far as it was handed out.
+    /// Earliest and latest time of the records that were delivered so far.
     span: Option<(i64, i64)>,
     shift: i64,
 }
 
 impl Replay {
-    /// Visits every buffer header of the recording.
+    /// Reads every buffer header of the trace.
     pub fn new(etl_file: EtlFile, order: Order) -> Replay {
         let random = Random::new(order.seed);
         let index = etl_file.index();
@@ -152,7 +155,7 @@ impl Replay {
         Replay { etl_file, order, random, streams, round: 0, span: None, shift: 0 }
     }
 
-    /// Starts the recording once more, behind its end.
+    /// Restarts the trace with shifted times. Returns `false` if no rounds are left.
     fn again(&mut self) -> bool {
         self.round += 1;
         let Some((first, last)) = self.span else { return false };
@@ -170,7 +173,7 @@ impl Replay {
         let source = &mut self.streams[stream];
         let block = source.block.clone().expect("a settled stream has a block");
         let (from, entries) = (source.position, block.entries());
-        // Streams that several processors share are not in order: at least one record is taken.
+        // A stream that several processors share is not in order, so at least one record is taken.
         let run = entries[from..].iter().take_while(|entry| entry.time.0 <= limit).count().max(1);
         let count = if self.random.below(2) == 0 { run } else { 1 + self.random.below(run) };
         source.position += count;

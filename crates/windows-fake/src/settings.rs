@@ -1,114 +1,116 @@
-//! What a test wants of the fake: a small text file that the environment variable `STACKHOUND_FAKE` names.
+//! Configures the fake by a text file whose path is in the environment variable `STACKHOUND_FAKE`.
 //!
 //! ```text
 //! log = /tmp/calls.txt          # every call with its arguments is appended here
 //! raw = off                     # the functions for raw buffers do not exist
-//! exists = Other, Third         # sessions that run already
-//! files = Fourth                # others that write a file only
-//! name_held_ms = 300            # how long the name of a stopped session cannot be had again
-//! console = close 300           # the console is closed, or its Ctrl-C is pressed, so many milliseconds after StartTraceW
-//! console = interrupt 300
-//! error StartTraceW = 5         # what a function answers instead of doing anything
+//! exists = Other, Third         # real-time sessions that are already running
+//! files = Fourth                # running sessions that only write a file
+//! name_held_ms = 300            # time until the name of a stopped session can be reused
+//! console = close 300           # the console is closed 300 ms after StartTraceW
+//! console = interrupt 300       # Ctrl-C is pressed 300 ms after StartTraceW
+//! error StartTraceW = 5         # the function fails with this code
 //! error EnableTraceEx2 {f4e1897c-bb5d-5668-f1d8-040f4d8dd344} = 5
 //!
-//! [*]                           # all sessions that no other section names
+//! [*]                           # all sessions without their own section
 //! trace = /tmp/demo.etl
-//! seed = 3
-//! disorder_ms = 500             # of trace time
-//! rate = 1000000                # events a second; 0 is as fast as they are taken
-//! rounds = forever              # or how many times the recording is handed out
-//! stop_after = 60000000         # events, then the session is stopped
-//! own_pid = 4321                # the recorded process whose number becomes that of the consumer
-//! buffers = 128                 # that the session has; 0 for what StartTraceW asks for
-//! lose_every = 100              # one buffer in so many is lost
-//! delay_ms = 5                  # before each buffer ...
-//! delay_every = 10              # ... or one in so many
-//! at_end = wait                 # or stop: what happens behind the last buffer; stop never before the session is set up
+//! seed = 3                      # selects the order of buffers
+//! disorder_ms = 500             # maximum time between processors, in trace time
+//! rate = 1000000                # events per second; 0: as fast as the consumer reads
+//! rounds = forever              # or the number of times that the trace is delivered
+//! stop_after = 60000000         # number of events after which the session is stopped
+//! own_pid = 4321                # process id in the trace that becomes that of the consumer
+//! buffers = 128                 # of the session; 0: as requested in StartTraceW
+//! lose_every = 100              # one in this many buffers is lost
+//! delay_ms = 5                  # delay before each buffer ...
+//! delay_every = 10              # ... or before one in this many
+//! at_end = wait                 # or stop: after the last buffer, and after the configuration
 //! ```
 //!
-//! Read again whenever a session is started, opened or listed, so that one process can change it.
+//! The file is read whenever a session is started, opened or listed, so that a process can change
+//! it.
 
 use std::path::PathBuf;
 
-/// Names the file.
+/// Environment variable with the path of the file.
 pub const VARIABLE: &str = "STACKHOUND_FAKE";
 
-/// Everything that can be asked for.
+/// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Where calls are written.
+    /// Path of the log.
     pub log: Option<PathBuf>,
     /// Whether the functions for raw buffers are missing.
     pub no_raw: bool,
-    /// Names of sessions that run already.
+    /// Names of real-time sessions that are already running.
     pub exists: Vec<String>,
-    /// Names of others that write a file only.
+    /// Names of running sessions that only write a file.
     pub files: Vec<String>,
-    /// Milliseconds for which the name of a stopped session cannot be had again.
+    /// Milliseconds until the name of a stopped session can be reused.
     pub name_held_ms: u64,
-    /// What the console tells the program, and after how many milliseconds.
+    /// Console events, with their delays in milliseconds.
     pub console: Vec<(ConsoleEvent, u64)>,
-    /// Functions and what they answer; a function can be followed by a GUID in braces.
+    /// Functions that fail, with their error codes. The name can be followed by a GUID in braces.
     pub errors: Vec<(String, u32)>,
-    /// Sessions by name, in the order of the file; `*` is any.
+    /// Settings of sessions by name, in the order of the file. `*` matches any session.
     pub sessions: Vec<(String, SessionSettings)>,
 }
 
-/// What a console tells the programs in it.
+/// A console control event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsoleEvent {
     /// Ctrl-C was pressed.
     Interrupt,
-    /// The window was closed. The program ends when its handlers have returned.
+    /// The console window was closed. The program ends when its handlers have returned.
     Close,
 }
 
-/// What one session hands out.
+/// Settings of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// The recording; without one the session has no events.
+    /// Path of the trace. Without it, the session has no events.
     pub etl_file: Option<PathBuf>,
-    /// Chooses the order of buffers.
+    /// Seed that selects the order of buffers.
     pub seed: u64,
-    /// How far processors may be apart, in milliseconds of trace time.
+    /// Maximum time between processors, in milliseconds of trace time.
     pub disorder_ms: Option<u64>,
-    /// Events a second.
+    /// Events per second; 0 for as fast as the consumer reads.
     pub rate: u64,
-    /// How many times the recording is handed out; `None` is once, 0 for ever.
+    /// Number of times that the trace is delivered; `None` for once, 0 for no limit.
     pub rounds: Option<u64>,
-    /// Events behind which the session is stopped; 0 for never.
+    /// Number of events after which the session is stopped; 0 for never.
     pub stop_after: u64,
-    /// The recorded process whose number becomes that of the consumer's own process; 0 for none.
+    /// Process id in the trace that is replaced by that of the consumer; 0 for none.
     pub own_pid: u32,
-    /// Buffers of the session; 0 for what it asks for.
+    /// Number of buffers of the session; 0 for the requested number.
     pub buffers: usize,
-    /// One buffer in so many is lost.
+    /// One in this many buffers is lost; 0 for none.
     pub lose_every: u64,
-    /// Milliseconds before a buffer.
+    /// Delay before a buffer, in milliseconds.
     pub delay_ms: u64,
-    /// Before one buffer in so many; 0 is each.
+    /// One in this many buffers is delayed; 0 for each.
     pub delay_every: u64,
-    /// Whether the session goes on without events when the recording is at its end. Otherwise it is stopped.
+    /// Whether the session continues without events at the end of the trace. Otherwise it is
+    /// stopped.
     pub waits_at_end: bool,
 }
 
-/// A line that says nothing known.
+/// An invalid line of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub String);
 
 impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a setting: {}", self.0)
+        write!(f, "invalid setting: {}", self.0)
     }
 }
 
 impl std::error::Error for SettingsError {}
 
 impl Settings {
-    /// Reads the file that the environment names; there are no settings without one.
+    /// Reads the file in [`VARIABLE`]. Returns the default settings if the variable is not set.
     ///
     /// # Panics
-    /// If the file cannot be read or says something unknown: a test is wrong then.
+    /// If the file cannot be read or contains an invalid line, which is an error in a test.
     pub fn of_environment() -> Settings {
         let Some(path) = std::env::var_os(VARIABLE) else { return Settings::default() };
         let text = std::fs::read_to_string(&path);
@@ -116,7 +118,7 @@ impl Settings {
         Settings::parse(&text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a settings file.
     pub fn parse(text: &str) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         for line in text.lines() {
@@ -165,14 +167,15 @@ impl Settings {
         Some(())
     }
 
-    /// What a function answers instead of doing anything; `detail` is the GUID it is about, if any.
+    /// The error code with which a function fails, if any. `detail` is the GUID, session or command
+    /// that the call refers to.
     pub fn error(&self, function: &str, detail: &str) -> Option<u32> {
         let (alone, detailed) = (function.to_lowercase(), format!("{function} {detail}").to_lowercase());
         let found = self.errors.iter().find(|(named, _)| *named == alone || *named == detailed);
         found.map(|(_, code)| *code)
     }
 
-    /// What a session hands out.
+    /// The settings of a session.
     pub fn session(&self, name: &str) -> SessionSettings {
         let of = |wanted: &str| self.sessions.iter().find(|(named, _)| named.eq_ignore_ascii_case(wanted));
         of(name).or_else(|| of("*")).map(|(_, session)| session.clone()).unwrap_or_default()
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_setting_is_named() {
+    fn invalid_settings_are_reported() {
         for line in
             ["sed = 3", "[x", "[x]\nlog = 1", "raw = maybe", "console = off 3", "error = 5", "[x]\nseed = no"]
         {

@@ -1,11 +1,13 @@
-//! Kinds of records that the traces at hand lack, as a consumer is handed them. All others: `live/tests/round_trip.rs`.
+//! Delivery of the kinds of records that do not occur in the available traces. For all others, see
+//! `live/tests/round_trip.rs`.
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_etw_fake::deliver::{deliver, flags};
 
 #[test]
-fn kinds_that_the_recordings_lack_are_told_apart_by_their_flags() {
-    // Written by hand after the layouts in docs/format/records.md: COMPACT64, INSTANCE64, PERFINFO64 with counters.
+fn flags_distinguish_kinds_that_do_not_occur_in_traces() {
+    // Written by hand from the layouts in docs/format/records.md: COMPACT64, INSTANCE64, and
+    // PERFINFO64 with counters.
     let compact =
         [&[2, 0, 4, 0xc0, 0x1c, 0, 1, 3, 9, 0, 0, 0, 8, 0, 0, 0][..], &7i64.to_le_bytes(), b"rest"].concat();
     let counted = [

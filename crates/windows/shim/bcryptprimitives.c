@@ -1,5 +1,5 @@
-/* bcryptprimitives.dll for Wine 8, which has none. Rust's standard library takes its random numbers from ProcessPrng.
- * Passes them on from RtlGenRandom. For tests only. */
+/* bcryptprimitives.dll for Wine 8, which lacks it. Rust's standard library gets its random numbers from ProcessPrng.
+ * This library forwards to RtlGenRandom. For tests only. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG length); /* RtlGenRandom */

@@ -1,7 +1,8 @@
-//! How the console ends a program.
+//! Notification when the console ends a program.
 //!
-//! Not by the signals of the C library: it maps a closed console to one, whose handler has to keep Windows waiting, while
-//! libraries for signals return from it at once; and it takes a handler away before it calls it.
+//! The signals of the C library are not used: the C library maps the closing of a console to a
+//! signal whose handler has to keep Windows waiting, while signal libraries return from it at once;
+//! and it removes a handler before it calls it.
 
 use std::sync::OnceLock;
 
@@ -10,13 +11,14 @@ use windows_sys::core::BOOL;
 
 use crate::Error;
 
-/// What ends a program.
+/// The reason why a program is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// Ctrl-C or Ctrl-Break.
     Interrupt,
-    /// The console is closed, the user logs off, or the system shuts down. Windows ends the program as soon as the handler
-    /// returns, and after about five seconds in any case (Microsoft's page "HandlerRoutine callback function").
+    /// The console is closed, the user logs off, or the system shuts down. Windows ends the program
+    /// as soon as the handler returns, and after about five seconds in any case (Microsoft's page
+    /// "HandlerRoutine callback function").
     Close,
 }
 
@@ -24,14 +26,15 @@ type Handler = Box<dyn Fn(End) + Send + Sync>;
 
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
-/// From now on, `handler` is called in a thread of Windows' own when the program is to end. Without it, the program ends. Once
-/// in a program: a second handler is not taken.
+/// Calls `handler` on a thread of Windows when the program is to end. The program then no longer
+/// ends by itself after Ctrl-C. Only the first call in a program has an effect; a second handler is
+/// ignored.
 ///
 /// # Errors
-/// That of `SetConsoleCtrlHandler`.
+/// The error of `SetConsoleCtrlHandler`.
 pub fn on_end(handler: impl Fn(End) + Send + Sync + 'static) -> Result<(), Error> {
     if HANDLER.set(Box::new(handler)).is_ok() {
-        // SAFETY: the function stays as long as the program.
+        // SAFETY: the function exists as long as the program.
         let set = unsafe { SetConsoleCtrlHandler(Some(call), 1) };
         if set == 0 {
             return Err(Error::last("SetConsoleCtrlHandler"));

@@ -1,4 +1,4 @@
-//! Devices of drivers: opening one, and asking it.
+//! Devices of drivers: opening a device and sending control codes.
 //!
 //! Sources: Microsoft's pages of `CreateFileW` and `DeviceIoControl`.
 
@@ -12,31 +12,34 @@ use windows_sys::Win32::System::IO::DeviceIoControl;
 
 use crate::Error;
 
-/// A device that was opened to be read and written. Closed when it is dropped.
+/// A device that is open for reading and writing. Dropping the value closes it.
 #[derive(Debug)]
 pub struct Device {
     handle: OwnedHandle,
 }
 
 impl Device {
-    /// What [`Error::code`] gives where no driver has made the device.
+    /// The code that [`Error::code`] returns if no driver has created the device.
     pub const NOT_FOUND: u32 = ERROR_FILE_NOT_FOUND;
 
-    /// Opens a device by its path, `\\.\NAME`. The driver may ask who opens it, and how long that takes is its matter.
+    /// Opens a device by its path, `\\.\NAME`. The driver may check the caller, which can take any
+    /// time.
     ///
     /// # Errors
-    /// Of `CreateFileW`: [`Device::NOT_FOUND`] if there is no such device, which means that its driver is not loaded, and others as
-    /// the driver gives them.
+    /// The error of `CreateFileW`: [`Device::NOT_FOUND`] if there is no such device, which means
+    /// that its driver is not loaded, and other errors of the driver.
     pub fn open(path: &str) -> Result<Device, Error> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|source| Error::Call { function: "CreateFileW", source })?;
         Ok(Device { handle: file.into() })
     }
 
-    /// Sends the device a control code with its input, and waits for the answer. Gives how many bytes of `output` were written.
+    /// Sends a control code with its input to the device, and waits for the result. Returns the
+    /// number of bytes that were written to `output`.
     ///
     /// # Errors
-    /// Of `DeviceIoControl`: what the driver answers, as one of the system's error codes. What `output` holds then is not known.
+    /// The error of `DeviceIoControl`: the result of the driver, as a system error code. The
+    /// content of `output` is then undefined.
     pub fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
         const NAME: &str = "DeviceIoControl";
         let length = |length: usize| {
@@ -44,8 +47,8 @@ impl Device {
         };
         let (from, to) = (length(input.len())?, length(output.len())?);
         let mut written = 0;
-        // SAFETY: the device is open, and not for overlapped use, so the call is over when it returns; both buffers are as long as is
-        // said, and the input is only read.
+        // SAFETY: the device is open, and not for overlapped use, so the operation is complete when
+        // the call returns; both buffers have the given lengths, and the input is only read.
         let done = unsafe {
             DeviceIoControl(
                 self.handle.as_raw_handle(),
@@ -70,16 +73,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_nobody_made_is_not_found() {
+    fn a_missing_device_is_not_found() {
         for path in [r"\\.\StackhoundNoSuchDevice", r"\\.\Global\StackhoundNoSuchDevice"] {
-            let error = Device::open(path).expect_err("nobody made it");
+            let error = Device::open(path).expect_err("no driver created it");
             assert_eq!(error.code(), Some(("CreateFileW", Device::NOT_FOUND)), "{path}: {error}");
         }
     }
 
-    /// The null device is there on every Windows, and in Wine. It knows no control codes.
+    /// The null device exists on every Windows and in Wine. It has no control codes.
     #[test]
-    fn what_a_device_refuses_is_told_with_its_code() {
+    fn a_refused_control_code_is_reported() {
         let device = Device::open(r"\\.\NUL").expect("the null device");
         let error = device.control(0x0022_e000, &[1, 2, 3], &mut [0; 8]).expect_err("it knows none");
         let (function, code) = error.code().expect("a code of the system");

@@ -1,11 +1,13 @@
-//! The modules of the kernel: where it and its drivers lie.
+//! The modules of the kernel: the addresses of the kernel and its drivers.
 //!
-//! Since version 24H2 of Windows 11, a process that has not [taken](crate::memory::take_debug_privilege) `SeDebugPrivilege` is told all of
-//! them, but not where they lie; before, all processes of at least medium integrity were told.
+//! Since Windows 11, version 24H2, a process that has not
+//! [enabled](crate::memory::take_debug_privilege) `SeDebugPrivilege` gets the list without
+//! addresses. Before, all processes of at least medium integrity got the addresses.
 //!
-//! Sources: Microsoft's page of `EnumDeviceDrivers` for what is told to whom. The list comes from `NtQuerySystemInformation`, since
-//! `EnumDeviceDrivers` gives neither sizes nor time stamps; the layout of the class `SystemModuleInformationEx` is that of the headers of
-//! the native API, the same since Windows Vista.
+//! Sources: Microsoft's page of `EnumDeviceDrivers` for the required access. The list comes from
+//! `NtQuerySystemInformation`, because `EnumDeviceDrivers` returns neither sizes nor time stamps.
+//! The layout of the class `SystemModuleInformationEx` is that of the headers of the native API,
+//! which has not changed since Windows Vista.
 
 use std::mem::offset_of;
 
@@ -16,26 +18,26 @@ use crate::Error;
 
 /// `SystemModuleInformationEx`
 const MODULES: i32 = 77;
-/// Bytes of a list at most; hundreds of modules take a hundredth of it.
+/// The maximum size of a list in bytes. A list of hundreds of modules takes a hundredth of it.
 const SIZE_MAX: usize = 16 << 20;
 
 /// A module of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Driver {
-    /// Where it begins; 0 if this process is not told.
+    /// The base address; 0 if this process has no access to it.
     pub base: u64,
-    /// Bytes from there.
+    /// The size in bytes.
     pub size: u32,
-    /// `TimeDateStamp` of its image; 0 if Windows does not say.
+    /// `TimeDateStamp` of the image; 0 if Windows does not report it.
     pub time_date_stamp: u32,
-    /// Its file, in a spelling of the kernel: `\SystemRoot\system32\ntoskrnl.exe`, `\??\C:\…`.
+    /// The file, as a kernel path: `\SystemRoot\system32\ntoskrnl.exe`, `\??\C:\…`.
     pub path: String,
 }
 
-/// An entry of the list as it is in memory: `RTL_PROCESS_MODULE_INFORMATION_EX`.
+/// An entry of the list in memory: `RTL_PROCESS_MODULE_INFORMATION_EX`.
 #[repr(C)]
 struct Entry {
-    /// Bytes to the next entry; 0 in what follows the last one.
+    /// The offset of the next entry in bytes; 0 in the terminator after the last entry.
     next: u16,
     section: usize,
     mapped_base: usize,
@@ -53,14 +55,14 @@ struct Entry {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Entry>() == 320);
 
-/// The kernel and its drivers, in the order in which they were loaded. Takes a millisecond.
+/// The kernel and its drivers, in load order. Takes about a millisecond.
 pub fn list() -> Result<Vec<Driver>, Error> {
-    // Aligned as Windows wants it.
+    // Windows requires this alignment.
     let mut buffer: Vec<u64> = vec![0; 1 << 14];
     loop {
         let mut needed = 0;
         let size = size_of_val(buffer.as_slice());
-        // SAFETY: writes no more bytes than is said, and how many there are.
+        // SAFETY: at most the given number of bytes is written, and their number is returned.
         let status = unsafe {
             NtQuerySystemInformation(MODULES, buffer.as_mut_ptr().cast(), size as u32, &mut needed)
         };
@@ -69,13 +71,13 @@ pub fn list() -> Result<Vec<Driver>, Error> {
                 let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 return Ok(parse(&bytes[..size.min(needed as usize)]));
             }
-            // There may be more the next time.
+            // There may be more modules at the next call.
             STATUS_INFO_LENGTH_MISMATCH if size < SIZE_MAX => {
                 let wanted = (needed as usize).max(size) * 2;
                 buffer.resize(wanted.min(SIZE_MAX) / size_of::<u64>(), 0);
             }
             _ => {
-                // SAFETY: takes a number only.
+                // SAFETY: only a number is passed.
                 let code = unsafe { RtlNtStatusToDosError(status) };
                 return Err(Error::of_status("NtQuerySystemInformation", code));
             }
@@ -83,7 +85,7 @@ pub fn list() -> Result<Vec<Driver>, Error> {
     }
 }
 
-/// The entries of a list, up to the end it states, or that of the bytes.
+/// The entries of a list, up to the terminator or the end of the bytes.
 fn parse(bytes: &[u8]) -> Vec<Driver> {
     let mut drivers = Vec::new();
     let mut rest = bytes;
@@ -116,7 +118,7 @@ fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// By the offsets of the native API's headers, not by our structure.
+    /// Uses the offsets of the native API's headers instead of the structure above.
     fn entry(next: u16, base: u64, size: u32, stamp: u32, path: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0xcc; 320];
         bytes[..2].copy_from_slice(&next.to_le_bytes());
@@ -143,7 +145,7 @@ mod tests {
             b"\\SystemRoot\\system32\\ntoskrnl.exe\0",
         );
         let hidden = Driver { base: 0, size: 0x1000, time_date_stamp: 1, path: "x".repeat(256) };
-        // Entries may be longer than those of today.
+        // Future entries may be longer.
         bytes.extend(entry(328, 0, 0x1000, 1, &[b'x'; 256]));
         bytes.extend([0; 8]);
         bytes.extend([0; 2]);
@@ -157,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Wine has made its list up, without time stamps.
+    /// The list of Wine is simulated and has no time stamps.
     #[test]
     fn the_kernel_is_in_the_list() {
         let _ = crate::memory::take_debug_privilege();

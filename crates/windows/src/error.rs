@@ -1,66 +1,69 @@
-//! What can go wrong.
+//! Errors of Windows functions.
 
 use std::io;
 
-/// What a function of Windows returned, as a result.
+/// Converts the status of a Windows function to a result.
 pub(crate) fn check(function: &'static str, status: u32) -> Result<(), Error> {
     if status == 0 { Ok(()) } else { Err(Error::of_status(function, status)) }
 }
 
-/// A call of Windows that failed, or could not be made.
+/// The failure of a Windows function, or the reason why it was not called.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A function of Windows reported an error.
+    /// A Windows function reported an error.
     #[error("{function}: {source}")]
     Call {
-        /// Its name.
+        /// The name of the function.
         function: &'static str,
-        /// What Windows says of it.
+        /// The error of Windows.
         source: io::Error,
     },
-    /// A function of Windows needs a privilege that this process does not have.
-    #[error("this process does not have {0}")]
+    /// A Windows function needs a privilege that this process does not have.
+    #[error("this process does not have {0}; run it as an administrator")]
     NoPrivilege(&'static str),
-    /// A text is longer than Windows takes.
-    #[error("a text of {found} characters, where Windows takes {limit}")]
+    /// A text is longer than Windows accepts.
+    #[error("the text has {found} characters; Windows accepts at most {limit}")]
     TextTooLong {
-        /// UTF-16 units there were.
+        /// The length of the text in UTF-16 units.
         found: usize,
-        /// Units there may be.
+        /// The maximum length in UTF-16 units.
         limit: usize,
     },
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(io::Error),
-    /// What takes events panicked, with this message.
-    #[error("what takes events panicked: {0}")]
+    /// The event consumer panicked with this message.
+    #[error("the event consumer panicked: {0}")]
     Panicked(String),
     /// A text contains a zero character, where Windows would end it.
-    #[error("a text with a zero character in it cannot be passed to Windows")]
+    #[error("the text contains a zero character, which Windows does not accept")]
     ZeroInText,
-    /// The session has this module, or another one at the place.
-    #[error("a module is loaded at {0:#x} already")]
+    /// The session has this module already, or another one at this address.
+    #[error("a module is already loaded at {0:#x}")]
     AlreadyLoaded(u64),
-    /// A stack that this program cannot walk: of itself, or of a 32-bit program.
-    #[error("the stack cannot be walked from outside")]
+    /// The stack of a thread of this program, of another process than the given one, or of a 32-bit
+    /// program was requested.
+    #[error(
+        "the stack cannot be walked; the thread must belong to the given process, which must be another, 64-bit process"
+    )]
     NotFromOutside,
-    /// No module is loaded there.
+    /// No module is loaded at this address.
     #[error("no module is loaded at {0:#x}")]
     NoModule(u64),
 }
 
 impl Error {
-    /// Of a function that has just returned: takes the thread's last error.
+    /// The error of a function that has just returned: reads the last error of the thread.
     pub(crate) fn last(function: &'static str) -> Self {
         Error::Call { function, source: io::Error::last_os_error() }
     }
 
-    /// Of a function that returns its error.
+    /// The error of a function that returns its error code.
     pub(crate) fn of_status(function: &'static str, status: u32) -> Self {
         Error::Call { function, source: io::Error::from_raw_os_error(status as i32) }
     }
 
-    /// The function that failed and its error, where a function of Windows did.
+    /// The function that failed and its error code, if the error is from a Windows function.
     pub fn code(&self) -> Option<(&'static str, u32)> {
         match self {
             Error::Call { function, source } => Some((function, source.raw_os_error()? as u32)),

@@ -1,13 +1,17 @@
-//! What Stackhound asks of Windows itself.
+//! Stackhound's calls of Windows functions.
 //!
-//! The Debug Help library: names of addresses in live processes and in files. Event Tracing for Windows: sessions, and
-//! the events of live ones. The Trace Data Helper: what is known of providers of events. The memory of live processes, their
-//! threads and modules, and those of the kernel. Devices of drivers. All calls into Windows stand in this crate, and nothing
-//! of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when the program runs.
+//! - Debug Help library: names of addresses in live processes and in files.
+//! - Event Tracing for Windows: sessions, and the events of live sessions.
+//! - Trace Data Helper: descriptions of event providers.
+//! - Memory, threads and modules of live processes, kernel modules, and devices of drivers.
 //!
-//! Knows Windows; must not know recordings, nor what is done with the answers. Empty on other systems.
+//! All calls of Windows functions are in this crate, and no Windows types appear in its signatures.
+//! Functions that some versions of Windows, or Wine, do not have are looked up at run time.
+//!
+//! This crate does not read trace files and does not interpret the results. It is empty on other
+//! systems.
 #![cfg(windows)]
-// The only room that calls the system: each block says what makes it sound.
+// This is the only crate that calls the system. Each unsafe block states why it is sound.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 #[cfg(all(windows, not(target_pointer_width = "64")))]

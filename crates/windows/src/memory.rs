@@ -1,11 +1,12 @@
-//! The memory of live processes: what lies at an address, whether a page is still that of its file, and bytes.
+//! The memory of live processes: regions, whether a page was copied on write, and bytes.
 //!
-//! All of it is what is there when it is asked for. A process goes on running meanwhile: two answers need not belong
-//! together, and one that has ended gives errors. Nothing here changes the process, but for pages that are brought into its
-//! working set by being read.
+//! All results describe the moment of the call. The process continues to run: two results need not
+//! be consistent, and a process that has ended returns errors. Nothing here changes the process,
+//! except that reading brings pages into its working set.
 //!
-//! Sources: Microsoft's pages of `VirtualQueryEx`, `MEMORY_BASIC_INFORMATION`, `ReadProcessMemory`, `QueryWorkingSetEx`
-//! and `PSAPI_WORKING_SET_EX_BLOCK`; of the last also the headers of the native API, see [`Process::is_original`].
+//! Sources: Microsoft's pages of `VirtualQueryEx`, `MEMORY_BASIC_INFORMATION`, `ReadProcessMemory`,
+//! `QueryWorkingSetEx` and `PSAPI_WORKING_SET_EX_BLOCK`; for the last one also the headers of the
+//! native API, see [`Process::is_original`].
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
@@ -26,53 +27,53 @@ use crate::Error;
 pub use crate::privilege::take_debug_privilege;
 use crate::time::ticks;
 
-/// Bytes of a page, on all processors that Windows runs on today.
+/// The page size on all processors that Windows supports.
 const PAGE_SIZE: usize = 4096;
 
-/// A process that may be asked. Its number is not given to another one while this lives, even if it ends.
+/// An open process. Its id is not reused while this value exists, even if the process ends.
 #[derive(Debug)]
 pub struct Process {
     pub(crate) handle: OwnedHandle,
 }
 
-/// Pages that belong together: allocated at once, and alike in state and protection.
+/// Pages of one allocation with the same state and protection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
-    /// Where its first page begins.
+    /// The address of the first page.
     pub base: u64,
-    /// Bytes from there on.
+    /// The size in bytes.
     pub size: u64,
-    /// What its pages are.
+    /// The state of the pages.
     pub state: State,
 }
 
-/// What pages are.
+/// The state of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nothing is there.
+    /// The pages are free.
     Free,
-    /// Kept for later use: nothing is there yet.
+    /// The pages are reserved but have no memory.
     Reserved,
-    /// There is memory.
+    /// The pages have memory.
     Committed {
-        /// What it was made for.
+        /// The kind of the memory.
         kind: Kind,
-        /// What it allows now: one of the constants that Microsoft calls memory protection constants, with their
+        /// The current protection: one of Microsoft's memory protection constants, with their
         /// modifiers. `PAGE_EXECUTE_READ` is 0x20, `PAGE_GUARD` 0x100.
         protection: u32,
     },
 }
 
-/// What memory was made for.
+/// The kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// An image: a section that was made of a program or library.
+    /// An image: a section of a program or library.
     Image,
     /// Another section.
     Mapped,
-    /// This process alone.
+    /// Private memory of the process.
     Private,
-    /// What this Windows has and we do not know, by its number.
+    /// A kind that is not known here, by its number.
     Other(u32),
 }
 
@@ -97,27 +98,27 @@ impl State {
 }
 
 impl Process {
-    /// Opens a process to ask for its memory. Takes some microseconds.
+    /// Opens a process to query its memory. Takes a few microseconds.
     ///
     /// # Errors
-    /// If there is none of this number, or this process may not read it: those of other users need the
-    /// [privilege](take_debug_privilege), and protected ones cannot be read.
+    /// There is no process with this id, or this process may not read it: processes of other users
+    /// need the [privilege](take_debug_privilege), and protected ones cannot be read.
     pub fn open(process_id: u32) -> Result<Process, Error> {
         let rights = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_QUERY_INFORMATION | PROCESS_VM_READ;
-        // SAFETY: takes numbers only.
+        // SAFETY: only numbers are passed.
         let handle = unsafe { OpenProcess(rights, 0, process_id) };
         if handle.is_null() {
             return Err(Error::last("OpenProcess"));
         }
-        // SAFETY: just opened, and nobody else has it.
+        // SAFETY: the handle was just opened and has no other owner.
         Ok(Process { handle: unsafe { OwnedHandle::from_raw_handle(handle) } })
     }
 
-    /// When it was started, in units of 100 ns since 1601-01-01 UTC.
+    /// The time at which the process was started, in units of 100 ns since 1601-01-01 UTC.
     pub fn created(&self) -> Result<u64, Error> {
         let mut times = [FILETIME::default(); 4];
         let [created, exited, kernel, user] = &mut times;
-        // SAFETY: the process is open; writes four times.
+        // SAFETY: the process is open; four times are written.
         let done = unsafe { GetProcessTimes(self.handle.as_raw_handle(), created, exited, kernel, user) };
         if done == 0 {
             return Err(Error::last("GetProcessTimes"));
@@ -125,17 +126,19 @@ impl Process {
         Ok(ticks(created))
     }
 
-    /// The region that an address lies in. Its base is that of the address's page, whatever lies before. About a microsecond.
+    /// The region that contains an address. Its base is the page of the address, even if the region
+    /// begins before it. Takes about a microsecond.
     ///
     /// # Errors
-    /// If the process has ended, or no program can use the address.
+    /// The process has ended, or the address is outside of the user address space.
     pub fn region(&self, address: u64) -> Result<Region, Error> {
         const NAME: &str = "VirtualQueryEx";
-        let location = to_location(NAME, address)?;
+        let pointer = to_pointer(NAME, address)?;
         let mut found = MEMORY_BASIC_INFORMATION::default();
         let size = size_of::<MEMORY_BASIC_INFORMATION>();
-        // SAFETY: the process is open, and the address is a number to the function; writes one structure of this size.
-        let written = unsafe { VirtualQueryEx(self.handle.as_raw_handle(), location, &mut found, size) };
+        // SAFETY: the process is open, and the address is only a number for the function; one
+        // structure of this size is written.
+        let written = unsafe { VirtualQueryEx(self.handle.as_raw_handle(), pointer, &mut found, size) };
         if written == 0 {
             return Err(Error::last(NAME));
         }
@@ -147,12 +150,14 @@ impl Process {
         Ok(Region { base: found.BaseAddress as u64, size: found.RegionSize as u64, state })
     }
 
-    /// Whether the page at an address is still the one that all processes share which have the same file mapped there, not a
-    /// copy that was made for this one because it was written to. About a microsecond.
+    /// Whether the page at an address is still shared by all processes that have mapped the same
+    /// file, and not a copy that was made for this process because it was written to. Takes about a
+    /// microsecond.
     ///
-    /// `None` if Windows does not tell: it does so of pages in the process's working set only, which a page is after it was
-    /// [read](Process::read). Large pages are never shared and tell nothing. Windows 10 before version 1709 has no bit for
-    /// pages that were not written to, so there only those can be told that were.
+    /// `None` if Windows does not report it. It reports only pages in the working set of the
+    /// process, which contains a page after it was [read](Process::read). Large pages are never
+    /// shared and are not reported. Windows 10 before version 1709 has no bit for pages that were
+    /// not written to, so only written pages can be recognized there.
     pub fn is_original(&self, address: u64) -> Option<bool> {
         let mut page = PSAPI_WORKING_SET_EX_INFORMATION {
             VirtualAddress: usize::try_from(address).ok()? as *mut _,
@@ -171,18 +176,21 @@ impl Process {
         is_original(flags)
     }
 
-    /// Reads memory from an address on, as far as it can be read, and gives how many bytes that were. About two microseconds.
+    /// Reads memory from an address on, as far as it is readable. Returns the number of bytes that
+    /// were read. Takes about two microseconds.
     ///
-    /// Ends before a page with `PAGE_GUARD`: to read it would take the mark away, which the process waits for.
+    /// Stops before a page with `PAGE_GUARD`: reading it would clear the guard, which the process
+    /// waits for.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut done = 0;
-        let mut known_until = address;
-        // Page by page: a call that comes upon what cannot be read need not say how far it got.
+        let mut readable_until = address;
+        // Memory is read page by page, because a call that fails at an unreadable page need not
+        // report how many bytes it has read.
         while done < buffer.len() {
             let Some(from) = address.checked_add(done as u64) else { break };
-            if from >= known_until {
+            if from >= readable_until {
                 match self.region(from) {
-                    Ok(region) if region.state.is_readable() => known_until = region.base + region.size,
+                    Ok(region) if region.state.is_readable() => readable_until = region.base + region.size,
                     _ => break,
                 }
             }
@@ -200,35 +208,37 @@ impl Process {
 
     fn read_page(&self, address: u64, buffer: &mut [u8]) -> usize {
         const NAME: &str = "ReadProcessMemory";
-        let Ok(location) = to_location(NAME, address) else { return 0 };
+        let Ok(pointer) = to_pointer(NAME, address) else { return 0 };
         let process = self.handle.as_raw_handle();
         let mut read = 0;
-        // SAFETY: the process is open, and the address is a number to the function; the buffer is as long as is said.
-        unsafe { ReadProcessMemory(process, location, buffer.as_mut_ptr().cast(), buffer.len(), &mut read) };
-        // Says the same whether the call failed or not.
+        // SAFETY: the process is open, and the address is only a number for the function; the
+        // buffer has the given length.
+        unsafe { ReadProcessMemory(process, pointer, buffer.as_mut_ptr().cast(), buffer.len(), &mut read) };
+        // The number of bytes is valid whether the call failed or not.
         read.min(buffer.len())
     }
 }
 
-fn to_location(function: &'static str, address: u64) -> Result<*const std::ffi::c_void, Error> {
-    let location =
+fn to_pointer(function: &'static str, address: u64) -> Result<*const std::ffi::c_void, Error> {
+    let pointer =
         usize::try_from(address).map_err(|_| Error::of_status(function, ERROR_INVALID_PARAMETER))?;
-    Ok(location as *const _)
+    Ok(pointer as *const _)
 }
 
-/// What the bits of a `PSAPI_WORKING_SET_EX_BLOCK` say of a page.
+/// Interprets the bits of a `PSAPI_WORKING_SET_EX_BLOCK`.
 fn is_original(flags: usize) -> Option<bool> {
     const VALID: usize = 1 << 0;
-    /// A section's page, as it is mapped by all.
+    /// A page of a section that is shared by all processes.
     const SHARED: usize = 1 << 15;
     const LARGE_PAGE: usize = 1 << 23;
-    /// Reserved on the page of the structure; `SharedOriginal` in the headers of the native API, since Windows 10, version
-    /// 1709: not written to.
+    /// Reserved in the documentation of the structure; `SharedOriginal` in the headers of the
+    /// native API, since Windows 10, version 1709: not written to.
     const SHARED_ORIGINAL: usize = 1 << 30;
     match flags {
         _ if flags & VALID == 0 || flags & LARGE_PAGE != 0 => None,
         _ if flags & SHARED_ORIGINAL != 0 => Some(true),
-        // Without the bit a page of a section can be of an older Windows. One that is no section's is a copy anywhere.
+        // Without that bit, a page of a section can be a shared page of an older Windows. A page
+        // that belongs to no section is a copy on any version.
         _ if flags & SHARED != 0 => None,
         _ => Some(false),
     }
@@ -249,16 +259,16 @@ mod tests {
     struct Pages(*mut u8);
 
     impl Pages {
-        /// With this protection of the second.
+        /// Allocates them, with this protection for the second.
         fn new(protection: u32) -> Pages {
-            // SAFETY: asks for new memory.
+            // SAFETY: new memory is requested.
             let pages = unsafe {
                 VirtualAlloc(ptr::null(), 2 * PAGE_SIZE, MEM_COMMIT | MEM_RESERVE, PAGE_EXECUTE_READWRITE)
             };
             assert!(!pages.is_null());
             let mut before = 0;
             let second = pages.cast::<u8>().wrapping_add(PAGE_SIZE).cast();
-            // SAFETY: the second of the two pages, to which nobody refers.
+            // SAFETY: the second of the two pages, which is not referenced.
             let done = unsafe { VirtualProtect(second, PAGE_SIZE, protection, &mut before) };
             assert_ne!(done, 0);
             Pages(pages.cast())
@@ -271,13 +281,13 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: allocated above, and nobody refers to it.
+            // SAFETY: allocated above, and not referenced.
             unsafe { VirtualFree(self.0.cast(), 0, MEM_RELEASE) };
         }
     }
 
     #[test]
-    fn memory_that_was_allocated_is_private_and_allows_what_it_was_allocated_for() {
+    fn allocated_memory_is_private_and_has_its_protection() {
         let (process, pages) = (own(), Pages::new(PAGE_NOACCESS));
         let committed = |protection| State::Committed { kind: Kind::Private, protection };
         let first = process.region(pages.address() + 77).expect("the first page");
@@ -288,31 +298,32 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_released_is_free() {
+    fn released_memory_is_free() {
         let process = own();
-        // Other threads may be given the same place at once, so one attempt of many must see it free.
+        // Other threads may get the same address at once, so one of many attempts must find it
+        // free.
         let free = (0..100).any(|_| {
             let gone = Pages::new(PAGE_NOACCESS).address();
-            process.region(gone).expect("where it was").state == State::Free
+            process.region(gone).expect("the old address").state == State::Free
         });
         assert!(free);
     }
 
     #[test]
-    fn functions_of_windows_lie_in_an_image_that_can_be_run() {
-        let region = own().region(OpenProcess as *const () as u64).expect("this place");
+    fn windows_functions_are_in_an_executable_image() {
+        let region = own().region(OpenProcess as *const () as u64).expect("this address");
         let State::Committed { kind, protection } = region.state else { panic!("{region:?}") };
         assert_eq!(kind, Kind::Image);
         assert!(protection & 0xf0 != 0, "{protection:#x}");
     }
 
     #[test]
-    fn what_is_read_is_what_is_there_up_to_what_cannot_be_read() {
+    fn memory_is_read_up_to_the_first_unreadable_page() {
         let (process, pages) = (own(), Pages::new(PAGE_NOACCESS));
         for (at, byte) in [(0, 1), (4094, 2), (4095, 3)] {
-            let location = pages.0.wrapping_add(at);
-            // SAFETY: in the first page, which can be written to and which nobody refers to.
-            unsafe { location.write(byte) };
+            let pointer = pages.0.wrapping_add(at);
+            // SAFETY: in the first page, which is writable and not referenced.
+            unsafe { pointer.write(byte) };
         }
         let mut buffer = [9; 8];
         assert_eq!(process.read(pages.address(), &mut buffer), 8);
@@ -324,24 +335,24 @@ mod tests {
         assert_eq!(process.read(pages.address(), &mut []), 0);
     }
 
-    /// On Windows, reading would succeed or fail once, and take the mark away.
+    /// On Windows, reading would succeed or fail once, and would clear the guard.
     #[test]
-    fn what_is_guarded_stays_so() {
+    fn guarded_pages_stay_guarded() {
         let (process, pages) = (own(), Pages::new(PAGE_GUARD | PAGE_EXECUTE_READWRITE));
         let second = pages.address() + PAGE_SIZE as u64;
         assert_eq!(process.read(second - 8, &mut [0; 16]), 8);
         let State::Committed { protection, .. } = process.region(second).expect("the second page").state
         else {
-            panic!("nothing is there");
+            panic!("the page is not committed");
         };
         assert_eq!(protection, 0x140);
     }
 
     #[test]
-    fn of_pages_that_are_not_known_nothing_is_claimed() {
+    fn unknown_pages_are_not_classified() {
         for (flags, expected) in [
             (0, None),
-            // Not in the working set, whatever else is said of it.
+            // Not in the working set; other bits are ignored.
             (1 << 15 | 1 << 30, None),
             (1 << 0, Some(false)),
             (1 << 0 | 1 << 15, None),

@@ -1,6 +1,7 @@
-//! Which processes there are, and which modules they have.
+//! The running processes and their modules.
 //!
-//! Sources: Microsoft's pages of `PROCESSENTRY32W`, `EnumProcessModulesEx`, `GetModuleInformation` and `GetModuleFileNameExW`.
+//! Sources: Microsoft's pages of `PROCESSENTRY32W`, `EnumProcessModulesEx`, `GetModuleInformation`
+//! and `GetModuleFileNameExW`.
 
 use std::os::windows::io::AsRawHandle;
 use std::ptr;
@@ -15,21 +16,22 @@ use crate::memory::Process;
 use crate::snapshot;
 use crate::text::from_wide;
 
-/// Modules of a process at most: what it says of itself stands in its own memory, where it may write.
+/// The maximum number of modules of a process. The list is in the memory of the process, which can
+/// modify it.
 const MODULES_MAX: usize = 1 << 16;
-/// UTF-16 units of a path at most.
+/// The maximum length of a path in UTF-16 units.
 const PATH_MAX: usize = 1 << 15;
 
-/// A process that was there when the list was made.
+/// A process that existed when the list was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Its number.
+    /// The process id.
     pub id: u32,
-    /// File name of its image, without folders.
+    /// The file name of its image, without folders.
     pub name: String,
 }
 
-/// All processes, in the order in which Windows lists them. Takes a millisecond.
+/// All processes, in the order of Windows. Takes about a millisecond.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let entries = snapshot::processes()?;
     let listed =
@@ -40,20 +42,21 @@ pub fn list() -> Result<Vec<Listed>, Error> {
 /// A module that a process has loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// Where it begins.
+    /// The base address.
     pub base: u64,
-    /// Bytes from there.
+    /// The size in bytes.
     pub size: u32,
-    /// Its file, as the process's loader remembers it.
+    /// The file, as recorded by the loader of the process.
     pub path: String,
 }
 
 impl Process {
-    /// The modules it has loaded, 32-bit ones too, by address. It says so itself: a process can hide modules and make them up. Those
-    /// that are unloaded meanwhile are left out. Takes some microseconds a module.
+    /// The loaded modules, including 32-bit ones, ordered by address. The list is in the memory of
+    /// the process, which can hide and invent modules. Modules that are unloaded during the call
+    /// are omitted. Takes a few microseconds for each module.
     ///
     /// # Errors
-    /// If it has ended, or has not got so far yet that it could have modules.
+    /// The process has ended, or is not yet initialized far enough to have modules.
     pub fn modules(&self) -> Result<Vec<Module>, Error> {
         let mut modules: Vec<Module> =
             self.module_handles()?.into_iter().filter_map(|handle| self.module(handle)).collect();
@@ -67,7 +70,7 @@ impl Process {
         loop {
             let size = size_of_val(handles.as_slice()) as u32;
             let mut needed = 0;
-            // SAFETY: the process is open; writes no more bytes than is said.
+            // SAFETY: the process is open; at most the given number of bytes is written.
             let done = unsafe {
                 K32EnumProcessModulesEx(
                     self.handle.as_raw_handle(),
@@ -85,23 +88,24 @@ impl Process {
                 handles.truncate(number);
                 return Ok(handles);
             }
-            // There may be more the next time.
+            // There may be more modules at the next call.
             handles.resize((number + number / 4).min(MODULES_MAX), ptr::null_mut());
         }
     }
 
-    /// `None` if it is not there any more.
+    /// `None` if the module was unloaded.
     fn module(&self, handle: HMODULE) -> Option<Module> {
         let process = self.handle.as_raw_handle();
         let mut found = MODULEINFO::default();
-        // SAFETY: the process is open, and the module a number to the function; writes one structure of this size.
+        // SAFETY: the process is open, and the module is only a number for the function; one
+        // structure of this size is written.
         let done =
             unsafe { K32GetModuleInformation(process, handle, &mut found, size_of::<MODULEINFO>() as u32) };
         if done == 0 {
             return None;
         }
         let mut path = vec![0; PATH_MAX];
-        // SAFETY: as above; writes no more units than is said.
+        // SAFETY: as above; at most the given number of units is written.
         let length =
             unsafe { K32GetModuleFileNameExW(process, handle, path.as_mut_ptr(), path.len() as u32) };
         let path = from_wide(path.get(..length as usize)?);
@@ -137,7 +141,7 @@ mod tests {
             modules.iter().find(is_it).unwrap_or_else(|| panic!("{name} is not in {modules:?}"))
         };
         for (name, wide) in [("ntdll.dll", w!("ntdll.dll")), ("kernel32.dll", w!("kernel32.dll"))] {
-            // SAFETY: the name ends with a zero.
+            // SAFETY: the name is zero-terminated.
             let handle = unsafe { GetModuleHandleW(wide) };
             assert_eq!(named(name).base, handle as u64, "{name}");
         }

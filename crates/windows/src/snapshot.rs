@@ -1,6 +1,7 @@
-//! What the Tool Help library lists: processes and threads at one moment.
+//! Snapshots of the Tool Help library: the processes and threads at one moment.
 //!
-//! Sources: Microsoft's pages of `CreateToolhelp32Snapshot`, `Process32FirstW`, `Thread32First` and their structures.
+//! Sources: Microsoft's pages of `CreateToolhelp32Snapshot`, `Process32FirstW`, `Thread32First` and
+//! their structures.
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 
@@ -17,7 +18,7 @@ use crate::Error;
 pub(crate) fn processes() -> Result<Vec<PROCESSENTRY32W>, Error> {
     let snapshot = take(TH32CS_SNAPPROCESS)?;
     let empty = || PROCESSENTRY32W { dwSize: size_of::<PROCESSENTRY32W>() as u32, ..Default::default() };
-    // SAFETY: the snapshot is open; writes one structure whose size it says.
+    // SAFETY: the snapshot is open; one structure is written, which contains its size.
     let first = |snapshot, entry: &mut _| unsafe { Process32FirstW(snapshot, entry) };
     // SAFETY: as above.
     let next = |snapshot, entry: &mut _| unsafe { Process32NextW(snapshot, entry) };
@@ -28,7 +29,7 @@ pub(crate) fn processes() -> Result<Vec<PROCESSENTRY32W>, Error> {
 pub(crate) fn threads() -> Result<Vec<THREADENTRY32>, Error> {
     let snapshot = take(TH32CS_SNAPTHREAD)?;
     let empty = || THREADENTRY32 { dwSize: size_of::<THREADENTRY32>() as u32, ..Default::default() };
-    // SAFETY: the snapshot is open; writes one structure whose size it says.
+    // SAFETY: the snapshot is open; one structure is written, which contains its size.
     let first = |snapshot, entry: &mut _| unsafe { Thread32First(snapshot, entry) };
     // SAFETY: as above.
     let next = |snapshot, entry: &mut _| unsafe { Thread32Next(snapshot, entry) };
@@ -36,12 +37,12 @@ pub(crate) fn threads() -> Result<Vec<THREADENTRY32>, Error> {
 }
 
 fn take(flags: CREATE_TOOLHELP_SNAPSHOT_FLAGS) -> Result<OwnedHandle, Error> {
-    // SAFETY: takes numbers only.
+    // SAFETY: only numbers are passed.
     let snapshot = unsafe { CreateToolhelp32Snapshot(flags, 0) };
     if snapshot == INVALID_HANDLE_VALUE {
         return Err(Error::last("CreateToolhelp32Snapshot"));
     }
-    // SAFETY: just made, and nobody else has it.
+    // SAFETY: the handle was just created and has no other owner.
     Ok(unsafe { OwnedHandle::from_raw_handle(snapshot) })
 }
 

@@ -1,9 +1,10 @@
-//! What Windows knows about providers of events: the Trace Data Helper, `tdh.dll`.
+//! Descriptions of event providers that Windows has: the Trace Data Helper, `tdh.dll`.
 //!
-//! Answers are the bytes that Windows gives, in the layouts of the header `tdh.h`; what they mean is for others to know.
-//! `None` says that Windows knows nothing of it, or has no such function: `TdhGetManifestEventInformation` and
-//! `TdhEnumerateManifestProviderEvents` came with Windows 8.1. Wine exports the names of some of these functions, and ends
-//! programs that call them: under Wine there is nothing.
+//! Results are the bytes that Windows returns, in the layouts of the header `tdh.h`. This crate
+//! does not interpret them. `None` means that Windows has no description or no such function:
+//! `TdhGetManifestEventInformation` and `TdhEnumerateManifestProviderEvents` exist since Windows
+//! 8.1. Wine exports the names of some of these functions, and ends programs that call them;
+//! therefore they are not called under Wine.
 //!
 //! Source: the pages of these functions in Microsoft's documentation of ETW.
 
@@ -19,7 +20,7 @@ use windows_sys::core::{PCSTR, s, w};
 
 use crate::text::to_wide;
 
-/// A GUID or an `EVENT_DESCRIPTOR`, as Windows aligns it.
+/// A GUID or an `EVENT_DESCRIPTOR`, with the alignment of Windows.
 #[repr(C, align(8))]
 struct Sixteen([u8; 16]);
 
@@ -30,11 +31,11 @@ type EventInformation =
     unsafe extern "system" fn(*const Sixteen, *const Sixteen, *mut c_void, *mut u32) -> u32;
 type MapInformation = unsafe extern "system" fn(*const EventRecord, *const u16, *mut c_void, *mut u32) -> u32;
 
-/// An `EVENT_RECORD`, of which only the provider and the descriptor are set.
+/// An `EVENT_RECORD` with a provider and a descriptor only.
 #[repr(C, align(8))]
 struct EventRecord([u8; EVENT_RECORD_SIZE]);
 
-/// On systems of 64 bits.
+/// On 64-bit systems.
 const EVENT_RECORD_SIZE: usize = 112;
 const PROVIDER_AT: usize = 24;
 const DESCRIPTOR_AT: usize = 40;
@@ -49,7 +50,7 @@ struct Library {
     map_information: Option<MapInformation>,
 }
 
-/// What a provider gives names to (`EVENT_FIELD_TYPE`).
+/// The kinds of numbers that a provider names (`EVENT_FIELD_TYPE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
     /// Keywords by mask.
@@ -60,18 +61,18 @@ pub enum FieldKind {
     Channel = 2,
     /// Tasks.
     Task = 3,
-    /// Opcodes; in the upper half of the number is the opcode, in the lower half its task.
+    /// Opcodes. The upper 16 bits of the number contain the opcode, the lower 16 bits its task.
     Opcode = 4,
 }
 
-/// All providers that are registered: `PROVIDER_ENUMERATION_INFO`. Takes some milliseconds.
+/// All registered providers: `PROVIDER_ENUMERATION_INFO`. Takes a few milliseconds.
 pub fn providers() -> Option<Vec<u8>> {
     let enumerate = library().enumerate_providers?;
-    // SAFETY: `answer` gives a buffer, and its size in bytes.
+    // SAFETY: `answer` passes a buffer and its size in bytes.
     answer(|buffer, size| unsafe { enumerate(buffer, size) })
 }
 
-/// The descriptors of all events in a provider's manifest: `PROVIDER_EVENT_INFO`.
+/// The descriptors of all events in the manifest of a provider: `PROVIDER_EVENT_INFO`.
 pub fn manifest_events(provider: [u8; 16]) -> Option<Vec<u8>> {
     let enumerate = library().enumerate_events?;
     let provider = Sixteen(provider);
@@ -79,7 +80,7 @@ pub fn manifest_events(provider: [u8; 16]) -> Option<Vec<u8>> {
     answer(|buffer, size| unsafe { enumerate(&provider, buffer, size) })
 }
 
-/// What a provider calls its numbers of one kind: `PROVIDER_FIELD_INFOARRAY`.
+/// The names that a provider gives to its numbers of one kind: `PROVIDER_FIELD_INFOARRAY`.
 pub fn provider_fields(provider: [u8; 16], kind: FieldKind) -> Option<Vec<u8>> {
     let enumerate = library().enumerate_fields?;
     let provider = Sixteen(provider);
@@ -87,28 +88,30 @@ pub fn provider_fields(provider: [u8; 16], kind: FieldKind) -> Option<Vec<u8>> {
     answer(|buffer, size| unsafe { enumerate(&provider, kind as i32, buffer, size) })
 }
 
-/// The description of an event in a provider's manifest, by the `EVENT_DESCRIPTOR` of such events: `TRACE_EVENT_INFO`.
+/// The description of an event in the manifest of a provider, by the `EVENT_DESCRIPTOR` of the
+/// event: `TRACE_EVENT_INFO`.
 pub fn manifest_event(provider: [u8; 16], descriptor: [u8; 16]) -> Option<Vec<u8>> {
     let information = library().event_information?;
     let (provider, descriptor) = (Sixteen(provider), Sixteen(descriptor));
-    // SAFETY: as in `manifest_events`; so does the descriptor.
+    // SAFETY: as in `manifest_events`; the descriptor also outlives the call.
     answer(|buffer, size| unsafe { information(&provider, &descriptor, buffer, size) })
 }
 
-/// A map by its name, as events of this descriptor use it: `EVENT_MAP_INFO`.
+/// A map by its name, as used by events with this descriptor: `EVENT_MAP_INFO`.
 pub fn event_map(provider: [u8; 16], descriptor: [u8; 16], name: &str) -> Option<Vec<u8>> {
     let information = library().map_information?;
     let name = to_wide(OsStr::new(name)).ok()?;
     let mut record = EventRecord([0; EVENT_RECORD_SIZE]);
     record.0[PROVIDER_AT..PROVIDER_AT + 16].copy_from_slice(&provider);
     record.0[DESCRIPTOR_AT..DESCRIPTOR_AT + 16].copy_from_slice(&descriptor);
-    // SAFETY: as in `providers`; the record is whole and has no payload, the name ends with a zero, and both outlive the call.
+    // SAFETY: as in `providers`; the record is complete and has no payload, the name is
+    // zero-terminated, and both outlive the call.
     answer(|buffer, size| unsafe { information(&record, name.as_ptr(), buffer, size) })
 }
 
-/// Calls with a buffer, and once more with a larger one for as long as that is asked for.
+/// Calls a function with a buffer, and again with a larger one as long as the function requests it.
 fn answer(mut call: impl FnMut(*mut c_void, *mut u32) -> u32) -> Option<Vec<u8>> {
-    /// The list of providers grows while it is asked for, but not for ever.
+    /// The list of providers can grow between two calls, but not forever.
     const MAX_CALLS: usize = 8;
     let mut buffer: Vec<u64> = Vec::new();
     for _ in 0..MAX_CALLS {
@@ -131,21 +134,22 @@ fn library() -> Library {
 }
 
 fn is_wine() -> bool {
-    // SAFETY: the name is a text that ends with a zero.
+    // SAFETY: the name is a zero-terminated text.
     let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
-    // SAFETY: this module is never unloaded, and the name ends with a zero.
+    // SAFETY: this module is never unloaded, and the name is zero-terminated.
     !ntdll.is_null() && unsafe { GetProcAddress(ntdll, s!("wine_get_version")) }.is_some()
 }
 
 fn load() -> Library {
-    // SAFETY: the name ends with a zero, and there is no file handle to be given. The library stays loaded.
+    // SAFETY: the name is zero-terminated, and no file handle is passed. The library stays loaded.
     let library = unsafe { LoadLibraryExW(w!("tdh.dll"), ptr::null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
     if library.is_null() {
         return Library::default();
     }
     let function = |name| address(library, name);
     Library {
-        // SAFETY: the type is that of the header `tdh.h`, with pointers to bytes for pointers to structures; so below.
+        // SAFETY: the type is that of the header `tdh.h`, with pointers to bytes instead of
+        // pointers to structures; also below.
         enumerate_providers: function(s!("TdhEnumerateProviders"))
             .map(|found| unsafe { std::mem::transmute::<Address, EnumerateProviders>(found) }),
         // SAFETY: as above.
@@ -166,7 +170,7 @@ fn load() -> Library {
 type Address = unsafe extern "system" fn() -> isize;
 
 fn address(library: HMODULE, name: PCSTR) -> Option<Address> {
-    // SAFETY: the library was loaded and stays so; names are texts of `s!`, which end with a zero.
+    // SAFETY: the library stays loaded; names are texts of `s!`, which are zero-terminated.
     unsafe { GetProcAddress(library, name) }
 }
 
@@ -178,7 +182,7 @@ mod tests {
     fn buffers_grow_until_the_answer_fits() {
         let mut sizes = Vec::new();
         let bytes = answer(|buffer, size| {
-            // SAFETY: the pointer is to a whole number of bytes that outlives the call.
+            // SAFETY: the pointer is to a number that outlives the call.
             let given = unsafe { *size };
             sizes.push(given);
             let wanted = [0, 9, 20].into_iter().find(|wanted| *wanted > given).unwrap_or(20);
@@ -187,7 +191,7 @@ mod tests {
             if given < 20 {
                 return ERROR_INSUFFICIENT_BUFFER;
             }
-            // SAFETY: the buffer has at least the 20 bytes that were asked for.
+            // SAFETY: the buffer has at least the 20 bytes that were requested.
             unsafe { buffer.cast::<u8>().write_bytes(7, 20) };
             ERROR_SUCCESS
         });
@@ -196,9 +200,9 @@ mod tests {
         assert_eq!(answer(|_, _| 1168), None);
     }
 
-    /// Windows knows its own kernel's providers; Wine nothing, and survives being asked.
+    /// Windows has descriptions of its kernel providers. Wine has none, and is not called.
     #[test]
-    fn the_system_is_asked() {
+    fn the_system_library_is_called() {
         let process = 0x22fb2cd6_0e7b_422b_a0c7_2fad1fd0e716_u128.to_be_bytes();
         let known = providers();
         assert_eq!(known.is_none(), is_wine());

@@ -1,8 +1,10 @@
 //! The threads of processes.
 //!
-//! Windows gives a thread's number to another one when it has ended. A number and the time of creation together name one thread.
+//! Windows reuses the id of a thread after its end. An id and the creation time together identify a
+//! thread.
 //!
-//! Sources: Microsoft's pages of `THREADENTRY32`, `OpenThread`, `GetThreadTimes` and `GetProcessIdOfThread`.
+//! Sources: Microsoft's pages of `THREADENTRY32`, `OpenThread`, `GetThreadTimes` and
+//! `GetProcessIdOfThread`.
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 
@@ -18,15 +20,17 @@ use crate::time::ticks;
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Thread {
-    /// Its number.
+    /// The thread id.
     pub id: u32,
-    /// When it was created, in units of 100 ns since 1601-01-01 UTC. `None` if Windows does not tell this process; it does so of all
-    /// threads but those of idle processors to who has the [privilege](crate::memory::take_debug_privilege).
+    /// The creation time, in units of 100 ns since 1601-01-01 UTC. `None` if Windows does not
+    /// report it to this process. With the [privilege](crate::memory::take_debug_privilege), it is
+    /// reported for all threads except those of idle processors.
     pub created: Option<u64>,
 }
 
-/// The threads that a process has now, by number. None if there is no such process. Those that end meanwhile are left out. Takes
-/// milliseconds, since Windows lists the threads of all processes.
+/// The current threads of a process, ordered by id. Empty if there is no such process. Threads that
+/// end during the call are omitted. Takes a few milliseconds, because Windows lists the threads of
+/// all processes.
 pub fn of_process(process_id: u32) -> Result<Vec<Thread>, Error> {
     let mut found = Vec::new();
     for entry in snapshot::threads()?.iter().filter(|entry| entry.th32OwnerProcessID == process_id) {
@@ -35,7 +39,7 @@ pub fn of_process(process_id: u32) -> Result<Vec<Thread>, Error> {
             Ok(thread) if process_of(&thread) == process_id => {
                 found.push(Thread { id, created: Some(created(&thread)?) });
             }
-            // It has ended, and its number is that of another process's thread, or of none.
+            // The thread has ended, and its id belongs to a thread of another process, or to none.
             Ok(_) => {}
             Err(error)
                 if error.code().is_some_and(|(_, code)| code == ERROR_INVALID_PARAMETER) && id != 0 => {}
@@ -47,24 +51,25 @@ pub fn of_process(process_id: u32) -> Result<Vec<Thread>, Error> {
 }
 
 fn open(thread_id: u32) -> Result<OwnedHandle, Error> {
-    // SAFETY: takes numbers only.
+    // SAFETY: only numbers are passed.
     let handle = unsafe { OpenThread(THREAD_QUERY_LIMITED_INFORMATION, 0, thread_id) };
     if handle.is_null() {
         return Err(Error::last("OpenThread"));
     }
-    // SAFETY: just opened, and nobody else has it.
+    // SAFETY: the handle was just opened and has no other owner.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
 fn process_of(thread: &OwnedHandle) -> u32 {
-    // SAFETY: the thread is open. Gives zero if the call fails, which is no process that has threads that can be opened.
+    // SAFETY: the thread is open. The result is zero if the call fails, which is not the id of a
+    // process whose threads can be opened.
     unsafe { GetProcessIdOfThread(thread.as_raw_handle()) }
 }
 
 fn created(thread: &OwnedHandle) -> Result<u64, Error> {
     let mut times = [FILETIME::default(); 4];
     let [created, exited, kernel, user] = &mut times;
-    // SAFETY: the thread is open; writes four times.
+    // SAFETY: the thread is open; four times are written.
     let done = unsafe { GetThreadTimes(thread.as_raw_handle(), created, exited, kernel, user) };
     if done == 0 {
         return Err(Error::last("GetThreadTimes"));
@@ -79,7 +84,7 @@ mod tests {
     use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
     fn own_id() -> u32 {
-        // SAFETY: takes no arguments and cannot fail.
+        // SAFETY: no arguments are passed, and the call cannot fail.
         unsafe { GetCurrentThreadId() }
     }
 
@@ -91,13 +96,13 @@ mod tests {
             threads.into_iter().find(|thread| thread.id == id)
         };
         let own = listed(own_id()).expect("this thread");
-        let (tell, told) = channel();
+        let (id_sender, id_receiver) = channel();
         let (end, ended) = channel::<()>();
         let other = std::thread::spawn(move || {
-            tell.send(own_id()).expect("somebody listens");
+            id_sender.send(own_id()).expect("the test receives it");
             let _ = ended.recv();
         });
-        let other_id = told.recv().expect("its number");
+        let other_id = id_receiver.recv().expect("its id");
         let found = listed(other_id).expect("the other thread");
         // 100 ns units between 2020 and 2200.
         for created in [own.created, found.created] {
@@ -107,15 +112,16 @@ mod tests {
             );
         }
         assert!(found.created >= own.created);
-        assert_eq!(listed(other_id), Some(found), "asked twice, the same thread is told");
+        assert_eq!(listed(other_id), Some(found), "the same thread is listed again");
         drop(end);
         other.join().expect("it ends");
-        // The number may have been given to another thread of this process at once, which is another thread.
+        // The id may have been reused for another thread of this process at once, which is not the
+        // same thread.
         assert_ne!(listed(other_id), Some(found));
     }
 
     #[test]
-    fn what_is_no_process_has_no_threads() {
+    fn a_missing_process_has_no_threads() {
         assert_eq!(of_process(0xffff_fff0).expect("an answer"), []);
     }
 }

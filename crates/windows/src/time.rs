@@ -1,4 +1,4 @@
-//! Times as Windows has them.
+//! Conversion of Windows times.
 
 use windows_sys::Win32::Foundation::FILETIME;
 

@@ -1,4 +1,4 @@
-//! Debug Help, asked for what is known otherwise.
+//! Results of Debug Help, compared with facts from other sources.
 #![cfg(windows)]
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use stackhound_windows::Error;
 use stackhound_windows::debug_help::{Session, SymbolSource};
 use stackhound_windows::threads;
 
-/// The program that `scripts/windows-check.sh` makes.
+/// A file that `scripts/windows-check.sh` creates.
 fn fixture(file: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("STACKHOUND_WINDOWS_FIXTURE") else {
         assert!(std::env::var_os("CI").is_none(), "STACKHOUND_WINDOWS_FIXTURE is not set");
@@ -37,7 +37,7 @@ fn a_live_process_has_its_modules() {
 
     let bases = session.bases().expect("modules");
     assert!(bases.contains(&module.base));
-    // This function calls others, so the table of functions has it.
+    // This function calls others, so the function table contains it.
     let this = a_live_process_has_its_modules as fn() as usize as u64;
     assert_eq!(session.function_at(this + 1), Some(this));
     assert_eq!(session.function_at(module.base), None);
@@ -52,7 +52,8 @@ fn a_live_process_has_its_modules() {
     session.refresh().expect("modules again");
 }
 
-/// What the other program of the next test waits in. Says where that is.
+/// Writes its own address, and waits for a line. The other program of the next test waits in this
+/// function.
 #[inline(never)]
 fn wait_for_a_line() {
     println!("{PREFIX}{}", wait_for_a_line as fn() as usize);
@@ -78,9 +79,9 @@ fn a_thread_of_another_program_is_walked_from_outside() {
         .spawn()
         .expect("started");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
-    let said =
-        lines.find_map(|line| line.split_once(PREFIX).map(|(_, said)| said.to_owned())).expect("a line");
-    let function: u64 = said.parse().expect("an address");
+    let text =
+        lines.find_map(|line| line.split_once(PREFIX).map(|(_, text)| text.to_owned())).expect("a line");
+    let function: u64 = text.parse().expect("an address");
     let session = Session::of_process(child.id(), OsStr::new("")).expect("the other program");
     let walk = |thread: u32, most| session.user_stack(child.id(), thread, most).expect("its stack");
     let waits =
@@ -89,7 +90,7 @@ fn a_thread_of_another_program_is_walked_from_outside() {
     let waiting: Vec<u32> =
         threads.iter().map(|thread| thread.id).filter(|thread| waits(&walk(*thread, 64))).collect();
     let [thread] = waiting[..] else { panic!("one thread waits there: {waiting:?} of {threads:?}") };
-    // Again, since it goes on after the first time.
+    // The thread continues after the first walk, so a second one works.
     let stack = walk(thread, 64);
     assert!(waits(&stack));
     let names: Vec<String> = stack
@@ -118,8 +119,8 @@ fn two_sessions_of_one_process_do_not_disturb_each_other() {
 }
 
 #[test]
-fn no_process_no_session() {
-    // Ids of processes are multiples of four.
+fn a_missing_process_has_no_session() {
+    // Process ids are multiples of four.
     let error = Session::of_process(3, OsStr::new("")).expect_err("no process");
     assert!(matches!(error, Error::Call { function: "OpenProcess", .. }), "{error}");
     let error = Session::of_files(OsStr::new("a\0b")).expect_err("no path");
@@ -127,7 +128,7 @@ fn no_process_no_session() {
 }
 
 #[test]
-fn a_file_is_a_module_where_it_is_said_to_be() {
+fn a_file_is_a_module_at_the_given_base() {
     let Some(program) = fixture("program.exe") else { return };
     let session = Session::of_files(OsStr::new("")).expect("a session");
     assert!(!session.is_live());
@@ -159,7 +160,7 @@ fn lines_and_inlined_functions() {
     let Some(program) = fixture("program.exe") else { return };
     let session = Session::of_files(OsStr::new("")).expect("a session");
     let module = session.load(&program, 0x7ff6_0000_0000, 0).expect("a module");
-    // In `step`, `rotate` stands in `mix`, which stands in `step`.
+    // In `step`, `rotate` is inlined into `mix`, which is inlined into `step`.
     let deepest = (module.base..module.base + u64::from(module.size))
         .map(|address| (address, session.inlines_at(address)))
         .find(|(address, inlines)| {
@@ -177,7 +178,7 @@ fn lines_and_inlined_functions() {
 }
 
 #[test]
-fn all_threads_may_ask() {
+fn sessions_can_be_used_from_all_threads() {
     let Some(program) = fixture("program.exe") else { return };
     let session = Session::of_files(OsStr::new("")).expect("a session");
     let module = session.load(&program, 0x7ff6_0000_0000, 0).expect("a module");

@@ -85,9 +85,9 @@ impl Krate {
                             self.read_module(items, &module.attrs, file, &inner, Some(number))
                         }
                         None => {
-                            let beside = self.files[file].parent().expect("a folder");
+                            let folder_of_file = self.files[file].parent().expect("a folder");
                             let flat = folder.join(format!("{name}.rs"));
-                            match stated_path(&module.attrs).map(|path| beside.join(path)) {
+                            match stated_path(&module.attrs).map(|path| folder_of_file.join(path)) {
                                 Some(path) => {
                                     let folder = path.parent().expect("a folder").to_owned();
                                     self.read_file(path, folder, Some(number))

@@ -1,42 +1,43 @@
-//! What is known of one stack while a trace is built: its beginnings and ends in order, about six bytes a frame.
+//! The changes of one stack during construction: frame starts and ends in order, about six bytes
+//! for each frame.
 
 use crate::id::{ContextId, LocationId, StackId};
 use crate::kind::{EndType, Evidence, StartType};
 use crate::succinct::BitBuilder;
 use crate::{Error, class::Class};
 
-/// A frame that is still open.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     frame: FramePosition,
     start: StartType,
     evidence: Evidence,
-    /// The boundary number of its start.
+    /// The boundary of its start.
     from: u64,
 }
 
-/// Which frame: those found below all others come before the rest, the one found last first.
+/// Identifies a frame. Frames that were found below all others precede the rest, the last one found
+/// first.
 #[derive(Clone, Copy, Debug)]
 enum FramePosition {
     Below(u32),
     Above(u32),
 }
 
-/// What is open above.
 #[derive(Debug)]
 pub(super) struct Log {
     stack: StackId,
-    /// The least context at which anything is known of the stack.
+    /// The earliest context at which anything is known of the stack.
     first: Option<u64>,
-    /// One bit for each beginning (1) or end (0).
+    /// One bit for each frame start (1) or end (0).
     parentheses: BitBuilder,
-    /// How far each is behind the one before, as variable-length numbers. The first one counts from 0.
+    /// The difference of each boundary from the previous one, as variable-length numbers. The first
+    /// one is relative to 0.
     steps: Vec<u8>,
-    /// The boundary of the last one: the first context at which it holds.
+    /// The last boundary: the first context at which the last start or end holds.
     last: u64,
-    /// The first context of the last frame that began.
+    /// The first context of the most recently started frame.
     begun: u64,
-    /// Location + 1 of every frame in order of beginning.
+    /// Location + 1 of every frame, in order of the starts.
     locations: Vec<u32>,
     below: Vec<u32>,
     classes: Vec<(FramePosition, Class)>,
@@ -44,29 +45,30 @@ pub(super) struct Log {
     open: Vec<Open>,
 }
 
-/// How far the ends of a frame may be from where they stand, plus one; 0 where they are known by themselves.
+/// The uncertainty of a frame's bounds in contexts, plus one; 0 for a bound without a stated
+/// uncertainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slack {
-    /// The start may be so many contexts earlier.
+    /// The start can be this number of contexts earlier.
     pub(super) start: u64,
-    /// The end may be so many contexts later.
+    /// The end can be this number of contexts later.
     pub(super) end: u64,
 }
 
-/// A stack whose frames are all closed, ready to be laid out. Frames are numbered from 0.
+/// A stack whose frames are all closed. Its frames are numbered from 0.
 #[derive(Debug)]
 pub(super) struct Finished {
-    /// The least boundary.
+    /// The lowest boundary.
     pub(super) first: u64,
-    /// Boundaries: the first context at which each beginning or end holds.
+    /// The number of frames that were found below all others.
     pub(super) below: u64,
     pub(super) parentheses: BitBuilder,
     pub(super) locations: Vec<u32>,
-    /// The classes of those frames that are not of the usual one, in order.
+    /// The frames with another class than the usual one, in order, with their classes.
     pub(super) classes: Vec<(u64, Class)>,
     pub(super) slack: Vec<(u64, Slack)>,
     steps: Vec<u8>,
-    /// Of the ends at the end of the trace.
+    /// The number of frames that are open at the end of the trace.
     left_open: u64,
     end: u64,
 }
@@ -88,12 +90,12 @@ impl Log {
         }
     }
 
-    /// Something is known of the stack from `first` on.
+    /// Records that the stack is known from `first` on.
     pub(super) fn seen(&mut self, first: u64) {
         self.first = Some(self.first.map_or(first, |known| known.min(first)));
     }
 
-    /// The last context of which anything is said.
+    /// Returns the last context that a change refers to.
     pub(super) fn last_context(&self) -> u64 {
         self.last.saturating_sub(1).max(self.begun).max(self.first.unwrap_or(0))
     }
@@ -108,7 +110,7 @@ impl Log {
     ) -> Result<(), Error> {
         self.step(first.0)?;
         let number = u32::try_from(self.locations.len())
-            .map_err(|_| Error::TooMany { what: "frames of one stack", limit: u64::from(u32::MAX) })?;
+            .map_err(|_| Error::TooMany { items: "frames of one stack", limit: u64::from(u32::MAX) })?;
         let frame = FramePosition::Above(number);
         self.seen(first.0);
         self.begun = first.0;
@@ -138,7 +140,7 @@ impl Log {
         Ok(())
     }
 
-    /// A frame lies below all others.
+    /// Adds a frame below all others.
     pub(super) fn below(&mut self, location: Option<LocationId>) -> Result<(), Error> {
         if !self.open.is_empty() {
             return Err(Error::Order { at: ContextId(self.last), last: ContextId(self.last) });
@@ -150,7 +152,7 @@ impl Log {
         Ok(())
     }
 
-    /// Closes what is open at the end of a trace of so many transitions.
+    /// Closes the open frames at the end of a trace with this number of transitions.
     pub(super) fn finish(mut self, transitions: u64) -> Finished {
         let left_open = self.open.len() as u64;
         while let Some(open) = self.open.pop() {
@@ -170,7 +172,7 @@ impl Log {
         classes.sort_unstable_by_key(|(frame, _)| *frame);
         let mut slack: Vec<(u64, Slack)> =
             self.slack.into_iter().map(|(position, slack)| (number(position), slack)).collect();
-        // Ends that may come at any time take no more room than the trace is long.
+        // An end that may be at any later context is limited to the length of the trace.
         slack.iter_mut().for_each(|(_, slack)| slack.end = slack.end.min(transitions + 1));
         slack.sort_by_key(|(frame, _)| *frame);
         slack.dedup_by(|(frame, this), (kept, into)| {
@@ -215,7 +217,7 @@ impl Log {
 }
 
 impl Finished {
-    /// The boundaries of all beginnings and ends.
+    /// Returns the boundaries of all frame starts and ends.
     pub(super) fn bounds(&self) -> impl Iterator<Item = u64> + Clone + '_ {
         let below = std::iter::repeat_n(self.first, self.below as usize);
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! Makes a [`Trace`] from definitions and [`Change`]s. Of one stack, and of one processor, they come in order; those of
-//! different ones need not.
+//! Builds a [`Trace`] from definitions and [`Change`]s. The changes of one stack, and of one
+//! processor, must be in order; those of different stacks and processors need not be.
 
 mod log;
 mod write;
@@ -12,7 +12,8 @@ use crate::kind::{EndType, Evidence, StartType};
 use crate::{Error, Trace};
 use log::Log;
 
-/// A trace that is being made. It needs about six bytes of memory for every frame, and the index when it is finished.
+/// A trace under construction. It needs about six bytes of memory for every frame, and the size of
+/// the index when it is finished.
 #[derive(Debug, Default)]
 pub struct Builder {
     modules: Vec<ModuleInfo>,
@@ -26,16 +27,16 @@ pub struct Builder {
     source: [u64; 2],
 }
 
-/// From `first` on, `stack` is active.
+/// `stack` is active from `first` on.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     first: u64,
-    /// It may have become active so many contexts earlier.
+    /// The number of contexts by which it may have become active earlier.
     earlier: u64,
     stack: Option<StackId>,
 }
 
-/// What is known of single transitions.
+/// Descriptions of single transitions.
 #[derive(Debug, Default)]
 struct Transitions {
     origin: u64,
@@ -46,41 +47,42 @@ struct Transitions {
     numbers: HashMap<String, LabelId>,
 }
 
-/// What transitions of a kind are called.
+/// The name of a kind of transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LabelId(pub u32);
 
 impl Builder {
-    /// An empty trace.
+    /// Creates an empty trace.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that only some of what happened is seen: all counts of the trace are lower bounds.
+    /// Marks the trace as sampled: it does not contain every call, and all its counts are lower
+    /// bounds.
     pub fn sampled(&mut self) {
         self.sampled = true;
     }
 
-    /// Says what the trace is made from: the length of a file in bytes and its checksum.
+    /// Sets the source of the trace: the length of a file in bytes and its checksum.
     pub fn made_from(&mut self, length: u64, checksum: u64) {
         self.source = [length, checksum];
     }
 
-    /// Takes the next number for a module, whether it is known or not.
+    /// Defines a module with the next number, even if the same module is already defined.
     pub(crate) fn define_module(&mut self, module: ModuleInfo) -> ModuleId {
         let number = ModuleId(self.modules.len() as u32);
         self.modules.push(module);
         number
     }
 
-    /// Takes the next number for a location, whether it is known or not.
+    /// Defines a location with the next number, even if the same location is already defined.
     pub(crate) fn define_location(&mut self, location: LocationInfo) -> LocationId {
         let number = LocationId(self.locations.len() as u32);
         self.locations.push(location);
         number
     }
 
-    /// The number of a module.
+    /// Returns the number of a module, which is defined if it is new.
     pub fn module(&mut self, module: ModuleInfo) -> ModuleId {
         if let Some(number) = self.module_numbers.get(&module) {
             return *number;
@@ -90,7 +92,7 @@ impl Builder {
         number
     }
 
-    /// The number of a location.
+    /// Returns the number of a location, which is defined if it is new.
     pub fn location(&mut self, location: LocationInfo) -> LocationId {
         if let Some(number) = self.location_numbers.get(&location) {
             return *number;
@@ -100,14 +102,14 @@ impl Builder {
         number
     }
 
-    /// Defines a stack, each time another one.
+    /// Defines a new stack.
     pub fn stack(&mut self, stack: StackInfo) -> StackId {
         let number = StackId(self.stacks.len() as u32);
         self.stacks.push((stack, Log::new(number)));
         number
     }
 
-    /// The number of a label.
+    /// Returns the number of a label, which is defined if it is new.
     pub fn label(&mut self, name: &str) -> LabelId {
         if let Some(number) = self.transitions.numbers.get(name) {
             return *number;
@@ -118,9 +120,9 @@ impl Builder {
         number
     }
 
-    /// Describes the next transition: its time in 100 ns since 1601, its processor and what it is called. If any
-    /// transition is described, all must be, in order. A time before the one of the transition before is taken as equal
-    /// to it.
+    /// Describes the next transition: its time in 100 ns since 1601, its processor and its label.
+    /// Either all transitions must be described, in order, or none. A time before the time of the
+    /// previous transition is replaced by it.
     pub fn transition(&mut self, time: u64, cpu: Cpu, label: LabelId) {
         let transitions = &mut self.transitions;
         if transitions.times.is_empty() {
@@ -132,11 +134,12 @@ impl Builder {
         transitions.labels.push(label.0);
     }
 
-    /// Does what a change says.
+    /// Applies a change.
     ///
     /// # Errors
-    /// The change comes before an earlier one of the same stack or processor, names a stack that is not defined, or
-    /// ends a frame where none is open or before its first context.
+    /// The change is before an earlier change of the same stack or processor, its stack is not
+    /// defined, or it ends a frame on a stack without an open frame or before the first context of
+    /// the frame.
     pub fn apply(&mut self, change: Change) -> Result<(), Error> {
         match change {
             Change::Enter { cpu, stack, first } => self.enter_between(cpu, stack, first, first),
@@ -151,10 +154,11 @@ impl Builder {
         }
     }
 
-    /// A stack became active at one of the contexts from `lo` to `hi`, and is taken to be from `hi` on.
+    /// Activates a stack at one of the contexts from `lo` to `hi`. It counts as active from `hi`
+    /// on.
     ///
     /// # Errors
-    /// As [`Builder::apply`].
+    /// See [`Builder::apply`].
     pub fn enter_between(
         &mut self,
         cpu: Cpu,
@@ -167,10 +171,10 @@ impl Builder {
         self.period(cpu, Period { first: hi.0, earlier, stack: Some(stack) })
     }
 
-    /// A frame whose first context is one from `lo` to `hi`; it stands at `hi`.
+    /// Opens a frame whose first context is one from `lo` to `hi`. It counts as open from `hi` on.
     ///
     /// # Errors
-    /// As [`Builder::apply`].
+    /// See [`Builder::apply`].
     pub fn open_between(
         &mut self,
         stack: StackId,
@@ -182,10 +186,11 @@ impl Builder {
         self.log(stack)?.begin(hi, Some(hi.0.saturating_sub(lo.0)), start, location, evidence)
     }
 
-    /// The top frame's last context is one from `lo` to `hi`; it ends at `lo`.
+    /// Closes the top frame, whose last context is one from `lo` to `hi`. It counts as closed after
+    /// `lo`.
     ///
     /// # Errors
-    /// As [`Builder::apply`].
+    /// See [`Builder::apply`].
     pub fn close_between(
         &mut self,
         stack: StackId,
@@ -195,11 +200,11 @@ impl Builder {
         self.log(stack)?.end(lo, Some(hi.0.saturating_sub(lo.0)), end)
     }
 
-    /// The trace, of so many transitions. What is still open stays open.
+    /// Finishes a trace with this number of transitions. Open frames stay open.
     ///
     /// # Errors
-    /// A change lies behind the end, the number of described transitions is another one, or there are more than 2^44
-    /// transitions, or so many stacks that their contexts cannot be numbered.
+    /// A change is after the end, the number of described transitions is different, there are more
+    /// than 2^44 transitions, or the stacks have too many contexts together.
     pub fn finish(self, transitions: u64) -> Result<Trace, Error> {
         Trace::open(self.write(transitions)?.into())
     }
@@ -207,7 +212,7 @@ impl Builder {
     fn log(&mut self, stack: StackId) -> Result<&mut Log, Error> {
         let count = self.stacks.len() as u32;
         let found = self.stacks.get_mut(stack.0 as usize);
-        found.map(|(_, log)| log).ok_or(Error::NoSuchStack { asked: stack.0, count })
+        found.map(|(_, log)| log).ok_or(Error::NoSuchStack { requested: stack.0, count })
     }
 
     fn period(&mut self, cpu: Cpu, period: Period) -> Result<(), Error> {
@@ -216,7 +221,7 @@ impl Builder {
             self.cpus.resize(cpu + 1, Vec::new());
         }
         let periods = &mut self.cpus[cpu];
-        // What was active for no context at all never was.
+        // A stack that was active for no context is dropped.
         while periods.last().is_some_and(|last| last.first == period.first) {
             periods.pop();
         }

@@ -1,4 +1,4 @@
-//! Lays a finished trace out as an index.
+//! Writes a finished trace as an index.
 
 use super::log::Finished;
 use super::{Builder, Period};
@@ -12,10 +12,10 @@ use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_by
 use crate::{Error, change};
 
 impl Builder {
-    /// The bytes of the index.
+    /// Returns the bytes of the index.
     pub(super) fn write(mut self, transitions: u64) -> Result<Vec<u8>, Error> {
         self.check(transitions)?;
-        self.part_periods();
+        self.split_periods();
         let mut writer = Writer::default();
         let mut strings = Strings::default();
         let (stacks, logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
@@ -45,47 +45,47 @@ impl Builder {
 
     fn check(&self, transitions: u64) -> Result<(), Error> {
         if transitions > TRANSITIONS_MAX {
-            return Err(Error::TooMany { what: "transitions", limit: TRANSITIONS_MAX });
+            return Err(Error::TooMany { items: "transitions", limit: TRANSITIONS_MAX });
         }
         let described = self.transitions.times.len() as u64;
         if described != 0 && described != transitions {
             return Err(Error::TransitionOutside {
-                asked: crate::TransitionId(described.max(transitions) - 1),
+                requested: crate::TransitionId(described.max(transitions) - 1),
                 count: described.min(transitions),
             });
         }
         let frames = self.stacks.iter().map(|(_, log)| log.last_context());
         let periods = self.cpus.iter().flatten().map(|period| match period.stack {
             Some(_) => period.first,
-            // The context before was the last of another one.
+            // The stack was active until the previous context.
             None => period.first.saturating_sub(1),
         });
         match frames.chain(periods).max() {
             Some(last) if last > transitions => {
-                Err(Error::ContextOutside { asked: ContextId(last), last: ContextId(transitions) })
+                Err(Error::ContextOutside { requested: ContextId(last), last: ContextId(transitions) })
             }
             _ => Ok(()),
         }
     }
 
-    /// A stack that becomes active on one processor is no longer so on another.
-    fn part_periods(&mut self) {
+    /// Ends the period of a stack on one processor when it becomes active on another.
+    fn split_periods(&mut self) {
         let mut order = Vec::new();
         for (cpu, periods) in self.cpus.iter().enumerate() {
             for (number, period) in periods.iter().enumerate() {
-                let behind = periods.get(number + 1).map_or(u64::MAX, |next| next.first);
-                order.extend(period.stack.map(|stack| (stack, period.first, cpu, number, behind)));
+                let end = periods.get(number + 1).map_or(u64::MAX, |next| next.first);
+                order.extend(period.stack.map(|stack| (stack, period.first, cpu, number, end)));
             }
         }
         order.sort_unstable();
         let mut cuts = Vec::new();
         for pair in order.windows(2) {
-            let ((stack, _, cpu, number, behind), (next_stack, first, ..)) = (pair[0], pair[1]);
-            if stack == next_stack && behind > first {
+            let ((stack, _, cpu, number, end), (next_stack, first, ..)) = (pair[0], pair[1]);
+            if stack == next_stack && end > first {
                 cuts.push((cpu, number, first));
             }
         }
-        // From behind, so that numbers stay what they are.
+        // In reverse, so that the remaining positions stay valid.
         cuts.sort_unstable();
         for (cpu, number, first) in cuts.into_iter().rev() {
             let none = Period { first, earlier: 0, stack: None };
@@ -97,7 +97,7 @@ impl Builder {
         }
     }
 
-    /// Returns the numbers of periods by stack.
+    /// Returns the ranges of periods by stack.
     fn write_periods(&self, writer: &mut Writer, stacks: usize, transitions: u64) -> Vec<(u64, u64)> {
         let stretch = transitions + 2;
         let all = || {
@@ -120,7 +120,7 @@ impl Builder {
         rising(writer, Kind::InferredPeriods, &numbers, active.len() as u64);
         packed(writer, Kind::PeriodSlack, &slack.iter().map(|(_, earlier)| *earlier).collect::<Vec<_>>());
 
-        // Of one stack in order of time, whichever the processor.
+        // The periods of each stack, in time order, on all processors.
         let mut order: Vec<(u64, u64, u64)> = all()
             .zip(&active)
             .enumerate()
@@ -156,7 +156,7 @@ impl Builder {
     }
 }
 
-/// Frames of all stacks, one behind the other. Returns the rows of the stacks.
+/// Writes the frames of all stacks, one stack after another. Returns the rows of the stacks.
 fn write_frames(
     writer: &mut Writer,
     logs: &[Finished],
@@ -173,7 +173,7 @@ fn write_frames(
         let contexts = (transitions + 1).saturating_sub(log.first) + 1;
         stretch = u64::checked_add(stretch, contexts)
             .filter(|stretch| *stretch < STRETCHES_MAX)
-            .ok_or(Error::TooMany { what: "contexts of all stacks together", limit: 1 << 62 })?;
+            .ok_or(Error::TooMany { items: "contexts of all stacks together", limit: 1 << 62 })?;
         let before = locations.len() as u64;
         locations.extend_from_slice(&log.locations);
         parentheses.append(&log.parentheses);

@@ -1,4 +1,5 @@
-//! The bytes of an index: a header, a table of sections, the sections. See `docs/format/stack-index.md`.
+//! The bytes of an index: a header, a table of sections, the sections. See
+//! `docs/format/stack-index.md`.
 
 use bytes::Bytes;
 
@@ -6,13 +7,13 @@ use crate::Error;
 
 /// The first bytes of every index.
 pub(crate) const MAGIC: &[u8; 8] = b"shstacks";
-/// The version of the format. There is no reading of others: an index is made anew from its trace.
+/// The version of the format. Other versions are not read: an index is rebuilt from its trace.
 pub(crate) const VERSION: u32 = 1;
 
 const HEADER: usize = 64;
 const ENTRY: usize = 48;
 
-/// What a section holds.
+/// The content of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -40,36 +41,35 @@ pub(crate) enum Kind {
     LabelNames = 22,
 }
 
-/// What the header says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How many transitions the trace has.
+    /// The number of transitions of the trace.
     pub(crate) transitions: u64,
-    /// The time of the first one, in 100 ns since 1601, where times are known.
+    /// The time of the first transition, in 100 ns since 1601, if times are known.
     pub(crate) origin: u64,
-    /// How long the file was from which the index was made, and its checksum; zeros where there is none.
+    /// The length and the checksum of the source file, or zeros.
     pub(crate) source: [u64; 2],
-    /// How many processors there are.
+    /// The number of processors.
     pub(crate) cpus: u32,
-    /// Bit 0: the trace shows only what was sampled.
+    /// Bit 0: the trace is sampled.
     pub(crate) flags: u32,
 }
 
-/// A section and the numbers one must know to read it.
+/// A section, with the numbers that are required to read it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     pub(crate) bytes: Bytes,
-    /// Bits of each number, where it holds numbers of a fixed width.
+    /// Bits of each number, for numbers of a fixed width.
     pub(crate) width: u32,
-    /// How many things it holds.
+    /// The number of items.
     pub(crate) count: u64,
-    /// The greatest number possible, where it holds rising numbers.
+    /// The greatest possible number, for rising numbers.
     pub(crate) greatest: u64,
-    /// Where it stands.
+    /// The offset in the file.
     pub(crate) offset: u64,
 }
 
-/// Puts sections into a file.
+/// Assembles sections to a file.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     entries: Vec<(Kind, Section)>,
@@ -80,7 +80,7 @@ impl Writer {
         self.entries.push((kind, Section { bytes: bytes.into(), width, count, greatest, offset: 0 }));
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(crate) fn finish(self, header: Header) -> Vec<u8> {
         let body = HEADER + ENTRY * self.entries.len();
         let total: usize =
@@ -115,7 +115,7 @@ impl Writer {
     }
 }
 
-/// The sections of a file whose header and checksums are right.
+/// The sections of a file with a valid header and valid checksums.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) header: Header,
@@ -162,7 +162,7 @@ impl Reader {
             let range = end.and_then(|end| file.get(offset as usize..end));
             let bytes = range.ok_or_else(|| damaged(at + 24, "a section within the file"))?;
             if u64::from(crc32fast::hash(bytes)) != field(at + 40)? {
-                return Err(damaged(offset as usize, "a section with the right checksum"));
+                return Err(damaged(offset as usize, "a section with a matching checksum"));
             }
             let section = Section {
                 bytes: file.slice_ref(bytes),
@@ -176,7 +176,7 @@ impl Reader {
         Ok(Self { header, entries })
     }
 
-    /// The section of this kind; an empty one if there is none.
+    /// Returns the section of this kind, or an empty one if it is missing.
     pub(crate) fn section(&self, kind: Kind) -> Section {
         let found = self.entries.iter().find(|(found, _)| *found == kind as u32);
         found.map(|(_, section)| section.clone()).unwrap_or_default()

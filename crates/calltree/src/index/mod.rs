@@ -1,8 +1,9 @@
-//! The index: everything that is known of a trace's stacks, in one file that is read where it lies.
+//! The index: the stacks of a trace in one file that is read in place.
 //!
-//! All stacks stand one behind the other. The beginnings and ends of frames are one sequence of parentheses, the
-//! contexts at which they stand one rising sequence, for which every stack has a stretch of numbers of its own. So a
-//! frame has one number, and a stack a range of them.
+//! The stacks are stored one after another. The starts and ends of all frames are one sequence of
+//! parentheses. Their contexts are one rising sequence, in which every stack has its own stretch of
+//! numbers. A frame therefore has one number in the whole trace, and a stack has a range of frame
+//! numbers.
 
 mod layout;
 mod tables;
@@ -15,64 +16,65 @@ use bytes::Bytes;
 use crate::Error;
 use crate::succinct::{EliasFano, Packed, Parentheses, Wavelet, Words};
 
-/// The least number that stands for "sampled" among a header's flags.
+/// The header flag of a sampled trace.
 pub(crate) const SAMPLED: u32 = 1;
 
-/// A trace can have no more transitions: all contexts of all processors must have numbers of their own.
+/// Maximum number of transitions: the contexts of all processors must have distinct numbers.
 pub(crate) const TRANSITIONS_MAX: u64 = 1 << 44;
-/// All stacks together can have no more contexts.
+/// Maximum number of contexts of all stacks together.
 pub(crate) const STRETCHES_MAX: u64 = 1 << 62;
 
-/// An index whose sections have been found and are consistent in their lengths.
+/// An index whose sections have been located and have consistent lengths.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) file: Bytes,
     pub(crate) header: Header,
     pub(crate) tables: Tables,
-    /// Of every beginning and end, the context, counted from its stack's stretch.
+    /// The context of every frame start and end, relative to its stack's stretch.
     pub(crate) bounds: EliasFano,
     pub(crate) frames: Parentheses,
-    /// Location number + 1 of every frame, 0 where none is known.
+    /// Location number + 1 of every frame, or 0 if unknown.
     pub(crate) locations: Wavelet,
-    /// The frames that are not of the usual class, and the classes of these.
+    /// The frames of another class than the usual one, and their classes.
     pub(crate) classed: EliasFano,
     pub(crate) classes: Packed,
-    /// The frames with an end that is inferred, and by how much.
+    /// The frames with inferred bounds, and the slack of these.
     pub(crate) inferred: EliasFano,
     pub(crate) start_slack: Packed,
     pub(crate) end_slack: Packed,
-    /// First contexts of periods of activity; every processor has a stretch of `transitions + 2` numbers.
+    /// First contexts of the periods of activity. Every processor has a stretch of `transitions +
+    /// 2` numbers.
     pub(crate) periods: EliasFano,
-    /// Stack number + 1 of every period, 0 where none is known.
+    /// Stack number + 1 of every period, or 0 if unknown.
     pub(crate) period_stacks: Packed,
     /// Numbers of periods, by stack.
     pub(crate) periods_by_stack: Packed,
     pub(crate) inferred_periods: EliasFano,
     pub(crate) period_slack: Packed,
-    /// Of every transition, where known: time since the origin, processor, label + 1.
+    /// For every transition, if known: time since the origin, processor, label + 1.
     pub(crate) times: Option<EliasFano>,
     pub(crate) cpus: Option<Packed>,
     pub(crate) labels: Option<Packed>,
 }
 
 impl Index {
-    /// Reads the whole file once, for its checksums, and builds nothing.
+    /// Reads the whole file once, to verify its checksums. Builds nothing.
     pub(crate) fn new(file: Bytes) -> Result<Self, Error> {
         let reader = Reader::new(&file)?;
         let header = reader.header;
         let frames = reader.section(Kind::Parentheses);
         let at = frames.offset;
         let frames = Parentheses::new(frames.bytes)
-            .ok_or(Error::IndexDamaged { offset: at, expected: "parentheses of the lengths they state" })?;
+            .ok_or(Error::IndexDamaged { offset: at, expected: "parentheses of the stated lengths" })?;
         let locations = reader.section(Kind::FrameLocations);
         let at = locations.offset;
         let locations = Wavelet::new(locations.bytes, locations.count, locations.width)
-            .ok_or(Error::IndexDamaged { offset: at, expected: "levels of the lengths they state" })?;
+            .ok_or(Error::IndexDamaged { offset: at, expected: "levels of the stated lengths" })?;
         let rising = |kind| {
             let section = reader.section(kind);
             EliasFano::new(section.bytes, section.count, section.greatest).ok_or(Error::IndexDamaged {
                 offset: section.offset,
-                expected: "rising numbers as many as stated",
+                expected: "the stated number of rising values",
             })
         };
         let packed = |kind, count: Option<u64>| {
@@ -82,16 +84,17 @@ impl Index {
                 && Packed::words_for(section.count, section.width) == Some(section.bytes.len() as u64 / 8);
             match fits {
                 true => Ok(Packed::new(Words::new(section.bytes), section.width)),
-                false => {
-                    Err(Error::IndexDamaged { offset: section.offset, expected: "numbers as many as stated" })
-                }
+                false => Err(Error::IndexDamaged {
+                    offset: section.offset,
+                    expected: "the stated number of values",
+                }),
             }
         };
         let given = |kind| reader.section(kind).count > 0 || header.transitions == 0;
         let bounds = rising(Kind::Bounds)?;
         if bounds.len() != frames.len() {
             let offset = reader.section(Kind::Bounds).offset;
-            return Err(Error::IndexDamaged { offset, expected: "a context for every beginning and end" });
+            return Err(Error::IndexDamaged { offset, expected: "a context for every frame start and end" });
         }
         let tables = Tables::new(&reader)?;
         check_rows(&reader, &tables, bounds.len())?;
@@ -125,7 +128,7 @@ impl Index {
     }
 }
 
-/// Stacks stand one behind the other, and their contexts and periods where there are some.
+/// Checks that the stacks, their contexts and their periods are stored one after another.
 fn check_rows(reader: &Reader, tables: &Tables, bounds: u64) -> Result<(), Error> {
     let offset = reader.section(Kind::Stacks).offset;
     let stretches = reader.section(Kind::Bounds).greatest;
@@ -145,7 +148,7 @@ fn check_rows(reader: &Reader, tables: &Tables, bounds: u64) -> Result<(), Error
             && row.periods.1 <= periods
             && row.first <= reader.header.transitions + 1;
         if !in_order || !inside {
-            return Err(Error::IndexDamaged { offset, expected: "stacks one behind the other" });
+            return Err(Error::IndexDamaged { offset, expected: "stacks in order, within their sections" });
         }
         before = row;
     }

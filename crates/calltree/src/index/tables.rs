@@ -1,4 +1,4 @@
-//! The small tables of an index: strings, modules, locations, stacks. Their rows are words of 64 bits.
+//! The tables of an index: strings, modules, locations, stacks. Their rows are 64-bit words.
 
 use bytes::Bytes;
 use stackhound_types::Address;
@@ -12,12 +12,11 @@ use crate::succinct::{Packed, Words};
 
 /// Words of a module's row: name, path + 1, whether the base is known, base.
 pub(crate) const MODULE_WORDS: u64 = 4;
-/// Words of a location's row: what is known, address, module, rva, symbol, offset.
+/// Words of a location's row: known values, address, module, rva, symbol, offset.
 pub(crate) const LOCATION_WORDS: u64 = 6;
-/// Words of a stack's row, see [`StackRow`].
+/// Words of a stack's row. See [`StackRow`].
 pub(crate) const STACK_WORDS: u64 = 12;
 
-/// The tables, found.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     strings: Bytes,
@@ -35,11 +34,11 @@ pub(crate) struct Tables {
 pub(crate) struct StackRow {
     /// The first context of its stretch of bounds.
     pub(crate) first: u64,
-    /// What is added to a context of its own to get one of the stretch.
+    /// The start of its stretch. It is added to a context relative to `first`.
     pub(crate) stretch: u64,
-    /// Where its beginnings and ends start. The next stack's start there is where they end.
+    /// The position of its first frame start or end. The next stack's position is the end.
     pub(crate) bounds: u64,
-    /// Where its periods start in the list by stack, and where they end.
+    /// The start and the end of its periods in the list by stack.
     pub(crate) periods: (u64, u64),
 }
 
@@ -50,7 +49,7 @@ impl Tables {
             match section.count.checked_mul(words * 8) == Some(section.bytes.len() as u64) {
                 true => Ok((Words::new(section.bytes), section.count)),
                 false => {
-                    Err(Error::IndexDamaged { offset: section.offset, expected: "as many rows as stated" })
+                    Err(Error::IndexDamaged { offset: section.offset, expected: "the stated number of rows" })
                 }
             }
         };
@@ -68,18 +67,17 @@ impl Tables {
             label_names,
             location_count,
             stack_count: u32::try_from(stack_count)
-                .map_err(|_| Error::TooMany { what: "stacks", limit: u64::from(u32::MAX) })?,
+                .map_err(|_| Error::TooMany { items: "stacks", limit: u64::from(u32::MAX) })?,
         })
     }
 
-    /// The string with this number; nothing where the bytes are none.
+    /// Returns the string with this number, or an empty string if it is not valid UTF-8.
     pub(crate) fn string(&self, number: u64) -> &str {
         let (start, end) = (self.string_starts.get(number), self.string_starts.get(number.saturating_add(1)));
         let bytes = self.strings.get(start as usize..end as usize).unwrap_or_default();
         str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Names of all modules.
     pub(crate) fn module_names(&self) -> impl Iterator<Item = &str> {
         let count = self.modules.len() as u64 / MODULE_WORDS;
         (0..count).map(|number| self.string(self.modules.get((number * MODULE_WORDS) as usize)))
@@ -92,7 +90,8 @@ impl Tables {
         (self.string(word(0)), path, (word(2) == 1).then(|| Address(word(3))))
     }
 
-    /// What is known of a location: address, module, rva, symbol, and the distance from the symbol.
+    /// The known values of a location: address, module, rva, symbol, and the offset from the
+    /// symbol.
     pub(crate) fn location(&self, number: u32) -> (Option<u64>, Option<u32>, Option<u64>, Option<&str>, u64) {
         let word = |index| self.locations.get((u64::from(number) * LOCATION_WORDS + index) as usize);
         let known = |bit: u64, index| (word(0) >> bit & 1 == 1).then(|| word(index));
@@ -100,13 +99,11 @@ impl Tables {
         (known(0, 1), known(1, 2).map(|module| module as u32), known(2, 3), symbol, word(5))
     }
 
-    /// Where a stack's parts stand.
     pub(crate) fn stack_row(&self, number: u32) -> StackRow {
         let word = |index| self.stacks.get((u64::from(number) * STACK_WORDS + index) as usize);
         StackRow { first: word(7), stretch: word(8), bounds: word(9), periods: (word(10), word(11)) }
     }
 
-    /// What a stack is.
     pub(crate) fn stack_info(&self, number: u32) -> StackInfo {
         let word = |index| self.stacks.get((u64::from(number) * STACK_WORDS + index) as usize);
         let known = |bit: u64| word(0) >> (8 + bit) & 1 == 1;
@@ -120,12 +117,11 @@ impl Tables {
         }
     }
 
-    /// The name of a label.
     pub(crate) fn label(&self, number: u64) -> &str {
         self.string(self.label_names.get(number as usize))
     }
 
-    /// The row of a stack, as it is written.
+    /// Encodes the row of a stack.
     pub(crate) fn stack_words(info: &StackInfo, row: StackRow, strings: &mut Strings) -> [u64; 12] {
         let kind = info.kind as u64;
         let known = [
@@ -164,7 +160,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// The number of a string.
+    /// Returns the number of a string, which is added if it is new.
     pub(crate) fn number(&mut self, text: &str) -> u64 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -176,7 +172,7 @@ impl Strings {
         number
     }
 
-    /// The bytes, and where each string starts, with the end of the last.
+    /// Returns the bytes, and the start of each string, followed by the end of the last one.
     pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<u64>) {
         self.starts.push(self.all.len() as u64);
         (self.all, self.starts)

@@ -1,7 +1,9 @@
-//! The journal: what a recorder writes while it records. Definitions and [`Change`]s in pages, each with its length and
-//! checksum, so that whatever was written before a crash can be read. See `docs/format/call-journal.md`.
+//! The journal: the file that a recorder writes while it records. It contains definitions and
+//! [`Change`]s in pages. Each page has its length and checksum, so that everything that was written
+//! before a crash can be read. See `docs/format/call-journal.md`.
 //!
-//! A journal is read from its beginning to its end; to be asked, it is made into a [`Trace`](crate::Trace).
+//! A journal is read from beginning to end. For queries, it is converted to a
+//! [`Trace`](crate::Trace).
 
 mod read;
 mod write;
@@ -15,18 +17,18 @@ use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 pub(crate) const MAGIC: &[u8; 8] = b"shcalls\n";
 /// The version of the format.
 pub(crate) const VERSION: u32 = 1;
-/// Magic, version, and four bytes that are zero.
+/// Length of the header: magic, version, and four zero bytes.
 const HEADER: usize = 16;
-/// Length and checksum of a page.
+/// Length of a page's header: length and checksum of the content.
 const PAGE_HEADER: usize = 8;
-/// A page is written when it has become so long, and may be no longer than [`PAGE_MAX`].
+/// A page is written when it reaches this length. It is never longer than [`PAGE_MAX`].
 const PAGE: usize = 64 << 10;
-/// No page is longer; a record fits into what is left beyond [`PAGE`].
+/// Maximum length of a page. The space after [`PAGE`] is enough for any record.
 const PAGE_MAX: usize = 256 << 10;
-/// No string is longer; what is longer is cut.
+/// Maximum length of a string. Longer strings are truncated.
 const TEXT_MAX: usize = 16 << 10;
 
-/// What a journal is made of.
+/// A record of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Defines the next module.
@@ -35,13 +37,13 @@ pub enum Record {
     Location(LocationInfo),
     /// Defines the next stack.
     Stack(StackInfo),
-    /// Something happened.
+    /// A change of a stack.
     Change(Change),
-    /// The recording ends, after so many transitions.
+    /// The end of the recording, with the number of transitions.
     End(u64),
 }
 
-/// What a record is, in its first byte.
+/// The kind of a record: its first byte.
 mod tag {
     pub(super) const END: u8 = 0;
     pub(super) const MODULE: u8 = 1;
@@ -52,9 +54,9 @@ mod tag {
     pub(super) const OPEN: u8 = 6;
     pub(super) const CLOSE: u8 = 7;
     pub(super) const BELOW: u8 = 8;
-    /// A call on the stack of the record before.
+    /// A call on the current stack.
     pub(super) const CALL: u8 = 9;
-    /// A return on the stack of the record before.
+    /// A return on the current stack.
     pub(super) const RETURN: u8 = 10;
 }
 

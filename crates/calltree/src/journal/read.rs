@@ -1,4 +1,4 @@
-//! Reading a journal.
+//! Reading of journals.
 
 use stackhound_types::Address;
 
@@ -8,18 +8,18 @@ use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 use crate::{Builder, Error, Trace};
 
-/// Whether bytes begin as a journal does.
+/// Whether the bytes start with the magic of a journal.
 pub fn is_journal(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The records of a journal, up to its end or to the first page that is not whole.
+/// Reads the records of a journal, up to its end or to the first incomplete page.
 #[derive(Clone, Debug)]
 pub struct Reader<'b> {
     bytes: &'b [u8],
-    /// Where the next page starts.
+    /// The offset of the next page.
     next: usize,
-    /// What is left of the page that is being read, and where that stands.
+    /// The rest of the current page, and its offset.
     page: &'b [u8],
     offset: usize,
     boundary: u64,
@@ -29,28 +29,28 @@ pub struct Reader<'b> {
     lost: u64,
 }
 
-/// How reading a journal went.
+/// The result of reading a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// How many transitions it has. Without an end mark: as many as the changes show.
+    /// The number of transitions. Without an end record, the number that the changes show.
     pub transitions: u64,
-    /// Whether the recorder came to its end and said so.
+    /// Whether the recorder finished and wrote an end record.
     pub finished: bool,
-    /// Bytes at the end that are no whole page.
+    /// Bytes at the end that are not a complete page.
     pub lost_bytes: u64,
 }
 
-/// What tells one journal from another: its length and its checksum. A trace made of it has them as
-/// [`Trace::made_from`].
+/// Returns the length and the checksum of a journal, which identify it. A trace that was made from
+/// it returns them from [`Trace::made_from`].
 pub fn fingerprint(bytes: &[u8]) -> (u64, u64) {
     (bytes.len() as u64, u64::from(crc32fast::hash(bytes)))
 }
 
-/// Makes a journal into a trace, which knows the journal's length and checksum.
+/// Converts a journal to a trace, which contains the journal's length and checksum.
 ///
 /// # Errors
-/// The bytes are no journal, or one of another version, or a page of it is right in itself but says what cannot be. A
-/// journal that breaks off is no error.
+/// The bytes are not a journal, the journal has another version, or a page has a correct checksum
+/// but invalid content. A truncated journal is not an error.
 pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
     let mut builder = Builder::new();
     let (length, checksum) = fingerprint(bytes);
@@ -77,10 +77,10 @@ pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
 }
 
 impl<'b> Reader<'b> {
-    /// Reads from the beginning.
+    /// Creates a reader at the start of a journal.
     ///
     /// # Errors
-    /// The bytes are no journal, or one of another version.
+    /// The bytes are not a journal, or the journal has another version.
     pub fn new(bytes: &'b [u8]) -> Result<Self, Error> {
         if !is_journal(bytes) {
             return Err(Error::NoJournal);
@@ -106,15 +106,16 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Bytes at the end that are no whole page; known when there is no further record.
+    /// Returns the number of bytes at the end that are not a complete page. It is known when there
+    /// are no more records.
     pub fn lost_bytes(&self) -> u64 {
         self.lost
     }
 
-    /// The next record; `None` at the end.
+    /// Returns the next record, or `None` at the end.
     ///
     /// # Errors
-    /// A page has the right checksum but holds what cannot be.
+    /// A page has a correct checksum but invalid content.
     pub fn next_record(&mut self) -> Result<Option<Record>, Error> {
         if self.page.is_empty() && !self.next_page() {
             return Ok(None);
@@ -133,7 +134,7 @@ impl<'b> Reader<'b> {
                 self.locations += 1;
                 Record::Location(LocationInfo {
                     address: self.optional()?.map(Address),
-                    module: self.below(self.modules, "a module that is defined")?.map(ModuleId),
+                    module: self.below(self.modules, "a defined module")?.map(ModuleId),
                     rva: self.optional()?,
                     symbol: self.optional_text()?,
                     symbol_offset: self.number()?,
@@ -180,7 +181,7 @@ impl<'b> Reader<'b> {
                 Change::Leave { cpu, last: self.last()? }
             }
             tag::OPEN => {
-                let start = self.kind(&StartType::ALL, "a way of starting")?;
+                let start = self.kind(&StartType::ALL, "a start type")?;
                 let (stack, first) = self.position()?;
                 Change::Open { stack, first, start, location: self.location()? }
             }
@@ -190,7 +191,7 @@ impl<'b> Reader<'b> {
                 Change::Open { stack: StackId(self.stack), first, start: StartType::Call, location }
             }
             tag::CLOSE => {
-                let end = self.kind(&EndType::ALL, "a way of ending")?;
+                let end = self.kind(&EndType::ALL, "an end type")?;
                 let (stack, _) = self.position()?;
                 Change::Close { stack, last: self.last()?, end }
             }
@@ -229,13 +230,13 @@ impl<'b> Reader<'b> {
         Ok(ContextId(self.boundary))
     }
 
-    /// The context before the boundary.
+    /// Returns the context before the boundary.
     fn last(&self) -> Result<ContextId, Error> {
-        self.boundary.checked_sub(1).map(ContextId).ok_or_else(|| self.damaged("a context behind the first"))
+        self.boundary.checked_sub(1).map(ContextId).ok_or_else(|| self.damaged("a context after the first"))
     }
 
     fn location(&mut self) -> Result<Option<LocationId>, Error> {
-        Ok(self.below(self.locations, "a location that is defined")?.map(LocationId))
+        Ok(self.below(self.locations, "a defined location")?.map(LocationId))
     }
 
     fn below(&mut self, count: u32, expected: &'static str) -> Result<Option<u32>, Error> {
@@ -248,7 +249,7 @@ impl<'b> Reader<'b> {
 
     fn cpu(&mut self) -> Result<Cpu, Error> {
         let number = self.number()?;
-        u16::try_from(number).map(Cpu).map_err(|_| self.damaged("the number of a processor"))
+        u16::try_from(number).map(Cpu).map_err(|_| self.damaged("a processor number"))
     }
 
     fn kind<T: Copy>(&mut self, all: &[T], expected: &'static str) -> Result<T, Error> {
@@ -288,8 +289,8 @@ impl<'b> Reader<'b> {
             .ok()
             .filter(|length| *length <= TEXT_MAX)
             .and_then(|length| self.page.split_at_checked(length));
-        let Some((text, rest)) = text else { return Err(self.damaged("a text")) };
-        let text = str::from_utf8(text).map_err(|_| self.damaged("a text in UTF-8"))?;
+        let Some((text, rest)) = text else { return Err(self.damaged("a string")) };
+        let text = str::from_utf8(text).map_err(|_| self.damaged("a string in UTF-8"))?;
         (self.page, self.offset) = (rest, self.offset + text.len());
         Ok(text.to_owned())
     }

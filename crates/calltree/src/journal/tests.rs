@@ -73,7 +73,7 @@ fn record() -> impl Strategy<Value = Record> {
     ]
 }
 
-/// A module and two locations first, which the others may name.
+/// Starts with a module and two locations, to which the other records refer.
 fn records() -> impl Strategy<Value = Vec<Record>> {
     let module = Record::Module(ModuleInfo { name: "m".to_owned(), path: None, base: None });
     let location = LocationInfo {
@@ -90,20 +90,20 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(records in records()) {
+    fn records_round_trip(records in records()) {
         prop_assert_eq!(read(&write(&records)), (records, 0));
     }
 
     #[test]
-    fn a_journal_that_breaks_off_is_read_up_to_there(records in records(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_journal_is_read_up_to_the_cut(records in records(), cut in any::<prop::sample::Index>()) {
         let whole = write(&records);
         let cut = HEADER + cut.index(whole.len() - HEADER);
-        // One page: it is either whole or lost.
+        // The single page is either complete or lost.
         prop_assert_eq!(read(&whole[..cut]), (Vec::new(), (cut - HEADER) as u64));
     }
 
     #[test]
-    fn arbitrary_pages_do_no_harm(page in prop::collection::vec(any::<u8>(), 1..300)) {
+    fn arbitrary_pages_do_not_panic(page in prop::collection::vec(any::<u8>(), 1..300)) {
         let mut bytes = write(&[])[..HEADER].to_vec();
         bytes.extend((page.len() as u32).to_le_bytes());
         bytes.extend(crc32fast::hash(&page).to_le_bytes());
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn pages_before_a_damaged_one_count() {
+fn pages_before_a_damaged_page_are_read() {
     let stack =
         StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None };
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -139,15 +139,15 @@ fn pages_before_a_damaged_one_count() {
 }
 
 #[test]
-fn what_is_no_journal_is_said_to_be_none() {
+fn invalid_journals_are_rejected() {
     let whole = write(&[]);
     let mut newer = whole.clone();
     newer[8] = 9;
     let cases: [(&[u8], &str); 4] = [
-        (b"", "this is no journal of calls: it does not begin with \"shcalls\\n\""),
-        (b"shstacks", "this is no journal of calls: it does not begin with \"shcalls\\n\""),
-        (&newer, "the journal has version 9 of the format, this program reads version 1"),
-        (&whole[..13], "the journal is damaged at byte 13: the rest of the header expected"),
+        (b"", "not a call journal: expected the file to begin with \"shcalls\\n\""),
+        (b"shstacks", "not a call journal: expected the file to begin with \"shcalls\\n\""),
+        (&newer, "the journal has format version 9; this program reads version 1"),
+        (&whole[..13], "the journal is damaged at byte 13: expected the rest of the header"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(trace(bytes).unwrap_err().to_string(), expected);

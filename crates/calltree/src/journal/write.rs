@@ -1,4 +1,4 @@
-//! Writing a journal.
+//! Writing of journals.
 
 use std::io::{self, Write};
 
@@ -7,8 +7,8 @@ use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 use crate::id::{LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StartType};
 
-/// Writes a journal to anything. Nothing is written before a page is full or [`Writer::flush`] is called; dropping it
-/// loses the page that is not.
+/// Writes a journal. Output is written when a page is full or [`Writer::flush`] is called. A page
+/// that is not flushed is lost when the writer is dropped.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
@@ -16,16 +16,16 @@ pub struct Writer<W: Write> {
     modules: u32,
     locations: u32,
     stacks: u32,
-    /// The boundary and the stack of the change before, in this page.
+    /// The boundary and the stack of the previous change in this page.
     boundary: u64,
     stack: u32,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a journal.
+    /// Starts a journal.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The header cannot be written.
     pub fn new(mut to: W) -> io::Result<Self> {
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(MAGIC);
@@ -37,7 +37,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Defines a module, each time another one.
+    /// Defines a new module.
     ///
     /// # Errors
     /// A page cannot be written.
@@ -50,7 +50,7 @@ impl<W: Write> Writer<W> {
         self.written().map(|()| ModuleId(self.modules - 1))
     }
 
-    /// Defines a location, each time another one.
+    /// Defines a new location.
     ///
     /// # Errors
     /// A page cannot be written.
@@ -65,7 +65,7 @@ impl<W: Write> Writer<W> {
         self.written().map(|()| LocationId(self.locations - 1))
     }
 
-    /// Defines a stack, each time another one.
+    /// Defines a new stack.
     ///
     /// # Errors
     /// A page cannot be written.
@@ -82,7 +82,7 @@ impl<W: Write> Writer<W> {
         self.written().map(|()| StackId(self.stacks - 1))
     }
 
-    /// Writes a change down.
+    /// Writes a change.
     ///
     /// # Errors
     /// A page cannot be written.
@@ -125,10 +125,10 @@ impl<W: Write> Writer<W> {
         self.written()
     }
 
-    /// Writes down what there is so far.
+    /// Writes the current page.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The page cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.page.len() > PAGE_HEADER {
             let length = (self.page.len() - PAGE_HEADER) as u32;
@@ -141,10 +141,10 @@ impl<W: Write> Writer<W> {
         self.to.flush()
     }
 
-    /// Writes down that the recording ends after so many transitions.
+    /// Writes the end record with the number of transitions, and the last page.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The page cannot be written.
     pub fn finish(mut self, transitions: u64) -> io::Result<W> {
         self.page.push(tag::END);
         self.number(transitions);
@@ -152,7 +152,7 @@ impl<W: Write> Writer<W> {
         Ok(self.to)
     }
 
-    /// Begins a page; it can be understood without the changes of those before.
+    /// Starts a page, which can be read without the changes of previous pages.
     fn begin(&mut self) {
         self.page.clear();
         self.page.resize(PAGE_HEADER, 0);
@@ -170,14 +170,16 @@ impl<W: Write> Writer<W> {
         self.step(boundary);
     }
 
-    /// How far a boundary lies behind the one before; seldom before it. The sign stands in the lowest bit.
+    /// Writes the difference of a boundary from the previous one. It is seldom negative; the sign
+    /// is the lowest bit.
     fn step(&mut self, boundary: u64) {
         let step = boundary.wrapping_sub(self.boundary) as i64;
         self.boundary = boundary;
         self.number((step << 1 ^ step >> 63) as u64);
     }
 
-    /// Seven bits a byte, lowest first; the highest bit of a byte says that more follow.
+    /// Writes seven bits in each byte, lowest first. The highest bit of a byte means that more
+    /// bytes follow.
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.page.push(number as u8 | 0x80);
@@ -186,7 +188,8 @@ impl<W: Write> Writer<W> {
         self.page.push(number as u8);
     }
 
-    /// Zero for nothing, otherwise the number and one more; the greatest number of all reads as nothing.
+    /// Writes the number plus one, or zero for `None`. The greatest possible number is read as
+    /// `None`.
     fn optional(&mut self, number: Option<u64>) {
         self.number(number.map_or(0, |number| number.wrapping_add(1)));
     }

@@ -1,9 +1,10 @@
-//! Bits, with the number of ones before a place (rank) and the place of the nth one or zero (select).
+//! Bits with rank, the number of ones before a position, and select, the position of the nth one or
+//! zero.
 //!
-//! Beside the bits stands one word for every 512 of them: the ones before. For every 4096th one a word says in which
-//! block of 512 it lies, so that select searches a short range of blocks. Of zeros, the places of every 64th or every
-//! 4096th are stored. Rising numbers are found by zeros: with every 64th, what is sought mostly stands in the same line
-//! of the processor's cache.
+//! For every 512 bits, the number of ones before them is stored in addition to the bits. For every
+//! 4096th one, the number of its block of 512 bits is stored, so that select searches a short range
+//! of blocks. For zeros, the positions of every 64th or every 4096th are stored. Lookups in rising
+//! numbers select zeros: with every 64th position, the result is usually in the same cache line.
 
 use super::packed::width_of;
 use super::{Packed, Words};
@@ -11,13 +12,13 @@ use super::{Packed, Words};
 const BLOCK_WORDS: usize = 8;
 const BLOCK_BITS: u64 = 64 * BLOCK_WORDS as u64;
 const SAMPLE: u64 = 4096;
-/// Of which zeros the places are stored, for bits in which zeros are often sought and for others.
+/// The interval of stored positions of zeros, for bits in which zeros are often selected and for
+/// others.
 pub(crate) const OFTEN: u64 = 64;
 pub(crate) const SELDOM: u64 = 4096;
-/// Words that are looked at behind a hint before blocks are searched instead.
+/// The number of words to scan after a stored position before blocks are searched instead.
 const NEAR: u64 = 8;
 
-/// Collects bits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BitBuilder {
     words: Vec<u64>,
@@ -25,7 +26,7 @@ pub(crate) struct BitBuilder {
 }
 
 impl BitBuilder {
-    /// Zeros, to be set.
+    /// Creates zeros, to be set later.
     pub(crate) fn zeros(length: u64) -> Self {
         Self { words: vec![0; length.div_ceil(64) as usize], length }
     }
@@ -44,7 +45,7 @@ impl BitBuilder {
         self.length += 1;
     }
 
-    /// Appends the lowest `count` bits of `word`, at most 64; those above are zero.
+    /// Appends the lowest `count` bits of `word`, at most 64. The higher bits must be zero.
     pub(crate) fn extend(&mut self, word: u64, count: u32) {
         let used = (self.length % 64) as u32;
         match self.words.last_mut() {
@@ -60,14 +61,14 @@ impl BitBuilder {
         self.length += u64::from(count);
     }
 
-    /// Appends all bits of another one.
+    /// Appends all bits of `other`.
     pub(crate) fn append(&mut self, other: &Self) {
         for (index, word) in other.words.iter().enumerate() {
             self.extend(*word, (other.length - index as u64 * 64).min(64) as u32);
         }
     }
 
-    /// The bit at `at`, which must be inside.
+    /// Returns the bit at `at`, which must be in range.
     pub(crate) fn get(&self, at: u64) -> bool {
         self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
     }
@@ -80,7 +81,7 @@ impl BitBuilder {
         &self.words
     }
 
-    /// The bits, then the ranks, the samples of ones, and the hints of zeros.
+    /// Encodes the bits, then the ranks, the samples of ones, and the positions of zeros.
     pub(crate) fn build(&self, step: u64) -> Vec<u64> {
         let blocks = self.words.len().div_ceil(BLOCK_WORDS);
         let mut all = self.words.clone();
@@ -102,7 +103,7 @@ impl BitBuilder {
         all
     }
 
-    /// The places of the zeros with the numbers 0, `step`, twice `step` and so on.
+    /// The positions of the zeros with the numbers 0, `step`, twice `step` and so on.
     fn every_zero(&self, step: u64) -> impl Iterator<Item = u64> + '_ {
         let mut sought = 0;
         let mut before = 0;
@@ -111,7 +112,7 @@ impl BitBuilder {
             let bits = (self.length - start).min(64);
             let zeros = !word & (u64::MAX >> (64 - bits));
             let here = u64::from(zeros.count_ones());
-            // At most one of them lies in a word, as `step` is not less than its bits.
+            // A word contains at most one of them, because `step` is at least its number of bits.
             let found = (sought < before + here).then(|| {
                 let position = start + u64::from(select_in_word(zeros, (sought - before) as u32));
                 sought += step;
@@ -123,7 +124,6 @@ impl BitBuilder {
     }
 }
 
-/// Reads bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits {
     words: Words,
@@ -135,7 +135,8 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// `length` bits with `ones` ones, as [`BitBuilder::build`] laid them out. `None` if the words are too few or many.
+    /// Reads `length` bits with `ones` ones, as [`BitBuilder::build`] encoded them. Returns `None`
+    /// if the number of words does not match.
     pub(crate) fn new(words: Words, length: u64, ones: u64, step: u64) -> Option<Self> {
         let zeros = length.checked_sub(ones)?;
         let blocks = length.div_ceil(64).div_ceil(BLOCK_WORDS as u64);
@@ -161,7 +162,7 @@ impl Bits {
         at < self.length && self.word(at / 64) >> (at % 64) & 1 == 1
     }
 
-    /// Ones before `at`.
+    /// Returns the number of ones before `at`.
     #[inline]
     pub(crate) fn rank(&self, at: u64) -> u64 {
         let at = at.min(self.length);
@@ -177,7 +178,7 @@ impl Bits {
         ones
     }
 
-    /// The place of the one with this number; the length if there are not so many.
+    /// Returns the position of the one with this number, or the length if there are fewer ones.
     #[inline]
     pub(crate) fn select1(&self, number: u64) -> u64 {
         if number >= self.ones {
@@ -193,7 +194,7 @@ impl Bits {
         self.select_in_blocks::<true>(number, low, high)
     }
 
-    /// The place of the zero with this number; the length if there are not so many.
+    /// Returns the position of the zero with this number, or the length if there are fewer zeros.
     #[inline]
     pub(crate) fn select0(&self, number: u64) -> u64 {
         if number >= self.length - self.ones {
@@ -213,15 +214,15 @@ impl Bits {
             word = !self.word(index);
         }
         let next = number / self.step + 1;
-        let behind = match next < (self.length - self.ones).div_ceil(self.step) {
+        let end = match next < (self.length - self.ones).div_ceil(self.step) {
             true => (self.hints.get(next) / BLOCK_BITS + 1).min(self.blocks),
             false => self.blocks,
         };
-        self.select_in_blocks::<false>(number, (position / BLOCK_BITS).min(self.blocks), behind)
+        self.select_in_blocks::<false>(number, (position / BLOCK_BITS).min(self.blocks), end)
     }
 
     fn select_in_blocks<const ONE: bool>(&self, number: u64, mut low: u64, mut high: u64) -> u64 {
-        // The last block with at most `number` before it.
+        // Find the last block with at most `number` before it.
         while low + 1 < high {
             let middle = low.midpoint(high);
             if self.before_block::<ONE>(middle) <= number { low = middle } else { high = middle }
@@ -255,7 +256,7 @@ impl Bits {
     }
 }
 
-/// The place of the one with this number in `word`, which has more ones than that.
+/// Returns the position of the one with this number in `word`, which must have more ones than that.
 #[inline]
 pub(crate) fn select_in_word(mut word: u64, number: u32) -> u32 {
     let mut left = number;
@@ -321,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn appended_bits_stand_behind(parts in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..200), 0..6)) {
+        fn appended_bits_follow(parts in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..200), 0..6)) {
             let (mut whole, mut joined) = (BitBuilder::default(), BitBuilder::default());
             for part in &parts {
                 let mut bits = BitBuilder::default();
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_are_no_different() {
+    fn long_runs_agree_with_counting() {
         for run in [1_usize, 500, 5_000] {
             let bits: Vec<bool> = (0..30_000).map(|position| position / run % 2 == 0).collect();
             agrees(&bits);

@@ -1,14 +1,15 @@
-//! Rising numbers in about `2 + log2(range / count)` bits each (Elias 1974, Fano 1971): the low bits of each stand in
-//! an array, the high bits as a sequence of ones, one for each number, with a zero wherever the high bits step up.
+//! Rising numbers in about `2 + log2(range / count)` bits each (Elias 1974, Fano 1971). The low
+//! bits of each number are in an array. The high bits are a sequence of ones, one for each number,
+//! with a zero for each increment of the high bits.
 
 use super::{BitBuilder, Bits, OFTEN, Packed, Words, to_bytes};
 
-/// What a reader must know beside the bytes.
+/// The values that a reader requires in addition to the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// How many numbers.
+    /// The number of values.
     pub(crate) count: u64,
-    /// No number is greater.
+    /// The greatest possible value.
     pub(crate) greatest: u64,
 }
 
@@ -26,7 +27,6 @@ impl Shape {
     }
 }
 
-/// Reads rising numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct EliasFano {
     low: Packed,
@@ -35,7 +35,7 @@ pub(crate) struct EliasFano {
 }
 
 impl EliasFano {
-    /// Lays out `numbers`, which never fall, of which there are `count` and none is above `greatest`.
+    /// Encodes `count` numbers, which never decrease and are at most `greatest`.
     pub(crate) fn build(numbers: impl Iterator<Item = u64> + Clone, count: u64, greatest: u64) -> Vec<u8> {
         let shape = Shape { count, greatest };
         let width = shape.low_width();
@@ -49,10 +49,10 @@ impl EliasFano {
         bytes
     }
 
-    /// `None` if the bytes are too few or too many for the shape.
+    /// Returns `None` if the number of bytes does not match the shape.
     pub(crate) fn new(bytes: bytes::Bytes, count: u64, greatest: u64) -> Option<Self> {
         let shape = Shape { count, greatest };
-        // A section that is not there has no numbers.
+        // A missing section has no numbers.
         let is_missing = bytes.is_empty() && shape == Shape::default();
         let bytes = if is_missing { Self::build(std::iter::empty(), 0, 0).into() } else { bytes };
         let low = usize::try_from(shape.low_words()?.checked_mul(8)?).ok()?;
@@ -63,12 +63,11 @@ impl EliasFano {
         Some(Self { low: Packed::new(Words::new(bytes.slice(..low)), shape.low_width()), high, shape })
     }
 
-    /// How many numbers there are.
     pub(crate) fn len(&self) -> u64 {
         self.shape.count
     }
 
-    /// The number at `index`; the greatest one possible behind the last.
+    /// Returns the number at `index`, or the greatest possible number after the last one.
     #[inline]
     pub(crate) fn get(&self, index: u64) -> u64 {
         if index >= self.shape.count {
@@ -78,7 +77,7 @@ impl EliasFano {
         (high << self.shape.low_width()) | self.low.get(index)
     }
 
-    /// How many numbers are at most `number`.
+    /// Returns how many numbers are at most `number`.
     #[inline]
     pub(crate) fn rank(&self, number: u64) -> u64 {
         if number >= self.shape.greatest {
@@ -87,7 +86,7 @@ impl EliasFano {
         let width = self.shape.low_width();
         let (high, low) = (number >> width, number & ((1 << width) - 1));
         let start = if high == 0 { 0 } else { self.high.select0(high - 1) + 1 };
-        // Those with the same high bits are the ones from here to the next zero.
+        // The ones from here to the next zero have the same high bits.
         let mut first = start.saturating_sub(high);
         let mut end = first + self.ones_from(start);
         if end - first <= 8 {
@@ -103,7 +102,7 @@ impl EliasFano {
         first
     }
 
-    /// How many ones stand at `position` before the next zero.
+    /// Returns the number of ones from `position` to the next zero.
     #[inline]
     fn ones_from(&self, position: u64) -> u64 {
         let mut at = position;

@@ -1,9 +1,10 @@
-//! Compact arrays that are read where they lie, without being loaded: bits with rank and select, numbers of a fixed
-//! width, rising numbers (Elias-Fano), balanced parentheses, and a wavelet matrix.
+//! Compact arrays that are read in place: bits with rank and select, numbers of a fixed width,
+//! rising numbers (Elias-Fano), balanced parentheses, and a wavelet matrix.
 //!
-//! Each has a part that is written once into sections of the index, and a reader over those bytes. Readers of damaged
-//! bytes give wrong numbers, but never panic and never run on: what is outside reads as zero, and loops are bounded by
-//! the sections' lengths. They know nothing of frames.
+//! Each of them has a builder, which writes a section of the index once, and a reader over these
+//! bytes. Readers of damaged bytes return wrong numbers, but they never panic and always terminate:
+//! data outside of the bytes is read as zero, and the lengths of the sections limit all loops. They
+//! are independent of frames.
 
 mod bits;
 mod elias_fano;
@@ -20,7 +21,7 @@ pub(crate) use wavelet::Wavelet;
 
 use bytes::Bytes;
 
-/// Words of 64 bits, little endian, wherever they lie.
+/// Little-endian 64-bit words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words(Bytes);
 
@@ -29,7 +30,7 @@ impl Words {
         Self(bytes)
     }
 
-    /// The word with this number; zero outside.
+    /// Returns the word at an index, or zero if it is out of range.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> u64 {
         match index.checked_mul(8).and_then(|at| self.0.get(at..)).and_then(|bytes| bytes.first_chunk()) {
@@ -38,18 +39,17 @@ impl Words {
         }
     }
 
-    /// Those from `index` on.
+    /// Returns the words from `index` on.
     pub(crate) fn from(&self, index: usize) -> Self {
         Self(self.0.slice((index * 8).min(self.0.len())..))
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len() / 8
     }
 }
 
-/// Words on their way into a section.
+/// Encodes words for a section.
 pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len() * 8);
     for word in words {

@@ -1,8 +1,8 @@
-//! Numbers of a fixed width, one behind the other.
+//! Numbers of a fixed width, stored without padding.
 
 use super::Words;
 
-/// How many bits it takes to tell the numbers from 0 to `greatest` apart.
+/// The number of bits required for the numbers from 0 to `greatest`.
 pub(crate) fn width_of(greatest: u64) -> u32 {
     64 - greatest.leading_zeros()
 }
@@ -15,12 +15,12 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Numbers of `width` bits, at most 64, in `words`.
+    /// Reads numbers of `width` bits, at most 64, from `words`.
     pub(crate) fn new(words: Words, width: u32) -> Self {
         Self { words, width: width.min(64) }
     }
 
-    /// Lays `numbers` out, each below `2^width`.
+    /// Encodes `numbers`, each below `2^width`.
     pub(crate) fn build(numbers: impl Iterator<Item = u64>, width: u32) -> Vec<u64> {
         debug_assert!(width <= 64);
         let mut words = Vec::new();
@@ -44,12 +44,12 @@ impl Packed {
         words
     }
 
-    /// The words that `count` numbers of `width` bits take.
+    /// The number of words that `count` numbers of `width` bits require.
     pub(crate) fn words_for(count: u64, width: u32) -> Option<u64> {
         Some(count.checked_mul(u64::from(width))?.div_ceil(64))
     }
 
-    /// The number at `index`; zero outside.
+    /// Returns the number at `index`, or zero if it is out of range.
     #[inline]
     pub(crate) fn get(&self, index: u64) -> u64 {
         if self.width == 0 {
@@ -66,7 +66,7 @@ impl Packed {
 }
 
 impl Packed {
-    /// The numbers from `index` on, `count` of them.
+    /// Returns `count` numbers from `index` on.
     pub(crate) fn run(&self, index: u64, count: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
         let mask = if self.width == 64 { u64::MAX } else { (1 << self.width) - 1 };
         let bit = index.saturating_mul(u64::from(self.width));
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(width in 0_u32..=64, numbers in prop::collection::vec(any::<u64>(), 0..200)) {
+        fn numbers_round_trip(width in 0_u32..=64, numbers in prop::collection::vec(any::<u64>(), 0..200)) {
             let numbers: Vec<u64> =
                 numbers.iter().map(|n| if width == 0 { 0 } else { n >> (64 - width) }).collect();
             let words = Packed::build(numbers.iter().copied(), width);

@@ -1,52 +1,53 @@
-//! A forest as balanced parentheses: one bit for every beginning (1) and end (0) of a node, in order (Jacobson 1989).
+//! A forest as balanced parentheses: one bit for every start (1) and end (0) of a node, in order
+//! (Jacobson 1989).
 //!
-//! For every block of 512 bits there stand beside them
-//! - the number of beginnings before the block,
-//! - the least depth within it, with the minima of pairs of blocks above, to find ends that lie far away,
-//! - the nodes open at its beginning, innermost first, at most [`PATH_MAX`] of them.
+//! For every block of 512 bits, the following is stored in addition:
+//! - the number of starts before the block,
+//! - the minimum depth in it, and the minima of pairs of blocks, to find distant ends,
+//! - the nodes that are open at its start, innermost first, at most [`PATH_MAX`] of them.
 //!
-//! So a node's whole line of ancestors is found with one look into a block and one into its list. Nodes are numbered in
-//! the order of their beginnings.
+//! All ancestors of a node are therefore found with one scan of a block and one list. Nodes are
+//! numbered in the order of their starts.
 
 use super::{BitBuilder, Packed, Words, to_bytes, width_of};
 
 const BLOCK_WORDS: u64 = 8;
 const BLOCK_BITS: u64 = 64 * BLOCK_WORDS;
-/// How many open nodes a block lists. Ancestors further out are found through the last one listed.
+/// Maximum number of open nodes in the list of a block. Further ancestors are found through the
+/// last listed node.
 const PATH_MAX: u64 = 64;
 
 /// A node of the forest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Its number.
     pub(crate) number: u64,
-    /// Where its beginning stands.
+    /// The position of its start.
     pub(crate) position: u64,
 }
 
-/// A node that is open somewhere: found by its place, or by its number in a list.
+/// An open node: found by its position, or by its number in a list.
 enum Open {
     Here(Node),
     Listed(u64),
 }
 
-/// Reads the forest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parentheses {
     bits: Words,
     length: u64,
     blocks: u64,
     leaves: u64,
-    /// For each block, the beginnings before it and where its list starts in `paths`.
+    /// For each block, the number of starts before it and the offset of its list in `paths`.
     heads: Packed,
-    /// A binary heap of least depths: leaves from `leaves` on.
+    /// A binary heap of minimum depths, with the leaves from `leaves` on.
     least: Packed,
     paths: Packed,
     paths_length: u64,
 }
 
 impl Parentheses {
-    /// Lays out balanced `bits`: four counts, then bits, heads of blocks, minima, lists.
+    /// Encodes balanced `bits`: four counts, then the bits, the heads of the blocks, the minima and
+    /// the lists.
     pub(crate) fn build(bits: &BitBuilder) -> Vec<u8> {
         let length = bits.len();
         let blocks = length.div_ceil(BLOCK_BITS);
@@ -65,15 +66,15 @@ impl Parentheses {
                 number += 1;
             } else {
                 let closed = open.pop();
-                debug_assert!(closed.is_some(), "an end without a beginning");
+                debug_assert!(closed.is_some(), "an end without a start");
             }
             let depth = open.len() as u64;
             minima[block] = minima[block].min(depth);
             greatest = greatest.max(depth);
         }
-        debug_assert!(open.is_empty(), "a beginning without an end");
+        debug_assert!(open.is_empty(), "a start without an end");
         heads.extend([number, paths.len() as u64]);
-        // Unused leaves are deeper than everything.
+        // Unused leaves are deeper than all nodes.
         let mut heap = vec![greatest + 1; leaves as usize];
         heap.extend(minima.into_iter().map(|least| least.min(greatest + 1)));
         for index in (1..leaves as usize).rev() {
@@ -94,7 +95,7 @@ impl Parentheses {
         bytes
     }
 
-    /// `None` if the bytes do not have the lengths they state.
+    /// Returns `None` if the bytes do not have the stated lengths.
     pub(crate) fn new(bytes: bytes::Bytes) -> Option<Self> {
         let head = Words::new(bytes.get(..32).map(|head| bytes.slice_ref(head))?);
         let [length, count, greatest, paths_length] = [0, 1, 2, 3].map(|index| head.get(index));
@@ -127,23 +128,24 @@ impl Parentheses {
         })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> u64 {
         self.length / 2
     }
 
-    /// Beginnings and ends together.
+    /// Returns the number of starts and ends.
     pub(crate) fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether a node begins at `position`.
+    /// Whether a node starts at `position`.
     #[inline]
     pub(crate) fn begins(&self, position: u64) -> bool {
         position < self.length && self.bits.get((position / 64) as usize) >> (position % 64) & 1 == 1
     }
 
-    /// Beginnings before `position`: the number of the node that begins there, if one does.
+    /// Returns the number of starts before `position`, which is the number of a node that starts
+    /// there.
     #[inline]
     pub(crate) fn rank(&self, position: u64) -> u64 {
         let position = position.min(self.length);
@@ -159,23 +161,23 @@ impl Parentheses {
         count
     }
 
-    /// How many nodes are open behind `position`.
+    /// Returns the number of open nodes after `position`.
     pub(crate) fn depth(&self, position: u64) -> u64 {
         (2 * self.rank(position + 1)).saturating_sub(position + 1)
     }
 
-    /// Beginnings before a block.
+    /// Returns the number of starts before a block.
     #[inline]
     fn before(&self, block: u64) -> u64 {
         self.heads.get(2 * block)
     }
 
-    /// The node with this number; `None` if there are not so many.
+    /// Returns the node with this number, or `None` if there are fewer nodes.
     pub(crate) fn node(&self, number: u64) -> Option<Node> {
         if number >= self.nodes() {
             return None;
         }
-        // The last block with at most `number` beginnings before it.
+        // Find the last block with at most `number` starts before it.
         let (mut low, mut high) = (0, self.blocks);
         while low + 1 < high {
             let middle = low.midpoint(high);
@@ -194,7 +196,7 @@ impl Parentheses {
         None
     }
 
-    /// The innermost node that is open behind `position`.
+    /// Returns the innermost node that is open after `position`.
     pub(crate) fn top(&self, position: u64) -> Option<Node> {
         let mut found = None;
         self.open(position, |node| {
@@ -207,7 +209,7 @@ impl Parentheses {
         }
     }
 
-    /// Calls `each` with the numbers of all nodes that are open behind `position`, innermost first.
+    /// Calls `each` with the numbers of all nodes that are open after `position`, innermost first.
     pub(crate) fn line(&self, position: u64, mut each: impl FnMut(u64)) {
         self.open(position, |node| {
             each(match node {
@@ -218,10 +220,11 @@ impl Parentheses {
         });
     }
 
-    /// Calls `found` with the nodes open behind `position`, innermost first, until it answers `false`.
+    /// Calls `found` with the nodes that are open after `position`, innermost first, until it
+    /// returns `false`.
     fn open(&self, position: u64, mut found: impl FnMut(Open) -> bool) {
         let (mut position, mut ended) = (position, 0);
-        // Each round goes further out and to the left.
+        // Each round continues with nodes further out and to the left.
         loop {
             let Some(left) = self.open_in_block(position, ended, |position| found(Open::Here(position)))
             else {
@@ -251,23 +254,23 @@ impl Parentheses {
         }
     }
 
-    /// The place where the node that begins at `position` ends.
+    /// Returns the end position of the node that starts at `position`.
     pub(crate) fn end(&self, position: u64) -> Option<u64> {
-        // Behind its end, it is as deep as it was before the beginning.
+        // The depth after its end equals the depth before its start.
         let target = self.depth(position).checked_sub(1)?;
         let block = position / BLOCK_BITS;
         let mut depth = target + 1;
         if let Some(end) = self.falls_to(target, &mut depth, position + 1, (block + 1) * BLOCK_BITS) {
             return Some(end);
         }
-        let block = self.block_behind(block, target)?;
+        let block = self.next_block(block, target)?;
         let start = block * BLOCK_BITS;
         let mut depth = (2 * self.before(block)).checked_sub(start)?;
         self.falls_to(target, &mut depth, start, start + BLOCK_BITS)
     }
 
-    /// The first place from `from` on, before `to`, behind which the depth is `target`, which is less than `depth`, the
-    /// one before `from`.
+    /// Returns the first position in `from..to` after which the depth is `target`. `depth` is the
+    /// depth before `from`, which must be greater.
     fn falls_to(&self, target: u64, depth: &mut u64, from: u64, to: u64) -> Option<u64> {
         let to = to.min(self.length);
         let mut position = from;
@@ -276,7 +279,7 @@ impl Parentheses {
             if position.is_multiple_of(8) && position + 8 <= to {
                 let byte = usize::from(word as u8);
                 if *depth > target + 8 || i64::from(LEAST[byte]) + *depth as i64 > target as i64 {
-                    *depth = depth.checked_add_signed(2 * i64::from(BEGUN[byte]) - 8)?;
+                    *depth = depth.checked_add_signed(2 * i64::from(STARTS[byte]) - 8)?;
                     position += 8;
                     continue;
                 }
@@ -290,8 +293,8 @@ impl Parentheses {
         None
     }
 
-    /// The first block behind `block` in which the depth falls to `target`.
-    fn block_behind(&self, block: u64, target: u64) -> Option<u64> {
+    /// Returns the first block after `block` in which the depth falls to `target`.
+    fn next_block(&self, block: u64, target: u64) -> Option<u64> {
         let mut at = self.leaves + block;
         while at > 1 {
             if at.is_multiple_of(2) && self.least.get(at + 1) <= target {
@@ -309,9 +312,10 @@ impl Parentheses {
         None
     }
 
-    /// Calls `found` with the nodes that begin in the block of `position`, up to it, and are open behind it, innermost first,
-    /// until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those that were
-    /// open before the block have ended by then or are left out.
+    /// Calls `found` with the nodes that start in the block of `position`, at or before it, and are
+    /// open after it, innermost first. Skips the first `ended` nodes. Returns `None` when `found`
+    /// returns `false`; otherwise, how many of the nodes that were open before the block have ended
+    /// by then or are skipped.
     #[inline]
     fn open_in_block(
         &self,
@@ -325,7 +329,7 @@ impl Parentheses {
         let mut left = last % 64 + 1;
         let mut number = self.rank(last + 1);
         loop {
-            // Bits behind the place are shifted out; the zeros that come in below are not looked at.
+            // Bits after the position are shifted out. The zeros that are shifted in are not used.
             let mut word = self.bits.get(index as usize) << (64 - left);
             let mut position = index * 64 + left;
             while left > 0 {
@@ -334,7 +338,7 @@ impl Parentheses {
                 let (mut open, left_over) = OPEN[ended.min(8) as usize][byte];
                 while open != 0 {
                     let above = open.leading_zeros();
-                    let begun = u64::from(BEGUN[byte >> (7 - above)]);
+                    let begun = u64::from(STARTS[byte >> (7 - above)]);
                     let node = Node {
                         number: number.saturating_sub(begun),
                         position: position - 1 - u64::from(above),
@@ -345,7 +349,7 @@ impl Parentheses {
                     open &= !(0x80 >> above);
                 }
                 ended = ended.saturating_add_signed(i64::from(left_over) - (8 - bits) as i64);
-                number = number.saturating_sub(u64::from(BEGUN[byte]));
+                number = number.saturating_sub(u64::from(STARTS[byte]));
                 word <<= 8;
                 position -= bits;
                 left -= bits;
@@ -358,7 +362,7 @@ impl Parentheses {
         }
     }
 
-    /// The nodes open before `block`, innermost first.
+    /// Returns the nodes that are open before `block`, innermost first.
     fn path(&self, block: u64) -> impl ExactSizeIterator<Item = u64> + '_ {
         let start = self.heads.get(2 * block + 1).min(self.paths_length);
         let end = self.heads.get(2 * block + 3).min(self.paths_length).max(start);
@@ -367,8 +371,8 @@ impl Parentheses {
     }
 }
 
-/// Beginnings in a byte.
-const BEGUN: [u8; 256] = {
+/// The number of starts in each byte.
+const STARTS: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -377,7 +381,8 @@ const BEGUN: [u8; 256] = {
     }
     table
 };
-/// The least sum of a byte's first bits, from the lowest, a beginning counting 1 and an end -1; at least one bit.
+/// The minimum sum over the first bits of a byte, from the lowest bit on, at least one bit. A start
+/// counts as 1, an end as -1.
 const LEAST: [i8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -395,15 +400,16 @@ const LEAST: [i8; 256] = {
     }
     table
 };
-/// For so many ends behind a byte, more than eight counting as eight: the beginnings in the byte that are left over when
-/// each end takes the nearest beginning before it away, and by how many the ends left over become more.
+/// For each number of ends after a byte (larger numbers count as eight): the starts in the byte
+/// that remain open when each end closes the nearest start before it, and the change in the number
+/// of unmatched ends.
 const OPEN: [[(u8, i8); 256]; 9] = {
     let mut table = [[(0, 0); 256]; 9];
-    let mut behind = 0;
-    while behind < 9 {
+    let mut unmatched = 0;
+    while unmatched < 9 {
         let mut byte = 0;
         while byte < 256 {
-            let (mut open, mut ended, mut bit) = (0, behind as i8, 8);
+            let (mut open, mut ended, mut bit) = (0, unmatched as i8, 8);
             while bit > 0 {
                 bit -= 1;
                 if byte >> bit & 1 == 0 {
@@ -414,10 +420,10 @@ const OPEN: [[(u8, i8); 256]; 9] = {
                     open |= 1 << bit;
                 }
             }
-            table[behind][byte] = (open, ended - behind as i8);
+            table[unmatched][byte] = (open, ended - unmatched as i8);
             byte += 1;
         }
-        behind += 1;
+        unmatched += 1;
     }
     table
 };
@@ -427,7 +433,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A forest of bits, whatever the choices: an end where nothing is open becomes a beginning.
+    /// Creates a forest from any choices: an end without an open node becomes a start.
     fn balanced(choices: &[bool]) -> BitBuilder {
         let mut bits = BitBuilder::default();
         let mut open = 0;
@@ -456,12 +462,12 @@ mod tests {
                 ends.push((open.pop().unwrap().0, position));
             }
             assert_eq!(read.depth(position), open.len() as u64);
-            assert_eq!(read.top(position), open.last().map(|open| open.0), "behind {position}");
+            assert_eq!(read.top(position), open.last().map(|open| open.0), "after {position}");
             if position % 7 == 0 || bits.len() < 500 {
                 let mut line = Vec::new();
                 read.line(position, |number| line.push(number));
                 let expected: Vec<u64> = open.iter().rev().map(|open| open.0.number).collect();
-                assert_eq!(line, expected, "behind {position}");
+                assert_eq!(line, expected, "after {position}");
             }
         }
         for (node, end) in ends {
@@ -486,7 +492,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), position in any::<u16>()) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), position in any::<u16>()) {
             if let Some(read) = Parentheses::new(bytes.into()) {
                 let position = u64::from(position);
                 let _ = (read.top(position), read.end(position), read.node(position), read.rank(position));

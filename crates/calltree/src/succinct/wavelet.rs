@@ -1,10 +1,10 @@
-//! A sequence of numbers that can be asked both for the number at a place and for the places of a number (Claude,
-//! Navarro, Ordóñez, "The wavelet matrix", 2015): one level of bits for each bit of the numbers, highest first. Each
-//! level is sorted by the bit of the one before, zeros first.
+//! A sequence of numbers with fast access both to the number at a position and to the positions of
+//! a number (Claude, Navarro, Ordóñez, "The wavelet matrix", 2015). There is one level of bits for
+//! each bit of the numbers, highest first. Each level is sorted by the bit of the previous level,
+//! zeros first.
 
 use super::{BitBuilder, Bits, SELDOM, Words, to_bytes};
 
-/// Reads the sequence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wavelet {
     levels: Vec<Level>,
@@ -18,7 +18,8 @@ struct Level {
 }
 
 impl Wavelet {
-    /// Lays out `numbers`, all below `2^width`: for each level its number of ones, then its words.
+    /// Encodes `numbers`, all below `2^width`: for each level the number of ones and of words, then
+    /// the words.
     pub(crate) fn build(mut numbers: Vec<u32>, width: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut ones = Vec::with_capacity(numbers.len());
@@ -34,7 +35,7 @@ impl Wavelet {
                     let number = numbers[index];
                     let bit = u64::from(number >> level & 1);
                     word |= bit << (index - from);
-                    // Without a branch: what is kept of the number of a one is written over by the next.
+                    // Without a branch: if the bit is a one, the next number overwrites this one.
                     numbers[zeros] = number;
                     zeros += 1 - bit as usize;
                     if bit == 1 {
@@ -52,7 +53,7 @@ impl Wavelet {
         bytes
     }
 
-    /// `None` if the bytes do not hold `width` levels of `length` bits.
+    /// Returns `None` if the bytes do not contain `width` levels of `length` bits.
     pub(crate) fn new(bytes: bytes::Bytes, length: u64, width: u32) -> Option<Self> {
         let mut levels = Vec::with_capacity(width.min(32) as usize);
         let mut at = 0_usize;
@@ -70,7 +71,7 @@ impl Wavelet {
         (at == bytes.len()).then_some(Self { levels, length })
     }
 
-    /// The number at `position`.
+    /// Returns the number at `position`.
     pub(crate) fn get(&self, position: u64) -> u32 {
         let mut position = position;
         let mut number = 0;
@@ -82,13 +83,13 @@ impl Wavelet {
         number
     }
 
-    /// How often `number` stands in the sequence.
+    /// Returns the number of occurrences of `number`.
     pub(crate) fn count(&self, number: u32) -> u64 {
         let (start, end) = self.range(number);
         end - start
     }
 
-    /// The place where `number` stands for the nth time, from 0.
+    /// Returns the position of the nth occurrence of `number`, from 0.
     pub(crate) fn select(&self, number: u32, nth: u64) -> u64 {
         let mut position = self.range(number).0 + nth;
         for (shift, level) in self.levels.iter().rev().enumerate() {
@@ -100,7 +101,7 @@ impl Wavelet {
         position
     }
 
-    /// Where the occurrences of `number` stand on the last level.
+    /// Returns the range of the occurrences of `number` on the last level.
     fn range(&self, number: u32) -> (u64, u64) {
         if u64::from(number) >= 1 << self.levels.len().min(32) {
             return (0, 0);
@@ -128,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_and_their_places_are_found(
+        fn numbers_and_their_positions_are_found(
             width in 0_u32..12,
             numbers in prop::collection::vec(any::<u32>(), 0..600),
         ) {

@@ -5,18 +5,19 @@ use stackhound_types::Address;
 use crate::id::StackId;
 use crate::kind::StartType;
 
-/// A frame that is known by its slot.
+/// An open frame, identified by its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// Where its return address is. The frame is over once the stack pointer is above this.
+    /// The address of its return address. The frame ends when the stack pointer rises above it.
     pub slot: u64,
-    /// What the slot held when the frame started. `None` if the slot is a bound only.
+    /// The value of the slot when the frame started. `None` if the slot is only a bound.
     pub return_address: Option<Address>,
     pub start: StartType,
 }
 
 impl Frame {
-    /// What its slot must hold for as long as nobody meddles. What interrupts left may be changed by their handlers.
+    /// Returns the value that its slot must contain while it is unchanged. Handlers may change the
+    /// return address of an interrupt, which is therefore not checked.
     pub fn checked(&self) -> Option<Address> {
         self.return_address.filter(|_| self.start != StartType::Interrupt)
     }
@@ -28,10 +29,11 @@ pub(super) struct OpenStack {
     pub id: StackId,
     /// Slots descend: the top of the stack is the last frame.
     pub frames: Vec<Frame>,
-    /// The frame below all others, whose slot is not known, if there is one: no lower than this, which is the highest
-    /// stack pointer seen while the frame was the top one.
+    /// The frame below all others, whose slot is unknown, if it exists: a lower bound of its slot,
+    /// which is the highest stack pointer observed while it was the top frame.
     pub base: Option<u64>,
-    /// How many of the frames, from the bottom, may have been changed while the stack was not active.
+    /// The number of frames, from the bottom, that may have been changed while the stack was not
+    /// active.
     pub doubtful: usize,
     /// The stack pointer when the stack was last left.
     pub left: u64,
@@ -42,7 +44,7 @@ impl OpenStack {
         OpenStack { id, frames: Vec::new(), base: None, doubtful: 0, left: 0 }
     }
 
-    /// As long as the stack pointer is no higher, nothing ends.
+    /// Returns the highest stack pointer at which no frame ends.
     pub fn limit(&self) -> u64 {
         match self.frames.last() {
             Some(frame) => frame.slot,
@@ -50,7 +52,7 @@ impl OpenStack {
         }
     }
 
-    /// Takes the top frame away, if there is one besides the base.
+    /// Removes the top frame and returns `true`. Returns `false` if only the base is left.
     pub fn pop(&mut self) -> bool {
         let popped = self.frames.pop().is_some();
         self.doubtful = self.doubtful.min(self.frames.len());

@@ -1,9 +1,10 @@
-//! Which memory belongs to which stack.
+//! Assigns memory to stacks.
 //!
-//! A region is what was declared, or what was seen of a stack pointer. An empty stack's pointer is the address behind
-//! its memory, and a full stack's hardly ever occurs: so a pointer belongs to the region from `low` to `high` if
-//! `low < pointer <= high`. A region may lie within another one (an alternate stack in a local variable); the inner one
-//! counts.
+//! A region is declared memory, or the range of the observed stack pointers. The pointer of an
+//! empty stack is the end address of its memory, and the pointer of a full stack hardly ever
+//! occurs. A pointer therefore belongs to the region from `low` to `high` if `low < pointer <=
+//! high`. A region can be inside another one (an alternate stack in a local variable); the inner
+//! region has priority.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use super::open::OpenStack;
 use super::step::Space;
 use crate::kind::StackKind;
 
-/// How far from what was seen of a stack its pointer may be set and still be on the same stack, in bytes.
+/// Maximum distance in bytes from observed stack pointers at which a new pointer still belongs to
+/// the same stack.
 pub const MERGE_DISTANCE: u64 = 64 << 10;
 
 #[derive(Debug)]
@@ -21,14 +23,14 @@ pub(super) struct Region {
     pub high: u64,
     pub kind: StackKind,
     pub declared: bool,
-    /// Since the region was used first, until what is in it is given up.
+    /// Set from the first use of the region until its stack ends.
     pub stack: Option<OpenStack>,
 }
 
-/// The number of a region. Numbers of regions that are gone are used again.
+/// The number of a region. Numbers of removed regions are reused.
 pub(super) type RegionIndex = usize;
 
-/// A part of a region that belongs to no inner one.
+/// A part of a region without inner regions.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     low: u64,
@@ -37,7 +39,7 @@ struct Span {
 
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// Disjoint, by the address behind them.
+    /// Disjoint spans, by their end address.
     spans: BTreeMap<(Space, u64), Span>,
     regions: Vec<Option<Region>>,
     free: Vec<RegionIndex>,
@@ -48,7 +50,7 @@ impl Regions {
         self.regions.len() - self.free.len()
     }
 
-    /// `None` for a number that is out of use.
+    /// Returns `None` for an unused number.
     pub fn get(&self, region: RegionIndex) -> Option<&Region> {
         self.regions.get(region)?.as_ref()
     }
@@ -61,13 +63,14 @@ impl Regions {
         self.get_mut(region)?.stack.as_mut()
     }
 
-    /// The region that a stack pointer belongs to, and the bounds of that part of it.
+    /// Returns the region that contains a stack pointer, and the bounds of the span.
     pub fn find(&self, space: Space, sp: u64) -> Option<(RegionIndex, u64, u64)> {
         let (&(_, high), span) = self.above(space, sp)?;
         (span.low < sp).then_some((span.region, span.low, high))
     }
 
-    /// The region next to a stack pointer that belongs to none, if it is near enough and `wanted`.
+    /// Returns the nearest region to a stack pointer that is in no region, if it is near enough and
+    /// `wanted`.
     pub fn near(
         &self,
         space: Space,
@@ -86,7 +89,7 @@ impl Regions {
             .map(|(_, region)| region)
     }
 
-    /// Makes a region of one stack pointer.
+    /// Creates a region that contains one stack pointer.
     pub fn observe(&mut self, space: Space, sp: u64, kind: StackKind) -> RegionIndex {
         let low = sp.saturating_sub(1);
         let region = self.put(Region { space, low, high: sp, kind, declared: false, stack: None });
@@ -94,7 +97,7 @@ impl Regions {
         region
     }
 
-    /// Lets a region reach a stack pointer, unless another one is between.
+    /// Extends a region to a stack pointer, unless another region is in between.
     pub fn extend(&mut self, region: RegionIndex, sp: u64) {
         let Some(space) = self.get(region).map(|found| found.space) else { return };
         if self.find(space, sp).is_some() {
@@ -119,7 +122,7 @@ impl Regions {
         }
     }
 
-    /// The regions that share memory with the bounds, each once.
+    /// Returns the regions that overlap with the bounds, each once.
     pub fn within(&self, space: Space, low: u64, high: u64) -> Vec<RegionIndex> {
         let mut found: Vec<RegionIndex> = self
             .spans
@@ -132,8 +135,8 @@ impl Regions {
         found
     }
 
-    /// Makes a region of what is declared. Parts of other regions are cut out of them; whoever is to lose all must have
-    /// been removed before.
+    /// Creates a declared region. The overlapping parts are removed from other regions. The caller
+    /// must first remove regions that lose all of their memory.
     pub fn declare(&mut self, space: Space, low: u64, high: u64, kind: StackKind) -> RegionIndex {
         self.cut(space, low, high);
         let region = self.put(Region { space, low, high, kind, declared: true, stack: None });
@@ -141,7 +144,8 @@ impl Regions {
         region
     }
 
-    /// Gives a region bounds that contain its own. What lies in them already stays where it is.
+    /// Declares bounds for a region, which contain its current bounds. Inner regions are not
+    /// changed.
     pub fn adopt(&mut self, region: RegionIndex, low: u64, high: u64, kind: StackKind) {
         let Some(found) = self.get_mut(region) else { return };
         found.kind = kind;
@@ -150,7 +154,7 @@ impl Regions {
         self.extend(region, low.saturating_add(1));
     }
 
-    /// Cuts all memory below an address from a region.
+    /// Removes all memory below an address from a region.
     pub fn trim(&mut self, region: RegionIndex, low: u64) {
         let Some(found) = self.get_mut(region) else { return };
         let (space, from) = (found.space, found.low);
@@ -165,13 +169,13 @@ impl Regions {
         }
     }
 
-    /// Whether inner regions have left nothing of a region.
+    /// Whether inner regions cover a region completely.
     pub fn is_covered(&self, region: RegionIndex) -> bool {
         self.get(region)
             .is_some_and(|found| self.spans_of(region, found.space, found.low, found.high).is_empty())
     }
 
-    /// Forgets a region. Memory that lay within another one belongs to that again.
+    /// Removes a region. If it was inside another region, its memory belongs to that region again.
     pub fn remove(&mut self, region: RegionIndex) -> Option<Region> {
         let removed = self.regions.get_mut(region)?.take()?;
         self.free.push(region);

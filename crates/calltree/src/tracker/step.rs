@@ -1,4 +1,4 @@
-//! What the tracker is told and what it answers.
+//! Input and output of the tracker.
 
 use stackhound_types::Address;
 
@@ -6,19 +6,19 @@ use crate::change::Change;
 use crate::id::{ContextId, Cpu, LocationId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
-/// An address space, as its producer numbers them. Stacks of the kernel half, which all processes share, have one of
-/// their own.
+/// An address space, with a number that the producer assigns. The kernel's part, which all
+/// processes share, is a space of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u64);
 
-/// A thread, by the number the system gives it.
+/// A thread, with the number that the system assigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thread(pub u32);
 
-/// Where a processor stands in one context.
+/// The registers of a processor at one context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// The instruction that comes next.
+    /// The address of the next instruction.
     pub pc: Address,
     /// The stack pointer.
     pub sp: Address,
@@ -27,91 +27,98 @@ pub struct Point {
 /// One transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What was executed, or what happened.
+    /// The class of the executed instruction, or of the event.
     pub class: Class,
-    /// The context before. For [`Class::Switch`] that of the thread that is left.
+    /// The context before. For [`Class::Switch`], that of the previous thread.
     pub before: Point,
     /// The context after.
     pub after: Point,
-    /// The address space that the stack pointer lies in afterwards.
+    /// The address space of the stack pointer after the transition.
     pub space: Space,
 }
 
-/// What a transition is, as far as stacks are concerned.
+/// The effect of a transition on stacks.
 ///
-/// All iterations of a repeated instruction (`rep movs`) are one transition; whoever makes steps joins them.
+/// All iterations of a repeated instruction (`rep movs`) are one transition; the producer of the
+/// steps joins them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A call. It has put its return address where the stack pointer points afterwards.
+    /// A call. Its return address is at the stack pointer of the context after.
     Call {
-        /// The address of the instruction behind the call.
+        /// The address of the instruction after the call.
         return_address: Address,
     },
-    /// A return: it took the address at the stack pointer, also where it frees arguments besides (`ret 16`).
+    /// A return that consumed the address at the stack pointer, including returns that also free
+    /// arguments (`ret 16`).
     Return,
-    /// A jump that leaves the function, as far as can be told. Jumps within a function are `Other`.
+    /// A jump that leaves the function, as far as this is known. Jumps within a function are
+    /// `Other`.
     Jump,
-    /// Changes the stack pointer by an amount or aligns it, relative to what it was: push, pop, `sub rsp, …`, `enter`,
-    /// `and rsp, -16`. Never a change of stacks, however far it goes.
+    /// An addition to the stack pointer, or its alignment: push, pop, `sub rsp, …`, `enter`, `and
+    /// rsp, -16`. It never changes the stack, regardless of the distance.
     Static,
-    /// Gives the stack pointer a value from elsewhere: `mov rsp, …`, `pop rsp`, `xchg`, `leave`, `lea rsp, [rbp+…]`.
+    /// A new value for the stack pointer: `mov rsp, …`, `pop rsp`, `xchg`, `leave`, `lea rsp,
+    /// [rbp+…]`.
     Dynamic,
-    /// A system call or the return from one. Where it brings another stack pointer, it is looked at as `Dynamic`.
+    /// A system call, or the return from a system call. If it changes the stack pointer, it is
+    /// treated as `Dynamic`.
     System,
     /// An interrupt, an exception or a fault that the processor delivers.
     Interrupt {
-        /// Where it has put the address to return to.
+        /// The address of the stored return address.
         slot: Address,
     },
-    /// A signal that the system delivers to a handler. The handler's return address is at the new stack pointer.
+    /// A signal that the system delivers to a handler. The handler's return address is at the new
+    /// stack pointer.
     Signal {
-        /// What the stack pointer is when the system is asked to return from the signal. On x86-64 Linux that is 8
-        /// above the new stack pointer.
+        /// The stack pointer at the system call that returns from the signal. On x86-64 Linux, it
+        /// is 8 above the new stack pointer.
         slot: Address,
     },
     /// The return from an interrupt (`iret`) or from a signal (the system call `sigreturn`).
     InterruptReturn,
-    /// Another thread goes on.
+    /// A switch to another thread.
     Switch {
-        /// Which.
+        /// The new thread.
         to: Thread,
     },
-    /// Anything else.
+    /// Any other instruction or event.
     Other,
 }
 
-/// What the tracker found. Of one stack the items come in order, and all come with the transition they belong to, except
-/// the start of a frame that may be none (see [the rules](super)): that comes up to [`DOUBT_MAX`](super::DOUBT_MAX)
-/// transitions late.
+/// One observation of the tracker. The items of one stack are in order, and each item is reported
+/// with its transition. Only the start of a doubtful frame (see [the rules](super)) is reported up
+/// to [`DOUBT_MAX`](super::DOUBT_MAX) transitions late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
-    /// A stack is defined. Numbers are given one after another, from 0.
+    /// Defines a stack. Stacks have consecutive numbers, from 0.
     Stack {
-        /// Its number.
+        /// The number of the stack.
         stack: StackId,
-        /// What it is for. Not declared: `User` where a thread started or went on, `Alternate` where a program or a signal
-        /// switched to it, `Kernel` where an interrupt did.
+        /// The kind of the stack. For undeclared stacks: `User` if a thread started or continued on
+        /// it, `Alternate` if a program or a signal switched to it, `Kernel` if an interrupt
+        /// switched to it.
         kind: StackKind,
-        /// The thread that used it first.
+        /// The first thread that used it.
         thread: Thread,
-        /// Where it lies.
+        /// The address space of the stack.
         space: Space,
         /// Its memory, if it was declared.
         region: Option<(Address, Address)>,
     },
-    /// As [`Change::Enter`].
+    /// See [`Change::Enter`].
     Enter {
         /// The stack.
         stack: StackId,
         /// The first context at which it is active.
         first: ContextId,
     },
-    /// As [`Change::Leave`].
+    /// See [`Change::Leave`].
     Leave {
-        /// The last context at which the stack entered last was active.
+        /// The last context at which the previous stack was active.
         last: ContextId,
     },
-    /// As [`Change::Open`].
+    /// See [`Change::Open`].
     Open {
         /// The stack.
         stack: StackId,
@@ -119,10 +126,11 @@ pub enum Tracked {
         first: ContextId,
         /// How it started.
         start: StartType,
-        /// The function, at its start. For the frame of a signal: where the handler will return to.
+        /// The function, at its start. For the frame of a signal: the return address of the
+        /// handler.
         function: Option<Address>,
     },
-    /// As [`Change::Close`].
+    /// See [`Change::Close`].
     Close {
         /// The stack.
         stack: StackId,
@@ -131,17 +139,18 @@ pub enum Tracked {
         /// How it ended.
         end: EndType,
     },
-    /// As [`Change::Below`].
+    /// See [`Change::Below`].
     Below {
         /// The stack.
         stack: StackId,
-        /// Where the return led.
+        /// The target of the return.
         function: Address,
     },
 }
 
 impl Tracked {
-    /// The change it is, with the number that `location` gives the address. `None` for the definition of a stack.
+    /// Converts it to a [`Change`]. `location` maps an address to the number of its location.
+    /// Returns `None` for the definition of a stack.
     pub fn change(self, cpu: Cpu, location: impl FnOnce(Address) -> LocationId) -> Option<Change> {
         Some(match self {
             Tracked::Stack { .. } => return None,
@@ -156,18 +165,19 @@ impl Tracked {
     }
 }
 
-/// What was seen besides frames, and what was refused.
+/// Counts of events without frames, and of refused objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jumps out of a function whose stack was as empty as at its start. Their target has the frame of the function.
+    /// Jumps out of a function whose stack was as empty as at its start. The frame of the function
+    /// continues in the target.
     pub tail_calls: u64,
     /// Returns to an address that was pushed or written for them: retpolines, `push …; ret`.
     pub returns_as_jumps: u64,
-    /// Calls that only asked for their own address, or filled the return predictor.
+    /// Calls that only read the instruction pointer, or filled the return predictor.
     pub calls_without_frame: u64,
     /// Frames that were not opened because of [`FRAMES_MAX`](super::FRAMES_MAX).
     pub frames_refused: u64,
-    /// Stacks that were not defined because of [`STACKS_MAX`](super::STACKS_MAX), or threads not remembered because of
-    /// [`THREADS_MAX`](super::THREADS_MAX).
+    /// Stacks that were not defined because of [`STACKS_MAX`](super::STACKS_MAX), and threads that
+    /// were not stored because of [`THREADS_MAX`](super::THREADS_MAX).
     pub stacks_refused: u64,
 }

@@ -1,4 +1,5 @@
-//! What the machine does at random. Each action says in terms of programs what it is, and what follows for frames.
+//! Random actions of the machine. Each action is defined in terms of programs, together with its
+//! effect on frames.
 
 use stackhound_calltree::ContextId;
 use stackhound_calltree::tracker::{Class, DOUBT_MAX};
@@ -9,12 +10,12 @@ use super::Event;
 use super::machine::{Kind, Machine, SPACE, Shadow, State};
 use super::truth::Active;
 
-/// Below the stack pointer there may be data that a signal must not touch.
+/// Memory below the stack pointer that a signal must not overwrite.
 const RED_ZONE: u64 = 128;
 const SIGNAL_FRAME: u64 = 0x240;
-/// Where the handler of a signal returns to.
+/// The return address of signal handlers.
 const RESTORER: u64 = 0x3f_0000;
-/// So many stacks and threads, to meet the same ones again.
+/// Maximum number of stacks and threads, so that the same ones occur again.
 const STACKS: usize = 14;
 const THREADS: usize = 4;
 
@@ -40,7 +41,7 @@ impl Machine<'_> {
             35 => self.tail_call(),
             36 => self.return_to_pushed(),
             37 => self.retpoline(),
-            38 => self.ask_for_own_address(),
+            38 => self.read_own_address(),
             39 => self.fill_return_predictor(),
             40 => self.call_near(),
             41..45 => self.change_coroutine(),
@@ -55,7 +56,7 @@ impl Machine<'_> {
             59..61 => {
                 let skipped = self.random.between(1, 20) as u32;
                 self.transition += u64::from(skipped);
-                self.tell(Event::Skip(skipped));
+                self.emit(Event::Skip(skipped));
             }
             61 => self.step(Class::System, self.next_pc(), self.sp),
             62 => {
@@ -69,7 +70,7 @@ impl Machine<'_> {
 
     // Ordinary functions.
 
-    fn room(&self) -> u64 {
+    fn free_space(&self) -> u64 {
         self.top().map_or(0, |top| top.ceiling - self.sp)
     }
 
@@ -77,14 +78,14 @@ impl Machine<'_> {
         let bytes = 8 * self.random.between(1, 6);
         let pc = self.next_pc();
         match self.random.below(4) {
-            0 if self.room() >= bytes => self.step(Class::Static, pc, self.sp + bytes),
+            0 if self.free_space() >= bytes => self.step(Class::Static, pc, self.sp + bytes),
             // A local variable of variable size: the stack pointer comes from a register.
             1 => self.step(Class::Dynamic, pc, self.sp - bytes),
             _ => self.step(Class::Static, pc, self.sp - bytes),
         }
     }
 
-    /// Gives local variables back.
+    /// Frees local variables.
     fn free(&mut self) {
         if let Some(top) = self.top()
             && self.sp < top.ceiling
@@ -107,7 +108,7 @@ impl Machine<'_> {
         self.open(first, StartType::Call, Some(function), Shadow::new(slot, Some(back), Kind::Function));
     }
 
-    /// The function's frame ends as such frames do.
+    /// Ends the function's frame in the usual way of its kind.
     fn end_function(&mut self) {
         let Some(top) = self.top() else { return self.plain() };
         match top.kind {
@@ -128,7 +129,8 @@ impl Machine<'_> {
         let target = self.peek(top.ceiling);
         let frames = &self.stacks[self.active].frames;
         let arguments = match frames.len().checked_sub(2).map(|below| frames[below]) {
-            // Whoever returns into an unknown frame shows where that one's return address is not yet.
+            // A return into an unknown frame limits the possible position of that frame's return
+            // address.
             Some(below) if self.random.one_in(4) => {
                 (below.ceiling - top.gone()).min(8 * self.random.below(4))
             }
@@ -175,7 +177,7 @@ impl Machine<'_> {
         }
     }
 
-    // Leaving functions by other ways.
+    // Other ways to leave functions.
 
     /// `longjmp`, or an exception that is caught further out.
     fn long_jump(&mut self) {
@@ -193,7 +195,8 @@ impl Machine<'_> {
         self.uncover(last);
     }
 
-    /// A frame of a stack that is not its top and is known: what jumps and unwinding can lead to.
+    /// Returns a known frame of a stack that is not the top frame: a possible target of jumps and
+    /// unwinding.
     fn any_outer(&mut self, stack: usize) -> Option<usize> {
         let frames = &self.stacks[stack].frames;
         let lowest = frames.iter().position(|frame| frame.known.is_some())?;
@@ -201,14 +204,14 @@ impl Machine<'_> {
         Some(frames.len() - 2 - self.random.below(outer.min(4) as u64) as usize)
     }
 
-    /// A stack pointer with which a frame that is not the top is the top.
+    /// Returns a stack pointer at which a frame that is not the top frame becomes the top.
     fn any_pointer(&mut self, stack: usize, location: usize) -> u64 {
         let frames = &self.stacks[stack].frames;
         let (low, high) = (frames[location + 1].gone(), frames[location].ceiling);
         low + 8 * self.random.below(((high - low) / 8).min(4) + 1)
     }
 
-    /// `add rsp, 8; jmp`: goes on in the caller's frame.
+    /// `add rsp, 8; jmp`: continues in the caller's frame.
     fn drop_return_address(&mut self) {
         let frames = self.stacks[self.active].frames.len();
         if let Some(top) = self.top()
@@ -234,7 +237,7 @@ impl Machine<'_> {
         }
     }
 
-    // Calls and returns that are none.
+    // Calls and returns without frames.
 
     fn return_to_pushed(&mut self) {
         let (sp, target) = (self.sp, self.any_function());
@@ -244,14 +247,14 @@ impl Machine<'_> {
         self.truth.counts.returns_as_jumps += 1;
     }
 
-    fn call_behind(&mut self, distance: u64) {
+    fn call_at_distance(&mut self, distance: u64) {
         let (slot, back) = (self.sp - 8, self.pc + 5);
         self.poke(slot, back);
         self.step(Class::Call { return_address: Address(back) }, back + distance, slot);
     }
 
     fn retpoline(&mut self) {
-        self.call_behind(7);
+        self.call_at_distance(7);
         let (sp, target) = (self.sp, self.any_function());
         self.poke(sp, target);
         self.plain();
@@ -259,23 +262,23 @@ impl Machine<'_> {
         self.truth.counts.returns_as_jumps += 1;
     }
 
-    fn ask_for_own_address(&mut self) {
-        self.call_behind(0);
+    fn read_own_address(&mut self) {
+        self.call_at_distance(0);
         self.step(Class::Static, self.next_pc(), self.sp + 8);
         self.truth.counts.calls_without_frame += 1;
     }
 
     fn fill_return_predictor(&mut self) {
-        self.call_behind(1);
-        self.call_behind(1);
+        self.call_at_distance(1);
+        self.call_at_distance(1);
         self.step(Class::Static, self.next_pc(), self.sp + 16);
         self.truth.counts.calls_without_frame += 2;
     }
 
-    /// A true function, right behind its caller.
+    /// A function directly after its caller.
     fn call_near(&mut self) {
         let (slot, back) = (self.sp - 8, self.pc + 5);
-        self.call_behind(16);
+        self.call_at_distance(16);
         let first = ContextId(self.transition);
         let frame = Shadow::new(slot, Some(back), Kind::Function);
         self.open(first, StartType::Call, Some(self.pc), frame);
@@ -325,7 +328,7 @@ impl Machine<'_> {
         self.stacks[to].state = State::Used;
     }
 
-    /// Goes to a stack that was never active.
+    /// Switches to a stack that was never active.
     fn enter_fresh(&mut self, class: Class, to: usize, inner: u64) {
         let from = self.active;
         self.stacks[from].left = self.sp;
@@ -338,7 +341,8 @@ impl Machine<'_> {
         self.find_older(first, pc);
     }
 
-    /// Goes to a stack that was active: to where it was left, further in or further out.
+    /// Switches to a stack that was active: to the point where it was left, further in or further
+    /// out.
     fn enter_known(&mut self, class: Class, to: usize) {
         let left = self.stacks[to].left;
         let outer = self.any_outer(to).filter(|_| self.random.one_in(6));
@@ -381,7 +385,7 @@ impl Machine<'_> {
             let gone = self.stacks.iter().rposition(|stack| {
                 stack.state == State::Gone && stack.declared && stack.kind == StackKind::User
             });
-            // Systems like to use the memory of a thread's stack for the next one.
+            // Operating systems often reuse the memory of a thread's stack.
             let own = match gone.filter(|_| self.random.one_in(2)) {
                 Some(gone) => {
                     self.stacks[gone].declared = false;
@@ -411,7 +415,7 @@ impl Machine<'_> {
         let ended = self.random.below(self.threads.len() as u64) as usize;
         let running = ended == self.running;
         let (state, active) = (self.threads[ended], self.active);
-        self.tell(Event::Exit(state.thread));
+        self.emit(Event::Exit(state.thread));
         self.abandon(state.own);
         self.abandon(if running { active } else { state.stack });
         let now = self.thread().thread;
@@ -460,7 +464,7 @@ impl Machine<'_> {
         let first = ContextId(self.transition);
         if to != from {
             self.enter(first, to);
-            // Whatever was left there by a jump is overwritten.
+            // Anything that a jump left there is overwritten.
             self.unwind_from(0, last);
         }
         let restorer = self.execution.readable.then_some(RESTORER);
@@ -481,7 +485,7 @@ impl Machine<'_> {
         self.uncover(last);
     }
 
-    /// `siglongjmp` out of a handler that runs on the alternate stack, whose frames nobody ends.
+    /// `siglongjmp` out of a handler on the alternate stack, whose frames do not end.
     fn jump_out_of_signal(&mut self) {
         if Some(self.active) != self.thread().alternate {
             return self.signal();
@@ -499,7 +503,7 @@ impl Machine<'_> {
         self.uncover(last);
     }
 
-    // What happens to stacks that are not active.
+    // Changes of stacks that are not active.
 
     fn damage(&mut self) {
         let victims: Vec<usize> = (0..self.stacks.len())
@@ -532,23 +536,23 @@ impl Machine<'_> {
 
     fn give_memory_back(&mut self) {
         if self.random.one_in(2) {
-            // What is below the stack pointer is nobody's.
+            // The memory below the stack pointer is unused.
             let stack = &self.stacks[self.active];
             let (low, high) = (stack.low, self.sp - 0x4000);
             if low < high {
-                self.tell(Event::Release { space: SPACE, low: Address(low), high: Address(high) });
+                self.emit(Event::Release { space: SPACE, low: Address(low), high: Address(high) });
                 self.stack().low = high;
             }
         } else if let Some(stack) = self.parked_coroutine() {
             let (low, high) = (self.stacks[stack].low, self.stacks[stack].high);
-            self.tell(Event::Release { space: SPACE, low: Address(low), high: Address(high) });
+            self.emit(Event::Release { space: SPACE, low: Address(low), high: Address(high) });
             self.abandon(stack);
             let declared = self.stacks[stack].declared;
             if self.random.one_in(2) && self.on_program_stack() {
-                // The same memory serves another coroutine.
+                // The same memory is reused for another coroutine.
                 if declared {
                     let kind = StackKind::Alternate;
-                    self.tell(Event::Declare { space: SPACE, low: Address(low), high: Address(high), kind });
+                    self.emit(Event::Declare { space: SPACE, low: Address(low), high: Address(high), kind });
                 }
                 let to = self.put_stack(low, high, StackKind::Alternate, declared);
                 let from = self.active;
@@ -559,12 +563,12 @@ impl Machine<'_> {
         }
     }
 
-    /// Somebody learns the bounds of a stack that was used for a while.
+    /// Declares the bounds of a stack that is already in use.
     fn declare_known(&mut self) {
         let stack = &self.stacks[self.active];
         let (low, high) = (Address(stack.low), Address(stack.high));
         if !stack.declared {
-            self.tell(Event::Declare { space: SPACE, low, high, kind: stack.kind });
+            self.emit(Event::Declare { space: SPACE, low, high, kind: stack.kind });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The simulated machine: memory, registers, stacks, threads, and the notes it takes.
+//! The simulated machine: memory, registers, stacks, threads, and the expected frames.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,21 @@ use super::truth::{Active, TrueFrame, TrueStack, Truth};
 use super::{Event, Execution, Memory};
 
 pub(super) const SPACE: Space = Space(7);
-/// The functions stand at multiples of this, and their code takes half of it.
+/// Functions are at multiples of this number. Their code takes half of it.
 const FUNCTION: u64 = 0x1000;
 const FUNCTIONS: u64 = 40;
 const CODE: u64 = 0x40_0000;
 
-/// A frame as the machine knows it.
+/// A frame, as the machine knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shadow {
-    /// Its place among the stack's frames in the truth. `None` as long as it is older than the trace and not found.
+    /// Its position among the stack's frames in the truth. `None` if it is older than the trace and
+    /// not found yet.
     pub known: Option<usize>,
-    /// What the stack pointer can be at most while this is the top frame: where the return address is, if it has one.
+    /// The highest stack pointer while this is the top frame: the address of the return address, if
+    /// it has one.
     pub ceiling: u64,
-    /// What its return address was.
+    /// Its original return address.
     pub back: Option<u64>,
     pub kind: Kind,
     /// Its return address was changed while its stack was not active.
@@ -36,33 +38,34 @@ impl Shadow {
         Shadow { known: None, ceiling, back, kind, changed: false }
     }
 
-    /// The lowest stack pointer at which it is gone.
+    /// The lowest stack pointer at which the frame has ended.
     pub fn gone(&self) -> u64 {
         self.ceiling + 8
     }
 }
 
-/// What sort of frame it is, for how it can end.
+/// The kind of a frame, which determines how it can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A function with a return address: called, or a signal handler, or one whose return address was replaced.
+    /// A function with a return address: called, a signal handler, or with a replaced return
+    /// address.
     Function,
-    /// Older than the trace. The outermost never returns.
+    /// Older than the trace. The outermost frame never returns.
     Older { outermost: bool },
-    /// Put there while the stack was not active.
+    /// Created while the stack was not active.
     Foreign,
-    /// An interrupt or a signal: where it goes back to.
+    /// An interrupt or a signal, with the state to which it returns.
     Interrupt { stack: usize, sp: u64, pc: u64 },
 }
 
-/// Memory used as a stack.
+/// Memory that is used as a stack.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
     pub low: u64,
     pub high: u64,
     pub kind: StackKind,
     pub declared: bool,
-    /// Its place in the truth, once it was active.
+    /// Its position in the truth, once it was active.
     pub known: Option<usize>,
     pub frames: Vec<Shadow>,
     /// The stack pointer when it was left.
@@ -72,11 +75,12 @@ pub(super) struct Stack {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// A thread uses it, or it waits for an interrupt.
+    /// Used by a thread or reserved for interrupts.
     Used,
-    /// A coroutine that any thread may resume, or, as the thread's own, that thread.
+    /// A coroutine that any thread can resume, or the stack of a thread, which that thread can
+    /// resume.
     Parked { owner: Option<Thread> },
-    /// Given up.
+    /// No longer used.
     Gone,
 }
 
@@ -84,7 +88,7 @@ pub(super) enum State {
 pub(super) struct ThreadState {
     pub thread: Thread,
     pub own: usize,
-    /// Where it goes on.
+    /// The address at which it continues.
     pub stack: usize,
     pub alternate: Option<usize>,
 }
@@ -100,7 +104,7 @@ pub(super) struct Machine<'a> {
     pub stacks: Vec<Stack>,
     pub active: usize,
     pub threads: Vec<ThreadState>,
-    /// The running thread's place.
+    /// The index of the running thread.
     pub running: usize,
     pub threads_made: u32,
     /// The stack for interrupts.
@@ -146,7 +150,7 @@ impl<'a> Machine<'a> {
         while self.transition < self.execution.transitions {
             self.act();
         }
-        // Of transitions that are only skipped nobody learns where they took place.
+        // Transitions that are only skipped have no known location.
         self.plain();
         self.truth.transitions = self.transition;
         let end = ContextId(self.transition);
@@ -158,24 +162,24 @@ impl<'a> Machine<'a> {
         self.truth
     }
 
-    // What the machine does.
+    // Basic operations.
 
-    pub fn tell(&mut self, event: Event) {
+    pub fn emit(&mut self, event: Event) {
         let (memory, readable) = (&self.memory, self.execution.readable);
         let read = |address: Address| memory.get(&address.0).filter(|_| readable).map(|&word| Address(word));
         (self.each)(event, &read);
     }
 
-    /// One transition, to these registers. Memory must be as it is afterwards.
+    /// Executes one transition to these registers. Memory must already be in the state after it.
     pub fn step(&mut self, class: Class, pc: u64, sp: u64) {
         let point = |pc, sp| Point { pc: Address(pc), sp: Address(sp) };
         let step = Step { class, before: point(self.pc, self.sp), after: point(pc, sp), space: SPACE };
         self.transition += 1;
-        self.tell(Event::Step(step));
+        self.emit(Event::Step(step));
         (self.pc, self.sp) = (pc, sp);
     }
 
-    /// The address of the next instruction, if nothing jumps.
+    /// The address of the next instruction without a jump.
     pub fn next_pc(&self) -> u64 {
         let inside = (self.pc + 4) % FUNCTION;
         self.pc - self.pc % FUNCTION + if inside < FUNCTION / 2 { inside } else { 0 }
@@ -199,14 +203,14 @@ impl<'a> Machine<'a> {
 
     // Stacks and threads.
 
-    /// Sets memory aside. Declared stacks lie next to each other, others far apart.
+    /// Allocates memory. Declared stacks are adjacent, others far apart.
     pub fn new_stack(&mut self, kind: StackKind, declared: bool) -> usize {
         let (size, gap) = if declared { (32 << 10, 0) } else { (64 << 10, 1 << 20) };
         let low = self.next_memory + gap;
         let high = low + size;
         self.next_memory = high + gap;
         if declared {
-            self.tell(Event::Declare { space: SPACE, low: Address(low), high: Address(high), kind });
+            self.emit(Event::Declare { space: SPACE, low: Address(low), high: Address(high), kind });
         }
         self.put_stack(low, high, kind, declared)
     }
@@ -226,7 +230,8 @@ impl<'a> Machine<'a> {
         self.stacks.len() - 1
     }
 
-    /// Gives a stack frames that are older than what can be seen of it: the outermost, and so many in it.
+    /// Adds frames that are older than the trace to a stack: the outermost one, and `inner` frames
+    /// in it.
     pub fn start_older(&mut self, stack: usize, inner: u64) {
         let mut sp = self.stacks[stack].high - 8 * self.random.below(4);
         let outermost = Kind::Older { outermost: true };
@@ -263,9 +268,9 @@ impl<'a> Machine<'a> {
         self.stacks[self.active].frames.last().copied()
     }
 
-    // What is noted.
+    // The expected frames.
 
-    /// A stack becomes the active one.
+    /// Records that a stack becomes active.
     pub fn enter(&mut self, first: ContextId, stack: usize) {
         if self.stacks[stack].known.is_none() {
             self.stacks[stack].known = Some(self.truth.stacks.len());
@@ -275,19 +280,19 @@ impl<'a> Machine<'a> {
         self.truth.active.push(Active { first, stack: self.stacks[stack].known });
     }
 
-    /// A frame starts on the active stack, as its top one.
+    /// Records that a frame starts as the top of the active stack.
     pub fn open(&mut self, first: ContextId, start: StartType, function: Option<u64>, frame: Shadow) {
         let known = Some(self.note(first, start, function, false));
         self.stack().frames.push(Shadow { known, ..frame });
     }
 
-    /// The innermost frame that is older than what is known of the stack is found.
+    /// Records that the innermost frame from before the first activity of the stack is found.
     pub fn find_older(&mut self, first: ContextId, function: u64) {
         let known = Some(self.note(first, StartType::Unknown, Some(function), false));
         self.stack().frames.last_mut().expect("an older frame").known = known;
     }
 
-    /// A return into a frame that is older.
+    /// Records a return into an older frame.
     pub fn find_below(&mut self, function: u64) {
         let stack = self.stacks[self.active].known;
         let entered =
@@ -304,7 +309,7 @@ impl<'a> Machine<'a> {
         frames.len() - 1
     }
 
-    /// The top frame of a stack ends. Nothing is said of frames that were never found.
+    /// Records the end of the top frame of a stack. Frames that were never found are not recorded.
     pub fn close(&mut self, stack: usize, last: ContextId, end: EndType) {
         let known = self.stacks[stack].known;
         if let Some(frame) = self.stacks[stack].frames.pop()
@@ -315,14 +320,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The frames of the active stack from this one inwards end without a return.
+    /// Ends the frames of the active stack from this one inwards, without a return.
     pub fn unwind_from(&mut self, location: usize, last: ContextId) {
         while self.stacks[self.active].frames.len() > location {
             self.close(self.active, last, EndType::Unwound);
         }
     }
 
-    /// Frames become visible, by a transition: where their return addresses were changed meanwhile, that shows now.
+    /// Records that a transition uncovers frames: if their return addresses were changed, this is
+    /// detected now.
     pub fn uncover(&mut self, last: ContextId) {
         let mut damaged = None;
         while let Some(top) = self.top().filter(|top| top.changed && self.execution.readable) {
@@ -336,7 +342,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// All that is on a stack is given up before the next transition.
+    /// Abandons all frames of a stack before the next transition.
     pub fn abandon(&mut self, stack: usize) {
         let last = ContextId(self.transition);
         while !self.stacks[stack].frames.is_empty() {

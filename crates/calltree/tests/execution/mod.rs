@@ -1,12 +1,13 @@
-//! Generated executions of programs, transition by transition, and the truth about their stacks.
+//! Generated executions of programs, transition by transition, with the truth about their stacks.
 //!
-//! A simulated machine with memory, a stack pointer and several stacks does at random what programs, their run-time
-//! libraries and systems do: calls, returns, tail calls, `longjmp`, exceptions, coroutines, threads, interrupts, signals on
-//! alternate stacks, frames that somebody else puts on a stack, overwritten return addresses, retpolines, memory that is
-//! given back. For each it notes in [`Truth`] what a tracker must say of it, from what it meant to do: it never looks for
-//! frames by comparing stack pointers with slots.
+//! A simulated machine with memory, a stack pointer and several stacks randomly executes typical
+//! actions of programs, run-time libraries and operating systems: calls, returns, tail calls,
+//! `longjmp`, exceptions, coroutines, threads, interrupts, signals on alternate stacks, frames that
+//! other code creates on a stack, overwritten return addresses, retpolines, and release of memory.
+//! For each action it records in [`Truth`] the results that a tracker must report, derived from the
+//! intent of the action: it never finds frames by comparing stack pointers with slots.
 //!
-//! Knows the types of `calltree`, and no tracker.
+//! Uses the types of `calltree`, but no tracker.
 
 mod action;
 mod machine;
@@ -19,42 +20,43 @@ use stackhound_types::Address;
 
 use truth::Truth;
 
-/// An execution to generate. The same one is always the same.
+/// The parameters of an execution. The same parameters always generate the same execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Different seeds give different executions.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// It ends soon after this transition, when the action then at hand is done.
+    /// The execution ends soon after this transition, when the current action is complete.
     pub transitions: u64,
-    /// Whether memory can be read. If not, changed return addresses show only when they are used.
+    /// Whether memory can be read. If not, changed return addresses are only detected when they are
+    /// used.
     pub readable: bool,
 }
 
-/// What a recorder sees.
+/// An event that a recorder observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A transition.
     Step(Step),
-    /// So many transitions that concern no stack.
+    /// A number of transitions that concern no stack.
     Skip(u32),
     /// The next transition sets up memory as a stack.
     Declare {
-        /// Where.
+        /// The address space.
         space: Space,
         /// The lowest address.
         low: Address,
-        /// The address behind the highest.
+        /// The end address.
         high: Address,
-        /// What for.
+        /// The kind of the stack.
         kind: StackKind,
     },
-    /// The next transition gives memory back.
+    /// The next transition releases memory.
     Release {
-        /// Where.
+        /// The address space.
         space: Space,
         /// The lowest address.
         low: Address,
-        /// The address behind the highest.
+        /// The end address.
         high: Address,
     },
     /// A thread ends by the next transition.
@@ -73,7 +75,7 @@ impl Execution {
         Execution { seed, transitions: 1_000, readable: true }
     }
 
-    /// Runs it. `each` is given every event in order, and the memory after it.
+    /// Runs the execution. Calls `each` with every event in order, and with the memory after it.
     pub fn run(self, mut each: impl FnMut(Event, Memory)) -> Truth {
         machine::Machine::new(self, &mut each).run()
     }

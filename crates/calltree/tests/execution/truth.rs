@@ -1,27 +1,27 @@
-//! What a correct tracker must find in a generated execution.
+//! The results that a correct tracker must find in a generated execution.
 
 use stackhound_calltree::ContextId;
 use stackhound_calltree::tracker::Counts;
 use stackhound_calltree::{EndType, StartType};
 use stackhound_types::Address;
 
-/// What happened.
+/// The truth about an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// How many transitions there were.
+    /// The number of transitions.
     pub transitions: u64,
-    /// All stacks, in the order in which they were active first.
+    /// All stacks, in the order of their first activity.
     pub stacks: Vec<TrueStack>,
-    /// Which stack was active, from when on.
+    /// The active stacks, with their first contexts.
     pub active: Vec<Active>,
-    /// What is no frame.
+    /// Counts of events without frames.
     pub counts: Counts,
 }
 
 /// A stack that was active.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrueStack {
-    /// Its frames in the order in which they started, but see [`TrueFrame::below`].
+    /// Its frames in the order in which they started, except for [`TrueFrame::below`].
     pub frames: Vec<TrueFrame>,
 }
 
@@ -30,16 +30,16 @@ pub struct TrueStack {
 pub struct TrueFrame {
     /// Its first context.
     pub first: ContextId,
-    /// Its last context; the last one of the trace if it was still open.
+    /// Its last context, or the last context of the trace if it is still open.
     pub last: ContextId,
     /// How it started.
     pub start: StartType,
     /// How it ended.
     pub end: EndType,
-    /// Its function, where that can be known.
+    /// Its function, if it can be known.
     pub function: Option<Address>,
-    /// It is older than the trace, and was found by a return into it. Such frames are listed when they are found, and
-    /// lie around all that is listed before.
+    /// The frame is older than the trace and was found by a return into it. Such frames are listed
+    /// when they are found, and contain all frames that are listed before.
     pub below: bool,
 }
 
@@ -48,6 +48,6 @@ pub struct TrueFrame {
 pub struct Active {
     /// Its first context.
     pub first: ContextId,
-    /// The stack, by its place in [`Truth::stacks`]; `None` while none was known.
+    /// The stack, by its index in [`Truth::stacks`]. `None` if no active stack is known.
     pub stack: Option<usize>,
 }

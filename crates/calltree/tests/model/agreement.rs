@@ -1,4 +1,4 @@
-//! The model over the index says what a model that looks at everything says.
+//! Compares the queries of the index with a naive model that searches everything.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ fn config() -> ProptestConfig {
 }
 
 #[test]
-fn random_traces_have_everything() {
+fn random_traces_contain_all_types() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = [HashSet::new(), HashSet::new()];
     let mut below = 0;
@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn frames_are_what_was_built(steps in steps()) {
+    fn frames_match_the_built_ones(steps in steps()) {
         let model = run(&steps);
         prop_assert_eq!(model.trace.frame_count(), model.frames.len() as u64);
         for (index, expected) in model.frames.iter().enumerate() {
@@ -93,17 +93,17 @@ proptest! {
                 prop_assert_eq!(stack.frame().map(number), open.first().copied());
                 prop_assert_eq!(numbers(stack.frames()), open);
                 prop_assert!(stack.is_active());
-                // The stacks before and behind this one's period on the same processor.
+                // The stacks before and after this stack's period on the same processor.
                 let same = |at: u64| active[at as usize] == active[context as usize];
                 let begin = (0..=context).rev().take_while(|at| same(*at)).last().unwrap();
                 let last = (context..=model.transitions).take_while(|at| same(*at)).last().unwrap();
                 let before = begin.checked_sub(1).and_then(|at| Some((active[at as usize]?, at)));
-                let behind = (last < model.transitions).then(|| Some((active[last as usize + 1]?, last + 1))).flatten();
+                let after = (last < model.transitions).then(|| Some((active[last as usize + 1]?, last + 1))).flatten();
                 let seen = |stack: Option<stackhound_calltree::Stack<'_>>| {
                     stack.map(|stack| (stack.id().0 as usize, stack.context().id().0))
                 };
                 prop_assert_eq!(seen(stack.prev_stack(Axis::Cpu)), before);
-                prop_assert_eq!(seen(stack.next_stack(Axis::Cpu)), behind);
+                prop_assert_eq!(seen(stack.next_stack(Axis::Cpu)), after);
             }
             for stack in 0..model.events.len() {
                 let seen = model.trace.stack(StackId(stack as u32), ContextId(context)).unwrap();
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_are_those_of_the_contexts(steps in steps()) {
+    fn ranges_match_the_contexts(steps in steps()) {
         let model = run(&steps);
         for index in 0..model.frames.len() {
             let found = frame(&model, index);
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_without_some_frames_are_the_rest(steps in steps(), excluded in any::<u32>()) {
+    fn excluded_frames_are_removed_from_ranges(steps in steps(), excluded in any::<u32>()) {
         let model = run(&steps);
         let is_excluded = |number: usize| excluded >> (number % 32) & 1 == 1;
         for index in 0..model.frames.len() {
@@ -217,9 +217,9 @@ proptest! {
     }
 
     #[test]
-    fn transitions_know_the_frames_they_begin_and_end(steps in steps()) {
+    fn transitions_start_and_end_frames(steps in steps()) {
         let model = run(&steps);
-        // Seen from the only processor.
+        // The trace has one processor.
         prop_assume!(model.cpus == 1);
         for id in 0..model.transitions {
             let transition = model.trace.transition(TransitionId(id)).unwrap();

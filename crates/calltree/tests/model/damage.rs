@@ -1,4 +1,4 @@
-//! Damaged, foreign and forged indexes: a clear error, and never a panic or an endless loop.
+//! Damaged, foreign and forged indexes give an error and cause neither a panic nor an endless loop.
 
 use proptest::prelude::*;
 use stackhound_calltree::{
@@ -10,7 +10,7 @@ use super::naive::{Step, run};
 const HEADER: usize = 64;
 const ENTRY: usize = 48;
 
-/// A trace in which everything occurs.
+/// A trace with all kinds of content.
 fn index() -> Vec<u8> {
     let steps = [
         Step::Call(1),
@@ -30,8 +30,8 @@ fn index() -> Vec<u8> {
     run(&(2, 4, steps)).trace.as_bytes().to_vec()
 }
 
-/// Asks everything.
-fn ask(trace: &Trace) {
+/// Runs all queries.
+fn query_all(trace: &Trace) {
     for id in (0..=trace.transition_count().min(400)).chain([u64::MAX]) {
         let Ok(context) = trace.context(ContextId(id)) else { continue };
         for cpu in 0..3 {
@@ -63,7 +63,7 @@ fn ask(trace: &Trace) {
 }
 
 #[test]
-fn every_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let whole = index();
     let read = |bytes: &[u8]| Trace::open(bytes.to_vec().into());
     assert!(read(&whole).is_ok());
@@ -71,7 +71,7 @@ fn every_changed_byte_is_noticed() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         let Err(error) = read(&damaged) else {
-            // What no checksum covers is what fills a section up.
+            // Only the padding of sections is not covered by a checksum.
             assert_eq!(whole[at], 0, "byte {at} is not covered");
             continue;
         };
@@ -84,7 +84,7 @@ fn every_changed_byte_is_noticed() {
 }
 
 #[test]
-fn every_shortened_index_is_noticed() {
+fn every_truncated_index_is_detected() {
     let whole = index();
     let shortest = whole.len().saturating_sub(7);
     for length in 0..shortest {
@@ -93,12 +93,12 @@ fn every_shortened_index_is_noticed() {
 }
 
 #[test]
-fn an_older_version_is_told() {
+fn older_versions_are_rejected() {
     let mut older = index();
     older[8] = 0;
     assert_eq!(
         Trace::open(older.into()).unwrap_err().to_string(),
-        "the index has version 0 of the format, this program reads version 1"
+        "the index has format version 0; this program reads version 1"
     );
 }
 
@@ -106,11 +106,11 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Changes a byte of the index, or of its table of sections, and makes all checksums right again.
+/// Changes a byte of the index, or of its table of sections, and updates all checksums.
 fn forge(bytes: &mut [u8], at: usize, value: u8) {
     let sections = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     let body = HEADER + ENTRY * sections;
-    // Not what lets the file be found or lets the sections lie within it.
+    // Do not change the magic, nor the offsets and lengths of sections.
     if at < 16 || (HEADER - 8..HEADER - 4).contains(&at) {
         return;
     }
@@ -133,14 +133,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn forged_indexes_do_no_harm(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn forged_indexes_do_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut bytes = index();
         for (at, value) in changes {
             let at = at.index(bytes.len());
             forge(&mut bytes, at, value);
         }
         if let Ok(trace) = Trace::open(bytes.into()) {
-            ask(&trace);
+            query_all(&trace);
         }
     }
 }

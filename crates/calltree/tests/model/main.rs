@@ -1,4 +1,4 @@
-//! Random traces, of which everything is also written down plainly.
+//! Compares random traces with a naive model.
 
 mod agreement;
 mod damage;

@@ -1,4 +1,4 @@
-//! A model of stacks that looks at everything, and random traces for it.
+//! A naive model of stacks that searches everything, and random traces for it.
 
 use proptest::prelude::*;
 use stackhound_calltree::{
@@ -6,7 +6,6 @@ use stackhound_calltree::{
     StartType, Trace,
 };
 
-/// One frame, in the plainest form.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub stack: usize,
@@ -15,35 +14,36 @@ pub struct Frame {
     pub start: StartType,
     pub end: EndType,
     pub location: Option<LocationId>,
-    /// Outer frames first, by position in `Model::frames`.
+    /// Its ancestors, outermost first, by position in `Model::frames`.
     pub ancestors: Vec<usize>,
 }
 
-/// A beginning or an end of a frame, or a change of stacks.
+/// The start or the end of a frame, or a switch of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Start(usize),
     End(usize),
-    /// With the transition.
+    /// The transition.
     Leave(u64),
     Enter(u64),
 }
 
-/// A trace of which everything is written down.
+/// The expected content of a trace.
 #[derive(Debug)]
 pub struct Model {
     pub transitions: u64,
     pub cpus: usize,
     /// In the order of their numbers.
     pub frames: Vec<Frame>,
-    /// Of every processor, the active stack at every context.
+    /// For every processor, the active stack at every context.
     pub active: Vec<Vec<Option<usize>>>,
-    /// Of every stack, with the first context at which each holds, in order.
+    /// For every stack, the frame starts and ends with the first context at which each holds, in
+    /// order.
     pub events: Vec<Vec<(u64, Event)>>,
     pub trace: Trace,
 }
 
-/// What to do at a transition; numbers are taken modulo what is possible.
+/// The action at a transition. Numbers are reduced modulo the number of possibilities.
 #[derive(Clone, Debug)]
 pub enum Step {
     Nothing,
@@ -52,11 +52,11 @@ pub enum Step {
     Return(EndType),
     /// Several frames end at once.
     Unwind(u8),
-    /// The top frame turns out to be another one.
+    /// The top frame is replaced.
     Damage,
     /// A return below all known frames.
     Underflow,
-    /// Another stack; frames of it end or are put on it at the same time.
+    /// A switch to another stack, where frames end or are created at the same time.
     Switch(u8, u8, bool),
     /// No stack is known to be active.
     Lose,
@@ -87,7 +87,7 @@ pub fn steps() -> impl Strategy<Value = (usize, usize, Vec<(u8, Step)>)> {
     (1_usize..3, 2_usize..5, prop::collection::vec((any::<u8>(), step), 1..120))
 }
 
-/// Carries the steps out.
+/// Runs the steps.
 pub fn run((cpus, stacks, steps): &(usize, usize, Vec<(u8, Step)>)) -> Model {
     let mut run = Run::new(*cpus, *stacks);
     for (cpu, step) in steps {
@@ -100,9 +100,9 @@ pub fn run((cpus, stacks, steps): &(usize, usize, Vec<(u8, Step)>)) -> Model {
 struct OneStack {
     /// Indexes into `Run::frames`, outermost first.
     open: Vec<usize>,
-    /// Beginnings and ends in order, by index.
+    /// Starts and ends in order, by index.
     events: Vec<(u64, Event)>,
-    /// The frames found below, the first one found first.
+    /// The frames that were found below the others, the first one found first.
     below: Vec<usize>,
     above: Vec<usize>,
     first: Option<u64>,
@@ -242,7 +242,7 @@ impl Run {
     fn close(&mut self, stack: usize, last: u64, end: EndType) {
         let number = *self.stacks[stack].open.last().unwrap();
         if self.frames[number].first > last {
-            // Not even one context: not yet to be closed.
+            // The frame has no context yet, so it cannot be closed.
             return;
         }
         self.builder
@@ -305,7 +305,8 @@ impl Run {
                     _ => {}
                 }
             }
-            // Changes of stacks, each at its place: entering before frames, leaving behind them.
+            // Insert the switches of stacks: entering before the frames of the same context,
+            // leaving after them.
             let contexts = 0..=transitions as usize;
             let on = |context: usize| self.active.iter().position(|active| active[context] == Some(stack));
             let mut merged = Vec::new();
@@ -351,12 +352,13 @@ impl Model {
         open
     }
 
-    /// Whether and on which processor a stack is active.
+    /// The processor on which a stack is active, if any.
     pub fn on(&self, stack: usize, context: u64) -> Option<usize> {
         self.active.iter().position(|active| active[context as usize] == Some(stack))
     }
 
-    /// Runs of contexts of a frame with the same `key`, where its stack is active.
+    /// The runs of contexts with the same `key`, within a frame's contexts at which its stack is
+    /// active.
     pub fn runs<K: PartialEq + Copy>(&self, number: usize, key: impl Fn(u64) -> K) -> Vec<(u64, u64, K)> {
         let frame = &self.frames[number];
         let mut runs: Vec<(u64, u64, usize, K)> = Vec::new();
@@ -370,12 +372,12 @@ impl Model {
         runs.into_iter().map(|(begin, last, _, key)| (begin, last, key)).collect()
     }
 
-    /// What happens below a frame.
+    /// The events below a frame.
     pub fn below(&self, number: usize) -> Vec<Event> {
         let events = &self.events[self.frames[number].stack];
         let location = |event| events.iter().position(|(_, found)| *found == event).unwrap();
         let below = &events[location(Event::Start(number)) + 1..location(Event::End(number))];
-        // What is open at the end of the trace has not ended.
+        // Frames that are open at the end of the trace have no end event.
         let happens = |event: &Event| match event {
             Event::End(inner) => self.frames[*inner].end != EndType::TraceEnd,
             _ => true,

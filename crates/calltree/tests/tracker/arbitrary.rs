@@ -1,4 +1,4 @@
-//! Whatever it is told, the tracker says something well-formed.
+//! The output of the tracker is well-formed for any input.
 
 use crate::execution::Event;
 use proptest::prelude::*;
@@ -7,9 +7,9 @@ use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracked};
 use stackhound_types::Address;
 
-use super::found::{Found, tell, tracker};
+use super::found::{Found, feed, tracker};
 
-/// Few addresses, so that they meet; and the extremes.
+/// A few addresses, so that they coincide, and extreme values.
 fn address() -> impl Strategy<Value = Address> {
     prop_oneof![
         8 => (0..40_u64).prop_map(|word| Address(0x10_0000 + 8 * word)),
@@ -68,10 +68,10 @@ proptest! {
             if let (Event::Step(step), Some(before), true) = (&mut event, last, connected) {
                 step.before = before;
             }
-            // Half the memory holds what nobody expects.
+            // Half of the memory contains unexpected values.
             let memory = |address: Address| readable.then_some(Address(address.0 >> 1 & !7));
             let transition = tracker.transition().0;
-            tell(&mut tracker, event, &memory, |item| {
+            feed(&mut tracker, event, &memory, |item| {
                 if let Tracked::Close { last, .. } | Tracked::Leave { last } = item {
                     assert_eq!(last.0, transition, "ends with the context before the transition");
                 }
@@ -79,7 +79,7 @@ proptest! {
             });
             if let Event::Step(step) = event {
                 last = Some(step.after);
-                // Calls that are still doubted do not make a stack empty.
+                // Doubtful calls do not make a stack empty.
                 if let Some((_, Some(stack))) = found.active.last() {
                     assert!(found.depth(*stack) > 0, "an active stack has an open frame");
                 }

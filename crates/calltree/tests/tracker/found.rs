@@ -1,4 +1,4 @@
-//! What a tracker said, put together: and whether it can be said at all.
+//! Collects the output of a tracker and checks that it is well-formed.
 
 use crate::execution::truth::TrueFrame;
 use crate::execution::{Event, Memory};
@@ -12,16 +12,17 @@ use stackhound_types::Address;
 pub struct Found {
     pub stacks: Vec<Vec<TrueFrame>>,
     pub active: Vec<(ContextId, Option<StackId>)>,
-    /// Of each stack: the places of its open frames, the end of what is said, when it was active first.
+    /// For each stack: the positions of its open frames, the context of the last item, and the
+    /// first context at which it was active.
     open: Vec<(Vec<usize>, ContextId, Option<ContextId>)>,
 }
 
 impl Found {
-    /// Takes one item.
+    /// Adds one item.
     ///
     /// # Panics
     ///
-    /// If no well-formed sequence goes on like this.
+    /// The item is not a valid continuation.
     #[track_caller]
     pub fn take(&mut self, item: Tracked) {
         match item {
@@ -40,17 +41,17 @@ impl Found {
                 self.activate(ContextId(last.0 + 1), None);
             }
             Tracked::Open { stack, first, start, function } => {
-                let (open, said, _) = &mut self.open[stack.0 as usize];
-                assert!(*said <= first, "{item:?} after {said}");
-                *said = first;
+                let (open, latest, _) = &mut self.open[stack.0 as usize];
+                assert!(*latest <= first, "{item:?} after {latest}");
+                *latest = first;
                 let frames = &mut self.stacks[stack.0 as usize];
                 open.push(frames.len());
                 frames.push(frame(first, start, function, false));
             }
             Tracked::Close { stack, last, end } => {
-                let (open, said, _) = &mut self.open[stack.0 as usize];
-                assert!(*said <= last, "{item:?} after {said}");
-                *said = last;
+                let (open, latest, _) = &mut self.open[stack.0 as usize];
+                assert!(*latest <= last, "{item:?} after {latest}");
+                *latest = last;
                 let location = open.pop().expect("an open frame");
                 let frame = &mut self.stacks[stack.0 as usize][location];
                 assert!(frame.first <= last);
@@ -71,7 +72,7 @@ impl Found {
         if let Some(&(before, last)) = self.active.last() {
             assert!(before <= first);
             assert_ne!(last, stack, "nothing changes");
-            // Periods without a context are none.
+            // Periods without a context are dropped.
             if before == first {
                 self.active.pop();
             }
@@ -81,15 +82,15 @@ impl Found {
         }
     }
 
-    /// Frames of a stack that are open.
+    /// The number of open frames of a stack.
     pub fn depth(&self, stack: StackId) -> usize {
         self.open[stack.0 as usize].0.len()
     }
 
-    /// Ends what is open with the trace.
+    /// Ends all open frames with the trace.
     pub fn end(&mut self, last: ContextId) {
-        for (frames, (open, said, _)) in self.stacks.iter_mut().zip(&self.open) {
-            assert!(*said <= last, "said of {said}, ends at {last}");
+        for (frames, (open, latest, _)) in self.stacks.iter_mut().zip(&self.open) {
+            assert!(*latest <= last, "item at {latest}, trace ends at {last}");
             for &location in open {
                 frames[location].last = last;
             }
@@ -101,8 +102,8 @@ fn frame(first: ContextId, start: StartType, function: Option<Address>, below: b
     TrueFrame { first, last: first, start, end: EndType::TraceEnd, function, below }
 }
 
-/// Gives a tracker an event.
-pub fn tell(tracker: &mut Tracker, event: Event, memory: Memory, sink: impl FnMut(Tracked)) {
+/// Passes an event to a tracker.
+pub fn feed(tracker: &mut Tracker, event: Event, memory: Memory, sink: impl FnMut(Tracked)) {
     match event {
         Event::Step(step) => tracker.step(&step, memory, sink),
         Event::Skip(transitions) => tracker.skip(transitions),
@@ -112,7 +113,7 @@ pub fn tell(tracker: &mut Tracker, event: Event, memory: Memory, sink: impl FnMu
     }
 }
 
-/// A tracker for a generated execution.
+/// Creates a tracker for a generated execution.
 pub fn tracker() -> Tracker {
     Tracker::new(crate::execution::Execution::FIRST_THREAD)
 }

@@ -40,7 +40,7 @@ fn calls_beyond_the_limit_are_counted() {
     }
     assert_eq!(opened, FRAMES_MAX);
     assert_eq!(run.tracker.counts().frames_refused, 3);
-    // Their returns are those of no frame.
+    // Their returns belong to no frame.
     let mut closed = 0;
     for call in (1..=calls).rev() {
         run.step(Class::Return, top - 8 * (call - 1));
@@ -52,13 +52,13 @@ fn calls_beyond_the_limit_are_counted() {
     }
     assert_eq!(closed, FRAMES_MAX);
     assert_eq!(run.tracker.counts().returns_as_jumps, 3);
-    // What was freed is there for others.
+    // Released capacity is available again.
     run.step(Class::Call { return_address: Address(0) }, top - 8);
     assert_eq!(run.items.len(), 1);
 }
 
 #[test]
-fn beyond_the_limit_of_stacks_none_is_active() {
+fn no_stack_is_active_beyond_the_limit_of_stacks() {
     let mut run = Run::new(0x1000);
     let far = |number: u64| 0x100_0000 * (number + 1);
     run.step(Class::Other, 0x1000);
@@ -84,7 +84,7 @@ fn beyond_the_limit_of_stacks_none_is_active() {
 }
 
 #[test]
-fn threads_beyond_the_limit_are_followed_by_their_stack_pointers() {
+fn threads_beyond_the_limit_are_tracked_by_their_stack_pointers() {
     let mut run = Run::new(0x1000);
     for thread in 1..THREADS_MAX as u32 + 4 {
         run.step(Class::Switch { to: Thread(thread) }, 0x1000 + 8 * u64::from(thread % 2));

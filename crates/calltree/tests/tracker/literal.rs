@@ -1,5 +1,5 @@
-//! The rules once more, word for word: every frame there ever was is kept in one list and searched from end to end. Both
-//! trackers are given the same steps, which need not make sense.
+//! A literal implementation of the tracker's rules: all frames are in one list, which is searched
+//! from end to end. Both trackers process the same steps, which need not be meaningful.
 
 use std::collections::HashMap;
 
@@ -26,15 +26,16 @@ fn stack_of(sp: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 struct Past {
     stack: u64,
-    /// The return address is here, or lower than here, or, for the base, not lower than here.
+    /// The return address is at this address, or at a lower one, or, for the base, not at a lower
+    /// one.
     slot: u64,
     base: bool,
     return_address: Option<u64>,
     frame: TrueFrame,
     open: bool,
-    /// Until when it may turn out to be none.
+    /// The transition until which it is a doubtful call.
     doubted: Option<u64>,
-    /// Its slot was not looked at since the stack was entered.
+    /// Its slot was not checked since the stack was entered.
     unchecked: bool,
     erased: bool,
 }
@@ -42,7 +43,7 @@ struct Past {
 #[derive(Default)]
 struct Literal {
     past: Vec<Past>,
-    /// The stacks in the order of their first activity, and since when.
+    /// The stacks in the order of their first activity, with its context.
     known: Vec<(u64, u64)>,
     left: HashMap<u64, u64>,
     active: u64,
@@ -58,7 +59,7 @@ impl Literal {
     }
 
     fn close(&mut self, transition: u64, end: EndType) {
-        self.believe();
+        self.confirm();
         let top = self.top().expect("an open frame");
         let past = &mut self.past[top];
         past.open = false;
@@ -93,8 +94,8 @@ impl Literal {
         });
     }
 
-    /// All frames are frames.
-    fn believe(&mut self) {
+    /// Confirms all doubtful frames.
+    fn confirm(&mut self) {
         self.past.iter_mut().for_each(|past| past.doubted = None);
     }
 
@@ -122,7 +123,7 @@ impl Literal {
         }
     }
 
-    fn look(&mut self, transition: u64, function: u64, memory: &HashMap<u64, u64>) {
+    fn check(&mut self, transition: u64, function: u64, memory: &HashMap<u64, u64>) {
         let mut damaged = None;
         while let Some(top) = self.top().filter(|&top| self.past[top].unchecked) {
             let past = self.past[top];
@@ -156,7 +157,7 @@ impl Literal {
         if to == self.active {
             return false;
         }
-        self.believe();
+        self.confirm();
         self.left.insert(self.active, before);
         self.active = to;
         if !self.known.iter().any(|(stack, _)| *stack == to) {
@@ -183,12 +184,12 @@ impl Literal {
             Class::Call { return_address } => {
                 let near = function.wrapping_sub(return_address.0) <= NEAR;
                 if !near || self.past.iter().filter(|past| past.open && past.doubted.is_some()).count() == 4 {
-                    self.believe();
+                    self.confirm();
                 }
                 self.overwrite(transition, to);
                 let alone = self.top().is_none();
                 if !near || alone {
-                    self.believe();
+                    self.confirm();
                 }
                 self.open(first, StartType::Call, to, Some(return_address.0), Some(function));
                 if near && !alone {
@@ -221,7 +222,7 @@ impl Literal {
                 }
             }
             Class::Interrupt { slot } => {
-                self.believe();
+                self.confirm();
                 self.reach(transition, from, to);
                 let slot = slot.0.max(to);
                 self.overwrite(transition, slot);
@@ -229,7 +230,7 @@ impl Literal {
                 return;
             }
             Class::Signal { slot } => {
-                self.believe();
+                self.confirm();
                 self.reach(transition, from, to);
                 self.overwrite(transition, slot.0);
                 let restorer = memory.get(&to).copied();
@@ -249,7 +250,7 @@ impl Literal {
                 moves = self.reach(transition, from, to);
             }
             Class::Switch { .. } => {
-                self.believe();
+                self.confirm();
                 moves = self.reach(transition, from, to);
             }
             Class::Dynamic | Class::System => moves = self.reach(transition, from, to),
@@ -262,20 +263,20 @@ impl Literal {
                 self.overwrite(transition, left - 1);
                 self.open(first, StartType::Manual, left - 1, None, Some(function));
             } else {
-                self.look(transition, function, memory);
+                self.check(transition, function, memory);
             }
             self.ensure(first, function, to);
         }
         if self.past.iter().any(|past| past.doubted.is_some_and(|until| until <= transition)) {
-            self.believe();
+            self.confirm();
         }
     }
 }
 
-/// What may come next, as numbers to be fitted to where the machine is.
+/// The next step, as numbers that are adapted to the state of the machine.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    what: u8,
+    action: u8,
     stack: u64,
     word: u64,
     some: u64,
@@ -284,25 +285,20 @@ struct Choice {
 
 fn choice() -> impl Strategy<Value = Choice> {
     let flag = prop::bool::weighted(0.7);
-    (0..32_u8, 0..STACKS, 2..WORDS, 0..8_u64, flag).prop_map(|(what, stack, word, some, plausible)| Choice {
-        what,
-        stack,
-        word,
-        some,
-        plausible,
-    })
+    (0..32_u8, 0..STACKS, 2..WORDS, 0..8_u64, flag)
+        .prop_map(|(action, stack, word, some, plausible)| Choice { action, stack, word, some, plausible })
 }
 
-/// The next step of a machine that is at `at`, with its effects on memory.
+/// Returns the next step of a machine at `at`, and applies its effects to memory.
 fn next(choice: Choice, at: Point, memory: &mut HashMap<u64, u64>) -> Step {
-    let Choice { what, stack, word, some, plausible } = choice;
+    let Choice { action, stack, word, some, plausible } = choice;
     let (pc, sp) = (at.pc.0, at.sp.0);
     let here = stack_of(sp);
     let (low, top) = (high(here) - 8 * WORDS, high(here));
     let function = 0x40_0000 + 0x1000 * some;
     let anywhere = high(stack) - 8 * (WORDS - word);
     let near = |bytes: u64| pc + 5 + bytes;
-    let (class, pc, sp) = match what {
+    let (class, pc, sp) = match action {
         0..8 if sp > low + 8 => {
             memory.insert(sp - 8, pc + 5);
             let to = if plausible { function } else { near(some) };
@@ -338,7 +334,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn both_trackers_say_the_same(choices in prop::collection::vec(choice(), 1..300)) {
+    fn both_trackers_agree(choices in prop::collection::vec(choice(), 1..300)) {
         let mut tracker = Tracker::new(Thread(0));
         let mut found = Found::default();
         let mut literal = Literal::default();

@@ -1,5 +1,5 @@
-//! The exact tracker against stories worked out by hand, against generated executions with known truth, against a literal
-//! form of its rules, and against arbitrary steps.
+//! Tests the exact tracker with hand-written scripts, generated executions with known frames, a
+//! literal implementation of its rules, and arbitrary steps.
 
 mod arbitrary;
 #[path = "../execution/mod.rs"]

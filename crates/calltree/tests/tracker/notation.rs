@@ -1,13 +1,16 @@
-//! Stories: executions in text, with what is to be found beside each transition.
+//! Scripts: executions as text, with the expected items of each transition.
 //!
-//! A line is `CLASS [ARGUMENT] PC SP | ITEMS`, all numbers hexadecimal: the transition's class and the registers after
-//! it. The first line, `start PC SP`, is a transition that does nothing. `call` leaves the address 5 behind the caller's
-//! pc at SP. Lines that are no transitions: `poke ADDRESS WORD`, `declare LOW HIGH KIND`, `release LOW HIGH`, `exit
-//! THREAD`, `skip TRANSITIONS`, `unseen PC SP` for what the skipped ones
-//! did to registers, `space NUMBER` for where stack pointers lie from then on, and `blind`, after which memory cannot be read.
+//! A line is `CLASS [ARGUMENT] PC SP | ITEMS`: the transition's class and the registers after it.
+//! All numbers are hexadecimal. The first line, `start PC SP`, is a transition without an effect.
+//! `call` stores the caller's pc plus 5 as return address at SP. The following lines are not
+//! transitions: `poke ADDRESS WORD`, `declare LOW HIGH KIND`, `release LOW HIGH`, `exit THREAD`,
+//! `skip TRANSITIONS`, `unseen PC SP` for the registers after skipped transitions, `space NUMBER`
+//! for the address space of all further stack pointers, and `blind`, after which memory cannot be
+//! read.
 //!
-//! Items are written without their contexts where these are the usual ones: the one after the line's transition for
-//! what starts, the one before it for what ends. Others are written `@5`.
+//! Items are written without their contexts if these are the usual ones: the context after the
+//! line's transition for a start, the context before it for an end. Other contexts are written as
+//! `@5`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -18,31 +21,31 @@ use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tr
 use stackhound_calltree::{ContextId, TransitionId};
 use stackhound_types::Address;
 
-use super::found::{Found, tell};
+use super::found::{Found, feed};
 
-/// Tells a story, and compares what was found.
+/// Runs a script and compares the items.
 #[track_caller]
-pub fn check(story: &str) -> Counts {
+pub fn check(script: &str) -> Counts {
     let mut tracker = Tracker::new(Thread(1));
     let mut found = Found::default();
-    let mut told = String::new();
+    let mut actual = String::new();
     let mut expected = String::new();
     let mut machine = Machine::default();
-    for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (what, items) = line.split_once('|').unwrap_or((line, ""));
-        let mut said = Vec::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (input, items) = line.split_once('|').unwrap_or((line, ""));
+        let mut rendered = Vec::new();
         let transition = tracker.transition();
-        if let Some(event) = machine.event(what) {
+        if let Some(event) = machine.event(input) {
             let memory = |address: Address| machine.memory.get(&address.0).map(|&word| Address(word));
-            tell(&mut tracker, event, &memory, |item| {
+            feed(&mut tracker, event, &memory, |item| {
                 found.take(item);
-                said.push(render(transition, item));
+                rendered.push(render(transition, item));
             });
         }
-        writeln!(expected, "{} | {}", what.trim(), items.trim()).expect("text");
-        writeln!(told, "{} | {}", what.trim(), said.join(", ")).expect("text");
+        writeln!(expected, "{} | {}", input.trim(), items.trim()).expect("text");
+        writeln!(actual, "{} | {}", input.trim(), rendered.join(", ")).expect("text");
     }
-    assert!(told == expected, "found:\n{told}\nexpected:\n{expected}");
+    assert!(actual == expected, "found:\n{actual}\nexpected:\n{expected}");
     let end = ContextId(tracker.transition().0);
     let counts = tracker.finish(|item| found.take(item));
     found.end(end);

@@ -1,4 +1,4 @@
-//! One story for each rule. What is expected follows from the rule and was written down by hand.
+//! One script for each rule. The expected items were derived from the rule by hand.
 
 use super::notation::check;
 
@@ -28,7 +28,7 @@ fn a_frame_pointer_moves_the_stack_pointer_within_its_stack() {
 }
 
 #[test]
-fn a_long_jump_ends_all_it_leaves() {
+fn a_long_jump_unwinds_all_skipped_frames() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  500 ff8      | open 0 Call 500
@@ -40,7 +40,7 @@ fn a_long_jump_ends_all_it_leaves() {
 }
 
 #[test]
-fn a_return_to_another_address_is_said_to_be_one() {
+fn a_return_to_another_address_is_reported() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  500 ff8      | open 0 Call 500
@@ -74,7 +74,7 @@ fn a_tail_call_keeps_the_frame() {
 }
 
 #[test]
-fn a_return_to_what_was_pushed_is_a_jump() {
+fn a_return_to_a_pushed_address_is_a_jump() {
     let counts = check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          static 101 ff8     |
@@ -105,7 +105,7 @@ fn a_retpoline_is_a_jump() {
 }
 
 #[test]
-fn a_call_for_the_own_address_is_none() {
+fn reading_the_own_address_opens_no_frame() {
     let counts = check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  105 ff8      |
@@ -115,9 +115,9 @@ fn a_call_for_the_own_address_is_none() {
     assert_eq!(counts.calls_without_frame, 1);
 }
 
-/// `call; call; add rsp, 16`, as kernels do.
+/// `call; call; add rsp, 16`, as in kernels.
 #[test]
-fn filling_the_return_predictor_opens_nothing() {
+fn filling_the_return_predictor_opens_no_frame() {
     let counts = check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  106 ff8      |
@@ -127,9 +127,9 @@ fn filling_the_return_predictor_opens_nothing() {
     assert_eq!(counts.calls_without_frame, 2);
 }
 
-/// More of them at once may be recursion.
+/// More nested calls may be recursion.
 #[test]
-fn not_more_than_four_calls_are_doubted_at_once() {
+fn at_most_four_calls_are_doubted_at_once() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  106 ff8      |
@@ -142,7 +142,7 @@ fn not_more_than_four_calls_are_doubted_at_once() {
 }
 
 #[test]
-fn a_function_right_behind_its_caller_is_a_function() {
+fn a_function_directly_after_its_caller_is_a_function() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  110 ff8      |
@@ -219,7 +219,7 @@ fn static_steps_never_change_the_stack() {
 }
 
 #[test]
-fn what_is_near_is_the_same_stack() {
+fn near_pointers_are_on_the_same_stack() {
     check(
         "start 100 100000   | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          dynamic 101 f0000  |
@@ -234,7 +234,7 @@ fn what_is_near_is_the_same_stack() {
 }
 
 #[test]
-fn wherever_a_stack_was_used_is_its_memory() {
+fn used_memory_belongs_to_the_stack() {
     check(
         "start 100 100000    | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          static 101 d0000    |
@@ -254,9 +254,9 @@ fn the_same_address_in_another_space_is_another_stack() {
     );
 }
 
-/// There is no room left where the pointer equals the lowest address.
+/// A full stack has no space left: its pointer equals the lowest address.
 #[test]
-fn a_full_stack_is_not_that_stack() {
+fn the_pointer_of_a_full_stack_is_outside_its_memory() {
     check(
         "declare 2000 3000 User |
          start 100 2800     | new 0 User 2000-3000, enter 0 @0, open 0 Unknown 100 @0
@@ -266,7 +266,7 @@ fn a_full_stack_is_not_that_stack() {
 }
 
 #[test]
-fn a_stack_whose_memory_went_to_others_is_no_more() {
+fn a_stack_whose_memory_is_reused_ends() {
     check(
         "declare 1000 2000 User |
          start 100 1800     | new 0 User 1000-2000, enter 0 @0, open 0 Unknown 100 @0
@@ -277,7 +277,7 @@ fn a_stack_whose_memory_went_to_others_is_no_more() {
 }
 
 #[test]
-fn only_memory_below_the_stack_pointer_can_be_spared() {
+fn only_memory_below_the_stack_pointer_can_be_released() {
     check(
         "declare 1000 3000 User |
          start 100 2000     | new 0 User 1000-3000, enter 0 @0, open 0 Unknown 100 @0
@@ -288,7 +288,7 @@ fn only_memory_below_the_stack_pointer_can_be_spared() {
 }
 
 #[test]
-fn declared_stacks_are_told_apart_however_near() {
+fn adjacent_declared_stacks_are_distinguished() {
     check(
         "declare 1000 2000 User |
          declare 2000 3000 Alternate |
@@ -322,7 +322,7 @@ fn a_declared_stack_grows_downwards_by_use() {
     );
 }
 
-/// As `swapcontext` does: the stack goes on as if its last call had returned.
+/// As `swapcontext` does: the stack continues as if its last call had returned.
 #[test]
 fn entering_with_a_higher_pointer_unwinds() {
     check(
@@ -336,7 +336,7 @@ fn entering_with_a_higher_pointer_unwinds() {
 }
 
 #[test]
-fn entering_with_a_lower_pointer_shows_a_frame_put_there() {
+fn entering_with_a_lower_pointer_opens_a_manual_frame() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  500 ff8      | open 0 Call 500
@@ -392,9 +392,9 @@ fn changed_return_addresses_further_down_are_found_when_they_become_the_top() {
     );
 }
 
-/// What the program does to its own active stack is seen when it is used.
+/// Changes by the program to its own active stack are detected when they are used.
 #[test]
-fn changes_on_the_active_stack_are_no_damage() {
+fn changes_on_the_active_stack_are_not_damage() {
     check(
         "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          dynamic 800 80000  | new 1 Alternate, enter 1, open 1 Unknown 800
@@ -484,7 +484,7 @@ fn a_signal_on_the_alternate_stack() {
     );
 }
 
-/// A local variable serves as the alternate stack.
+/// A local variable is used as alternate stack.
 #[test]
 fn a_stack_may_lie_in_the_memory_of_another() {
     check(
@@ -523,7 +523,7 @@ fn each_thread_has_its_stack() {
 }
 
 #[test]
-fn a_thread_goes_on_where_it_stopped_wherever_that_is() {
+fn a_thread_continues_where_it_stopped_in_any_region() {
     check(
         "declare 8000 9000 User |
          declare a000 b000 User |
@@ -535,7 +535,7 @@ fn a_thread_goes_on_where_it_stopped_wherever_that_is() {
 }
 
 #[test]
-fn memory_that_is_given_back_takes_its_frames_along() {
+fn released_memory_ends_its_frames() {
     check(
         "start 100 1000      | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          dynamic 700 80000   | new 1 Alternate, enter 1, open 1 Unknown 700
@@ -552,7 +552,7 @@ fn memory_that_is_given_back_takes_its_frames_along() {
 }
 
 #[test]
-fn memory_that_becomes_another_stack_takes_its_frames_along() {
+fn memory_reused_as_another_stack_ends_its_frames() {
     check(
         "declare 80000 90000 Alternate |
          start 100 1000      | new 0 User, enter 0 @0, open 0 Unknown 100 @0
@@ -588,7 +588,7 @@ fn a_new_image_leaves_nothing() {
 }
 
 #[test]
-fn what_rose_unseen_ends_at_the_next_step() {
+fn skipped_unwinding_is_detected_at_the_next_step() {
     check(
         "start 100 1000      | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  500 ff8       | open 0 Call 500
@@ -603,7 +603,7 @@ fn what_rose_unseen_ends_at_the_next_step() {
 }
 
 #[test]
-fn what_was_skipped_at_first_was_on_the_first_stack() {
+fn initially_skipped_steps_are_on_the_first_stack() {
     check(
         "skip  3             |
          start 100 1000      | new 0 User, enter 0 @0, open 0 Unknown 100 @0

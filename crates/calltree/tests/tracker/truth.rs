@@ -1,4 +1,4 @@
-//! The tracker against executions whose truth is known.
+//! Compares the tracker with generated executions whose frames are known.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use stackhound_calltree::{
     Builder, ContextId, Cpu, EndType, FrameId, LocationId, LocationInfo, StackInfo, StartType, Trace,
 };
 
-use super::found::{Found, tell, tracker};
+use super::found::{Found, feed, tracker};
 use crate::execution::Execution;
 use crate::execution::truth::{TrueFrame, Truth};
 
 fn track(execution: Execution) -> (Truth, Found) {
     let mut found = Found::default();
     let mut tracker = tracker();
-    let truth = execution.run(|event, memory| tell(&mut tracker, event, memory, |item| found.take(item)));
+    let truth = execution.run(|event, memory| feed(&mut tracker, event, memory, |item| found.take(item)));
     assert_eq!(tracker.transition().0, truth.transitions);
     let counts = tracker.finish(|item| found.take(item));
     assert_eq!(counts, truth.counts);
@@ -51,12 +51,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn generated_executions_are_tracked_as_they_were(seed: u64, readable: bool, transitions in 1..3_000_u64) {
+    fn generated_executions_are_tracked_correctly(seed: u64, readable: bool, transitions in 1..3_000_u64) {
         check(Execution { seed, transitions, readable });
     }
 }
 
-/// So that the property above says something.
+/// Ensures that the property above covers all types.
 #[test]
 fn all_starts_and_ends_occur() {
     let mut starts = BTreeSet::new();
@@ -72,17 +72,17 @@ fn all_starts_and_ends_occur() {
     }
     use StartType::{Call, Damaged, Interrupt, Manual, Unknown};
     assert_eq!(starts, [Call, Interrupt, Manual, Damaged, Unknown].map(|start| start as u8).into());
-    // All that an exact trace can have.
+    // All values that are possible in an exact trace.
     assert_eq!(ends, (EndType::Return as u8..=EndType::TraceEnd as u8).collect());
     assert!(deepest > 10, "frames from before the trace: {deepest}");
 }
 
-/// What a recorder makes of an execution.
+/// Converts an execution to a trace, as a recorder does.
 fn record(execution: Execution) -> (Truth, Trace) {
     let mut builder = Builder::new();
     let mut items = Vec::new();
     let mut tracker = tracker();
-    let truth = execution.run(|event, memory| tell(&mut tracker, event, memory, |item| items.push(item)));
+    let truth = execution.run(|event, memory| feed(&mut tracker, event, memory, |item| items.push(item)));
     tracker.finish(|item| items.push(item));
     for item in items {
         if let Tracked::Stack { stack, kind, thread, region, .. } = item {
@@ -102,7 +102,7 @@ fn record(execution: Execution) -> (Truth, Trace) {
             })
         };
         if let Some(change) = item.change(Cpu(0), location) {
-            builder.apply(change).expect("a change that can be");
+            builder.apply(change).expect("a valid change");
         }
     }
     let trace = builder.finish(truth.transitions).expect("a trace");
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_was_tracked_becomes_a_trace(seed: u64) {
+    fn tracked_changes_become_a_trace(seed: u64) {
         let (truth, trace) = record(Execution::new(seed));
         let mut expected = Vec::new();
         for (location, stack) in truth.stacks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `backtrace`: all frames at a point of a trace, from stack to stack.
+//! `backtrace`: all frames at a position in a trace, through all stacks.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -12,38 +12,38 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `backtrace`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: PositionArguments,
-    /// Along what: by default the thread's other stacks; for the stacks of a processor, what it did before
+    position: PositionArguments,
+    /// Follow the stacks of the thread or of the processor; by default the thread, if the stack has
+    /// one
     #[arg(long, value_enum)]
     axis: Option<AxisName>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
     output: Output,
 }
 
-/// Along what the next stack is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AxisName {
-    /// What the processor did before
+    /// The previous stack of the processor
     Cpu,
     /// The other stack of the thread
     Thread,
 }
 
-/// A backtrace has no more stacks than this: nested interrupts on top of a thread in the kernel need five.
+/// The limit of stacks in a backtrace. Nested interrupts on top of a thread in the kernel need
+/// five.
 const STACKS_MAX: usize = 16;
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.spot;
+    let PositionArguments { at, choice } = arguments.position;
     let stacks = stacks(choice.stack(&trace, at)?, arguments.axis);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A stack and those below it, down to the first one of user mode.
+/// A stack and those below it, down to the first one in user mode.
 fn stacks(from: Stack<'_>, axis: Option<AxisName>) -> Vec<Stack<'_>> {
     let mut stacks = vec![from];
     let mut top = from;
@@ -68,10 +68,11 @@ fn stacks(from: Stack<'_>, axis: Option<AxisName>) -> Vec<Stack<'_>> {
             None if top.info().thread.is_some() => Axis::Thread,
             None => Axis::Cpu,
         };
-        // A stack that comes again is not below itself: the processor only went to and fro.
+        // A stack that appears again is not below itself: the processor switched away and back.
         match top.prev_stack(axis).filter(|below| stacks.iter().all(|above| above.id() != below.id())) {
             Some(below) => {
-                // A 32-bit program calls the kernel through 64-bit code, of which no event tells when it begins.
+                // A 32-bit program calls the kernel through 64-bit code. No event reports its
+                // start.
                 if (top.info().kind, below.info().kind) == (StackKind::Kernel, StackKind::User) {
                     stacks.extend(top.of_thread(StackKind::Wow64));
                 }

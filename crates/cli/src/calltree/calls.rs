@@ -8,31 +8,30 @@ use stackhound::calltree::{ContextId, Pattern};
 use stackhound_export::json::tree::CallLine;
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, tell};
+use super::list::{List, ListFormat, closing, with_noun};
 use super::position::Position;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `calls`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
-    /// Names of functions, such as ntoskrnl!Ke* or *Close* (* and ? stand for any text)
+    /// Show calls of functions that match, such as ntoskrnl!Ke* or *Close* (* and ? match any text)
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
-    /// Only calls whose first context is not before this one, or this time
-    #[arg(long, value_name = "PLACE")]
+    /// Show only calls whose first context is at or after this context or time
+    #[arg(long, value_name = "POSITION")]
     from: Option<Position>,
-    /// Only calls whose first context is before this one, or this time
-    #[arg(long, value_name = "PLACE")]
+    /// Show only calls whose first context is before this context or time
+    #[arg(long, value_name = "POSITION")]
     to: Option<Position>,
-    /// No more than so many, the first ones
+    /// Show only the first N calls
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: ListFormat,
     #[command(flatten)]
@@ -66,9 +65,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         CallLine::from,
     )?;
     sink.finish()?;
+    let counted = with_noun(found, "call");
     match shown == found {
-        true => tell(common, format_args!("{found} calls")),
-        false => tell(common, format_args!("{found} calls, {} shown", shown.number())),
+        true => closing(common, format_args!("{counted}")),
+        false => closing(common, format_args!("{counted}, {} shown", shown.number())),
     }
     Ok(outcome)
 }

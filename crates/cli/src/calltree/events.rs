@@ -1,4 +1,4 @@
-//! `events-of`: what happened below a frame.
+//! `events-of`: the calls, returns and stack changes below a frame.
 
 use std::io::Write;
 
@@ -8,24 +8,23 @@ use stackhound::calltree::{Frame, Pattern, StackEvent};
 use stackhound_export::json::tree::{StackChange, TreeFrame};
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, tell, without_joined};
+use super::list::{List, ListFormat, closing, with_noun, without_joined};
 use super::position::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `events-of`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     frame: WhichFrame,
-    /// Nothing below functions of these names, such as ntoskrnl!Ke* (* and ? stand for any text)
+    /// Hide everything below functions that match, such as ntoskrnl!Ke* (* and ? match any text)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     skip: Vec<Pattern>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: ListFormat,
     #[command(flatten)]
@@ -48,11 +47,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         |(depth, event)| StackChange::new(depth, event),
     )?;
     sink.finish()?;
-    tell(common, format_args!("{count} events"));
+    closing(common, format_args!("{}", with_noun(count, "event")));
     Ok(outcome)
 }
 
-/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth.
+/// The events with their depth below the frame. The start and the end of a frame have the same
+/// depth.
 fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize, StackEvent<'t>)> {
     let mut events = frame.descendant_events();
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! Lists that are written while they are made, however long they are.
+//! Lists of any length, written while they are computed.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
@@ -12,29 +12,28 @@ use stackhound_export::escape;
 use crate::options::Common;
 use crate::output::{Sink, message};
 
-/// Forms of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListFormat {
-    /// Lines
+    /// Human-readable text, one line per item
     Text,
-    /// One object with a list
+    /// One JSON object with a list
     Json,
-    /// One object a line
+    /// One JSON object per line
     Ndjson,
 }
 
 /// A list to be written.
 pub struct List<H, I> {
-    /// What stands before it in the JSON object, with its key.
+    /// The key and the value that precede the list in the JSON object.
     pub head: (&'static str, H),
     /// The key of the list in the JSON object.
     pub key: &'static str,
-    /// What is in it.
     pub items: I,
 }
 
 impl<T, H: Serialize, I: Iterator<Item = T>> List<H, I> {
-    /// Writes it, each item as a line by `line` or as what `json` makes of it. Gives the number of items.
+    /// Writes each item with `line`, or as the value that `json` returns for it. Returns the number
+    /// of items.
     pub fn write<J: Serialize>(
         self,
         sink: &mut Sink,
@@ -72,8 +71,9 @@ impl<T, H: Serialize, I: Iterator<Item = T>> List<H, I> {
     }
 }
 
-/// How many beginnings and ends, or stretches between them, there are of so many frames, where a frame that goes on after
-/// it was lost sight of has one of each less.
+/// The number of starts and ends, or of ranges between them, for a number of frames. If two of
+/// these frames can be one that continues after a gap, the least number has one start and one end
+/// less.
 pub fn without_joined(frames: Count, count: u64) -> Count {
     match frames {
         Count::Exactly(_) => Count::Exactly(count),
@@ -84,14 +84,20 @@ pub fn without_joined(frames: Count, count: u64) -> Count {
     }
 }
 
-/// The closing line.
-pub fn tell(common: &Common, text: std::fmt::Arguments<'_>) {
+/// A count with its noun, such as `1 call` or `>=3 calls`.
+pub fn with_noun(count: Count, noun: &str) -> String {
+    let plural = if matches!(count, Count::Exactly(1)) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// Writes the closing line, unless the program is quiet.
+pub fn closing(common: &Common, text: std::fmt::Arguments<'_>) {
     if !common.quiet {
         message(text);
     }
 }
 
-/// Anything that is gone through once.
+/// An iterator that can be serialized once.
 struct Stream<I>(RefCell<I>);
 
 impl<I: Iterator<Item: Serialize>> Serialize for Stream<I> {

@@ -1,6 +1,6 @@
-//! Verbs about the stack model of a trace: where am I, who called this, what did it call, when did it run?
+//! Verbs about call trees: the current function, its caller, its calls, and the times when it ran.
 //!
-//! How a trace is opened and what its frames are, the library knows; how they are written, the exports.
+//! The library opens traces and provides the frames. The crate for exports writes them.
 
 pub mod backtrace;
 pub mod calls;
@@ -23,32 +23,32 @@ use crate::inputs;
 use crate::naming::{self, Naming, Use};
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::message;
+use crate::output::{counted, message};
 
-/// Forms of one thing.
+/// Output formats of a single stack or backtrace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Lines
+    /// Human-readable text
     Text,
-    /// One object
+    /// One JSON object
     Json,
 }
 
-/// What holds the trace.
+/// The input of all verbs about call trees.
 #[derive(Args, Debug)]
 struct Source {
-    /// A recording, an exact trace (.calls), or an index of stacks
+    /// Read this trace (.etl), exact trace (.calls) or index
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Take the recordings of a directory or an archive as one capture, even if they come from several machines, boots or
-    /// times
+    /// Merge the files of a directory or archive into one capture, even if they are of several
+    /// machines, boots or times
     #[arg(long, help_heading = "Reading")]
     merge: bool,
     #[command(flatten)]
     naming: Naming,
 }
 
-/// Opens it, and says whether a byte of it could not be read.
+/// Opens the trace. The outcome states whether a byte of it could not be read.
 fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
     let enrichment = naming::enrichment(&source.naming, common, Use::Summary, None)?;
     let opened = stackhound::open_stacks(&source.file, enrichment, inputs::grouping(source.merge));
@@ -65,12 +65,13 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
         if !replayed.finished {
             let lost = replayed.lost_bytes;
             message(format_args!(
-                "{} breaks off, its last {lost} bytes cannot be read.",
-                source.file.display()
+                "{} is incomplete: its last {} cannot be read.",
+                source.file.display(),
+                counted(lost, "byte", "bytes")
             ));
         }
         if let Some(reason) = unwritten {
-            message(format_args!("The index could not be kept: {reason}"));
+            message(format_args!("The index could not be saved: {reason}"));
         }
     }
     Ok((trace, Outcome { damaged, ..Outcome::default() }))
@@ -80,7 +81,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
     Pattern::new(text).map_err(|error| error.to_string())
 }
 
-/// Reports patterns that cannot fit, since no module is one that they name.
+/// Reports patterns whose module is not in the trace.
 fn report_unknown_modules(trace: &Trace, patterns: &[Pattern], common: &Common) {
     for pattern in patterns.iter().filter(|pattern| !common.quiet && !trace.has_module_of(pattern)) {
         naming::report_unknown_module(pattern);

@@ -1,4 +1,4 @@
-//! How people say where: contexts, times, threads, frames.
+//! Positions on the command line: contexts, times, threads, processors and frames.
 
 use std::str::FromStr;
 
@@ -8,15 +8,16 @@ use stackhound::FileTime;
 use stackhound::calltree::{Bound, Context, ContextId, Cpu, Frame, FrameId, Stack, Trace, TransitionId};
 use stackhound_export::escape::Plain;
 
+use crate::output::counted;
 use crate::render::utc;
 use crate::time::Point;
 
 /// A context, by its number or by its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// That before the transition of this number.
+    /// The context before the transition of this number.
     Context(ContextId),
-    /// The first one at or behind a time.
+    /// The first context at or after a time.
     Time(Point),
 }
 
@@ -26,7 +27,8 @@ impl FromStr for Position {
     /// `#1000`, `1000`, or a time.
     fn from_str(text: &str) -> Result<Self> {
         if let Some(digits) = text.strip_prefix('#') {
-            let number = number(digits).with_context(|| format!("`{text}` is no context; write #1000"))?;
+            let number =
+                number(digits).with_context(|| format!("`{text}` is not a valid context; write #1000"))?;
             return Ok(Self::Context(ContextId(number)));
         }
         match number(text) {
@@ -38,13 +40,13 @@ impl FromStr for Position {
     }
 }
 
-/// Digits only: `+5` is a number for the standard library.
+/// Parses digits only. The standard library would also accept `+5`.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 impl Position {
-    /// The context.
+    /// Finds the context.
     pub fn context(self, trace: &Trace) -> Result<Context<'_>> {
         let point = match self {
             Self::Context(id) => return Ok(trace.context(id)?),
@@ -56,65 +58,66 @@ impl Position {
         }
         trace.context_at(time.unsigned_abs()).with_context(|| {
             let end = trace.last_context().time().and_then(|end| i64::try_from(end).ok()).unwrap_or(start);
-            format!("{} is behind the trace, which ends at {}", utc(FileTime(time)), utc(FileTime(end)))
+            format!("{} is after the trace, which ends at {}", utc(FileTime(time)), utc(FileTime(end)))
         })
     }
 
-    /// The first context that does not lie before. Behind the end of the trace it is the one after the last.
+    /// The first context at or after the position. After the end of the trace, this is one after
+    /// the last.
     pub fn limit(self, trace: &Trace) -> Result<ContextId> {
-        let behind = ContextId(trace.transition_count() + 1);
+        let end = ContextId(trace.transition_count() + 1);
         match self {
             Self::Context(id) => Ok(trace.context(id)?.id()),
             Self::Time(point) => {
                 let time = times(trace, point)?.1.max(0);
-                Ok(trace.context_at(time.unsigned_abs()).map_or(behind, |context| context.id()))
+                Ok(trace.context_at(time.unsigned_abs()).map_or(end, |context| context.id()))
             }
         }
     }
 }
 
-/// The beginning of a trace and a point in it.
+/// The start of a trace and a point in it, in units of 100 ns since 1601.
 fn times(trace: &Trace, point: Point) -> Result<(i64, i64)> {
     let start = trace.first_context().time().and_then(|start| i64::try_from(start).ok());
-    let start = start.context("the trace has no times: name a context by its number, such as #1000")?;
+    let start = start.context("the trace has no times; use the number of a context, such as #1000")?;
     Ok(match point {
         Point::Absolute(time) => (start, time.0),
         Point::SinceStart(span) => (start, start.saturating_add(span)),
     })
 }
 
-/// Whose stack is looked at.
+/// The choice between the stacks at a position.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct StackChoice {
-    /// The stack of this thread, also where it is not running
+    /// Show the stack of this thread, even if it is not running there
     #[arg(long, value_name = "ID")]
     pub tid: Option<u32>,
-    /// The stack of this processor, not of the one of the next transition
+    /// Show the stack of this processor; by default the processor of the next transition
     #[arg(long, value_name = "N", conflicts_with = "tid")]
     pub cpu: Option<u16>,
 }
 
-/// A point of a trace.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct PositionArguments {
-    /// Where: a context, such as #1000 (or 1000), or a time as RFC 3339 or +5s since the start
-    #[arg(long, value_name = "PLACE")]
+    /// Show the stacks at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s since
+    /// the start
+    #[arg(long, value_name = "POSITION")]
     pub at: Position,
     #[command(flatten)]
     pub choice: StackChoice,
 }
 
 impl StackChoice {
-    /// The stack at a place.
+    /// Finds the stack at a position.
     pub fn stack(self, trace: &Trace, at: Position) -> Result<Stack<'_>> {
         let context = at.context(trace)?;
         let number = context.id().0;
         if let Some(tid) = self.tid {
             let mut stacks = context.stacks_of(tid).peekable();
             if stacks.peek().is_none() {
-                bail!("thread {tid} is not of this trace");
+                bail!("thread {tid} is not in this trace");
             }
-            // Where the thread does not run, the stack it ran on last.
+            // If the thread is not running, the stack on which it ran last.
             let since = |stack: &Stack<'_>| match stack.active_since()? {
                 Bound::Observed(context) | Bound::Inferred { hi: context, .. } => Some(context),
                 Bound::Open => None,
@@ -122,18 +125,22 @@ impl StackChoice {
             return stacks
                 .filter(|stack| since(stack).is_some())
                 .max_by_key(|stack| (stack.is_active(), since(stack)))
-                .with_context(|| format!("thread {tid} was not seen running before context #{number}"));
+                .with_context(|| format!("thread {tid} was not observed running before context #{number}"));
         }
         let cpu = self.cpu.map_or(context.cpu(), Cpu);
         if u32::from(cpu.0) >= trace.cpu_count() {
-            bail!("processor {} is not of this trace, which has {}", cpu.0, trace.cpu_count());
+            bail!(
+                "processor {} is not in this trace, which has {}",
+                cpu.0,
+                counted(trace.cpu_count().into(), "processor", "processors")
+            );
         }
         context.on(cpu).stack().with_context(|| {
-            format!("which stack of processor {} is active at context #{number} is not known", cpu.0)
+            format!("the active stack of processor {} at context #{number} is unknown", cpu.0)
         })
     }
 
-    /// The top frame of the stack at a place.
+    /// Finds the top frame of the stack at a position.
     pub fn frame(self, trace: &Trace, at: Position) -> Result<Frame<'_>> {
         let stack = self.stack(trace, at)?;
         stack.frame().with_context(|| {
@@ -142,14 +149,14 @@ impl StackChoice {
     }
 }
 
-/// A frame as people name it.
+/// A frame on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameName {
-    /// By the transition that created it, as it is shown.
+    /// By the transition that created it, as output shows it.
     Created(TransitionId),
-    /// By its first context, where how it was created was not seen.
-    Seen(ContextId),
-    /// By its number, as JSON has it.
+    /// By its first context, if its creation was not observed.
+    First(ContextId),
+    /// By its number in JSON.
     Number(FrameId),
 }
 
@@ -160,11 +167,11 @@ impl FromStr for FrameName {
         let digits = |digits: &str| {
             let digits = digits.strip_prefix('#').unwrap_or(digits);
             number(digits).with_context(|| {
-                format!("`{text}` is no frame; write #1000 or ~#1000 as it is shown, or @7 for its number")
+                format!("`{text}` is not a valid frame; write #1000 or ~#1000 as shown in output, or @7 for its number")
             })
         };
         Ok(match text.as_bytes().first() {
-            Some(b'~') => Self::Seen(ContextId(digits(&text[1..])?)),
+            Some(b'~') => Self::First(ContextId(digits(&text[1..])?)),
             Some(b'@') => Self::Number(FrameId(digits(&text[1..])?)),
             _ => Self::Created(TransitionId(digits(text)?)),
         })
@@ -172,12 +179,12 @@ impl FromStr for FrameName {
 }
 
 impl FrameName {
-    /// The frame.
+    /// Finds the frame.
     pub fn frame(self, trace: &Trace) -> Result<Frame<'_>> {
-        let (first, what) = match self {
+        let (first, unit) = match self {
             Self::Number(id) => return Ok(trace.frame(id)?),
             Self::Created(id) => (trace.transition(id)?.id().context_after(), "transition"),
-            Self::Seen(id) => (id, "context"),
+            Self::First(id) => (id, "context"),
         };
         let mut found = trace.frames_from(first)?;
         let number = match self {
@@ -192,7 +199,7 @@ impl FrameName {
         };
         match found[..] {
             [frame] => Ok(frame),
-            [] => bail!("no frame begins at {what} #{number}; name it as it is shown, or use --at"),
+            [] => bail!("no frame begins at {unit} #{number}; write it as shown in output, or use --at"),
             _ => {
                 let shown: Vec<_> = found
                     .iter()
@@ -203,7 +210,7 @@ impl FrameName {
                     .collect();
                 let more = if found.len() > shown.len() { ", …" } else { "" };
                 bail!(
-                    "{} frames begin at {what} #{number}; say which: {}{more}",
+                    "{} frames begin at {unit} #{number}; use one of their numbers: {}{more}",
                     found.len(),
                     shown.join(", ")
                 )
@@ -212,26 +219,28 @@ impl FrameName {
     }
 }
 
-/// A frame, by its name or as the top one at a place.
+/// A frame, by its name or as the top frame at a position.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct WhichFrame {
-    /// The frame: #1000 for the transition that created it, ~#1000 for its first context, @7 for its number
+    /// Use the frame that transition #1000 created, with the first context ~#1000, or with the
+    /// number @7
     #[arg(value_name = "FRAME", required_unless_present = "at", conflicts_with = "at")]
     pub frame: Option<FrameName>,
-    /// The top frame there: at a context, such as #1000 (or 1000), or a time as RFC 3339 or +5s since the start
-    #[arg(long, value_name = "PLACE")]
+    /// Use the top frame at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s since
+    /// the start
+    #[arg(long, value_name = "POSITION")]
     pub at: Option<Position>,
     #[command(flatten)]
     pub choice: StackChoice,
 }
 
 impl WhichFrame {
-    /// The frame.
+    /// Finds the frame.
     pub fn find(self, trace: &Trace) -> Result<Frame<'_>> {
         match (self.frame, self.at) {
             (Some(name), _) => name.frame(trace),
             (None, Some(at)) => self.choice.frame(trace, at),
-            (None, None) => bail!("which frame? Write its name, or --at"),
+            (None, None) => bail!("expected a frame; write it as shown in output, or use --at"),
         }
     }
 }
@@ -241,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read() {
+    fn positions_are_read() {
         for (text, expected) in [
             ("#1000", Some(Position::Context(ContextId(1000)))),
             ("1000", Some(Position::Context(ContextId(1000)))),
@@ -262,8 +271,8 @@ mod tests {
         for (text, expected) in [
             ("#1000", Some(FrameName::Created(TransitionId(1000)))),
             ("1000", Some(FrameName::Created(TransitionId(1000)))),
-            ("~#12", Some(FrameName::Seen(ContextId(12)))),
-            ("~12", Some(FrameName::Seen(ContextId(12)))),
+            ("~#12", Some(FrameName::First(ContextId(12)))),
+            ("~12", Some(FrameName::First(ContextId(12)))),
             ("@7", Some(FrameName::Number(FrameId(7)))),
             ("", None),
             ("???", None),

@@ -1,4 +1,4 @@
-//! `ranges`: when a frame was executed.
+//! `ranges`: the ranges of contexts at which a frame was executing.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -9,27 +9,27 @@ use stackhound::calltree::{ContextRange, Frame, Pattern};
 use stackhound_export::json::tree::{RangeLine, TreeFrame};
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, tell, without_joined};
+use super::list::{List, ListFormat, closing, with_noun, without_joined};
 use super::position::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `ranges`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     frame: WhichFrame,
-    /// Cut where frames below it begin and end, each range with the frame it belongs to
+    /// Split ranges where frames below it begin and end, and show the frame of each range
     #[arg(long)]
     by_call: bool,
-    /// Without functions of these names, such as ntoskrnl!Ke*, and all they call (* and ? stand for any text)
+    /// Exclude functions that match, such as ntoskrnl!Ke*, and all their calls (* and ? match any
+    /// text)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude: Vec<Pattern>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: ListFormat,
     #[command(flatten)]
@@ -72,11 +72,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         )?
     };
     sink.finish()?;
-    tell(common, format_args!("{count} ranges, {} contexts", trace.counted(contexts.get())));
+    let total = with_noun(trace.counted(contexts.get()), "context");
+    closing(common, format_args!("{}, {total}", with_noun(count, "range")));
     Ok(outcome)
 }
 
-/// Ranges in order, those that follow one another without a gap as one.
+/// Joins adjacent ranges.
 fn joined(ranges: impl Iterator<Item = ContextRange>) -> impl Iterator<Item = ContextRange> {
     let mut ranges = ranges.peekable();
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! `stack`: the stack at a point of a trace, and those before and behind it.
+//! `stack`: the active stack at a position in a trace, and the previous and next stacks.
 
 use std::io::Write;
 
@@ -14,37 +14,36 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `stack`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: PositionArguments,
-    /// Form of the output
+    position: PositionArguments,
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
     output: Output,
 }
 
-/// The neighbours on the processor and of the thread.
-type Neighbours<'t> = [Option<Stack<'t>>; 2];
+/// The neighbors on the processor and of the thread.
+type Neighbors<'t> = [Option<Stack<'t>>; 2];
 
-fn neighbours<'t>(find: impl Fn(Axis) -> Option<Stack<'t>>) -> Neighbours<'t> {
+fn neighbors<'t>(find: impl Fn(Axis) -> Option<Stack<'t>>) -> Neighbors<'t> {
     [find(Axis::Cpu), find(Axis::Thread)]
 }
 
-fn json([on_cpu, of_thread]: Neighbours<'_>) -> json::Neighbours {
-    json::Neighbours { on_cpu: on_cpu.map(From::from), of_thread: of_thread.map(From::from) }
+fn json([on_cpu, of_thread]: Neighbors<'_>) -> json::Neighbors {
+    json::Neighbors { on_cpu: on_cpu.map(From::from), of_thread: of_thread.map(From::from) }
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.spot;
+    let PositionArguments { at, choice } = arguments.position;
     let stack = choice.stack(&trace, at)?;
-    let before = neighbours(|axis| stack.prev_stack(axis));
-    let after = neighbours(|axis| stack.next_stack(axis));
+    let before = neighbors(|axis| stack.prev_stack(axis));
+    let after = neighbors(|axis| stack.next_stack(axis));
     let context = at.context(&trace)?;
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
@@ -57,11 +56,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 writeln!(sink, "{time}")?;
             }
             text::stack(&stack, &mut sink)?;
-            for (neighbours, side) in [(before, "before"), (after, "after")] {
-                for (neighbour, choice) in neighbours.into_iter().zip(["processor", "thread"]) {
-                    if let Some(neighbour) = neighbour {
+            for (neighbors, side) in [(before, "before"), (after, "after")] {
+                for (neighbor, choice) in neighbors.into_iter().zip(["processor", "thread"]) {
+                    if let Some(neighbor) = neighbor {
                         write!(sink, "{side}, of the {choice}: ")?;
-                        text::heading(&neighbour, &mut sink)?;
+                        text::heading(&neighbor, &mut sink)?;
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! `tree`: the calls around a point of a trace.
+//! `tree`: the calls around a position in a trace.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,43 +14,41 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 
-/// Arguments of `tree`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: PositionArguments,
-    /// How many frames above the active one
+    position: PositionArguments,
+    /// Show at most N frames above the active one
     #[arg(long, value_name = "N", default_value_t = Limits::default().ancestors)]
     ancestors: usize,
-    /// How many levels of calls below the active frame
+    /// Show at most N levels of calls below the active frame
     #[arg(long, value_name = "N", default_value_t = Limits::default().depth)]
     depth: usize,
-    /// How many calls of each frame
+    /// Show at most N calls of each frame
     #[arg(long, value_name = "N", default_value_t = Limits::default().children)]
     children: usize,
-    /// Form of the output; by default what the name of the file says, else text
+    /// Output format; by default derived from the file name, otherwise text
     #[arg(long, value_enum)]
     format: Option<TreeFormat>,
     #[command(flatten)]
     output: Output,
 }
 
-/// Forms of `tree`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TreeFormat {
-    /// Indented lines
+    /// Human-readable text, indented
     Text,
-    /// One page that needs nothing else, foldable (.html)
+    /// One self-contained page with a tree that can be folded (.html)
     Html,
-    /// One object (.json)
+    /// One JSON object (.json)
     Json,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.spot;
+    let PositionArguments { at, choice } = arguments.position;
     let stack = choice.stack(&trace, at)?;
     let frame = choice.frame(&trace, at)?;
     let limits =

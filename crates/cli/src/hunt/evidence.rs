@@ -1,4 +1,4 @@
-//! The lists and files of the detector.
+//! The detector's lists, image files and symbol files.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use crate::config::Config;
 use crate::options::Common;
 use crate::{inputs, naming};
 
-/// A detector with the lists and files that the arguments name.
-pub fn evaluate(arguments: &Arguments, common: &Common) -> Result<Detector> {
+/// Builds a detector with the lists and files of the arguments.
+pub fn detector(arguments: &Arguments, common: &Common) -> Result<Detector> {
     Ok(Detector::new(lists(arguments)?, binaries(arguments, common)?))
 }
 
@@ -40,55 +40,54 @@ fn lists(arguments: &Arguments) -> Result<Lists> {
     }
 }
 
-/// Files along the symbol path, those of `--images` first.
+/// The files of `--images`, then those along the symbol path.
 fn binaries(arguments: &Arguments, common: &Common) -> Result<Binaries> {
     let config = Config::read(common, &arguments.symbols)?;
     let mut options = naming::store_options(&config, common)?;
     for folder in arguments.images.iter().rev() {
         if !folder.is_dir() {
-            bail!("{}: no directory, which --images needs", folder.display());
+            bail!("{}: --images needs a directory", folder.display());
         }
-        options.path = options.path.behind(folder.clone());
+        options.path = options.path.with_first(folder.clone());
     }
     let (_, load) = file_loader(options, true);
-    // Sysmon tells sums of files and nothing of their headers. Read when the first one is met.
-    let (folders, sums) = (arguments.images.clone(), OnceCell::new());
+    // Sysmon reports hashes of files, but not their headers. The files are hashed on first use.
+    let (folders, hashes) = (arguments.images.clone(), OnceCell::new());
     Ok(Binaries::new(Box::new(move |module| {
-        let sum = module.sha256.as_ref().filter(|_| module.identity.image.is_none());
-        let known = sum.and_then(|sum| sums.get_or_init(|| Sums::of(&folders)).module(sum));
+        let hash = module.sha256.as_ref().filter(|_| module.identity.image.is_none());
+        let known = hash.and_then(|hash| hashes.get_or_init(|| Hashes::of(&folders)).module(hash));
         load(known.unwrap_or(&module.identity))
     })))
 }
 
-/// Files that are looked at, at most.
+/// The limit of examined files.
 const FILES_MAX: usize = 1 << 16;
-/// Bytes of the largest file that is looked at.
+/// The limit of the size of examined files, in bytes.
 const SIZE_MAX: u64 = 256 << 20;
-/// Folders below folders, at most.
+/// The limit of nested folders.
 const DEPTH_MAX: usize = 8;
 
-/// What the image files in some folders are, by their SHA-256 sums: for modules of which only the
-/// sum is known.
+/// The image files in some folders by SHA-256, for modules of which only the hash is known.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct Hashes {
     modules: HashMap<[u8; 32], ModuleIdentity>,
 }
 
-impl Sums {
-    /// Reads all image files in these folders and below them. What is no image or cannot be read is passed over; links are
-    /// not followed.
-    fn of(folders: &[PathBuf]) -> Sums {
-        let mut sums = Sums::default();
+impl Hashes {
+    /// Reads all image files in these folders and their subfolders. Other files and unreadable
+    /// files are skipped. Links are not followed.
+    fn of(folders: &[PathBuf]) -> Hashes {
+        let mut hashes = Hashes::default();
         let mut left = FILES_MAX;
         for folder in folders {
-            sums.add_folder(folder, DEPTH_MAX, &mut left);
+            hashes.add_folder(folder, DEPTH_MAX, &mut left);
         }
-        sums
+        hashes
     }
 
-    /// What names the image with this sum, so that a store finds it.
-    fn module(&self, sum: &[u8; 32]) -> Option<&ModuleIdentity> {
-        self.modules.get(sum)
+    /// The identity of the image with this hash, for the look-up in a store.
+    fn module(&self, hash: &[u8; 32]) -> Option<&ModuleIdentity> {
+        self.modules.get(hash)
     }
 
     fn add_folder(&mut self, folder: &Path, depth: usize, left: &mut usize) {
@@ -107,11 +106,12 @@ impl Sums {
 
     fn add_file(&mut self, path: &Path) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-        let Some((sum, image)) = read(path) else { return };
+        let Some((hash, image)) = read(path) else { return };
         let module =
             ModuleIdentity { name: name.to_owned(), image: Some(image), ..ModuleIdentity::default() };
-        // Of several with the same content, always the same one.
-        let known = self.modules.entry(sum).or_insert_with(|| module.clone());
+        // Of several files with the same content, the choice does not depend on the order of the
+        // folder.
+        let known = self.modules.entry(hash).or_insert_with(|| module.clone());
         if module.name < known.name {
             *known = module;
         }
@@ -122,7 +122,7 @@ fn read(path: &Path) -> Option<([u8; 32], ImageIdentity)> {
     let file = File::open(path).ok()?;
     let mut bytes = Vec::new();
     let mut start = file.take(SIZE_MAX + 1);
-    // Most files of a symbol store are no images, so their first bytes decide.
+    // Most files of a symbol store are not images, so the first bytes are checked first.
     (&mut start).take(2).read_to_end(&mut bytes).ok()?;
     if bytes != b"MZ" {
         return None;
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_image_is_passed_over() {
+    fn files_other_than_images_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.dll"), b"MZ and nothing else").unwrap();
         std::fs::write(folder.path().join("b.pdb"), b"Microsoft C/C++ MSF 7.00").unwrap();
-        let sums = Sums::of(&[folder.path().to_owned(), folder.path().join("none")]);
-        assert!(sums.modules.is_empty());
-        let sum = Sha256::digest(b"MZ and nothing else").into();
-        assert_eq!(sums.module(&sum), None);
+        let hashes = Hashes::of(&[folder.path().to_owned(), folder.path().join("none")]);
+        assert!(hashes.modules.is_empty());
+        let hash = Sha256::digest(b"MZ and nothing else").into();
+        assert_eq!(hashes.module(&hash), None);
     }
 }

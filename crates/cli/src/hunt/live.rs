@@ -1,4 +1,4 @@
-//! Hunting in what happens now.
+//! Hunting in a live session.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
@@ -15,30 +15,33 @@ use crate::filter::EventFilter;
 use crate::live::{self, Live};
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{grouped, message};
+use crate::output::{counted, grouped, message};
 use crate::render;
 
-/// As of recordings that are read once, only that findings are shown as they come.
+/// Evaluates the events of a session, like those of a trace with one pass. Findings are written as
+/// they arrive.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    // Of somebody else's session, events are chosen by provider; ours has what is enabled in it.
+    // In a session of another program, `--provider` selects events. In our own session it enables
+    // providers instead.
     let mut filters = arguments.filters.clone();
     if arguments.sources.attach.is_none() {
         filters.provider.clear();
     }
     let filter = EventFilter::parse(&filters)?;
-    let detector = evidence::evaluate(arguments, common)?;
+    let detector = evidence::detector(arguments, common)?;
     let memory = arguments.live_memory.map(live_memory).transpose()?;
     let schemas = arguments.reading.schemas()?;
     let status =
         io::stderr().is_terminal() && (arguments.output.output.is_some() || !io::stdout().is_terminal());
     let live = Live::open(&arguments.sources, &arguments.filters.provider, true, common, status)?;
     let window = live.window();
-    // Should something fail, events must no longer be waited for when the sessions end.
-    let Live { session_monitor, arrivals, .. } = live;
-    let (clock, start) = (arrivals.clock(), arrivals.start_time());
+    // On an error, the merger is dropped before the monitor, which ends the sessions: ending them
+    // would otherwise wait for the delivery of their last events.
+    let Live { session_monitor, merger, .. } = live;
+    let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
     let report = RefCell::new(Report::open(arguments, detector.lists(), is_colored(arguments, common))?);
-    let pipeline = Pipeline::live(arrivals, schemas);
+    let pipeline = Pipeline::live(merger, schemas);
     let Detector { modules, binaries } = detector;
     let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?.with_modules(modules);
     if let Some(window) = window {
@@ -56,27 +59,27 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             if live::is_own(view) || !filter.choose(view)? {
                 return std::ops::ControlFlow::Continue(false);
             }
-            // Nothing is held back for names, so there is nothing to choose for later.
+            // Findings are written here, so no event is passed on to the second callback.
             let location = || SourceLocation { file: name.clone(), record };
             recorded::evaluate_one(&mut hunt_session, view, &mut report.borrow_mut(), location)?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),
-        |counted| {
-            let trace = counted.trace();
-            session_monitor.tell(trace.events, trace.events_dropped);
+        |counters| {
+            let trace = counters.trace();
+            session_monitor.update(trace.events, trace.events_dropped);
             report.borrow_mut().flush()
         },
     );
     let ended = session_monitor.finish()?;
     let mut report = report.into_inner();
     report.count(hunt_session.stats().with_stack, &hunt_session.totals());
-    let told = report.closing();
+    let results = report.closing();
     let found = report.finish()?;
     if !common.quiet {
-        let looked = hunt_session.memory_stats().map(looked).unwrap_or_default();
+        let memory_text = hunt_session.memory_stats().map(memory_counts).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);
-        message(format_args!("{closing}{told}{looked}{}", render::stacks(&outcome.stacks)));
+        message(format_args!("{closing}{results}{memory_text}{}", render::stacks(&outcome.stacks)));
     }
     Ok(Outcome { found: found && !arguments.exit_zero, ..Outcome::default() })
 }
@@ -89,23 +92,28 @@ fn live_memory(reach: MemoryReach) -> Result<LiveMemory> {
     LiveMemory::of_this_machine(reach).context("--live-memory needs Windows")
 }
 
-/// What was seen of the memory of processes, for the closing line.
-fn looked(stats: MemoryStats) -> String {
-    let MemoryStats { asked, found, changed, closed, beyond_limits } = stats;
-    let mut text = format!("; memory at {} of {} places", grouped(found), grouped(asked));
-    for (count, what) in [
-        (changed, "had become something else"),
-        (closed, "times a process was closed to us or had gone"),
-        (beyond_limits, "not looked at, being too many"),
+/// The counts of memory look-ups, for the closing line.
+fn memory_counts(stats: MemoryStats) -> String {
+    let MemoryStats { lookups, found, changed, closed, beyond_limits } = stats;
+    let mut text =
+        format!("; memory read at {} of {}", grouped(found), counted(lookups, "address", "addresses"));
+    for (count, one, many) in [
+        (changed, "frame with changed memory", "frames with changed memory"),
+        (
+            closed,
+            "time a process could not be opened or had ended",
+            "times a process could not be opened or had ended",
+        ),
+        (beyond_limits, "frame beyond the limits", "frames beyond the limits"),
     ] {
         if count > 0 {
-            text += &format!(", {} {what}", grouped(count));
+            text += &format!(", {}", counted(count, one, many));
         }
     }
     text
 }
 
-/// What findings name as their input.
+/// The name of the input in findings.
 fn session_name(arguments: &Arguments) -> String {
     let named = arguments.sources.attach.clone().or_else(|| arguments.sources.settings.session.clone());
     named.unwrap_or_else(|| "live".to_owned())
@@ -116,12 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_line_tells_what_was_not_seen_of_memory() {
-        let stats = MemoryStats { asked: 12_345, found: 12_000, ..MemoryStats::default() };
-        assert_eq!(looked(stats), "; memory at 12,000 of 12,345 places");
+    fn the_closing_line_counts_failed_memory_lookups() {
+        let stats = MemoryStats { lookups: 12_345, found: 12_000, ..MemoryStats::default() };
+        assert_eq!(memory_counts(stats), "; memory read at 12,000 of 12,345 addresses");
         let stats = MemoryStats { changed: 1, closed: 2, beyond_limits: 3_000, ..stats };
-        let expected = "; memory at 12,000 of 12,345 places, 1 had become something else, 2 times a process was closed \
-                        to us or had gone, 3,000 not looked at, being too many";
-        assert_eq!(looked(stats), expected);
+        let expected = "; memory read at 12,000 of 12,345 addresses, 1 frame with changed memory, 2 times a process \
+                        could not be opened or had ended, 3,000 frames beyond the limits";
+        assert_eq!(memory_counts(stats), expected);
     }
 }

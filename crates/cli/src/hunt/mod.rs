@@ -1,4 +1,4 @@
-//! `hunt`: evaluates the call stacks of recordings, of Sysmon's data and of what happens now.
+//! `hunt`: evaluates the call stacks of traces, Sysmon events and live sessions.
 
 mod evidence;
 mod live;
@@ -21,42 +21,42 @@ use crate::filter::Filters;
 use crate::live::Sources;
 use crate::options::{ColorChoice, Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{grouped, report_error};
+use crate::output::{counted, report_error};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::{inputs, recognition, render};
 use report::Report;
 use rows::RowFilter;
 
-/// Arguments of `hunt`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub sources: Sources,
-    /// Only findings that matter as much or more
+    /// Show only findings of this severity or higher
     #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = severity, help_heading = "Findings")]
     pub min_severity: Severity,
-    /// Only these detections, such as CS01,CS05
+    /// Show only findings of these detections, such as CS01,CS05
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = detection, help_heading = "Findings")]
     pub only: Vec<DetectionId>,
-    /// Also what cannot be determined, with what is missing for it
+    /// Also show undetermined answers, with the missing evidence
     #[arg(long, help_heading = "Findings")]
     pub all: bool,
-    /// Exit with 0 whatever is found
+    /// Exit with code 0 even if findings were written
     #[arg(long, help_heading = "Findings")]
     pub exit_zero: bool,
-    /// Image and symbol files of the recorded machine: any files, or a symbol store; only those that are the very ones that
-    /// were recorded are used
+    /// Use image and symbol files of the recorded machine in this directory or symbol store; files
+    /// of other builds are ignored
     #[arg(long, value_name = "DIR", help_heading = "Evidence")]
     pub images: Vec<PathBuf>,
-    /// Who is who: a file that states lists in place of built-in ones, in TOML
+    /// Replace built-in lists of modules, folders and programs with those in this TOML file
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub lists: Option<PathBuf>,
-    /// Images that are known to be part of Windows: a path, file name or SHA-256 sum a line
+    /// Treat the images in this file as parts of Windows: one path, file name or SHA-256 per line
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub known_images: Option<PathBuf>,
-    /// Look into the memory of the processes, too, as it is when their events arrive: of code in no module and of what is
-    /// innermost, with `=images` of all images in stacks. Not for sessions that replay what happened elsewhere
+    /// Also inspect the memory of processes when their events arrive: code in no module and the
+    /// innermost user frame, with `=images` all user frames. Not for sessions that replay events of
+    /// another machine
     #[arg(
         long,
         value_name = "REACH",
@@ -65,12 +65,12 @@ pub struct Arguments {
         require_equals = true,
         default_missing_value = "code",
         requires = "live",
-        // What a conflict excludes is not required, so each says both.
+        // clap does not require an argument that a conflict excludes, so both are stated.
         conflicts_with = "files",
         help_heading = "Evidence"
     )]
     pub live_memory: Option<MemoryReach>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub struct Arguments {
     pub output: Output,
 }
 
-/// Whose memory `hunt` looks into.
+/// The memory that `hunt` inspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MemoryReach {
     /// Code in no module, and the innermost user frame
@@ -92,47 +92,46 @@ pub enum MemoryReach {
     Images,
 }
 
-/// Forms of `hunt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Each finding with its stack, then alerts and counts
     Table,
     /// Alerts, counts and the most severe findings
     Summary,
-    /// One object for each finding and, at the end, for each alert, one a line
+    /// One JSON object per line: the findings, then the alerts
     Ndjson,
-    /// Documents of the Elastic Common Schema, one a line
+    /// Documents of the Elastic Common Schema, one per line
     Ecs,
-    /// Detection findings of the Open Cybersecurity Schema Framework, one a line
+    /// Detection findings of the Open Cybersecurity Schema Framework, one per line
     Ocsf,
     /// A layer for the ATT&CK Navigator
     Navigator,
-    /// Comma-separated, one line a finding
+    /// Comma-separated values, one line per finding
     Csv,
 }
 
 fn severity(text: &str) -> Result<Severity, String> {
     let names = Severity::ALL.map(Severity::name).join(", ");
-    Severity::of(text).ok_or_else(|| format!("`{text}` is no severity; write one of {names}"))
+    Severity::of(text).ok_or_else(|| format!("`{text}` is not a severity; write one of {names}"))
 }
 
 fn detection(text: &str) -> Result<DetectionId, String> {
     let mut ids = DetectionId::all().map(DetectionId::name);
     let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
     DetectionId::parse(text.trim())
-        .ok_or_else(|| format!("there is no detection `{text}`; they are {first} to {last}"))
+        .ok_or_else(|| format!("there is no detection `{text}`; write an id from {first} to {last}"))
 }
 
-/// What is read at once.
+/// A group of inputs that is read at once.
 enum Input {
-    /// All recordings, which are grouped into captures.
+    /// All traces, which are grouped into captures.
     TraceFiles(Vec<PathBuf>),
-    /// A file of Sysmon's, or a pipe.
+    /// A file with Sysmon events, or a pipe.
     Sysmon(PathBuf),
 }
 
-/// Hunts in all inputs: in the captures of all recordings, in the order of their beginning, where the first recording is
-/// given; in Sysmon's data in the order given.
+/// Hunts in all inputs in the order of the arguments. The captures of all traces are evaluated
+/// together at the position of the first trace, ordered by start time.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
@@ -140,14 +139,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (inputs, other_files) = inputs_of(&arguments.sources.files, common)?;
     let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
-    let mut detector = evidence::evaluate(arguments, common)?;
+    let mut detector = evidence::detector(arguments, common)?;
     let mut events = Sysmon::new(detector.lists());
     let mut report = Report::open(arguments, detector.lists(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
-    let (mut rows, mut recognised, mut undecided) = (0, false, String::new());
-    // One input that cannot be read is told and is no reason to leave out the others.
+    let (mut rows, mut recognized, mut undecided) = (0, false, String::new());
+    // An input that cannot be read is reported, and the others are still evaluated.
     let mut failures = 0;
     let mut failed = |error: anyhow::Error| match inputs.len() {
         1 => Err(error),
@@ -167,12 +166,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                         continue;
                     }
                 };
-                recognised = true;
+                recognized = true;
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
                     report.next_capture(detector.lists());
-                    let told = (&mut report, &mut progress);
-                    let (same, hunted) = recorded::hunt(&capture.trace, detector, arguments, common, told)?;
+                    let reporting = (&mut report, &mut progress);
+                    let (same, hunted) =
+                        recorded::hunt(&capture.trace, detector, arguments, common, reporting)?;
                     detector = same;
                     report.count(hunted.with_stack, &hunted.totals);
                     losses.add(&hunted.outcome);
@@ -181,16 +181,16 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 }
             }
             Input::Sysmon(path) => {
-                let told = (&mut report, &mut progress);
-                let read = sysmon::hunt((&mut events, &chosen), path, &mut detector, told, common);
+                let reporting = (&mut report, &mut progress);
+                let read = sysmon::hunt((&mut events, &chosen), path, &mut detector, reporting, common);
                 report.failed()?;
                 match read {
                     Ok(totals) => {
                         unreadable += totals.unreadable;
                         rows += totals.other;
-                        // Where nothing could be read, or nothing came, that is another matter.
+                        // An empty or unreadable input is not an unrecognized one.
                         let is_none = totals.records == totals.unreadable;
-                        recognised |= is_none || totals.evaluated + totals.context > 0;
+                        recognized |= is_none || totals.evaluated + totals.context > 0;
                         damaged |= totals.damaged_parts > 0;
                     }
                     Err(error) => failed(error)?,
@@ -198,41 +198,41 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
         }
     }
-    let told = report.closing();
+    let results = report.closing();
     let found = report.finish()?;
     let mut losses = losses.to_string();
     if unreadable > 0 {
-        losses += &format!(", {} records unreadable", grouped(unreadable));
+        losses += &format!(", {} unreadable", counted(unreadable, "record", "records"));
     }
     if rows > 0 {
-        losses += &format!(", {} rows of other events", grouped(rows));
+        losses += &format!(", {} of other events", counted(rows, "row", "rows"));
     }
     if other_files > 0 {
-        losses += &format!(", {} other files", grouped(other_files));
+        losses += &format!(", {}", counted(other_files, "other file", "other files"));
     }
     undecided += &chosen.undecided();
-    progress.finish(&(losses + &undecided + &told));
+    progress.finish(&(losses + &undecided + &results));
     damaged |= unreadable > 0;
     if failures > 0 {
-        bail!("{failures} of {} inputs could not be read, or not to their end", inputs.len());
+        bail!("{failures} of {} inputs could not be read completely", inputs.len());
     }
-    if !recognised {
+    if !recognized {
         bail!(
-            "nothing was recognised in {} rows: looked for Sysmon's events 8 (CreateRemoteThread) and 10 (ProcessAccess)",
-            grouped(rows)
+            "expected Sysmon's events 8 (CreateRemoteThread) or 10 (ProcessAccess), found none in {}",
+            counted(rows, "row", "rows")
         );
     }
     Ok(Outcome { damaged, found: found && !arguments.exit_zero })
 }
 
-/// The inputs behind some paths, and how many files of directories are none.
+/// The inputs at some paths, and the number of other files in directories.
 fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
     let (mut inputs, mut other) = (Vec::new(), 0);
     let (mut trace_files, mut location) = (Vec::new(), None);
     for path in &inputs::expanded(paths)? {
         let mut found = sysmon::Found::default();
         if path.is_dir() {
-            found.look(path, common)?;
+            found.search(path, common)?;
         } else if recognition::is_pipe(path) || path.is_file() && recognition::is_sysmon(path) {
             found.sysmon.push(path.clone());
         } else {
@@ -240,9 +240,9 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
         }
         if found.sysmon.is_empty() && found.trace_files.is_empty() {
             bail!(
-                "{}: none of its {} files is a recording (.etl, .etl.zst, .etl.zip) or begins as Sysmon's events do (.evtx, or JSON with one object on each line, also as .gz)",
+                "{}: expected traces (.etl, .etl.zst, .etl.zip) or Sysmon events (.evtx, or JSON with one object per line, also as .gz), found only {}",
                 path.display(),
-                grouped(found.other)
+                counted(found.other, "other file", "other files")
             );
         }
         other += found.other;
@@ -258,17 +258,20 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
     Ok((inputs, other))
 }
 
-/// Opens recordings; of what is none, says what else could have been meant.
+/// Opens traces. The error about a file that is not a trace also names the expected forms of Sysmon
+/// events.
 fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec<Capture>> {
     inputs::captures(files, arguments.sources.grouping, common).map_err(|error| {
         let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotATrace(..)));
-        let told =
-            files.iter().filter(|_| is_none).find_map(|path| Some((path, recognition::what_else(path)?)));
-        match told {
+        let reason = files
+            .iter()
+            .filter(|_| is_none)
+            .find_map(|path| Some((path, recognition::unreadable_reason(path)?)));
+        match reason {
             Some((path, sentence)) => anyhow!("{}: {sentence}", path.display()),
             None if is_none => {
                 anyhow!(
-                    "{error:#}; nor are these Sysmon's events (.evtx, or JSON with one object on each line)"
+                    "{error:#}; expected a trace, or Sysmon events (.evtx, or JSON with one object per line)"
                 )
             }
             None => error,
@@ -276,17 +279,17 @@ fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec
     })
 }
 
-/// Only tables that go to a terminal have colours, unless they are asked for.
+/// Whether output is colored. By default, only tables on a terminal are.
 fn is_colored(arguments: &Arguments, common: &Common) -> bool {
     let is_table = matches!(arguments.format, Format::Table | Format::Summary);
-    let by_itself = || {
+    let is_colored_by_default = || {
         arguments.output.output.is_none()
             && io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     };
     is_table
         && match common.color {
-            ColorChoice::Auto => by_itself(),
+            ColorChoice::Auto => is_colored_by_default(),
             ColorChoice::Always => true,
             ColorChoice::Never => false,
         }

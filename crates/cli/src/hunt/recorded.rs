@@ -1,4 +1,4 @@
-//! Hunting in recordings.
+//! Hunting in traces.
 
 use std::ops::ControlFlow;
 
@@ -16,17 +16,17 @@ use crate::naming::{self, Naming};
 use crate::options::Common;
 use crate::progress::Progress;
 
-/// What became of a trace.
+/// The results of one trace.
 pub struct Hunted {
     pub outcome: Outcome,
     pub totals: Totals,
-    /// Evaluated events with a stack, or a part of one.
+    /// Number of evaluated events with at least a part of a stack.
     pub with_stack: u64,
-    /// What the filter could not decide, for the closing line.
+    /// The events that the filter could not decide, for the closing line.
     pub undecided: String,
 }
 
-/// Evaluates all events of a trace that are wanted; gives the engine back.
+/// Evaluates all selected events of a trace, and returns the detector.
 pub fn hunt(
     trace: &OpenTrace,
     detector: Detector,
@@ -40,7 +40,7 @@ pub fn hunt(
     let mut pipeline = pipeline.with_modules(modules);
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
-    // Of each source, so that a number means the same event whatever else is read.
+    // Counted per file, so that a number identifies the same event whatever other files are read.
     let mut records = vec![0; names.len()];
     let outcome = pipeline.run(|view| {
         progress.tick();
@@ -61,7 +61,7 @@ pub fn hunt(
     Ok((detector, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
-/// Evaluates an event, and reports what was found. Breaks if nothing more can be written.
+/// Evaluates an event, and writes its findings. Breaks if writing fails.
 pub fn evaluate_one(
     hunt_session: &mut HuntSession,
     view: &EventView<'_>,
@@ -79,7 +79,7 @@ pub fn evaluate_one(
     report.write(&hunt_session.event_context(view, location()), &evaluation)
 }
 
-/// Evaluating needs no names from other threads; expressions over functions do.
+/// Adds names for filters that use names of functions. Evaluation itself does not need them.
 pub fn with_names<'t>(
     pipeline: Pipeline<'t>,
     arguments: &Arguments,

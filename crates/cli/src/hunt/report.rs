@@ -1,4 +1,4 @@
-//! What is told of findings: written as they come, put together to alerts, counted for the closing line.
+//! Writes findings as they arrive, groups them into alerts, and counts them for the closing line.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -11,22 +11,21 @@ use stackhound::frames::Lists;
 use stackhound_export::findings::{FindingsFormat, Writer};
 
 use super::{Arguments, Format};
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, counted, grouped};
 
-/// Inputs that the closing line names as missing, at most.
+/// The limit of missing inputs in the closing line.
 const MISSING_SHOWN: usize = 3;
 
-/// Writes findings.
 pub struct Report<'a> {
     arguments: &'a Arguments,
     writer: Writer,
     sink: Sink,
     alerts: Alerts,
-    /// The alerts of captures that are done with.
+    /// The alerts of earlier captures.
     closed: Vec<Alert>,
     totals: Totals,
     with_stack: u64,
-    /// Findings that were written.
+    /// The number of written findings.
     written: u64,
     failure: Option<anyhow::Error>,
 }
@@ -58,31 +57,30 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Whether anything of it is to be told.
+    /// Whether any answer of the evaluation is written.
     #[inline]
     pub fn wants(&self, evaluation: &Evaluation) -> bool {
-        evaluation.iter().any(|(id, outcome)| self.is_told(id, outcome))
+        evaluation.iter().any(|(id, outcome)| self.is_written(id, outcome))
     }
 
-    fn is_told(&self, id: DetectionId, outcome: &Outcome) -> bool {
+    fn is_written(&self, id: DetectionId, outcome: &Outcome) -> bool {
         let is_answer = match outcome.verdict {
             Verdict::Yes => true,
             Verdict::Undetermined => self.arguments.all,
             Verdict::No => false,
         };
-        is_answer && outcome.severity >= self.arguments.min_severity && self.is_asked(id)
+        is_answer && outcome.severity >= self.arguments.min_severity && self.is_selected(id)
     }
 
-    /// Whether a detection is of interest.
-    fn is_asked(&self, id: DetectionId) -> bool {
+    fn is_selected(&self, id: DetectionId) -> bool {
         self.arguments.only.is_empty() || self.arguments.only.contains(&id)
     }
 
-    /// Writes the findings of an evaluated event that were asked for. Breaks if nothing more can be written.
+    /// Writes the selected findings of an event. Breaks if writing fails.
     pub fn write(&mut self, event_context: &EventContext, evaluation: &Evaluation) -> ControlFlow<()> {
-        let told = evaluation.iter().filter(|(id, outcome)| self.is_told(*id, outcome));
+        let selected = evaluation.iter().filter(|(id, outcome)| self.is_written(*id, outcome));
         let mut findings: Vec<Finding> =
-            told.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
+            selected.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
         self.alerts.add(event_context, &mut findings);
         self.written +=
             findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
@@ -90,7 +88,7 @@ impl<'a> Report<'a> {
         self.note(written)
     }
 
-    /// What was written so far can be seen.
+    /// Flushes the output. Breaks if writing fails.
     pub fn flush(&mut self) -> ControlFlow<()> {
         let flushed = self.sink.flush();
         self.note(flushed)
@@ -106,37 +104,37 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Why nothing more could be written, if so.
+    /// Returns the error of the last write, if it failed.
     pub fn failed(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Takes in the answers that an input came to.
+    /// Adds the totals of an input.
     pub fn count(&mut self, with_stack: u64, totals: &Totals) {
         self.with_stack += with_stack;
         self.totals.merge(totals);
     }
 
-    /// Takes in an evaluation that holds for so many events.
+    /// Adds one evaluation that represents a number of events.
     pub fn count_one(&mut self, evaluation: &Evaluation, events: u64, has_stack: bool) {
         self.totals.add(evaluation, events);
         self.with_stack += if has_stack { events } else { 0 };
     }
 
-    /// The next findings are of another capture, so that no alert takes in both.
+    /// Starts another capture, so that no alert contains findings of both.
     pub fn next_capture(&mut self, lists: &Lists) {
         let alerts = std::mem::replace(&mut self.alerts, Alerts::new(lists.alert_window()));
         self.closed.extend(alerts.finish());
     }
 
-    /// What was evaluated and found, for the closing line.
+    /// The counts of evaluations and findings, for the closing line.
     pub fn closing(&mut self) -> String {
-        let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();
-        self.totals.retain(|id| asked.contains(&id));
+        let selected: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_selected(*id)).collect();
+        self.totals.retain(|id| selected.contains(&id));
         closing(&self.totals, self.with_stack)
     }
 
-    /// Writes what comes last. Says whether findings were written.
+    /// Writes the alerts and counts. Returns whether findings were written.
     pub fn finish(mut self) -> Result<bool> {
         self.failed()?;
         self.closed.extend(self.alerts.finish());
@@ -160,14 +158,14 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
         }
     }
     text += &match (found.is_empty(), totals.events) {
-        // That nothing was found in nothing is no answer.
+        // No findings without evaluated events would be misleading.
         (true, 0) => "; nothing to evaluate".to_owned(),
         (true, _) => "; no findings".to_owned(),
         (false, _) => format!("; findings: {}", found.join(", ")),
     };
     let undetermined: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
     if undetermined > 0 {
-        text += &format!("; {} answers undetermined", grouped(undetermined));
+        text += &format!("; {} undetermined", counted(undetermined, "answer", "answers"));
         let mut missing: Vec<(&str, u64)> = Vec::new();
         for (input, count) in totals.iter().flat_map(|(_, tally)| tally.wanted()) {
             match missing.iter_mut().find(|(name, _)| *name == input.name()) {
@@ -192,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_line_tells_findings_and_what_was_missing() {
+    fn the_closing_line_counts_findings_and_missing_evidence() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
         assert_eq!(closing(&totals, 0), ", 0 evaluated, 0 of them with stacks; nothing to evaluate");

@@ -1,4 +1,4 @@
-//! Which of Sysmon's events are evaluated: the same options as for recordings.
+//! The filter for Sysmon events, with the same options as for traces.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
@@ -11,10 +11,10 @@ use stackhound::types::Rfc3339;
 use stackhound_sysmon::Evaluated;
 
 use crate::filter::{self, Filters};
-use crate::output::grouped;
+use crate::output::counted;
 use crate::time::Point;
 
-/// A field of Sysmon's events.
+/// A field of a Sysmon event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Time,
@@ -61,10 +61,10 @@ const FIELDS: [(&str, Field); 19] = [
 
 const PROVIDER: &str = "Microsoft-Windows-Sysmon";
 
-/// Decides about Sysmon's events.
+/// Selects Sysmon events.
 #[derive(Debug, Default)]
 pub struct RowFilter {
-    /// All must hold.
+    /// All of these must be true.
     matchers: Vec<Matcher<Field>>,
     from: Option<FileTime>,
     to: Option<FileTime>,
@@ -87,7 +87,7 @@ impl RowFilter {
         })
     }
 
-    /// Whether an event is wanted.
+    /// Whether an event is selected.
     pub fn wants(&self, evaluated: &Evaluated<'_>) -> bool {
         let time = evaluated.row.time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
         let is_between = match time {
@@ -112,11 +112,11 @@ impl RowFilter {
         !is_open
     }
 
-    /// How many events could not be decided, for the closing line.
+    /// The number of undecided rows, for the closing line.
     pub fn undecided(&self) -> String {
         match self.undecided.get() {
             0 => String::new(),
-            count => format!(", {} rows undecided", grouped(count)),
+            count => format!(", {} undecided", counted(count, "row", "rows")),
         }
     }
 }
@@ -125,7 +125,9 @@ fn absolute(point: Point) -> Result<FileTime> {
     match point {
         Point::Absolute(time) => Ok(time),
         Point::SinceStart(_) => {
-            bail!("Sysmon's events have no start to count from: write 2026-01-31T12:00:00Z")
+            bail!(
+                "Sysmon events have no start time for a relative time; write an absolute time such as 2026-01-31T12:00:00Z"
+            )
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hunting in Sysmon's events: event logs and JSON.
+//! Hunting in Sysmon events: event logs and JSON.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use stackhound::detect::Detector;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_trace_name};
-use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
+use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detect_format};
 
 use super::report::Report;
 use super::rows::RowFilter;
 use crate::options::Common;
-use crate::output::{grouped, message};
+use crate::output::{counted, message};
 use crate::progress::Progress;
 use crate::recognition::{self, STANDARD_INPUT, is_pipe};
 
-/// Things that cannot be read are told one by one up to this number; all are counted.
-const TOLD_MAX: u64 = 5;
+/// The limit of reported records and files that cannot be read; all are counted.
+const REPORTED_MAX: u64 = 5;
 
-/// Endings of files in directories that are taken for Sysmon's, also followed by `.gz`.
+/// Extensions of files in directories that may contain Sysmon events, also followed by `.gz`.
 const ENDINGS: [&str; 4] = [".evtx", ".json", ".jsonl", ".ndjson"];
 
 const BUFFER_SIZE: usize = 1 << 18;
 
-/// What a directory and those in it hold, in the order of their names.
+/// The contents of a directory and its subdirectories, sorted by name.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Files whose names say that they may be Sysmon's, and that begin so.
+    /// Files with Sysmon events, by extension and first bytes.
     pub sysmon: Vec<PathBuf>,
-    /// Directories with recordings.
+    /// Directories with traces.
     pub trace_files: Vec<PathBuf>,
-    /// Other files.
+    /// The number of other files.
     pub other: u64,
-    /// Those of them whose names say that they may be Sysmon's.
-    passed_over: u64,
+    /// Those with an extension of Sysmon events.
+    skipped: u64,
 }
 
 impl Found {
-    /// Looks through a directory. Links to directories are not followed.
-    pub fn look(&mut self, directory: &Path, common: &Common) -> Result<()> {
+    /// Searches a directory. Links to directories are not followed.
+    pub fn search(&mut self, directory: &Path, common: &Common) -> Result<()> {
         let unreadable = || directory.display().to_string();
         let entries = std::fs::read_dir(directory).with_context(unreadable)?;
         let mut entries: Vec<_> = entries.collect::<io::Result<_>>().with_context(unreadable)?;
@@ -50,7 +50,7 @@ impl Found {
             let plain = name.strip_suffix(".gz").unwrap_or(&name);
             let may_be_one = ENDINGS.iter().any(|ending| plain.ends_with(ending));
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.look(&path, common)?;
+                self.search(&path, common)?;
             } else if !path.is_file() {
                 self.other += 1;
             } else if is_trace_name(&name) {
@@ -62,18 +62,18 @@ impl Found {
             } else {
                 self.other += 1;
                 if may_be_one {
-                    self.pass_over(&path, common);
+                    self.report_skipped(&path, common);
                 }
             }
         }
         Ok(())
     }
 
-    fn pass_over(&mut self, path: &Path, common: &Common) {
-        self.passed_over += 1;
-        if self.passed_over <= TOLD_MAX && !common.quiet {
+    fn report_skipped(&mut self, path: &Path, common: &Common) {
+        self.skipped += 1;
+        if self.skipped <= REPORTED_MAX && !common.quiet {
             message(format_args!(
-                "{}: left out, since it does not begin as Sysmon's events do",
+                "{}: skipped, because it does not begin like Sysmon events",
                 path.display()
             ));
         }
@@ -89,7 +89,7 @@ pub fn hunt(
     common: &Common,
 ) -> Result<Totals> {
     let name = path.display().to_string();
-    let mut told = 0;
+    let mut reported = 0;
     let on = |found: Row<'_>| match found {
         Row::Evaluated(evaluated) => {
             progress.tick();
@@ -107,8 +107,8 @@ pub fn hunt(
             }
         }
         Row::Unreadable(unreadable) => {
-            told += 1;
-            if told <= TOLD_MAX && !common.quiet {
+            reported += 1;
+            if reported <= REPORTED_MAX && !common.quiet {
                 message(format_args!("{unreadable}"));
             }
             ControlFlow::Continue(())
@@ -118,9 +118,9 @@ pub fn hunt(
         sysmon.hunt_json(pipe(path)?, &name, detector, on)
     } else {
         let (mut content, is_packed) = recognition::open(path).with_context(|| name.clone())?;
-        match detects(content.fill_buf().with_context(|| name.clone())?) {
+        match detect_format(content.fill_buf().with_context(|| name.clone())?) {
             Some(Format::Json) => sysmon.hunt_json(content, &name, detector, on),
-            // Event logs are read from more than one place.
+            // The reader of event logs seeks.
             _ if is_packed => {
                 sysmon.hunt(unpacked(content).with_context(|| name.clone())?, &name, detector, on)
             }
@@ -131,8 +131,11 @@ pub fn hunt(
         }
     };
     let totals = totals.with_context(|| name.clone())?;
-    if told > TOLD_MAX && !common.quiet {
-        message(format_args!("{name}: {} more of this kind", grouped(told - TOLD_MAX)));
+    if reported > REPORTED_MAX && !common.quiet {
+        message(format_args!(
+            "{name}: {} of this kind",
+            counted(reported - REPORTED_MAX, "more problem", "more problems")
+        ));
     }
     Ok(totals)
 }
@@ -141,14 +144,14 @@ pub fn hunt(
 fn unpacked(content: impl Read) -> io::Result<BufReader<File>> {
     let mut file = tempfile::tempfile()?;
     if io::copy(&mut content.take(UNPACKED_SIZE_MAX + 1), &mut file)? > UNPACKED_SIZE_MAX {
-        return Err(io::Error::other("unpacks to more than 64 GiB"));
+        return Err(io::Error::other("expected at most 64 GiB after decompression, found more"));
     }
     file.flush()?;
     file.rewind()?;
     Ok(BufReader::with_capacity(BUFFER_SIZE, file))
 }
 
-/// What comes through a pipe, which is JSON: other forms have to be read from behind, or more than once.
+/// Opens a pipe, which must contain JSON. Other formats need a file that can be read out of order.
 fn pipe(path: &Path) -> Result<impl BufRead> {
     let input: Box<dyn Read> = match path == Path::new(STANDARD_INPUT) {
         true => Box::new(io::stdin().lock()),
@@ -156,11 +159,11 @@ fn pipe(path: &Path) -> Result<impl BufRead> {
     };
     let mut input = BufReader::with_capacity(BUFFER_SIZE, input);
     let start = input.fill_buf().with_context(|| path.display().to_string())?;
-    match detects(start) {
+    match detect_format(start) {
         Some(Format::Json) => Ok(input),
         None if start.is_empty() => Ok(input),
         Some(Format::Evtx) | None => bail!(
-            "{}: through pipes only JSON can be read, one object on each line; write the rest to a file",
+            "{}: expected JSON with one object per line from a pipe; write other formats to a file first",
             path.display()
         ),
     }

@@ -1,4 +1,4 @@
-//! `kstack`: the kernel stacks of threads, out of recordings and live sessions, or of a process that runs.
+//! `kstack`: the kernel stacks of threads, from a trace or live session, or of a running process.
 
 mod table;
 
@@ -26,48 +26,48 @@ use crate::reading::Reading;
 use crate::render::{self, utc};
 use crate::time::Point;
 
-/// Arguments of `kstack`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The threads of this process. Without --trace and --live: as they are now, on Windows with the driver, on Linux
-    /// from /proc
+    /// Show the threads of this process; without --trace and --live, their current stacks, on
+    /// Windows from the driver, on Linux from /proc
     #[arg(long, value_name = "ID", required_unless_present_any = ["trace", "live"])]
     pub pid: Option<u32>,
-    /// This thread only
+    /// Show only this thread
     #[arg(long, value_name = "ID")]
     pub tid: Option<u32>,
-    /// The user part of the stacks too
+    /// Also show the user stacks
     #[arg(long)]
     pub user: bool,
-    /// With the driver, the user part also of threads in critical regions: reading it there can deadlock the thread, and the file
-    /// system with it
+    /// Read user stacks with the driver even in critical regions, which can deadlock the thread and
+    /// the file system
     #[arg(long, requires = "user", conflicts_with_all = ["trace", "live"])]
     pub user_always: bool,
-    /// Of these recordings, archives or directories: with which stack each thread was last switched out or in
+    /// Show the stack of each thread at its last context switch in these traces, archives or
+    /// directories
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Traces")]
     pub trace: Vec<PathBuf>,
-    /// Take all files as one capture, even if they come from several machines, boots or times
+    /// Merge all files into one capture, even if they are of several machines, boots or times
     #[arg(long, requires = "trace", help_heading = "Traces")]
     pub merge: bool,
-    /// At this time: RFC 3339, or +5s since the start; by default at the end
+    /// Show the stacks at this time: RFC 3339, or +5s since the start; by default at the end
     #[arg(long, value_name = "TIME", requires = "trace", help_heading = "Traces")]
     pub at: Option<Point>,
-    /// Record context switches with their stacks for a while, on Windows
+    /// Record context switches with their stacks in a live session, on Windows
     #[arg(long, help_heading = "Live")]
     pub live: bool,
-    /// For how long, such as 30s
+    /// Record for this time, such as 30s
     #[arg(
         long = "for",
         value_name = "TIME",
         requires = "live",
-        // What a conflict excludes is not required, so each says both.
+        // clap does not require an argument that a conflict excludes, so both are stated.
         conflicts_with = "trace",
         default_value = "5s",
         value_parser = crate::time::parse_duration,
         help_heading = "Live"
     )]
     pub duration: Duration,
-    /// Take the events of this session that runs already, and leave it as it is
+    /// Read the events of this existing session, without changing it
     #[arg(
         long,
         value_name = "SESSION",
@@ -76,10 +76,10 @@ pub struct Arguments {
         help_heading = "Live"
     )]
     pub attach: Option<String>,
-    /// What the session is called; by default something that no other session is called
+    /// Set the name of the session; by default a unique name
     #[arg(long, value_name = "NAME", requires = "live", conflicts_with = "trace", help_heading = "Live")]
     pub session: Option<String>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
     #[command(flatten)]
@@ -90,14 +90,13 @@ pub struct Arguments {
     pub output: Output,
 }
 
-/// Forms of `kstack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable table
     Table,
-    /// One object
+    /// One JSON object
     Json,
-    /// One object a thread, one a line
+    /// One JSON object per thread, one per line
     Ndjson,
 }
 
@@ -132,12 +131,12 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let start = trace.sources()[0].etl_file.session().start_time;
     let clock = trace.clock();
     let at = arguments.at.map(|at| at.to_raw(&clock, start));
-    // Nobody knows what ran before, so that a stack of later is none of then.
+    // Stacks before the start of the trace are unknown, and a later stack is no substitute.
     let beginnings = trace.sources().iter().map(|source| source.etl_file.session().start_time);
     if let (Some(at), Some(beginning)) = (at, beginnings.min())
         && at < clock.to_raw(beginning)
     {
-        bail!("{} is before the recording, which begins at {}", utc(clock.to_file_time(at)), utc(beginning));
+        bail!("{} is before the trace, which begins at {}", utc(clock.to_file_time(at)), utc(beginning));
     }
     let at = at.map(|at| TraceTime(at.0));
     let passes = arguments.reading.passes();
@@ -151,8 +150,8 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 
-/// What happens for a while: a session with context switches and their stacks, read as recordings
-/// in one pass, at its end.
+/// Runs a session with context switches and their stacks, which are shown at its end. Otherwise
+/// like a trace that is read in one pass.
 fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, None)?;
     let schemas = arguments.reading.schemas()?;
@@ -166,12 +165,12 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let grouping = Grouping { merge: false, separate: false };
     let sources =
         Sources { files: Vec::new(), grouping, live: true, attach: arguments.attach.clone(), settings };
-    let Live { session_monitor, arrivals, .. } = Live::open(&sources, &[], true, common, false)?;
-    let pipeline = Pipeline::live(arrivals, schemas).with(enrichment);
+    let Live { session_monitor, merger, .. } = Live::open(&sources, &[], true, common, false)?;
+    let pipeline = Pipeline::live(merger, schemas).with(enrichment);
     let mut source = SwitchStacks::live(pipeline).depth(arguments.depth());
     let watch = |counted: &stackhound::Counted<'_>| {
         let trace = counted.trace();
-        session_monitor.tell(trace.events, trace.events_dropped);
+        session_monitor.update(trace.events, trace.events_dropped);
         ControlFlow::Continue(())
     };
     let outcome = source.read(|| (), watch).clone();
@@ -183,12 +182,12 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let symbols = source.pipeline().symbol_stats();
         let stacks = render::stacks(&outcome.stacks);
         message(format_args!("{closing}{stacks}{}", render::symbols(symbols.as_ref())));
-        naming::tell_missing(symbols.as_ref());
+        naming::report_missing(symbols.as_ref());
     }
     Ok(Outcome::default())
 }
 
-/// Windows has the driver ask each thread.
+/// On Windows, the driver reads the stack of each thread.
 #[cfg(windows)]
 fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     use stackhound::threads::{DriverOptions, DriverSource};
@@ -204,12 +203,12 @@ fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let stacks = source.stacks(&arguments.selection())?;
     write(arguments, None, &stacks)?;
     if !common.quiet {
-        naming::tell_missing(source.symbol_stats());
+        naming::report_missing(source.symbol_stats());
     }
     Ok(Outcome::default())
 }
 
-/// Linux tells them in `/proc`.
+/// On Linux, `/proc` contains the stacks.
 #[cfg(target_os = "linux")]
 fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
     use stackhound::threads::ProcStacks;
@@ -222,11 +221,11 @@ fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
 #[cfg(not(any(windows, target_os = "linux")))]
 fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
     anyhow::bail!(
-        "the kernel stacks of a process that runs cannot be asked for on this system; `stackhound kstack --trace FILE.etl` tells those of recordings"
+        "kernel stacks of running processes need Windows or Linux; here, use `stackhound kstack --trace FILE.etl` for the stacks of a trace"
     )
 }
 
-/// Writes the stacks, with the time that they are of, if it is one for all.
+/// Writes the stacks, with their time if they share one.
 fn write(arguments: &Arguments, time: Option<FileTime>, stacks: &[ThreadStack]) -> Result<()> {
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {

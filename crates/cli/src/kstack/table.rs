@@ -1,4 +1,4 @@
-//! Kernel stacks for people: a block for each thread.
+//! The table of kernel stacks: one block per thread.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use stackhound_export::escape::line;
 
 use crate::render::{seconds, utc};
 
-/// Width of the names before addresses; longer ones push them to the right.
+/// Width of the column of names before the addresses. Longer names move the address to the right.
 const NAMES: usize = 60;
 
 pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack]) -> io::Result<()> {
@@ -20,7 +20,7 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
         writeln!(out)?;
         line(
             out,
-            format_args!("no thread is known at that time: events of processes and threads tell of them"),
+            format_args!("no thread is known at that time; record process and thread events to see threads"),
         )?;
     }
     for (index, stack) in stacks.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
         let pid = stack.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let name = stack.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
         let evidence =
-            stack.evidence.as_ref().map(|evidence| format!("; {}", of(evidence))).unwrap_or_default();
+            stack.evidence.as_ref().map(|evidence| format!("; {}", describe(evidence))).unwrap_or_default();
         let state = state(&stack.state, time);
         line(out, format_args!("{process} ({pid}), thread {}{name}: {state}{evidence}", stack.tid))?;
         let mut number = 0;
@@ -70,37 +70,37 @@ fn state(state: &ThreadState, time: Option<FileTime>) -> String {
     text
 }
 
-/// How a stack was observed.
-fn of(evidence: &Evidence) -> String {
+/// Describes the evidence for a stack.
+fn describe(evidence: &Evidence) -> String {
     let certainty = evidence.certainty().name();
     match evidence {
         Evidence::Captured { took, own, kernel_cut, user_cut, user_later } => {
             let mut text = format!("{certainty}: captured in {:.3} ms", took.as_secs_f64() * 1e3);
-            for (is_so, what) in [
+            for (applies, note) in [
                 (*own, ", by the thread itself"),
-                (*kernel_cut, ", more kernel frames than room"),
-                (*user_cut, ", more user frames than room"),
-                (*user_later, ", the user part right after"),
+                (*kernel_cut, ", kernel frames beyond the limit omitted"),
+                (*user_cut, ", user frames beyond the limit omitted"),
+                (*user_later, ", the user stack directly afterwards"),
             ] {
-                text += if is_so { what } else { "" };
+                text += if applies { note } else { "" };
             }
             text
         }
-        Evidence::Switch(switch) => format!("{certainty}: {}", of_switch(switch)),
+        Evidence::Switch(switch) => format!("{certainty}: {}", describe_switch(switch)),
         Evidence::Proc => format!("{certainty}: in /proc"),
         _ => certainty.to_owned(),
     }
 }
 
-fn of_switch(switch: &SwitchEvidence) -> String {
+fn describe_switch(switch: &SwitchEvidence) -> String {
     let age = seconds(switch.age.saturating_abs());
     let mut text = match switch.relation {
-        SwitchRelation::Last => format!("switched in with it {age} s before"),
-        SwitchRelation::Resumed => format!("switched in again with it {age} s later"),
+        SwitchRelation::Last => format!("switched in with this stack {age} s before"),
+        SwitchRelation::Resumed => format!("switched in again with this stack {age} s later"),
         SwitchRelation::Earlier { later, lost } => {
             let switches = if later == 1 { "switch" } else { "switches" };
             let lost = if lost { ", some of which were lost" } else { "" };
-            format!("an older stack, of {age} s before; {later} later {switches} without a stack{lost}")
+            format!("an older stack, from {age} s before; {later} later {switches} without a stack{lost}")
         }
     };
     if switch.lost_between {
@@ -130,7 +130,8 @@ mod tests {
         }
     }
 
-    /// In a callback to user mode, the frames that made it lie between user frames.
+    /// In a callback to user mode, the kernel frames that made the callback are between user
+    /// frames.
     #[test]
     fn each_frame_of_a_part_has_its_own_mode() {
         let user = [
@@ -148,29 +149,32 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_told_in_words() {
+    fn evidence_is_described() {
         let evidence = |relation, age, lost_between| {
-            of(&Evidence::Switch(SwitchEvidence { time: FileTime(0), age, relation, lost_between }))
+            describe(&Evidence::Switch(SwitchEvidence { time: FileTime(0), age, relation, lost_between }))
         };
-        for (told, expected) in [
+        for (described, expected) in [
             (
                 evidence(SwitchRelation::Last, 15_000_000, false),
-                "observed: switched in with it 1.5000000 s before",
+                "observed: switched in with this stack 1.5000000 s before",
             ),
             (
                 evidence(SwitchRelation::Resumed, -20, true),
-                "inferred: switched in again with it 0.0000020 s later, and events are missing in between",
+                "inferred: switched in again with this stack 0.0000020 s later, and events are missing in between",
             ),
             (
                 evidence(SwitchRelation::Earlier { later: 1, lost: true }, 10, false),
-                "observed: an older stack, of 0.0000010 s before; 1 later switch without a stack, some of which were lost",
+                "observed: an older stack, from 0.0000010 s before; 1 later switch without a stack, some of which were lost",
             ),
         ] {
-            assert_eq!(told, expected);
+            assert_eq!(described, expected);
         }
         let took = std::time::Duration::from_micros(250);
         let captured =
             Evidence::Captured { took, own: false, kernel_cut: true, user_cut: false, user_later: false };
-        assert_eq!(of(&captured), "observed: captured in 0.250 ms, more kernel frames than room");
+        assert_eq!(
+            describe(&captured),
+            "observed: captured in 0.250 ms, kernel frames beyond the limit omitted"
+        );
     }
 }

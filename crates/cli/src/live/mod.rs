@@ -1,7 +1,7 @@
-//! Live sessions, as the arguments ask for them: started, watched and ended.
+//! Starts, monitors and ends the live sessions of the arguments.
 //!
-//! Where their events go is the business of verbs. On systems without sessions, everything here is checked as far as it
-//! can be, and refused with what works there.
+//! The verbs handle the events. Systems other than Windows check the arguments and return an error
+//! that names the commands that work there.
 
 pub mod record;
 mod session_monitor;
@@ -18,16 +18,16 @@ use stackhound::{EventView, Outcome};
 
 use crate::inputs::Grouping;
 use crate::options::Common;
-use crate::output::{grouped, message};
+use crate::output::{counted, grouped, message};
 use session_monitor::Shown;
 pub use session_monitor::{Ended, Losses, SessionMonitor};
 use settings::Planned;
 pub use settings::{BufferPreset, LiveSettings, Preset, ProviderSpec};
 
-/// What to read: recordings, or what happens now.
+/// The input: files or a live session.
 #[derive(Args, Debug)]
 pub struct Sources {
-    /// Recordings, archives or directories
+    /// Read these traces (.etl), archives or directories
     #[arg(
         required_unless_present = "live",
         conflicts_with_all = ["live", "attach", "preset", "buffers", "session", "replace", "duration"],
@@ -36,11 +36,11 @@ pub struct Sources {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub grouping: Grouping,
-    /// What happens now instead of a recording, on Windows; `--provider NAME[:KEYWORDS[:LEVEL]]` then enables
-    /// providers
+    /// Read a live session instead of files, on Windows; `--provider NAME[:KEYWORDS[:LEVEL]]` then
+    /// enables providers
     #[arg(long, conflicts_with_all = ["merge", "separate"], help_heading = "Live")]
     pub live: bool,
-    /// Take the events of this session that runs already, and leave it as it is
+    /// Read the events of this existing session, without changing it
     #[arg(
         long,
         value_name = "SESSION",
@@ -53,19 +53,19 @@ pub struct Sources {
     pub settings: LiveSettings,
 }
 
-/// Sessions with small buffers are asked for where events cannot wait: then nothing here waits longer either, neither for
-/// slower processors nor for stacks.
+/// The limit for waiting for slower processors and for stacks in sessions with small buffers, which
+/// are used if events must be delivered fast.
 const SHORT: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// Sessions whose events are to be shown.
+/// Running sessions and the merger of their events.
 pub struct Live {
-    pub arrivals: LiveMerger,
+    pub merger: LiveMerger,
     pub session_monitor: SessionMonitor,
     short: bool,
 }
 
 impl Live {
-    /// Starts sessions, or attaches to one. `providers` are enabled in what is started.
+    /// Starts sessions, or attaches to one. Enables `providers` in started sessions.
     pub fn open(
         sources: &Sources,
         providers: &[String],
@@ -94,30 +94,30 @@ impl Live {
                 start(&settings::plan(settings, &providers, with_stacks)?, queue)?
             }
         };
-        let arrivals = LiveMerger::new(incoming)?;
+        let merger = LiveMerger::new(incoming)?;
         let shown = if status { Shown::Events } else { Shown::Nothing };
         let session_monitor = SessionMonitor::start(sessions, settings.duration, common, shown)?;
-        Ok(Live { arrivals, session_monitor, short })
+        Ok(Live { merger, session_monitor, short })
     }
 
-    /// How long events wait for their stacks; `None` is as long as those of recordings.
+    /// The time that events wait for their stacks; `None` is the same as for traces.
     pub fn window(&self) -> Option<Window> {
-        let clock = self.arrivals.clock();
+        let clock = self.merger.clock();
         self.short.then(|| Window { max_hold: clock.duration_to_raw(SHORT), ..Window::of(&clock) })
     }
 }
 
-/// Stops what earlier runs of this program have left behind, and says so. What cannot be stopped is left: whether it is in the
-/// way, starting a session will show.
+/// Stops sessions that earlier runs of this program did not stop, and reports them. Sessions that
+/// cannot be stopped are ignored: if they conflict, the start of a new session fails.
 fn stop_orphans(common: &Common) {
     for name in LiveSession::stop_orphans().unwrap_or_default() {
         if !common.quiet {
-            message(format_args!("stopped session {name}, whose process has ended without stopping it"));
+            message(format_args!("stopped session {name}, whose process had ended without stopping it"));
         }
     }
 }
 
-/// Starts all of them; those that run already end if one cannot be started.
+/// Starts all sessions. If one cannot be started, the others end.
 fn start(planned: &[Planned], queue: Queue) -> Result<(Vec<LiveSession>, Vec<Incoming>)> {
     let (mut sessions, mut incoming) = (Vec::new(), Vec::new());
     for Planned { session, providers } in planned {
@@ -128,18 +128,18 @@ fn start(planned: &[Planned], queue: Queue) -> Result<(Vec<LiveSession>, Vec<Inc
     Ok((sessions, incoming))
 }
 
-/// Says on other systems what works there.
+/// Returns an error on other systems, with the commands that work there.
 fn needs_windows() -> Result<()> {
     if cfg!(windows) {
         return Ok(());
     }
     bail!(
-        "live sessions need Windows; here, `stackhound events FILE.etl` reads what a session recorded there{}",
+        "live sessions need Windows; here, `stackhound events FILE.etl` reads a trace that was recorded on Windows{}",
         exact_hint()
     );
 }
 
-/// What else records on this system.
+/// The command that records on this system.
 fn exact_hint() -> &'static str {
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         ", and `stackhound record --exact -- PROGRAM` records the calls of one program"
@@ -148,32 +148,33 @@ fn exact_hint() -> &'static str {
     }
 }
 
-/// Whether this program caused an event. Such events are not shown: to write down what it did makes further ones.
+/// Whether this program caused an event. Such events are not shown, because showing them would
+/// cause further events.
 pub fn is_own(view: &EventView<'_>) -> bool {
     view.pid() == Some(Pid(std::process::id()))
 }
 
-/// What came and what was lost, for the closing lines of verbs that look at events.
+/// The counts of events and losses, for closing lines.
 pub fn closing(outcome: &Outcome, ended: &Ended) -> String {
     let trace = &outcome.trace;
     let losses = Losses { dropped: trace.events_dropped, file_buffers: 0, ..Losses::of(&ended.counters) };
     let unreadable = match trace.events_unreadable {
         0 => String::new(),
-        number => format!(", {} events unreadable", grouped(number)),
+        number => format!(", {} unreadable", counted(number, "event", "events")),
     };
     let repeated = match trace.buffers_repeated {
         0 => String::new(),
-        number => format!(", {} repeated buffers", grouped(number)),
+        number => format!(", {}", counted(number, "repeated buffer", "repeated buffers")),
     };
     let forgotten = match outcome.system.forgotten_early.is_any() {
-        true => ", more processes, modules or names than are remembered",
+        true => ", more processes, modules or names than the limits allow",
         false => "",
     };
     format!("{}, {losses}{unreadable}{repeated}{forgotten}", rate(trace.events, ended.time.as_secs_f64()))
 }
 
-/// How many events there were, for closing lines.
+/// The number and rate of events, for closing lines.
 pub fn rate(events: u64, seconds: f64) -> String {
     let rate = (events as f64 / seconds.max(1e-9)) as u64;
-    format!("{} events in {seconds:.1} s ({} events/s)", grouped(events), grouped(rate))
+    format!("{} in {seconds:.1} s ({} events/s)", counted(events, "event", "events"), grouped(rate))
 }

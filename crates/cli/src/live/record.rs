@@ -1,7 +1,8 @@
-//! `record` of sessions: what happens on this Windows becomes a recording.
+//! `record` of sessions: records the events of this Windows system to a trace.
 //!
-//! Windows writes the file; this program starts, watches and ends the session. It does not listen: to a session that is
-//! listened to, Windows writes all buffers once a second, full or not.
+//! Windows writes the file. This program starts, monitors and ends the session. It does not consume
+//! the events: in a session with a real-time consumer, Windows writes all buffers once a second,
+//! full or not.
 
 use std::path::{Path, PathBuf};
 
@@ -16,27 +17,27 @@ use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
 
-/// Arguments of `record`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Write to this file as things happen; by default to one in this directory, called as the session or the program
+    /// Write to this file while recording; by default to a file in the current directory, named
+    /// after the session or program
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub settings: LiveSettings,
-    /// Enable this provider (name or GUID), with these keywords and up to this level
+    /// Enable this provider (name or GUID) with these keywords, up to this level
     #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]", help_heading = "Live")]
     pub provider: Vec<ProviderSpec>,
-    /// Events of providers bring their call stacks along
+    /// Record call stacks of the events of providers
     #[arg(long, help_heading = "Live")]
     pub stacks: bool,
-    /// Only tell which sessions run
+    /// List the running sessions, without recording
     #[arg(long, conflicts_with_all = ["stop", "output"], conflicts_with_all = LIVE, help_heading = "Live")]
     pub list: bool,
-    /// Only stop this session, whoever started it
+    /// Stop this session, even of another program, without recording
     #[arg(long, value_name = "SESSION", conflicts_with = "output", conflicts_with_all = LIVE, help_heading = "Live")]
     pub stop: Option<String>,
-    /// Of a program on Linux: instruction by instruction, so that nothing is missed; it is slowed down ten-thousandfold
+    /// Record a program on Linux instruction by instruction, which slows it down ten-thousandfold
     #[arg(
         long,
         requires = "program",
@@ -45,7 +46,7 @@ pub struct Arguments {
         help_heading = "One program"
     )]
     pub exact: bool,
-    /// Let the program run on unrecorded after so many transitions (mostly instructions)
+    /// Stop recording after N transitions (mostly instructions); the program continues to run
     #[arg(
         long,
         value_name = "N",
@@ -54,18 +55,18 @@ pub struct Arguments {
         help_heading = "One program"
     )]
     pub limit: Option<u64>,
-    /// The program and its arguments
+    /// Run and record this program with these arguments
     #[arg(last = true, value_name = "PROGRAM", requires = "exact", help_heading = "One program")]
     pub program: Vec<std::ffi::OsString>,
 }
 
-/// What only a recording of a session takes.
+/// The arguments that apply only to a session.
 const LIVE: [&str; 7] = ["preset", "buffers", "session", "replace", "duration", "provider", "stacks"];
 
-/// Records until interrupted, or as long as is asked for.
+/// Records until interrupted, or for the requested time.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if !cfg!(windows) {
-        bail!("sessions are recorded on Windows only; {}", instead());
+        bail!("recording a session needs Windows; {}", instead());
     }
     if arguments.list {
         return list();
@@ -80,7 +81,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let files: Vec<PathBuf> = (0..planned.len()).map(|number| file(&first, number)).collect();
     for (Planned { session, .. }, file) in planned.iter_mut().zip(&files) {
-        // Windows does not know our current directory.
+        // The ETW service does not know the current directory of this program.
         let file = std::path::absolute(file).with_context(|| format!("cannot write {}", file.display()))?;
         *session = session.clone().to_file(file);
     }
@@ -102,16 +103,16 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// The file of the session with this number. The second one has providers.
+/// The file of the session with this number. The second session contains the providers.
 fn file(first: &Path, number: usize) -> PathBuf {
     if number == 0 { first.to_owned() } else { first.with_extension("providers.etl") }
 }
 
 fn instead() -> &'static str {
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        "here, `stackhound record --exact -- PROGRAM` records the calls of one program, and `stackhound events FILE.etl` reads recordings"
+        "here, `stackhound record --exact -- PROGRAM` records the calls of one program, and `stackhound events FILE.etl` reads a trace"
     } else {
-        "here, `stackhound events FILE.etl` reads recordings"
+        "here, `stackhound events FILE.etl` reads a trace"
     }
 }
 
@@ -136,7 +137,7 @@ fn list() -> Result<Outcome> {
 fn stop(name: &str, common: &Common) -> Result<Outcome> {
     let counters = LiveSession::stop_by_name(name)?;
     if !common.quiet {
-        message(format_args!("{name} is stopped, {}", Losses::of(&[counters])));
+        message(format_args!("stopped session {name}, {}", Losses::of(&[counters])));
     }
     Ok(Outcome::default())
 }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_session_has_a_file_beside_the_first() {
+    fn the_second_session_has_its_own_file_in_the_same_folder() {
         for (first, expected) in [("a.etl", "a.providers.etl"), ("x/b.c.etl", "x/b.c.providers.etl")] {
             assert_eq!(file(Path::new(first), 0), Path::new(first));
             assert_eq!(file(Path::new(first), 1), Path::new(expected));

@@ -1,6 +1,6 @@
-//! Keeps sessions while somebody else takes their events: watches losses, shows the status line, and ends them.
+//! Monitors running sessions: reports losses, shows the status line, and ends the sessions.
 //!
-//! It has a thread of its own, since whoever ends a session waits until the last of its events was taken.
+//! This needs its own thread, because ending a session waits until its last event was consumed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,26 +12,26 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stackhound::live::{LiveSession, ProgramEnd, SessionCounters, on_program_end};
 
 use crate::options::Common;
-use crate::output::{grouped, message};
+use crate::output::{counted, grouped, message};
 
-/// How often it looks whether it shall end.
+/// The interval of checks for the end.
 const NAP: Duration = Duration::from_millis(50);
-/// How often it asks the sessions for their counters.
+/// The interval of queries for the counters of the sessions.
 const POLL: Duration = Duration::from_secs(1);
-/// How often it speaks of losses, at most.
+/// The shortest interval between two warnings about losses.
 const WARN: Duration = Duration::from_secs(60);
 
-/// What the session_monitor's thread and the others share.
+/// State that the monitor thread shares with the others.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Events up to now, and what was dropped on their way.
+    /// Events so far, and events that the queue dropped.
     events: AtomicU64,
     dropped: AtomicU64,
-    /// Nobody takes events any more.
+    /// Events are no longer consumed.
     done: AtomicBool,
 }
 
-/// Sessions that run.
+/// The monitor of running sessions. Ends them when it is dropped.
 #[derive(Debug)]
 pub struct SessionMonitor {
     shared: Arc<Shared>,
@@ -39,17 +39,18 @@ pub struct SessionMonitor {
     thread: Option<JoinHandle<Result<Vec<SessionCounters>>>>,
 }
 
-/// How it was.
+/// The result of ended sessions.
 #[derive(Debug)]
 pub struct Ended {
-    /// What the sessions say of themselves.
+    /// The counters of each session.
     pub counters: Vec<SessionCounters>,
-    /// How long they ran.
+    /// The time from start to end.
     pub time: Duration,
 }
 
 impl SessionMonitor {
-    /// Takes over sessions that run. They end after `duration`, when the user interrupts, or with the session_monitor.
+    /// Takes over running sessions. They end after `duration`, on an interrupt, or when the monitor
+    /// is finished or dropped.
     pub fn start(
         sessions: Vec<LiveSession>,
         duration: Option<Duration>,
@@ -75,8 +76,8 @@ impl SessionMonitor {
         Ok(SessionMonitor { shared, started, thread: Some(thread.context("cannot start a thread")?) })
     }
 
-    /// Says how many events there were up to now, and how many were dropped on their way.
-    pub fn tell(&self, events: u64, dropped: u64) {
+    /// Updates the number of events so far, and of events that the queue dropped.
+    pub fn update(&self, events: u64, dropped: u64) {
         self.shared.events.store(events, Ordering::Relaxed);
         self.shared.dropped.store(dropped, Ordering::Relaxed);
     }
@@ -101,13 +102,13 @@ impl SessionMonitor {
         self.shared.done.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Ok(Vec::new()) };
         thread.thread().unpark();
-        thread.join().map_err(|_| anyhow!("the thread that keeps the sessions panicked"))?
+        thread.join().map_err(|_| anyhow!("the thread that monitors the sessions panicked"))?
     }
 }
 
 impl Drop for SessionMonitor {
     fn drop(&mut self) {
-        // Something else went wrong before, which is told.
+        // An earlier error is reported instead.
         let _ = self.end();
     }
 }
@@ -122,13 +123,13 @@ struct Watch {
     quiet: bool,
 }
 
-/// What the status line shows while sessions run.
+/// The content of the status line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
     Nothing,
-    /// How many events came.
+    /// The number of events.
     Events,
-    /// How much was written to files.
+    /// The number of bytes that were written to files.
     Bytes,
 }
 
@@ -154,24 +155,29 @@ impl Watch {
             if let Some(status) = &self.status {
                 status.set_message(match self.shown {
                     Shown::Bytes => format!("{}, {losses}", written(&counters)),
-                    _ => format!("{} events, {}/s, {losses}", grouped(events), grouped(rate as u64)),
+                    _ => format!(
+                        "{}, {}/s, {losses}",
+                        counted(events, "event", "events"),
+                        grouped(rate as u64)
+                    ),
                 });
                 status.tick();
             }
             let is_new = warned.is_none_or(|(at, sum)| losses.sum() > sum && at.elapsed() >= WARN);
             if losses.sum() > 0 && is_new && !self.quiet {
                 warned = Some((Instant::now(), losses.sum()));
-                self.say(&format!("{losses} up to now; --buffers throughput or fewer events help"));
+                self.warn(&format!("{losses} so far; use --buffers throughput, or record fewer events"));
             }
         }
         if let Some(status) = &self.status {
             status.finish_and_clear();
         }
-        // All at once: stopping waits for the last event, and a console that is closed does not wait long.
+        // All sessions end before the first is waited for: stopping waits for the last event, and a
+        // closing console leaves little time.
         let mut sessions = self.sessions;
-        let told: Result<Vec<()>, _> = sessions.iter_mut().map(LiveSession::end).collect();
+        let ended: Result<Vec<()>, _> = sessions.iter_mut().map(LiveSession::end).collect();
         let counters = sessions.into_iter().map(|session| Ok(session.stop()?)).collect();
-        told?;
+        ended?;
         counters
     }
 
@@ -185,7 +191,7 @@ impl Watch {
         Losses { dropped: self.shared.dropped.load(Ordering::Relaxed), ..Losses::of(counters) }
     }
 
-    fn say(&self, text: &str) {
+    fn warn(&self, text: &str) {
         match &self.status {
             Some(status) => status.suspend(|| message(format_args!("{text}"))),
             None => message(format_args!("{text}")),
@@ -193,7 +199,7 @@ impl Watch {
     }
 }
 
-/// How much sessions have written to their files.
+/// The number of bytes that the sessions wrote to their files, as text.
 pub fn written(counters: &[SessionCounters]) -> String {
     HumanBytes(counters.iter().map(|session| session.bytes_written).sum()).to_string()
 }
@@ -203,21 +209,21 @@ struct Polled {
     events: u64,
 }
 
-/// What did not arrive, and where it was lost.
+/// Losses by location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Events for which a session had no buffer.
     pub events: u64,
-    /// Buffers that were not handed over.
+    /// Buffers that were not delivered.
     pub buffers: u64,
     /// Buffers that were not written to the file.
     pub file_buffers: u64,
-    /// Events that waited too long for us.
+    /// Events that the queue dropped, because this program was too slow.
     pub dropped: u64,
 }
 
 impl Losses {
-    /// As the sessions count them.
+    /// Sums the counters of the sessions.
     pub fn of(counters: &[SessionCounters]) -> Losses {
         counters.iter().fold(Losses::default(), |sum, session| Losses {
             events: sum.events + session.events_lost,
@@ -237,15 +243,15 @@ impl std::fmt::Display for Losses {
         if self.sum() == 0 {
             return f.write_str("nothing lost");
         }
-        let told = [
-            (self.events, "events lost"),
-            (self.buffers, "buffers lost"),
-            (self.file_buffers, "buffers of the file lost"),
-            (self.dropped, "events dropped by the queue"),
+        let losses = [
+            (self.events, "event lost", "events lost"),
+            (self.buffers, "buffer lost", "buffers lost"),
+            (self.file_buffers, "buffer of the file lost", "buffers of the file lost"),
+            (self.dropped, "event dropped by the queue", "events dropped by the queue"),
         ];
         let mut comma = "";
-        for (number, what) in told.iter().filter(|(number, _)| *number > 0) {
-            write!(f, "{comma}{} {what}", grouped(*number))?;
+        for (number, one, many) in losses.into_iter().filter(|(number, ..)| *number > 0) {
+            write!(f, "{comma}{}", counted(number, one, many))?;
             comma = ", ";
         }
         Ok(())
@@ -259,23 +265,25 @@ fn status_line() -> ProgressBar {
     line
 }
 
-/// Time for the monitor to stop the sessions; after it, the thread that handles the end of the program stops them.
+/// The time for the monitor to stop the sessions. After it, the handler of the end of the program
+/// stops them.
 const HANDLER_WAITS: Duration = Duration::from_secs(2);
 
-/// Becomes true when the user interrupts for the first time, or when the console is closed. The second time, and if the session_monitor
-/// does nothing, the sessions of these names are stopped at once: they would outlive this program.
+/// Returns a flag that becomes true at the first interrupt, or when the console is closed. At the
+/// second interrupt, or if the monitor does not react, the sessions with these names are stopped
+/// immediately, because they would outlive this program.
 fn on_interrupt(sessions: Vec<String>) -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
     let interrupted = Arc::new(AtomicBool::new(false));
-    let seen = interrupted.clone();
+    let flag = interrupted.clone();
     let stop_all = move || {
         for name in &sessions {
-            // Those that the session_monitor has stopped are not there.
+            // The monitor may have stopped the session already.
             let _ = LiveSession::stop_by_name(name);
         }
     };
     on_program_end(move |end| {
-        let again = seen.swap(true, Ordering::Relaxed);
+        let again = flag.swap(true, Ordering::Relaxed);
         match end {
             ProgramEnd::Interrupt if again => {
                 stop_all();
@@ -283,7 +291,8 @@ fn on_interrupt(sessions: Vec<String>) -> Result<Arc<AtomicBool>> {
             }
             ProgramEnd::Interrupt => {}
             ProgramEnd::Close => {
-                // The program is over when this returns: it ends by itself before, or Windows ends it.
+                // The program ends when this handler returns. It ends by itself before, or Windows
+                // ends it.
                 thread::sleep(HANDLER_WAITS);
                 stop_all();
                 loop {
@@ -300,13 +309,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_told_by_place() {
+    fn losses_are_shown_by_location() {
         let rows = [
             (Losses::default(), "nothing lost"),
             (Losses { events: 1_204, ..Losses::default() }, "1,204 events lost"),
             (
                 Losses { events: 0, buffers: 2, file_buffers: 1, dropped: 3 },
-                "2 buffers lost, 1 buffers of the file lost, 3 events dropped by the queue",
+                "2 buffers lost, 1 buffer of the file lost, 3 events dropped by the queue",
             ),
         ];
         for (losses, expected) in rows {

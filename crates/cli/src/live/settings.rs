@@ -1,4 +1,4 @@
-//! From arguments to sessions and providers.
+//! Converts arguments to sessions and providers.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,58 +8,61 @@ use clap::{Args, ValueEnum};
 use stackhound::Provider;
 use stackhound::live::{Buffers, IfExists, ProviderSettings, Session};
 
-/// A live session: what it records, and how.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Live")]
 pub struct LiveSettings {
-    /// What of the kernel is recorded; `enrichment` if no provider is given either
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Record these kernel events; by default `enrichment` if no provider is given
+    #[arg(long, value_enum, value_name = "PRESET", help_heading = "Live")]
     pub preset: Option<Preset>,
-    /// How it is buffered; by default as the preset wants it
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Set the size of the buffers and the flush interval; by default those of the preset
+    #[arg(long, value_enum, value_name = "BUFFERS", help_heading = "Live")]
     pub buffers: Option<BufferPreset>,
-    /// What the session is called; by default something that no other session is called
-    #[arg(long, value_name = "NAME")]
+    /// Set the name of the session; by default a unique name
+    #[arg(long, value_name = "NAME", help_heading = "Live")]
     pub session: Option<String>,
-    /// Stop a session that runs under this name already
-    #[arg(long, requires = "session")]
+    /// Stop an existing session of the same name first
+    #[arg(long, requires = "session", help_heading = "Live")]
     pub replace: bool,
     /// End after this time, such as 30s or 5min
-    #[arg(long = "for", value_name = "TIME", value_parser = crate::time::parse_duration)]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = crate::time::parse_duration,
+        help_heading = "Live"
+    )]
     pub duration: Option<Duration>,
 }
 
-/// What of the kernel is recorded.
+/// The kernel events to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
-    /// Every system call with its stack
+    /// All system calls with their stacks
     Syscalls,
-    /// Processes, threads, images, registry, files and memory, with the stacks that are named by default
+    /// Processes, threads, images, registry, files and memory, with the stacks that are resolved by
+    /// default
     Enrichment,
-    /// Processes, threads, images, and context switches with their stacks: what `kstack` asks for
+    /// Processes, threads, images, and context switches with their stacks, for `kstack`
     Switches,
 }
 
-/// How much a session buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BufferPreset {
-    /// Large buffers, handed over every second: for many events
+    /// Large buffers, delivered every second: for many events
     Throughput,
-    /// Small buffers, handed over every 5 ms: for events that cannot wait
+    /// Small buffers, delivered every 5 ms: for low latency
     LowLatency,
 }
 
-/// A provider with what is wanted of it: `NAME[:KEYWORDS[:LEVEL]]`, where the name may be a GUID.
+/// A provider with keywords and level: `NAME[:KEYWORDS[:LEVEL]]`, where the name can be a GUID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProviderSpec {
     name: String,
-    /// 0 wants all.
+    /// 0 enables all.
     keywords: u64,
-    /// 0 wants all.
+    /// 0 enables all.
     level: u8,
 }
 
-/// Levels by name, as Microsoft's page "LevelType" has them.
+/// Levels by name, from Microsoft's page "LevelType".
 const LEVELS: [(&str, u8); 5] =
     [("critical", 1), ("error", 2), ("warning", 3), ("informational", 4), ("verbose", 5)];
 
@@ -70,7 +73,7 @@ impl FromStr for ProviderSpec {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default().trim();
         if name.is_empty() {
-            bail!("`{text}` names no provider; write NAME, NAME:KEYWORDS or NAME:KEYWORDS:LEVEL");
+            bail!("`{text}` does not name a provider; write NAME, NAME:KEYWORDS or NAME:KEYWORDS:LEVEL");
         }
         let keywords = parts.next().map_or(Ok(0), parse_keywords)?;
         let level = parts.next().map_or(Ok(0), parse_level)?;
@@ -88,7 +91,7 @@ fn parse_keywords(text: &str) -> Result<u64> {
         None if text.is_empty() => Ok(0),
         None => text.parse(),
     };
-    parsed.with_context(|| format!("`{text}` is no keyword mask; write a number such as 0x10"))
+    parsed.with_context(|| format!("`{text}` is not a keyword mask; write a number such as 0x10"))
 }
 
 fn parse_level(text: &str) -> Result<u8> {
@@ -98,7 +101,7 @@ fn parse_level(text: &str) -> Result<u8> {
         None if text.is_empty() => Ok(0),
         None => text.parse().with_context(|| {
             format!(
-                "`{text}` is no level; write critical, error, warning, informational, verbose or a number"
+                "`{text}` is not a level; write critical, error, warning, informational, verbose or a number"
             )
         }),
     }
@@ -112,14 +115,14 @@ impl ProviderSpec {
     }
 }
 
-/// A session to be, and who is enabled in it.
+/// A session to start, with the providers to enable in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Planned {
     pub session: Session,
     pub providers: Vec<ProviderSettings>,
 }
 
-/// The sessions that arguments ask for: one of the kernel, one of providers, or both.
+/// The sessions of the arguments: one for the kernel, one for providers, or both.
 pub fn plan(settings: &LiveSettings, providers: &[ProviderSpec], with_stacks: bool) -> Result<Vec<Planned>> {
     let preset = settings.preset.or_else(|| providers.is_empty().then_some(Preset::Enrichment));
     let name = settings.session.clone().unwrap_or_default();
@@ -133,7 +136,7 @@ pub fn plan(settings: &LiveSettings, providers: &[ProviderSpec], with_stacks: bo
         planned.push(Planned { session, providers: Vec::new() });
     }
     if !providers.is_empty() {
-        // The kernel's events have a session of their own.
+        // Kernel events have their own session.
         let name = match planned.first() {
             Some(kernel) => format!("{}-providers", kernel.session.name()),
             None => name,
@@ -179,11 +182,11 @@ mod tests {
             assert_eq!(text.parse::<ProviderSpec>().unwrap(), expected, "{text}");
         }
         for (text, part) in [
-            ("", "names no provider"),
-            (":0x10", "names no provider"),
-            ("A:many", "no keyword mask"),
-            ("A:0x10:loud", "no level"),
-            ("A:0x10:300", "no level"),
+            ("", "does not name a provider"),
+            (":0x10", "does not name a provider"),
+            ("A:many", "not a keyword mask"),
+            ("A:0x10:loud", "not a level"),
+            ("A:0x10:300", "not a level"),
             ("A:1:2:3", "too many parts"),
         ] {
             let error = text.parse::<ProviderSpec>().unwrap_err().to_string();
@@ -204,7 +207,7 @@ mod tests {
     const NETWORK: &str = "{7dd42a49-5329-4832-8dfd-43d979153a88}";
 
     #[test]
-    fn without_a_wish_what_is_named_by_default_is_recorded() {
+    fn the_default_is_the_enrichment_preset() {
         let planned = plan(&settings(), &[], true).unwrap();
         assert_eq!(planned, [Planned { session: Session::enrichment("s"), providers: Vec::new() }]);
     }
@@ -218,13 +221,13 @@ mod tests {
 
     #[test]
     fn a_preset_and_providers_are_two_sessions() {
-        let wish = LiveSettings {
+        let chosen = LiveSettings {
             preset: Some(Preset::Syscalls),
             buffers: Some(BufferPreset::LowLatency),
             replace: true,
             ..settings()
         };
-        let planned = plan(&wish, &[spec(NETWORK, 0, 0)], true).unwrap();
+        let planned = plan(&chosen, &[spec(NETWORK, 0, 0)], true).unwrap();
         let set = |session: Session| session.buffers(Buffers::low_latency()).if_exists(IfExists::Replace);
         let provider = ProviderSettings::new(NETWORK.parse().unwrap()).stack_trace();
         assert_eq!(
@@ -238,15 +241,15 @@ mod tests {
 
     #[test]
     fn generated_names_belong_together() {
-        let wish = LiveSettings { preset: Some(Preset::Enrichment), session: None, ..settings() };
-        let planned = plan(&wish, &[spec(NETWORK, 0, 0)], false).unwrap();
+        let chosen = LiveSettings { preset: Some(Preset::Enrichment), session: None, ..settings() };
+        let planned = plan(&chosen, &[spec(NETWORK, 0, 0)], false).unwrap();
         let [kernel, user] = &planned[..] else { panic!("{planned:?}") };
         assert!(!kernel.session.name().is_empty());
         assert_eq!(user.session.name(), format!("{}-providers", kernel.session.name()));
     }
 
     #[test]
-    fn providers_that_nobody_knows_are_told() {
+    fn unknown_providers_are_reported() {
         let error = plan(&settings(), &[spec("No-Such-Provider", 0, 0)], false).unwrap_err().to_string();
         assert!(error.contains("No-Such-Provider") && error.contains("GUID"), "{error}");
     }

@@ -78,7 +78,7 @@ fn event(event: &schema::EventDescription) -> EventDescription<'_> {
     }
 }
 
-/// So many fields from an index on, and the index behind them.
+/// At most `count` fields from an index on, and the index after them.
 fn fields(schema: &Schema, mut next: usize, count: usize) -> (Vec<FieldDescription<'_>>, usize) {
     let mut shown = Vec::new();
     while shown.len() < count {
@@ -86,8 +86,8 @@ fn fields(schema: &Schema, mut next: usize, count: usize) -> (Vec<FieldDescripti
         next += 1;
         let members = match field.in_type {
             InType::Struct { members } => {
-                let (inner, behind) = fields(schema, next, members.into());
-                next = behind;
+                let (inner, end) = fields(schema, next, members.into());
+                next = end;
                 Some(inner)
             }
             _ => None,

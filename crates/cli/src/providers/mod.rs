@@ -1,4 +1,4 @@
-//! `stackhound providers`: which providers are known, and what they can write.
+//! `stackhound providers`: the known providers and their events.
 
 mod json;
 mod names;
@@ -14,22 +14,22 @@ use stackhound::Guid;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped, message};
+use crate::output::{Sink, counted, message};
 use sources::ListedProvider;
 
-/// Arguments of `providers`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Only this provider, by name or GUID (* and ? stand for any text); of a single one, everything is shown
+    /// Show only this provider, by name or GUID (* and ? match any text); a single one is shown in
+    /// full
     #[arg(value_name = "NAME")]
     pub provider: Option<String>,
-    /// Those of this file: a manifest (.man, .xml), an image (.dll, .exe, .sys) or a recording
+    /// Show the providers in this manifest (.man, .xml), image (.dll, .exe, .sys) or trace (.etl)
     #[arg(long, value_name = "FILE")]
     pub manifest: Vec<PathBuf>,
-    /// Texts in this language, such as de-DE, where there are several
+    /// Show messages in this language, such as de-DE, if there are several
     #[arg(long, value_name = "CULTURE")]
     pub culture: Option<String>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,
     #[command(flatten)]
@@ -47,14 +47,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let is_wanted = matcher(wanted)?;
         known.retain(|known| is_wanted(known));
         if known.is_empty() {
-            bail!(
-                "no provider {wanted} is known{}",
-                if arguments.manifest.is_empty() {
-                    "; --manifest FILE tells more"
-                } else {
-                    " to these files"
-                }
-            );
+            if arguments.manifest.is_empty() {
+                bail!("provider {wanted} is unknown; use --manifest FILE to read further providers");
+            }
+            bail!("provider {wanted} is not in these files");
         }
     }
     let whole = arguments.provider.is_some() && is_one(&known);
@@ -74,17 +70,15 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let skipped: usize = known.iter().map(|known| known.description.skipped).sum();
         let skipped = match skipped {
             0 => String::new(),
-            skipped => format!(", {} events not understood", grouped(skipped as u64)),
+            skipped => format!(", {} not decoded", counted(skipped as u64, "event", "events")),
         };
-        let number = |number: usize, what: &str| {
-            format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
-        };
-        message(format_args!("{}, {}{skipped}", number(known.len(), "provider"), number(events, "event")));
+        let providers = counted(known.len() as u64, "provider", "providers");
+        message(format_args!("{providers}, {}{skipped}", counted(events as u64, "event", "events")));
     }
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
-/// Whether a provider is the one that is asked for.
+/// Builds a predicate for a name with wildcards, or for a GUID.
 fn matcher(wanted: &str) -> Result<impl Fn(&ListedProvider) -> bool> {
     let guid: Option<Guid> = wanted.parse().ok();
     let name = GlobBuilder::new(wanted).case_insensitive(true).build()?.compile_matcher();
@@ -94,7 +88,7 @@ fn matcher(wanted: &str) -> Result<impl Fn(&ListedProvider) -> bool> {
     })
 }
 
-/// Whether all are one provider, which several files may describe.
+/// Whether all descriptions are of one provider, which several files can describe.
 fn is_one(known: &[ListedProvider]) -> bool {
     known.windows(2).all(|pair| pair[0].description.guid == pair[1].description.guid)
 }

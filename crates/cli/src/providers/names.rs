@@ -1,16 +1,17 @@
-//! What fields and events are called in lists.
+//! Names of fields, types, levels and keywords in lists.
 
 use stackhound::schema::{
     Count, EventDescription, Field, InType, Length, OutType, ProviderDescription, Schema,
 };
 
-/// The fields of a template as a line: `PID UInt32 (PID), Stack Pointer[Count]`, members of structures in braces.
+/// The fields of a template in one line, such as `PID UInt32 (PID), Stack Pointer[Count]`. Members
+/// of structures are in braces.
 pub fn fields(schema: &Schema) -> String {
     let (text, _) = fields_from(schema, 0, usize::MAX);
     text
 }
 
-/// So many fields from an index on, and the index behind them.
+/// At most `count` fields from an index on, and the index after them.
 fn fields_from(schema: &Schema, mut next: usize, count: usize) -> (String, usize) {
     let mut texts = Vec::new();
     while texts.len() < count {
@@ -18,12 +19,12 @@ fn fields_from(schema: &Schema, mut next: usize, count: usize) -> (String, usize
         next += 1;
         let mut text = format!("{} ", field.name);
         if let InType::Struct { members } = field.in_type {
-            let (inner, behind) = fields_from(schema, next, members.into());
+            let (inner, end) = fields_from(schema, next, members.into());
             text += &format!("{{ {inner} }}");
-            next = behind;
+            next = end;
         } else {
             text += short(field.in_type.manifest_name());
-            // That texts are shown as text says nothing.
+            // The output type of texts adds nothing.
             let shown = field.out_type.manifest_name().filter(|_| field.out_type != OutType::String);
             text += &shown.map_or(String::new(), |name| format!(" ({})", short(name)));
         }
@@ -39,12 +40,12 @@ fn fields_from(schema: &Schema, mut next: usize, count: usize) -> (String, usize
     (texts.join(", "), next)
 }
 
-/// A type's name without the space that it is of.
+/// The name of a type without its namespace.
 fn short(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, name)| name)
 }
 
-/// How many elements an array has: a number, or the name of the field that tells it.
+/// The number of elements of an array, or the name of the field that contains it.
 pub fn count(schema: &Schema, field: &Field) -> Option<String> {
     Some(match field.count {
         Count::One => return None,
@@ -55,7 +56,7 @@ pub fn count(schema: &Schema, field: &Field) -> Option<String> {
     })
 }
 
-/// How long a text or some bytes are: a number, or the name of the field that tells it.
+/// The length of a text or of bytes, or the name of the field that contains it.
 pub fn length(schema: &Schema, field: &Field) -> Option<String> {
     match field.length {
         Length::Natural | Length::Rest => None,

@@ -10,7 +10,7 @@ use super::sources::ListedProvider;
 use crate::output::grouped;
 use stackhound_export::escape::line;
 
-/// One line a provider.
+/// Writes one line per provider.
 pub fn list(out: &mut impl Write, known: &[ListedProvider]) -> Result<()> {
     let width =
         known.iter().map(|known| known.description.name.chars().count()).max().unwrap_or(0).clamp(8, 60);
@@ -33,7 +33,7 @@ pub fn list(out: &mut impl Write, known: &[ListedProvider]) -> Result<()> {
     Ok(())
 }
 
-/// Everything about one.
+/// Writes the whole description of a provider.
 pub fn provider(out: &mut impl Write, known: &ListedProvider) -> Result<()> {
     let provider = &known.description;
     line(out, format_args!("{}  {}  ({})", or_dash(&provider.name), provider.guid, known.origin))?;
@@ -127,7 +127,7 @@ fn or_dash(name: &str) -> &str {
     if name.is_empty() { "-" } else { name }
 }
 
-/// A text for people on one line.
+/// A message on one line.
 fn one_line(text: &str) -> String {
     readable(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Where descriptions of providers come from: tables, files, and the system.
+//! The sources of provider descriptions: built-in tables, files and the system.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use crate::inputs;
 use crate::options::Common;
 use crate::reading::of_manifest_or_image;
 
-/// A provider, and who described it.
+/// A provider and the source of its description.
 #[derive(Debug)]
 pub struct ListedProvider {
     pub description: ProviderDescription,
-    /// A file, `built in` or `system`.
+    /// A file name, `built in` or `system`.
     pub origin: String,
 }
 
 impl ListedProvider {
-    /// Asks the system for what a list does not need.
+    /// Queries the system for the parts of the description that a list does not need.
     pub fn complete(&mut self) {
         #[cfg(windows)]
         if self.origin == SYSTEM {
@@ -33,7 +33,7 @@ impl ListedProvider {
 #[cfg(windows)]
 const SYSTEM: &str = "system";
 
-/// The providers that are built in, and on Windows those that the system knows, by name.
+/// The built-in providers, and on Windows those registered on the system, sorted by name.
 pub fn built_in_and_of_the_system() -> Vec<ListedProvider> {
     let built_in = SchemaStore::built_in_providers().cloned();
     #[allow(unused_mut, reason = "only Windows adds to them")]
@@ -49,7 +49,7 @@ pub fn built_in_and_of_the_system() -> Vec<ListedProvider> {
     known
 }
 
-/// The providers of files, in the order of the files. Gives also whether a recording was damaged.
+/// The providers in files, in the order of the files, and whether a trace was damaged.
 pub fn of_files(
     files: &[PathBuf],
     culture: Option<&str>,

@@ -1,4 +1,5 @@
-//! `stackhound symbols check` and `fetch`: what is missing of the modules of recordings, why, and what helps.
+//! `stackhound symbols check` and `fetch`: the missing files of the modules of traces, by cause,
+//! with hints.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,14 +18,13 @@ use crate::config::Config;
 use crate::naming;
 use crate::options::{Common, ListFormat};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, counted, grouped};
 
-/// Arguments of `symbols fetch`.
 #[derive(Args, Debug)]
 pub struct Fetch {
     #[command(flatten)]
     pub check: Arguments,
-    /// Ask servers again for files that they did not have before
+    /// Query servers again for files that they did not have before
     #[arg(long)]
     pub retry: bool,
 }
@@ -63,11 +63,13 @@ fn report(modules: &[Module], store: &Store) -> Report {
 
 fn table(report: &Report, out: &mut impl Write, verbose: bool) -> Result<()> {
     let count = |count: usize| grouped(count as u64);
-    let (modules, pdb, image) = (count(report.modules), count(report.with_pdb), count(report.with_image));
-    line(out, format_args!("{modules} modules: {pdb} with their PDB, {image} with their image"))?;
+    let modules = counted(report.modules as u64, "module", "modules");
+    let (pdb, image) = (count(report.with_pdb), count(report.with_image));
+    line(out, format_args!("{modules}: {pdb} with their PDB, {image} with their image"))?;
     if report.downloaded_files > 0 {
-        let (files, bytes) = (grouped(report.downloaded_files), grouped(report.downloaded_bytes));
-        line(out, format_args!("downloaded: {files} files, {bytes} bytes"))?;
+        let files = counted(report.downloaded_files, "file", "files");
+        let bytes = counted(report.downloaded_bytes, "byte", "bytes");
+        line(out, format_args!("downloaded: {files}, {bytes}"))?;
     }
     for group in &report.missing {
         writeln!(out)?;
@@ -91,23 +93,26 @@ fn table(report: &Report, out: &mut impl Write, verbose: bool) -> Result<()> {
     Ok(())
 }
 
-/// Modules that a group names, unless more is asked for.
+/// The limit of listed modules per group without `--verbose`.
 const NAMES: usize = 5;
 
 pub fn check(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.elements)?;
+    let config = Config::read(common, &arguments.symbols)?;
     Ok(run(arguments, naming::store_options(&config, common)?, common)?.1)
 }
 
 pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.check.elements)?;
+    let config = Config::read(common, &arguments.check.symbols)?;
     if !config.online.value {
-        bail!("nothing is fetched without --online");
+        bail!("fetching symbols needs --online");
     }
-    let options = StoreOptions { ask_again: arguments.retry, ..naming::store_options(&config, common)? };
+    let options = StoreOptions { retry: arguments.retry, ..naming::store_options(&config, common)? };
     let (report, outcome) = run(&arguments.check, options, common)?;
     if report.modules > 0 && report.with_pdb + report.with_image == 0 {
-        bail!("no file of any of the {} modules is in the store", report.modules);
+        bail!(
+            "expected files of {}, found none in the store and on the servers",
+            counted(report.modules as u64, "module", "modules")
+        );
     }
     Ok(outcome)
 }
@@ -116,7 +121,7 @@ fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let store = Store::new(options);
-    let report = report(&modules::look(modules, &store, online, common), &store);
+    let report = report(&modules::find(modules, &store, online, common), &store);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         ListFormat::Json => sink.json(&report)?,

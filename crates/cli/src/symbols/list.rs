@@ -1,4 +1,4 @@
-//! `stackhound symbols list`: the modules of recordings.
+//! `stackhound symbols list`: the modules of traces.
 
 use std::io::Write;
 
@@ -37,11 +37,11 @@ fn row(module: &Module) -> Row {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.elements)?;
+    let config = Config::read(common, &arguments.symbols)?;
     let options = naming::store_options(&config, common)?;
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
-    let modules = modules::look(modules, &Store::new(options), online, common);
+    let modules = modules::find(modules, &Store::new(options), online, common);
     let rows: Vec<Row> = modules.iter().map(row).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {

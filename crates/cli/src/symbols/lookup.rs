@@ -1,4 +1,4 @@
-//! `stackhound symbols lookup`: what stands at addresses of an image.
+//! `stackhound symbols lookup`: the names at addresses of an image.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use stackhound_export::json::symbols::AddressNames;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, message};
+use crate::output::{Sink, counted, message};
 
-/// Arguments of `symbols lookup`.
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("source").required(true).multiple(true).args(["image", "pdb"])))]
 pub struct Lookup {
-    /// An image file; its PDB is used if it lies beside it
+    /// Look up names in this image, and in its PDB if that is in the same folder
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// A PDB
+    /// Look up names in this PDB
     #[arg(long, value_name = "FILE")]
     pub pdb: Option<PathBuf>,
-    /// Addresses relative to the image's base, such as 0x1a2b; without 0x they are decimal
+    /// Look up these addresses relative to the base of the image, such as 0x1a2b; without 0x they
+    /// are decimal
     #[arg(required = true, value_name = "RVA", value_parser = rva)]
     pub rvas: Vec<Rva>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,
     #[command(flatten)]
@@ -42,12 +42,12 @@ fn rva(text: &str) -> Result<Rva, String> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // `+5` is a number for the standard library.
+    // The standard library would accept `+5`.
     let number = if digits.starts_with('+') { None } else { u32::from_str_radix(digits, radix).ok() };
     number.map(Rva).ok_or_else(|| "expected a number of at most 32 bits, such as 0x1a2b or 6699".to_owned())
 }
 
-/// An address and what it is called.
+/// An address and its names.
 struct Row {
     rva: Rva,
     names: ResolvedFrame,
@@ -55,7 +55,7 @@ struct Row {
 
 impl Row {
     fn new(symbols: &dyn Symbols, rva: Rva) -> Row {
-        // Looked up as they are given: whoever asks for a return address knows.
+        // Looked up exactly: the user decides whether to subtract 1 from a return address.
         Row { rva, names: ResolvedFrame::look_up(symbols, rva, AddressKind::Instruction) }
     }
 }
@@ -80,7 +80,7 @@ pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// The names of all files that were given or found.
+/// The names in all files that were given or found.
 fn table(arguments: &Lookup, note: &impl Fn(String)) -> Result<SymbolTable> {
     let mut builder = SymbolTableBuilder::new();
     let mut wanted = None;
@@ -90,7 +90,8 @@ fn table(arguments: &Lookup, note: &impl Fn(String)) -> Result<SymbolTable> {
         let image = Image::parse(&bytes).with_context(context)?;
         let unreadable = builder.add_image(&image).with_context(context)?;
         if unreadable > 0 {
-            note(format!("{}: {unreadable} exports and functions cannot be read", path.display()));
+            let unreadable = counted(unreadable as u64, "export or function", "exports and functions");
+            note(format!("{}: {unreadable} cannot be read", path.display()));
         }
         wanted = image.pdb();
     }
@@ -104,13 +105,13 @@ fn table(arguments: &Lookup, note: &impl Fn(String)) -> Result<SymbolTable> {
             }
             Some((path.clone(), pdb))
         }
-        (None, Some(image), Some(wanted)) => beside(image, wanted, note),
+        (None, Some(image), Some(wanted)) => adjacent_pdb(image, wanted, note),
         _ => None,
     };
     if let Some((path, pdb)) = pdb {
         let damaged = builder.add_pdb(&pdb, Detail::Lines).with_context(|| path.display().to_string())?;
         if damaged > 0 {
-            note(format!("{}: {damaged} of its object files are damaged and missing", path.display()));
+            note(format!("{}: skipped damaged object files: {damaged}", path.display()));
         }
     }
     Ok(builder.build())
@@ -121,13 +122,13 @@ fn same(found: &PdbIdentity, wanted: &PdbIdentity) -> bool {
 }
 
 fn mismatch(found: &PdbIdentity, wanted: &PdbIdentity) -> String {
-    format!("is of another build: it is {}, the image wants {}", found.store_key(), wanted.store_key())
+    format!("is of another build: expected {}, found {}", wanted.store_key(), found.store_key())
 }
 
-/// The PDB in the image's folder, if it is there and is the right one.
-fn beside(image: &Path, wanted: &PdbIdentity, note: &impl Fn(String)) -> Option<(PathBuf, Pdb)> {
+/// The PDB in the folder of the image, if it matches. Reports a PDB that does not match.
+fn adjacent_pdb(image: &Path, wanted: &PdbIdentity, note: &impl Fn(String)) -> Option<(PathBuf, Pdb)> {
     let folder = image.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Windows does not tell upper from lower case.
+    // File names on Windows are not case-sensitive.
     let path = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).find(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.eq_ignore_ascii_case(wanted.file_name()))
@@ -139,7 +140,7 @@ fn beside(image: &Path, wanted: &PdbIdentity, note: &impl Fn(String)) -> Option<
             None
         }
         Err(error) => {
-            note(format!("{} is not used: it {error}", path.display()));
+            note(format!("{} is not used: {error}", path.display()));
             None
         }
     }

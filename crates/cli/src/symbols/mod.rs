@@ -1,4 +1,4 @@
-//! `stackhound symbols`: the files of modules, and names and stubs in them.
+//! `stackhound symbols`: the files of modules, and the names and stubs in them.
 
 mod check;
 mod list;
@@ -16,18 +16,17 @@ use clap::Subcommand;
 use crate::options::Common;
 use crate::outcome::Outcome;
 
-/// What to do with images and symbol files.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// What stands at addresses of an image: names of its PDB and of its exports, source lines
+    /// Show the PDB names, export names and source lines at addresses of an image
     Lookup(lookup::Lookup),
-    /// The modules of recordings, their identities, and which of their files are found
+    /// List the modules of traces, with their identities and the files that were found
     List(modules::Arguments),
-    /// Which files of modules are missing, by cause, with what helps
+    /// Show the missing files of modules by cause, with hints
     Check(modules::Arguments),
-    /// Download the files of modules; needs --online
+    /// Download the missing files of modules; needs --online
     Fetch(check::Fetch),
-    /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
+    /// Show the system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses and hooks
     Stubs(stubs::Stubs),
 }
 
@@ -41,10 +40,10 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     }
 }
 
-/// Images have 32-bit addresses; PDBs are larger only in theory.
+/// The limit of file sizes: images have 32-bit addresses, and PDBs are rarely larger.
 const FILE_SIZE_MAX: u64 = 4 << 30;
 
-/// All bytes of an image or symbol file.
+/// Reads an image or symbol file.
 fn read_file(path: &Path) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
@@ -53,7 +52,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>> {
     };
     let bytes = read().with_context(|| path.display().to_string())?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
-        bail!("{}: larger than 4 GiB", path.display());
+        bail!("{}: expected an image or PDB of at most 4 GiB, found a larger file", path.display());
     }
     Ok(bytes)
 }

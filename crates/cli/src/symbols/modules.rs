@@ -1,4 +1,4 @@
-//! The modules of recordings, and the files that are found of them.
+//! The modules of traces, and their files.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,33 +13,33 @@ use crate::config::SymbolArguments;
 use crate::inputs::Inputs;
 use crate::options::{Common, ListFormat, Output};
 
-/// Downloads at a time: they mostly wait.
+/// The limit of parallel downloads, which mostly wait.
 const DOWNLOADS: usize = 8;
 
-/// Arguments of verbs about the modules of recordings.
+/// Arguments of the verbs about the modules of traces.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
     #[command(flatten)]
-    pub elements: SymbolArguments,
-    /// Form of the output
+    pub symbols: SymbolArguments,
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,
     #[command(flatten)]
     pub output: Output,
 }
 
-/// A module of recordings.
+/// A module of a trace.
 #[derive(Debug)]
 pub struct Module {
     pub identity: ModuleIdentity,
-    /// How often it was mapped.
+    /// The number of times that it was mapped.
     pub mapped: u64,
     pub files: ModuleFiles,
 }
 
-/// The modules of recordings, by name and identity, and whether a byte was damaged.
+/// The modules of traces by name and identity, and whether a byte was damaged.
 pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u64)>, bool)> {
     let captures = crate::inputs::captures(&inputs.files, inputs.grouping, common)?;
     let mut modules: BTreeMap<_, (ModuleIdentity, u64)> = BTreeMap::new();
@@ -47,12 +47,12 @@ pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u6
     for (index, capture) in captures.iter().enumerate() {
         crate::inputs::announce(&captures, index, common);
         let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
-        // The first pass finds all modules, before the first event is seen.
+        // The first pass finds all modules, before the first event is delivered.
         let outcome = pipeline.run(|_| ControlFlow::Break(()));
         damaged |= !outcome.trace.damage.is_empty();
         for module in pipeline.trace_state().system().modules() {
             let identity = stackhound::frames::identity(module);
-            // The same file can be written in several ways.
+            // The case of a file name can vary.
             let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };
             let (first, mapped) = modules.entry(same).or_insert_with(|| (identity.clone(), 0));
             *mapped += 1;
@@ -64,8 +64,8 @@ pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u6
     Ok((modules.into_values().collect(), damaged))
 }
 
-/// Looks for the files of modules.
-pub fn look(
+/// Searches the files of modules in the store, or on servers.
+pub fn find(
     modules: Vec<(ModuleIdentity, u64)>,
     store: &Store,
     online: bool,

@@ -14,15 +14,14 @@ use stackhound_export::json::value::Hex;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped, message};
+use crate::output::{Sink, counted, grouped, message};
 
-/// Arguments of `symbols stubs`.
 #[derive(Args, Debug)]
 pub struct Stubs {
-    /// An image file, such as ntdll.dll or win32u.dll
+    /// Read this image, such as ntdll.dll or win32u.dll
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,
     #[command(flatten)]
@@ -64,8 +63,8 @@ pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
     sink.finish()?;
     if !common.quiet {
         let count = |state| grouped(rows.iter().filter(|row| row.state == state).count() as u64);
-        let all = grouped(rows.len() as u64);
-        message(format_args!("{all} stubs, {} hooked, {} foreign", count("hooked"), count("foreign")));
+        let all = counted(rows.len() as u64, "stub", "stubs");
+        message(format_args!("{all}, {} hooked, {} foreign", count("hooked"), count("foreign")));
     }
     Ok(Outcome::default())
 }

@@ -1,11 +1,11 @@
-//! The demo recording and the program in its folder, for tests.
+//! The demo trace and the program in its folder, for tests.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A folder with the demo recording and its symbol store.
+/// A folder with the demo trace and its symbol store.
 pub fn demo() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = run(folder.path(), &["demo", "-q", "--out", "."]);
@@ -13,7 +13,7 @@ pub fn demo() -> TempDir {
     folder
 }
 
-/// Runs the program there, with no symbols but those that it is told of.
+/// Runs the program there. It uses only symbols that the arguments name.
 pub fn run(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stackhound"))
         .args(arguments)

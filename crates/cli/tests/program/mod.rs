@@ -7,9 +7,9 @@ pub fn stackhound(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
 }
 
-/// Bad input: one sentence on standard error, nothing on standard output, exit code 2.
+/// Checks invalid input: one sentence on standard error, nothing on standard output, exit code 2.
 #[track_caller]
-#[allow(dead_code, reason = "not every test gives bad input")]
+#[allow(dead_code, reason = "not every test checks invalid input")]
 pub fn refused(arguments: &[&str], sentence: &str) {
     let output = stackhound(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);

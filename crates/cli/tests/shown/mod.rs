@@ -1,19 +1,19 @@
-//! Whether what a page names as its proof exists, for tests of pages.
+//! Checks that the evidence that a page names exists, for tests of pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands in backticks.
+/// The code spans of a text.
 pub fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether a file has a test of this name: a function behind an attribute that makes it one, or in a block of properties.
+/// Whether a file has a test of this name: a function with a test attribute.
 pub fn has_test(file: &Path, name: &str) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

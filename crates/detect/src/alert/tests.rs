@@ -33,7 +33,7 @@ fn findings_of_a_process_within_a_window_are_one_alert() {
         (&[(1, 0, "CS07", High), (1, 60, "CS08", Medium), (1, 120, "CS08", Medium)][..], &[(1, 3)][..]),
         (&[(1, 0, "CS07", High), (1, 61, "CS08", Medium)], &[(1, 1), (1, 1)]),
         (&[(1, 0, "CS07", High), (2, 0, "CS08", Medium)], &[(1, 1), (2, 1)]),
-        // Files need not be in the order of time, nor follow each other so.
+        // Findings may arrive out of the order of time.
         (&[(1, 100, "CS07", High), (1, 90, "CS07", High)], &[(1, 2)]),
         (&[(1, 100, "CS07", High), (1, 40, "CS07", High)], &[(1, 2)]),
         (&[(1, 100, "CS07", High), (1, 39, "CS07", High)], &[(1, 1), (1, 1)]),
@@ -47,7 +47,7 @@ fn findings_of_a_process_within_a_window_are_one_alert() {
 }
 
 #[test]
-fn different_findings_outweigh_equal_ones() {
+fn different_findings_outweigh_repeated_ones() {
     use Severity::{High, Medium};
     let two = alerts(&[(1, 0, "CS07", Medium), (1, 0, "CS24", High)]);
     let many: Vec<_> = (0..5).map(|second| (1, second, "CS08", Medium)).collect();
@@ -59,7 +59,7 @@ fn different_findings_outweigh_equal_ones() {
 }
 
 #[test]
-fn what_is_not_found_opens_no_alert() {
+fn undetermined_answers_open_no_alert() {
     let mut alerts = Alerts::new(SECOND);
     let mut undetermined = [finding("CS01", Verdict::Undetermined, Severity::High)];
     alerts.add(&event_context(1, 0), &mut undetermined);
@@ -68,7 +68,7 @@ fn what_is_not_found_opens_no_alert() {
 }
 
 #[test]
-fn keys_name_the_alert_in_each_finding() {
+fn findings_have_the_key_of_their_alert() {
     let mut alerts = Alerts::new(SECOND);
     let mut findings = [
         finding("CS07", Verdict::Yes, Severity::High),

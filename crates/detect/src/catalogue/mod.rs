@@ -1,40 +1,41 @@
-//! The detections as data: what each is called, asks, needs and means. The functions that answer them are in `check`.
+//! The catalogue of detections: names, titles, required inputs and explanations. The functions that
+//! evaluate them are in `check`.
 
 pub(crate) mod reason;
 
 use crate::verdict::{Input, Inputs, Severity};
 
-/// A detection's number, 1 to 24.
+/// Identifies a detection, CS01 to CS24.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DetectionId(u8);
 
 impl DetectionId {
-    /// All of them, in order.
+    /// All detections, in order.
     pub fn all() -> impl Iterator<Item = DetectionId> {
         (0..DETECTIONS.len() as u8).map(DetectionId)
     }
 
-    /// The one of this number, from 1.
+    /// The detection with this number, starting at 1.
     pub fn new(number: usize) -> Option<DetectionId> {
         (1..=DETECTIONS.len()).contains(&number).then(|| DetectionId(number as u8 - 1))
     }
 
-    /// The one that is spelled so: `CS05`, in any case.
+    /// Parses a name such as `CS05`, in any case.
     pub fn parse(text: &str) -> Option<DetectionId> {
         DetectionId::all().find(|id| id.name().eq_ignore_ascii_case(text))
     }
 
-    /// Its index among [`DETECTIONS`].
+    /// The index in [`DETECTIONS`].
     pub fn index(self) -> usize {
         self.0.into()
     }
 
-    /// All about it.
+    /// The description of the detection.
     pub fn detection(self) -> &'static Detection {
         &DETECTIONS[self.index()]
     }
 
-    /// The spelling in output: `CS05`.
+    /// The name in output, such as `CS05`.
     pub fn name(self) -> &'static str {
         self.detection().name
     }
@@ -43,17 +44,17 @@ impl DetectionId {
 /// A detection.
 #[derive(Clone, Copy, Debug)]
 pub struct Detection {
-    /// `CS01`.
+    /// The name, such as `CS01`.
     pub name: &'static str,
-    /// In a few words.
+    /// A short title.
     pub title: &'static str,
-    /// What it is decided by.
+    /// The inputs that its verdict is based on.
     pub needs: Inputs,
-    /// How much it matters at most.
+    /// The highest severity of its findings.
     pub severity: Severity,
-    /// Techniques of ATT&CK.
+    /// The ATT&CK techniques.
     pub attack: &'static [&'static str],
-    /// What it means, needs, misses, and what to do next: sections with titles of their own.
+    /// The explanation that `stackhound explain` prints, in sections with headings.
     pub explanation: &'static str,
 }
 

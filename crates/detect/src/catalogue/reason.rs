@@ -1,20 +1,22 @@
-//! Why an answer is what it is: a code for programs and a sentence for people.
+//! The reasons for answers, each with a code for programs and a sentence for people.
 
-/// A reason. In sentences, `{frame}` stands for the frame that the finding is about.
+/// A reason for an answer. In its sentence, `{frame}` is replaced by the frame that the finding
+/// concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// No user code is in the stack.
+    /// The stack has no user frames.
     NoUserFrames,
-    /// The stack, or the part of it that counts, is not there.
+    /// The stack, or the part of it that decides, is missing.
     StackMissing,
-    /// {frame} and further kernel frames lie in no driver, as in walks that went wrong.
+    /// {frame} and other kernel frames are outside of all drivers, as in failed stack walks.
     WalkImplausible,
-    /// The frames are uncertain: a loss, damage or a second possible owner could have changed them.
+    /// The frames are uncertain: a loss, damage or a second possible triggering event could have
+    /// changed them.
     StackUncertain,
     /// Not all modules of the process are known.
     ModulesIncomplete,
-    /// Events are missing that could tell otherwise.
+    /// Events are missing that could change the answer.
     EventsLost,
     /// The stack is as long as the capture allows, so outer frames may be missing.
     AtLimit,
@@ -24,113 +26,119 @@ pub enum Reason {
     NoSystemCall,
     /// Events of this kind come from system calls and from interrupts alike.
     EntryUnknown,
-    /// The kernel was entered from {frame}, which lies in no module.
+    /// The kernel was entered from {frame}, which is in no module.
     TopUnbacked,
-    /// It is not known which module {frame} belongs to, from where the kernel was entered.
+    /// The kernel was entered from {frame}, whose module is not known.
     TopUnknown,
-    /// {frame} entered the kernel itself, and not through a module of system calls.
+    /// {frame} entered the kernel directly, not through a system-call stub of Windows.
     TopImage,
-    /// {frame} entered the kernel itself, and was compiled at run time.
-    TopCompiled,
-    /// The kernel was entered from a module of system calls.
+    /// {frame} entered the kernel directly and is JIT-compiled code.
+    TopJit,
+    /// The kernel was entered through a system-call module.
     TopSystemCall,
-    /// Before Windows 10, version 1607, {frame} had system calls of its own.
+    /// Before Windows 10, version 1607, the module of {frame} had its own system calls.
     TopLegacy,
-    /// The offset of {frame} lies outside of its module.
+    /// The offset of {frame} is outside of its module.
     TopOutsideModule,
     /// The instruction before it is a system call.
     SystemCallBefore,
-    /// The instruction before {frame} is no system call, so the stack begins elsewhere than where the kernel was entered.
+    /// The instruction before {frame} is not a system call, so the stack does not begin where the
+    /// kernel was entered.
     NoSystemCallBefore,
-    /// The module is known to enter the kernel by itself, and its signer is the known one.
+    /// The module is known to make direct system calls and has the expected signer.
     KnownDirectCaller,
-    /// A module of this name is known to enter the kernel by itself, but who signed this one is not known.
+    /// A module of this name is known to make direct system calls, but the signer of this one is
+    /// not known.
     LikeDirectCaller,
-    /// {frame} lies outside of the Windows folder and calls the native API by itself.
+    /// {frame} is outside of the Windows folder and calls the native API directly.
     CallerOutsideWindows,
-    /// {frame} calls the native API by itself; it lies in the Windows folder, and whether it belongs there is not known.
+    /// {frame} calls the native API directly; it is in the Windows folder, and it is not known
+    /// whether it is part of Windows.
     CallerInWindows,
-    /// {frame} calls the native API by itself; it lies in the Windows folder but is no known part of Windows.
+    /// {frame} calls the native API directly; it is in the Windows folder but is not a known part
+    /// of Windows.
     CallerNotKnownSystem,
     /// The caller of the native API is a known part of Windows.
     CallerKnownSystem,
-    /// The native API was called by Windows' own libraries.
+    /// Libraries of Windows called the native API.
     CallerNative,
     /// The caller of the native API is known to hook it.
     CallerHook,
-    /// What it was done to holds credentials.
+    /// The target process holds credentials.
     SensitiveTarget,
-    /// What was done is what attacks need.
+    /// The operation is one that attacks need.
     SensitiveOperation,
-    /// {frame}, in no module, calls the native layer.
+    /// {frame}, in no module, calls the native API.
     CallerUnbacked,
-    /// {frame} lies in no module.
+    /// {frame} is in no module.
     FrameUnbacked,
-    /// It is not known which module {frame} belongs to.
+    /// The module of {frame} is not known.
     FrameUnknown,
-    /// All user frames lie in modules or in code that a runtime told of.
+    /// All user frames are in modules or in JIT-compiled code that a runtime reported.
     AllBacked,
-    /// A runtime that compiles code is in the stack, so the code may be its own.
+    /// A JIT compiler is in the stack, so the code may be its output.
     RuntimeInStack,
-    /// A runtime that compiles code is loaded in the process, so the code may be its own.
+    /// A JIT compiler is loaded in the process, so the code may be its output.
     RuntimeLoaded,
-    /// The address lies where libraries are mapped, and runtimes put their code near these.
+    /// The address is near loaded images, where JIT compilers put their code.
     AddressNearImages,
-    /// The code stands between a library and a module that is known to hook, as trampolines do.
+    /// The code is between a library and a module that is known to install inline hooks, like a
+    /// trampoline.
     BetweenHooks,
-    /// The code called directly is the system-call layer's own caller; see CS01 and CS07.
+    /// The frame that calls the system-call layer is covered by CS01 and CS07.
     NativeUnbacked,
-    /// What memory the code lies in is not known.
+    /// The memory that the code is in is not known.
     RegionsUnknown,
-    /// {frame} lies in memory that can be written and run.
+    /// {frame} is in memory that is writable and executable.
     WritableCode,
-    /// {frame} lies in private memory that can be run.
+    /// {frame} is in private executable memory.
     PrivateCode,
-    /// {frame} lies in a mapped section that is no image.
+    /// {frame} is in a mapped section that is not an image.
     MappedCode,
-    /// {frame} is called ntdll.dll but does not lie where Windows keeps it.
+    /// The module of {frame} is named ntdll.dll but is not in the folder of Windows.
     NtdllElsewhere,
-    /// The stack leads through two different ntdll.dll of one width; {frame} is the second.
+    /// The stack goes through two different ntdll.dll of the same bitness; {frame} is in the
+    /// second.
     TwoNtdlls,
-    /// A second ntdll.dll was mapped beside the one that the process has.
+    /// A second ntdll.dll was mapped in addition to that of the process.
     SecondNtdllLoaded,
-    /// No second ntdll.dll is to be seen.
+    /// No second ntdll.dll was found.
     OneNtdll,
-    /// The stack ends where threads begin.
+    /// The stack ends in a function where threads start.
     RootFound,
-    /// The stack ends in the modules where threads begin; which functions, is not known.
+    /// The stack ends in the modules where threads start; the functions are not known.
     RootByModules,
-    /// The stack ends in ntdll.dll, but which function is not known.
+    /// The stack ends in ntdll.dll; the function is not known.
     RootUnnamed,
-    /// The stack ends in {frame}, where no thread begins.
+    /// The stack ends in {frame}, where threads do not start.
     RootIsNone,
-    /// The stack ends in code that lies in no module, behind which stacks cannot be walked.
+    /// The stack ends in code that is in no module; stack walks cannot continue there.
     EndsUnbacked,
-    /// 32-bit code without frame pointers cannot always be walked.
+    /// Stack walks can fail in 32-bit code without frame pointers.
     Stack32,
-    /// The outermost module of the stack is the one that the thread started in.
+    /// The outermost module of the stack is the module of the thread's start address.
     StartMatches,
-    /// The thread started in another module than {frame}, the outermost of its own code.
+    /// The thread's start address is in another module than {frame}, its outermost frame.
     StartDiffers,
-    /// Where the thread started is not known.
+    /// The thread's start address is not known.
     StartUnknown,
-    /// The thread started in Windows' own libraries, as those of pools and services do.
+    /// The thread started in a library of Windows, like threads of thread pools and services.
     StartInNative,
-    /// The event tells of no thread's start.
+    /// The event does not start a thread.
     NoThreadStart,
-    /// The thread starts in code that lies in no module.
+    /// The thread's start address is in no module.
     StartUnbacked,
-    /// The thread starts in the kernel, as input threads of graphics do.
+    /// The thread's start address is in the kernel, like those of raw input threads.
     StartKernel,
-    /// The thread starts in a function that loads a library, as injected threads do.
+    /// The thread starts in a function that loads a library, like injected threads.
     StartLoadLibrary,
-    /// The thread starts where Windows itself starts threads of other processes.
+    /// The thread starts where Windows itself starts threads in other processes.
     StartRemoteFunction,
     /// The thread starts in a module.
     StartBacked,
-    /// The thread starts in code that a runtime told of.
+    /// The thread starts in JIT-compiled code that a runtime reported.
     StartCompiled,
-    /// The thread was started by its own process.
+    /// The process itself started the thread.
     LocalStart,
     /// Another process started the thread.
     RemoteStart,
@@ -138,127 +146,136 @@ pub enum Reason {
     NotWow64,
     /// It is not known whether the process runs 32-bit code.
     WidthUnknown,
-    /// 64-bit system calls of a 32-bit process come through the WoW64 layer; {frame} calls them itself.
+    /// 64-bit system calls of a 32-bit process go through the WoW64 layer; {frame} calls them
+    /// directly.
     GateCaller,
-    /// The 64-bit frames come through the WoW64 layer.
+    /// The 64-bit frames go through the WoW64 layer.
     ThroughWow64,
     /// The thread does not wait.
     NoWait,
-    /// The thread waits inside of {frame}, a dispatcher of callbacks, and no module beside Windows' own is in the stack.
+    /// The thread waits in {frame}, a callback dispatcher, and the stack has only modules of
+    /// Windows.
     WaitInDispatcher,
-    /// A module beside Windows' own is in the stack.
+    /// The stack has a module that is not part of Windows.
     WaitHasUser,
     /// The functions in the stack have no names.
     FunctionsUnknown,
-    /// No such dispatcher is in the stack.
+    /// The stack has no callback dispatcher.
     NoDispatcher,
-    /// What was done is not sensitive.
+    /// The operation is not sensitive.
     NotSensitive,
-    /// Only Windows' own libraries stand between {frame}, which calls what it is given, and a sensitive operation.
+    /// Only libraries of Windows are between {frame}, which calls the function that it is given,
+    /// and a sensitive operation.
     ProxyPool,
-    /// The stack has no module but ntdll.dll, kernelbase.dll and kernel32.dll, in the order of calls through callbacks.
+    /// The stack has only ntdll.dll, kernelbase.dll and kernel32.dll, in the order of a call
+    /// through a callback.
     ProxySummary,
-    /// A module beside Windows' own asked for it.
+    /// A module that is not part of Windows made the call.
     ProxyHasUser,
-    /// {frame} calls handlers of exceptions, below a sensitive call.
+    /// {frame} calls exception handlers and is a caller of a sensitive operation.
     ExceptionHandler,
-    /// No kernel frames are in the stack.
+    /// The stack has no kernel frames.
     NoKernelFrames,
-    /// {frame} lies in no driver.
+    /// {frame} is in no driver.
     KernelUnbacked,
-    /// All kernel frames lie in drivers.
+    /// All kernel frames are in drivers.
     KernelBacked,
-    /// Nothing was done to a process.
+    /// The event has no target process.
     NoTarget,
-    /// It is not told to which process a handle was opened.
+    /// The event does not state the target process of the handle.
     TargetUnknown,
-    /// The process that it was done to holds no credentials.
+    /// The target process holds no credentials.
     TargetOrdinary,
-    /// Which rights were asked for is not known.
+    /// The requested rights are not known.
     AccessUnknown,
-    /// The rights that were asked for do not let the process be read.
+    /// The requested rights do not allow reading the process.
     AccessHarmless,
-    /// The module that asked, {frame}, is neither part of Windows nor installed.
+    /// The final user module, {frame}, is neither part of Windows nor an installed program.
     CallerUnusual,
     /// The stack shows nothing unusual.
     CallerUsual,
-    /// Another detection, of CS01 to CS08, is about {frame} in the same stack.
+    /// A detection of CS01 to CS08 is about {frame} in the same stack.
     WithFinding,
-    /// The image file that would tell is not at hand.
+    /// The image file that would decide is missing.
     ImageMissing,
-    /// The image file that would tell cannot be read.
+    /// The image file that would decide cannot be read.
     ImageUnreadable,
-    /// For the processor of this image the question is not answered.
+    /// Images for this processor are not supported.
     MachineUnsupported,
-    /// Which service ran is not known.
+    /// The system service that ran is not known.
     ServiceUnknown,
-    /// The stub returned to is that of the service that ran.
+    /// The system call returns to the stub of the service that ran.
     StubMatches,
-    /// The system call returned to the stub of another service than the one that ran.
+    /// The system call returns to the stub of another service than the one that ran.
     StubDiffers,
-    /// The system call returned to the stub of a service that does not cause this event.
+    /// The system call returns to the stub of a service that does not cause this event.
     StubCannotCause,
-    /// The stub's number is not that of the service it is named after.
+    /// The stub has another system service number than the service it is named after.
     StubTampered,
-    /// The function of the service that {frame} lies in has not the form of a stub in its file.
+    /// The function of the service that {frame} is in does not have the form of a stub in its file.
     StubChanged,
     /// The system call returns to a stub.
     SiteIsStub,
-    /// The system call returns to {frame}, which belongs to no stub.
+    /// The system call returns to {frame}, which is not in a stub.
     SiteUnknown,
-    /// The system call returns to {frame}, which is no code.
+    /// The system call returns to {frame}, which is not code.
     SiteOutsideCode,
     /// The call before the caller's frame can lead to the stub.
     CalleeMatches,
-    /// The call before {frame} leads to code of its own module and not to ntdll.dll, yet a stub of ntdll.dll was returned to.
+    /// The call before {frame} goes to code of its own module, not to ntdll.dll, but the system
+    /// call returns to a stub of ntdll.dll.
     CalleeDiffers,
     /// The call before the caller's frame goes through a register or pointer and can lead anywhere.
     CalleeIndirect,
-    /// The call before {frame} leads to another stub of ntdll.dll than the one returned to.
+    /// The call before {frame} goes to another stub of ntdll.dll than the one that the system call
+    /// returns to.
     CalleeOther,
     /// The stack does not begin in a stub of ntdll.dll or win32u.dll.
     NoStubFrame,
-    /// Before each return address that could be looked at stands a call.
+    /// Each return address that could be checked is preceded by a call.
     CallsPrecede,
-    /// Before {frame} stands no call.
+    /// The return address {frame} is not preceded by a call.
     NoCallBefore,
-    /// Before several return addresses stands no call.
+    /// Several return addresses are not preceded by a call.
     SeveralWithoutCall,
-    /// {frame} leads on through a register or moves the stack, as links of forged stacks do.
+    /// The code at {frame} jumps through a register or moves the stack pointer, like the ROP
+    /// gadgets of spoofed stacks.
     ReturnsToGadget,
-    /// No return address is a gadget.
+    /// No return address is a ROP gadget.
     NoGadget,
-    /// {frame} lies in no function of its image.
+    /// {frame} is outside any function of its image.
     OutsideFunctions,
-    /// {frame} is the first byte of a function, where no call returns to.
+    /// {frame} is the first byte of a function, where calls do not return to.
     AtFunctionStart,
-    /// {frame} lies in a section of its image that is no code.
+    /// {frame} is in a section of its image that is not code.
     OutsideCode,
-    /// The image of {frame} has no unwind data that tells where functions are.
+    /// The image of {frame} has no unwind data, which states where functions are.
     NoUnwindData,
-    /// The file has no bytes for {frame}, as those of packed programs, or bytes that the program may change.
+    /// The file has no bytes for {frame}, as in packed programs, or bytes that the program may
+    /// change.
     NoBytesInFile,
-    /// Each return address lies in a function.
+    /// Each return address is in a function.
     InsideFunctions,
-    /// The call before {frame} leads to another function than the one above it.
+    /// The call before {frame} goes to another function than that of the frame it called.
     LinkBroken,
-    /// Each direct call leads to the function above it.
+    /// Each direct call goes to the function of the frame it called.
     LinksHold,
-    /// {frame} lies in a page of its image that was written to.
+    /// {frame} is in a page of its image that was written to.
     PageChanged,
     /// The bytes around {frame} are not those of its image file.
     BytesDiffer,
-    /// A module that is known to hook is in the stack, and may have changed the code.
+    /// A module that is known to install inline hooks is in the stack and may have changed the
+    /// code.
     HookInStack,
-    /// All pages of images are the files'.
+    /// All pages of images are unchanged.
     PagesOriginal,
-    /// The memory of the process was not looked at.
+    /// The memory of the process was not read.
     MemoryUnknown,
-    /// The stack was taken in an interrupt, where pages that are not at hand end it.
+    /// The stack was walked in an interrupt, where a page that is not in memory ends the walk.
     InterruptedWalk,
 }
 
-/// Each reason, its code and its sentence.
+/// Each reason with its code and its sentence.
 #[rustfmt::skip]
 const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::NoUserFrames, "no-user-frames", "The stack has no user frames."),
@@ -274,7 +291,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::TopUnbacked, "top-unbacked", "The kernel was entered from {frame}, which is in no module."),
     (Reason::TopUnknown, "top-unknown", "The kernel was entered from {frame}, whose module is not known."),
     (Reason::TopImage, "top-image", "{frame} entered the kernel directly, not through a system-call stub of Windows."),
-    (Reason::TopCompiled, "top-compiled", "{frame} entered the kernel directly and is JIT-compiled code."),
+    (Reason::TopJit, "top-compiled", "{frame} entered the kernel directly and is JIT-compiled code."),
     (Reason::TopSystemCall, "top-system-call", "The kernel was entered through a system-call module."),
     (Reason::TopLegacy, "top-legacy", "Before Windows 10, version 1607, the module of {frame} had its own system calls."),
     (Reason::TopOutsideModule, "top-outside-module", "The offset of {frame} is outside of its module."),
@@ -389,21 +406,21 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::InterruptedWalk, "interrupted-walk", "The stack was walked in an interrupt, where a page that is not in memory ends the walk."),
 ];
 
-/// A set of reasons is a number of 128 bits.
+// A set of reasons is a 128-bit mask.
 const _: () = assert!(TEXTS.len() <= 128);
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub fn all() -> impl Iterator<Item = Reason> {
         TEXTS.iter().map(|text| text.0)
     }
 
-    /// The spelling in output.
+    /// The code in output, such as `caller-unbacked`.
     pub fn code(self) -> &'static str {
         TEXTS[self as usize].1
     }
 
-    /// As a sentence.
+    /// The sentence, with the placeholder `{frame}` if it concerns a frame.
     pub fn sentence(self) -> &'static str {
         TEXTS[self as usize].2
     }
@@ -414,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stand_in_the_order_of_reasons() {
+    fn texts_are_in_the_order_of_reasons() {
         for (index, (reason, code, sentence)) in TEXTS.iter().enumerate() {
             assert_eq!(*reason as usize, index);
             assert!(code.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphanumeric()), "{code}");

@@ -1,5 +1,5 @@
-//! Dispatchers of callbacks: sensitive calls that nobody seems to ask for (CS17), waits inside of callbacks (CS21), handlers
-//! of exceptions (CS22).
+//! Dispatchers of callbacks: sensitive calls without a final user module (CS17), waits inside
+//! callbacks (CS21), and exception handlers (CS22).
 
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Frame, Operation, Role};
@@ -15,13 +15,13 @@ fn unsure(reason: Reason, missing: Inputs) -> Outcome {
     Outcome::undetermined(Severity::Medium, reason, USED, missing)
 }
 
-/// What can be said where the stack has no frame that could tell.
+/// The answer if the stack has no user frames.
 fn no_frames(view: &View<'_>) -> Option<Outcome> {
-    let has_frames = view.has_user_part() && view.top.is_some();
+    let has_frames = view.has_user_part() && view.return_frame.is_some();
     (!has_frames).then(|| without_frames(view, Severity::Medium, USED))
 }
 
-/// What can be said of a stack that does not lie in the native layer alone, from end to end.
+/// The answer if the stack is not completely in the native layer.
 fn not_of_layer(view: &View<'_>, has_user: Reason) -> Option<Outcome> {
     if let Some(outcome) = no_frames(view) {
         return Some(outcome);
@@ -34,15 +34,15 @@ fn not_of_layer(view: &View<'_>, has_user: Reason) -> Option<Outcome> {
     Some(Outcome::no(has_user, USED).at(final_module_frame))
 }
 
-/// What the frames of a stack say about a list of functions.
+/// The result of a search for a function of a list.
 struct Search {
     /// The first frame in such a function.
     found: Option<usize>,
-    /// Whether a frame of `ntdll.dll` that could be one has no name.
+    /// Whether a frame of `ntdll.dll` has no function name and could be one.
     has_unnamed: bool,
 }
 
-/// Looks for a function among the frames of `ntdll.dll`, where all these functions are, from one frame on.
+/// Searches the frames of `ntdll.dll`, which contains all these functions, from one frame on.
 fn search(evidence: &mut Evidence<'_, '_>, start: usize, list: Functions) -> Search {
     let mut search = Search { found: None, has_unnamed: false };
     for index in start..evidence.view.frames().len() {
@@ -68,7 +68,7 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if let Some(outcome) = not_of_layer(view, Reason::ProxyHasUser) {
         return outcome;
     }
-    // The loader's own threads in the pool never come through the Win32 base.
+    // The loader's own threads in the pool do not go through the Win32 base.
     let Some(callback) = callback(view) else {
         return Outcome::no(Reason::NoDispatcher, USED);
     };
@@ -85,7 +85,7 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
     }
 }
 
-/// The first frame of `ntdll.dll` that called a library on top of it.
+/// The first frame of `ntdll.dll` that called another library.
 fn callback(view: &View<'_>) -> Option<usize> {
     let mut user = view.user_frames().skip_while(|(_, frame)| view.roles(frame).has(Role::Ntdll));
     user.find(|(_, frame)| view.roles(frame).has(Role::Ntdll))
@@ -140,7 +140,7 @@ pub(crate) fn exception(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return outcome;
     }
     let dispatcher = search(evidence, 0, Functions::ExceptionDispatchers);
-    // Breakpoints in registers leave no frames, so a stack alone never says no.
+    // Hardware breakpoints leave no frames, so a stack alone never leads to the answer no.
     let context = Inputs::of(&[Input::ThreadContext]);
     match (dispatcher.found, dispatcher.has_unnamed) {
         (Some(found), _) => {

@@ -1,4 +1,4 @@
-//! A second `ntdll.dll`: a copy that nobody hooks (CS10).
+//! A second `ntdll.dll`: a copy without inline hooks (CS10).
 
 use stackhound_frames::{Code, Frame, Role};
 
@@ -17,7 +17,7 @@ pub(crate) fn second_ntdll(evidence: &mut Evidence<'_, '_>) -> Outcome {
             return Outcome::yes(Severity::High, None, Reason::SecondNtdllLoaded, USED);
         }
     }
-    // The first of each width.
+    // The first frame of each bitness.
     let mut firsts: [Option<&Frame>; 2] = [None; 2];
     for (index, frame) in view.user_frames() {
         let roles = view.roles(frame);
@@ -56,7 +56,7 @@ fn is_other(view: &View<'_>, one: &Frame, other: &Frame) -> bool {
         return false;
     }
     let (Some(one), Some(other)) = (view.module(one), view.module(other)) else { return false };
-    // One file has one path in one stack, but for its case.
+    // In one stack, a file has one path, apart from its case.
     !one.path.eq_ignore_ascii_case(&other.path)
         || (one.identity.image != other.identity.image
             && one.identity.image.is_some()

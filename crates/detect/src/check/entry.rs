@@ -1,4 +1,5 @@
-//! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
+//! The point where the kernel was entered: direct system calls (CS01, CS02) and direct use of the
+//! native API (CS06).
 
 use stackhound_frames::{Code, Operation, Role, Roles};
 
@@ -9,38 +10,39 @@ use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::KernelEntry]);
 
-/// The page that the kernel shares with all processes. Before Windows 8 it held the way into the kernel of 32-bit systems.
+/// The page that the kernel shares with all processes. Before Windows 8, 32-bit systems entered the
+/// kernel through it.
 const SHARED_PAGE: std::ops::Range<u64> = 0x7ffe_0000..0x7ffe_1000;
 
-/// Where the kernel was entered, and from what.
+/// The code that entered the kernel.
 enum Top {
-    /// From a module of system calls.
+    /// A system-call module or the WoW64 layer.
     SystemCall,
-    /// From this frame in no module.
+    /// Code in no module, at this frame.
     Unbacked(usize),
-    /// From this frame of compiled code.
-    Compiled(usize),
-    /// From this frame of an image that has no system calls.
+    /// JIT-compiled code, at this frame.
+    Jit(usize),
+    /// An image other than the system-call modules, at this frame.
     Image(usize),
-    /// The question cannot be asked or answered.
+    /// The detections do not apply, or evidence is missing.
     Other(Outcome),
 }
 
-fn top(evidence: &Evidence<'_, '_>) -> Top {
+fn return_frame(evidence: &Evidence<'_, '_>) -> Top {
     let view = evidence.view;
-    let Some(top) = view.top else {
+    let Some(return_frame) = view.return_frame else {
         return Top::Other(without_frames(view, Severity::High, USED));
     };
     if view.case.event.entry == Entry::Interrupt {
         return Top::Other(Outcome::no(Reason::NoSystemCall, USED));
     }
-    let found = match location(evidence, top) {
-        // The layer's own frames stand before those of the 32-bit code that entered it.
-        Top::SystemCall => view.top_32_bit.map_or(Top::SystemCall, |narrow| location(evidence, narrow)),
+    let found = match location(evidence, return_frame) {
+        // The frames of the WoW64 layer come before those of the 32-bit code that entered it.
+        Top::SystemCall => view.top_32_bit.map_or(Top::SystemCall, |index| location(evidence, index)),
         other => other,
     };
     match (found, view.case.event.entry) {
-        (Top::Unbacked(frame) | Top::Compiled(frame) | Top::Image(frame), Entry::Unknown) => {
+        (Top::Unbacked(frame) | Top::Jit(frame) | Top::Image(frame), Entry::Unknown) => {
             let missing = Inputs::of(&[Input::KernelEntry]);
             Top::Other(Outcome::undetermined(Severity::High, Reason::EntryUnknown, USED, missing).at(frame))
         }
@@ -61,7 +63,7 @@ fn location(evidence: &Evidence<'_, '_>, index: usize) -> Top {
         }
         Code::Unbacked => Top::Unbacked(index),
         Code::Unknown => undetermined(Reason::TopUnknown),
-        Code::Jit(_) => Top::Compiled(index),
+        Code::Jit(_) => Top::Jit(index),
         Code::Image(module, offset) => {
             let module = view.modules.get(module);
             let size = module.identity.image.map_or(u32::MAX, |image| image.size);
@@ -80,26 +82,28 @@ fn location(evidence: &Evidence<'_, '_>, index: usize) -> Top {
     }
 }
 
-/// Whether the bytes before a frame are those of an instruction that enters the kernel; `None` if they are not at hand.
-fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, index: usize) -> Option<bool> {
+/// Whether the bytes before a frame are an instruction that enters the kernel; `None` if they are
+/// not available.
+fn follows_system_call(evidence: &mut Evidence<'_, '_>, index: usize) -> Option<bool> {
     let frame = evidence.view.frame(index);
-    // 32-bit code enters through a call.
+    // 32-bit code enters the kernel through a call.
     if frame.is_wow64 {
         return None;
     }
     match (evidence.view.bytes(index), frame.code) {
         (Some(bytes), _) => Some(site::ends_system_call(&bytes.before)),
         (None, Code::Image(module, offset)) => {
-            evidence.binaries.is_behind_system_call(evidence.view.modules, (module, offset))
+            evidence.binaries.follows_system_call(evidence.view.modules, (module, offset))
         }
         _ => None,
     }
 }
 
-/// Adds what the bytes before the frame tell. A frame that is behind no system call is an artefact of the walk.
+/// Checks the bytes before the frame. If they are not a system call, the frame is an artifact of
+/// the stack walk.
 fn confirmed(evidence: &mut Evidence<'_, '_>, index: usize, found: Outcome) -> Outcome {
     let input = if evidence.view.bytes(index).is_some() { Input::MemoryBytes } else { Input::ImageBytes };
-    match is_behind_system_call(evidence, index) {
+    match follows_system_call(evidence, index) {
         Some(true) => Outcome { used: found.used.with(input), ..found.because(Reason::SystemCallBefore) },
         Some(false) => Outcome::no(Reason::NoSystemCallBefore, found.used.with(input)).at(index),
         None => Outcome { missing: found.missing.with(input), ..found },
@@ -108,9 +112,9 @@ fn confirmed(evidence: &mut Evidence<'_, '_>, index: usize, found: Outcome) -> O
 
 /// CS01.
 pub(crate) fn unbacked(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    match top(evidence) {
+    match return_frame(evidence) {
         Top::Unbacked(frame) => {
-            // Sandboxes call copies of stubs, in memory of their own.
+            // The sandboxes of browsers call copies of stubs in private memory.
             let is_like_one = evidence.lists.is_like_direct_caller(evidence.view.case.process.image);
             let found = |severity| Outcome::yes(severity, Some(frame), Reason::TopUnbacked, USED);
             let found = match is_like_one {
@@ -119,8 +123,8 @@ pub(crate) fn unbacked(evidence: &mut Evidence<'_, '_>) -> Outcome {
             };
             confirmed(evidence, frame, found)
         }
-        Top::Compiled(frame) => {
-            let found = Outcome::yes(Severity::Medium, Some(frame), Reason::TopCompiled, USED);
+        Top::Jit(frame) => {
+            let found = Outcome::yes(Severity::Medium, Some(frame), Reason::TopJit, USED);
             confirmed(evidence, frame, found)
         }
         Top::Image(frame) => Outcome::no(Reason::TopImage, USED).at(frame),
@@ -131,7 +135,7 @@ pub(crate) fn unbacked(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// CS02.
 pub(crate) fn image(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    match top(evidence) {
+    match return_frame(evidence) {
         Top::Image(frame) => {
             let roles = evidence.view.roles(evidence.view.frame(frame));
             let found = |severity| Outcome::yes(severity, Some(frame), Reason::TopImage, USED);
@@ -145,14 +149,15 @@ pub(crate) fn image(evidence: &mut Evidence<'_, '_>) -> Outcome {
             confirmed(evidence, frame, found)
         }
         Top::Unbacked(frame) => Outcome::no(Reason::TopUnbacked, USED).at(frame),
-        Top::Compiled(frame) => Outcome::no(Reason::TopCompiled, USED).at(frame),
+        Top::Jit(frame) => Outcome::no(Reason::TopJit, USED).at(frame),
         Top::SystemCall => Outcome::no(Reason::TopSystemCall, USED),
         Top::Other(outcome) => outcome,
     }
 }
 
-/// Operations that `ntdll.dll` does for its caller only, however deep in it the call begins. Others its heap, loader and
-/// tracing also do on their own account, so that only a stub called without anything between tells.
+/// Operations that `ntdll.dll` performs only for its caller, from any depth. Other operations are
+/// also performed by its heap, loader and tracing, so that only a stub that was called directly is
+/// conclusive.
 const FOR_CALLERS: [Operation; 3] =
     [Operation::ProcessOpen, Operation::ThreadControl, Operation::MemoryAccess];
 
@@ -164,11 +169,11 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if event.entry == Entry::Interrupt {
         return Outcome::no(Reason::NoSystemCall, USED);
     }
-    let Some(top) = view.top else {
+    let Some(return_frame) = view.return_frame else {
         return without_frames(view, Severity::Medium, USED);
     };
-    if !view.is(top, Role::SystemCall) {
-        return Outcome::no(Reason::NoStubFrame, USED).at(top);
+    if !view.is(return_frame, Role::SystemCall) {
+        return Outcome::no(Reason::NoStubFrame, USED).at(return_frame);
     }
     let through = |roles: Roles| roles.has_any(Role::SystemCall | Role::Wow64) || roles.has(Role::Hook);
     let caller = view.user_frames().find(|(_, frame)| !through(view.roles(frame)));
@@ -178,7 +183,7 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
             Some(reason) => Outcome::undetermined(Severity::Low, reason, USED, Inputs::of(&[Input::Stack])),
         };
     };
-    // One stub of each width; the layer between them and hooks are not counted.
+    // One stub of each bitness. The WoW64 layer between them and hooks are not counted.
     let stubs = view.user_frames().take_while(|(index, _)| *index < caller);
     let inner = stubs.filter(|(_, frame)| {
         view.roles(frame).has(Role::SystemCall) && frame.is_wow64 == view.frame(caller).is_wow64
@@ -199,7 +204,7 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
         |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input])).at(caller);
     match frame.code {
         Code::Unbacked => Outcome::no(Reason::CallerUnbacked, USED).at(caller),
-        Code::Jit(_) => Outcome::no(Reason::TopCompiled, USED).at(caller),
+        Code::Jit(_) => Outcome::no(Reason::TopJit, USED).at(caller),
         Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules),
         Code::Image(..) if roles.has(Role::NativeLayer) || !is_direct => {
             Outcome::no(Reason::CallerNative, USED)

@@ -1,4 +1,4 @@
-//! Kernel code that belongs to no driver (CS23).
+//! Kernel code that is in no driver (CS23).
 
 use stackhound_frames::{Code, Frame};
 use stackhound_types::Mode;
@@ -20,7 +20,7 @@ pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
         (Some((index, Frame { code: Code::Unbacked, .. })), None) => {
             return Outcome::yes(Severity::High, Some(index), Reason::KernelUnbacked, USED);
         }
-        // A walk that went wrong takes whatever the stack holds for return addresses.
+        // A failed stack walk takes arbitrary values on the stack for return addresses.
         (Some((index, _)), Some(_)) => return unsure(Reason::WalkImplausible, Input::KernelStack).at(index),
         (found, _) => found.map(|(index, _)| index),
     };

@@ -1,4 +1,4 @@
-//! Memory of images, held against their files (CS18).
+//! Memory of images, compared with their files (CS18).
 
 use stackhound_frames::{Code, Role};
 
@@ -22,7 +22,7 @@ pub(crate) fn stomped(evidence: &mut Evidence<'_, '_>) -> Outcome {
         if is_original.is_some() {
             used = used.with(Input::Regions);
         }
-        // An original page cannot differ from its file.
+        // An unmodified page cannot differ from its file.
         let compared = view
             .bytes(index)
             .filter(|_| is_original != Some(true))
@@ -31,7 +31,8 @@ pub(crate) fn stomped(evidence: &mut Evidence<'_, '_>) -> Outcome {
         if is_like.is_some() {
             used = used.with(Input::MemoryBytes).with(Input::ImageBytes);
         }
-        // Products and Windows itself change code of these at run time, so that pages of theirs are often private.
+        // Security products and Windows itself modify code of these modules at run time, so their
+        // pages are often private.
         let is_hooked_often = roles.has(Role::NativeLayer);
         let (severity, reason) = match (is_original, is_like) {
             (_, Some(false)) => (Severity::High, Reason::BytesDiffer),

@@ -1,5 +1,5 @@
-//! The detections' questions, one function each. They look at the evidence and at nothing else, so the order of events
-//! plays no part.
+//! The detections, one function each. They use only the evidence of one event, so their answers do
+//! not depend on the order of events.
 
 pub(crate) mod dispatch;
 pub(crate) mod duplicate_image;
@@ -22,10 +22,10 @@ use crate::catalogue::DETECTIONS;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 
-/// Answers one question.
+/// Evaluates one detection.
 pub(crate) type Check = fn(&mut Evidence<'_, '_>) -> Outcome;
 
-/// The functions that answer the detections, in the order of [`DETECTIONS`], whose names they repeat.
+/// The functions of the detections, in the order of [`DETECTIONS`], whose names they repeat.
 pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS01", entry::unbacked),
     ("CS02", entry::image),
@@ -53,17 +53,17 @@ pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS24", target::sensitive),
 ];
 
-/// What a detection looks at.
+/// The evidence that detections use.
 pub(crate) struct Evidence<'a, 'j> {
     pub view: &'a View<'a>,
     pub lists: &'a Lists,
     pub binaries: &'j mut Binaries,
-    /// The answers up to now, for detections that build on others; those behind are undetermined.
+    /// The answers so far, for detections that depend on others. Later ones are undetermined.
     pub outcomes: [Outcome; DETECTIONS.len()],
 }
 
 impl Evidence<'_, '_> {
-    /// Whether a frame is in a function of a list; `None` if its function has no name.
+    /// Whether the function of a frame is in a list; `None` if the function is not known.
     pub fn is_function(&mut self, index: usize, list: Functions) -> Option<bool> {
         let frame = self.view.frame(index);
         let Code::Image(module, offset) = frame.code else { return Some(false) };
@@ -73,7 +73,8 @@ impl Evidence<'_, '_> {
     }
 }
 
-/// What can be said where there is no user frame to look at: that there is none, or that they are missing.
+/// The answer if no user frame can be evaluated: "no" if the stack has none, "undetermined" if they
+/// are missing.
 pub(crate) fn without_frames(view: &View<'_>, severity: Severity, used: Inputs) -> Outcome {
     match view.has_user_part() {
         true => Outcome::no(Reason::NoUserFrames, used),

@@ -1,4 +1,5 @@
-//! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
+//! The outermost frame: truncated stacks (CS14), and roots that do not match the thread's start
+//! address (CS15).
 
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Frame, Role};
@@ -11,13 +12,13 @@ use crate::view::View;
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const STACK: Inputs = Inputs::of(&[Input::Stack]);
 
-/// The outermost frame, or why that question cannot be asked.
+/// The outermost frame, or the answer if it cannot be evaluated.
 fn outermost(view: &View<'_>, severity: Severity) -> Result<(usize, Frame), Outcome> {
     let unsure = |reason| Err(Outcome::undetermined(severity, reason, USED, STACK));
-    match (view.has_user_part(), view.top, view.last) {
+    match (view.has_user_part(), view.return_frame, view.last) {
         (false, ..) | (true, None, _) => Err(without_frames(view, severity, USED)),
         _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit),
-        // The user frames behind a callback of the kernel are not there.
+        // The user frames before a callback from the kernel are missing.
         (_, _, None) => unsure(Reason::StackMissing),
         (_, _, Some(last)) => Ok((last, *view.frame(last))),
     }
@@ -41,7 +42,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::RootFound, used);
     }
     let view = evidence.view;
-    // In an interrupt, pages that are not at hand cannot be waited for.
+    // A stack walk in an interrupt cannot wait for a page that is not in memory.
     let is_interrupt = view.case.event.entry == Entry::Interrupt;
     let severity = if frame.is_wow64 || is_interrupt { Severity::Low } else { Severity::Medium };
     let found = |used| {
@@ -63,7 +64,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if !roles.has(Role::Ntdll) {
         return unsure(Reason::RootUnnamed, symbols);
     }
-    // Two frames of ntdll.dll are at the end of 32-bit threads.
+    // 32-bit threads end in two frames of ntdll.dll.
     let above =
         view.frames()[..last].iter().rev().enumerate().find(|(_, frame)| !view.roles(frame).has(Role::Ntdll));
     let above = above.filter(|(distance, _)| *distance < 2).and_then(|(_, frame)| view.module(frame));
@@ -103,7 +104,7 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::StartInNative, USED);
     }
     let Some((index, frame)) = own else {
-        // The thread has not come to its own code, or has left it.
+        // The thread has not reached its own code yet, or has left it.
         return Outcome::no(Reason::StartMatches, USED);
     };
     match (frame.code, start) {
@@ -114,11 +115,11 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         (Code::Unbacked, Code::Unbacked) | (Code::Jit(_), Code::Jit(_)) => {
             Outcome::no(Reason::StartMatches, USED)
         }
-        // Runtimes start programs in place of the programs' own entries.
+        // Runtimes start programs on behalf of the programs' entry points.
         (Code::Image(..), Code::Image(..)) if view.roles(frame).has(Role::Runtime) => {
             Outcome::no(Reason::RuntimeInStack, USED).at(index)
         }
-        // Stacks cannot be walked further than such code, so this is not where the thread began.
+        // Stack walks cannot continue beyond such code, so this is not the start of the thread.
         (Code::Unbacked | Code::Jit(_), _) if view.last == Some(index) => {
             unsure(Reason::EndsUnbacked, Input::Stack).at(index)
         }

@@ -1,8 +1,9 @@
-//! Return addresses, held against the code around them: no call before (CS11), a gadget (CS12), no function (CS13), and
-//! calls that do not lead to the frame above (CS16).
+//! Return addresses compared with the code around them: no call before (CS11), a ROP gadget (CS12),
+//! no function (CS13), and calls that do not lead to the frame above (CS16).
 //!
-//! Kernel frames are never looked at: the code of drivers is rewritten when it is loaded. Neither are addresses that are
-//! none of returns: where the kernel was entered, and what was interrupted.
+//! Kernel frames are not evaluated, because the code of drivers is modified when it is loaded.
+//! Addresses that are not return addresses are not evaluated either: the point where the kernel was
+//! entered, and interrupted instructions.
 
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Frame, Role};
@@ -28,16 +29,16 @@ struct Return<'a> {
     site: Lookup<Site>,
 }
 
-/// What was found in all frames of a stack.
+/// The results for all frames of a stack.
 struct Tally {
-    /// What the answer is at most.
+    /// The highest possible severity of the answer.
     severity: Severity,
-    /// The first frame that is as it should not be, the severest of them.
+    /// The first suspicious frame with the highest severity.
     found: Option<(usize, Reason, Severity)>,
     count: usize,
     used: Inputs,
     missing: Inputs,
-    /// Why frames could not be decided.
+    /// Why some frames could not be evaluated.
     doubts: Option<Reasons>,
 }
 
@@ -61,7 +62,7 @@ impl Tally {
         }
     }
 
-    fn blind<T>(&mut self, lookup: &Lookup<T>) {
+    fn doubt_lookup<T>(&mut self, lookup: &Lookup<T>) {
         match lookup {
             Lookup::NoFile => self.doubt(Reason::ImageMissing, Some(Input::ImageBytes)),
             Lookup::Unsupported => self.doubt(Reason::MachineUnsupported, None),
@@ -71,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// `reason` is that of a "no".
+    /// `reason` is the reason for the verdict "no".
     fn outcome(self, reason: Reason) -> Outcome {
         let Tally { severity, found, used, missing, doubts, .. } = self;
         if let Some((index, reason, severity)) = found {
@@ -84,24 +85,25 @@ impl Tally {
     }
 }
 
-/// Asks about each return address in an image, innermost first.
+/// Evaluates each return address in an image, innermost first.
 fn each_return<'a>(
     evidence: &mut Evidence<'a, '_>,
     tally: &mut Tally,
-    mut ask: impl FnMut(&mut Evidence<'a, '_>, &mut Tally, &Return<'a>),
+    mut check: impl FnMut(&mut Evidence<'a, '_>, &mut Tally, &Return<'a>),
 ) {
     let view = evidence.view;
     let has_files = !evidence.binaries.is_none();
     for (index, frame) in view.user_frames() {
         let Code::Image(module, offset) = frame.code else { continue };
-        // What the next frame lacks is known from the one before.
+        // Without files, all frames miss the same evidence.
         if !has_files && view.bytes(index).is_none() && tally.doubts.is_some() {
             continue;
         }
         let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { continue };
-        let is_entry = view.top == Some(index) || view.top_32_bit == Some(index);
-        // Behind the kernel stands where it was entered; behind code of no module, what a walk without unwind data took for
-        // a return address; in the layer of 32-bit programs, where it changed the width.
+        let is_entry = view.return_frame == Some(index) || view.top_32_bit == Some(index);
+        // After kernel frames comes the point where the kernel was entered. After code in no module
+        // comes an address that a walk without unwind data took for a return address. In the WoW64
+        // layer there is the switch between 32-bit and 64-bit code.
         let is_walked = above.mode == Mode::User && above.code.module().is_some();
         let is_layer = !frame.is_wow64 && view.roles(frame).has(Role::Wow64);
         if is_entry || frame.kind == AddressKind::Instruction || !is_walked || is_layer {
@@ -111,7 +113,7 @@ fn each_return<'a>(
             Lookup::Found(false) => {}
             Lookup::Found(true) => continue,
             other => {
-                tally.blind(&other);
+                tally.doubt_lookup(&other);
                 continue;
             }
         }
@@ -123,27 +125,28 @@ fn each_return<'a>(
                 tally.doubt(Reason::TopOutsideModule, Some(Input::Stack));
                 continue;
             }
-            // The kernel called user code back.
+            // The kernel called user mode back.
             if matches!(site.stub, StubLocation::Return { .. } | StubLocation::Landing) {
                 continue;
             }
         }
         let bytes = view.bytes(index);
-        ask(evidence, tally, &Return { index, frame, bytes, location, site });
+        check(evidence, tally, &Return { index, frame, bytes, location, site });
     }
 }
 
-/// Whether a frame is one that the kernel starts when it interrupts code, to dispatch an exception or a callback.
+/// Whether the kernel starts this frame when it interrupts code, to dispatch an exception or a
+/// callback.
 fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool> {
     let view = evidence.view;
     let frame = view.frame(index);
-    let is_entry = view.top == Some(index) || view.top_32_bit == Some(index);
+    let is_entry = view.return_frame == Some(index) || view.top_32_bit == Some(index);
     let is_stub = is_entry && view.case.event.entry == Entry::SystemCall;
     let Code::Image(module, offset) = frame.code else { return Lookup::Found(false) };
     if is_stub || !view.roles(frame).has(Role::SystemCall) {
         return Lookup::Found(false);
     }
-    // Its unwind data tells, and so does its name: not every ntdll.dll has such data.
+    // Its unwind data or its name identify it. Not every ntdll.dll has such unwind data.
     let is_dispatcher =
         [Functions::ExceptionDispatchers, Functions::CallbackDispatchers, Functions::WaitDispatchers]
             .into_iter()
@@ -151,11 +154,12 @@ fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool>
     if is_dispatcher {
         return Lookup::Found(true);
     }
-    evidence.binaries.site(view.modules, (module, offset)).map(|site| site.is_behind_interrupt)
+    evidence.binaries.site(view.modules, (module, offset)).map(|site| site.has_machine_frame)
 }
 
-/// Whether a call stands before a return address, in the file or in memory; `None` if neither tells.
-fn is_behind_call(at: &Return<'_>) -> Option<bool> {
+/// Whether a return address is preceded by a call, in the file or in memory; `None` if neither is
+/// available.
+fn follows_call(at: &Return<'_>) -> Option<bool> {
     let site = at.site.found();
     let in_file = site.and_then(|site| Some(site.call? != Call::None));
     let is_32_bit = site.map_or(at.frame.is_wow64, |site| site.is_32_bit);
@@ -170,11 +174,11 @@ fn is_32_bit(at: &Return<'_>) -> bool {
     at.site.found().map_or(at.frame.is_wow64, |site| site.is_32_bit)
 }
 
-/// Notes why a frame could not be decided.
+/// Records why a frame could not be evaluated.
 fn undecided(tally: &mut Tally, at: &Return<'_>) {
     match at.site {
         Lookup::Found(_) => tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes)),
-        other => tally.blind(&other),
+        other => tally.doubt_lookup(&other),
     }
 }
 
@@ -183,14 +187,14 @@ pub(crate) fn no_call(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let mut tally = Tally::new(Severity::High);
     let last = evidence.view.last;
     each_return(evidence, &mut tally, |_, tally, at| {
-        // The walk may have ended because of it.
+        // The stack walk may have ended because of this frame.
         if Some(at.index) == last {
             return;
         }
         if at.bytes.is_some() {
             tally.used = tally.used.with(Input::MemoryBytes);
         }
-        match is_behind_call(at) {
+        match follows_call(at) {
             Some(true) => {}
             Some(false) if is_32_bit(at) => tally.doubt(Reason::Stack32, None),
             Some(false) => tally.find(at.index, Reason::NoCallBefore, Severity::Medium),
@@ -215,12 +219,12 @@ pub(crate) fn gadget(evidence: &mut Evidence<'_, '_>) -> Outcome {
             tally.used = tally.used.with(Input::MemoryBytes);
         }
         let is_seen = at.bytes.is_some() || at.site.found().is_some_and(|site| site.call.is_some());
-        let behind_call = is_behind_call(at);
+        let has_call = follows_call(at);
         let is_jump = in_file == Some(Gadget::Jump) || in_memory == Some(Gadget::Jump);
         let is_any = in_file.is_some() || in_memory.is_some();
-        match behind_call {
+        match has_call {
             _ if !is_seen => undecided(tally, at),
-            // Thunks of 32-bit programs jump so behind calls.
+            // Thunks of 32-bit programs have such jumps after calls.
             Some(true) if is_jump && !is_32_bit(at) => {
                 tally.find(at.index, Reason::ReturnsToGadget, Severity::High);
             }
@@ -239,7 +243,7 @@ pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
         if Some(at.index) == last {
             return;
         }
-        let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
+        let Lookup::Found(site) = at.site else { return tally.doubt_lookup(&at.site) };
         if !site.is_32_bit {
             tally.used = tally.used.with(Input::UnwindData);
         }
@@ -253,12 +257,12 @@ pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
             Region::NoTable => tally.doubt(Reason::NoUnwindData, Some(Input::UnwindData)),
             Region::NoBytes => tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes)),
             Region::Outside => {}
-            // Runtimes tell the system of the functions that they compiled before in ways of their own.
+            // Runtimes register precompiled functions in their own ways.
             Region::NoFunction if evidence.view.roles(at.frame).has(Role::Runtime) => {
                 tally.doubt(Reason::RuntimeInStack, Some(Input::UnwindData));
             }
-            // Written by hand without unwind data, as some do.
-            Region::NoFunction if is_behind_call(at) == Some(true) => {
+            // Some functions are written in assembly without unwind data.
+            Region::NoFunction if follows_call(at) == Some(true) => {
                 tally.find(at.index, Reason::OutsideFunctions, Severity::Low);
             }
             Region::NoFunction => tally.find(at.index, Reason::OutsideFunctions, Severity::Medium),
@@ -271,7 +275,7 @@ pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
 pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let mut tally = Tally::new(Severity::High);
     each_return(evidence, &mut tally, |evidence, tally, at| {
-        let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
+        let Lookup::Found(site) = at.site else { return tally.doubt_lookup(&at.site) };
         if site.is_32_bit {
             return tally.doubt(Reason::MachineUnsupported, Some(Input::UnwindData));
         }
@@ -279,7 +283,7 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
         let Some(call) = site.call else {
             return tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes));
         };
-        // Other calls can lead anywhere, and tell nothing.
+        // Other calls can lead anywhere.
         let Call::Direct(target) = call else { return };
         let view = evidence.view;
         let above = view.frame(at.index - 1);
@@ -292,14 +296,14 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
         let above = if is_same { evidence.binaries.site(modules, (module, offset)).found() } else { None };
         let reach = match evidence.binaries.reach(modules, at.location.0, target) {
             Lookup::Found(reach) => reach,
-            other => return tally.blind(&other),
+            other => return tally.doubt_lookup(&other),
         };
         if !reach.is_closed() {
             return;
         }
         match (is_same, above.map(|above| holds(reach, &above))) {
             (true, Some(Some(false))) => tally.find(at.index, Reason::LinkBroken, Severity::High),
-            // An inline hook can have led there.
+            // An inline hook may have redirected the call.
             (false, _) => tally.find(at.index, Reason::LinkBroken, Severity::Medium),
             (true, _) => {}
         }
@@ -307,7 +311,8 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
     tally.outcome(Reason::LinksHold)
 }
 
-/// Whether a call can lead to the function of the frame above; `None` if no function is known there.
+/// Whether a call can lead to the function of the frame above; `None` if that function is not
+/// known.
 fn holds(reach: &Reach, above: &Site) -> Option<bool> {
     if let StubLocation::Return { start, .. } = above.stub {
         return Some(reach.functions.contains(&start));

@@ -1,4 +1,4 @@
-//! Where threads start (CS19).
+//! Start addresses of threads (CS19).
 
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Role};
@@ -14,8 +14,8 @@ pub(crate) fn address(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let Some(start) = evidence.view.case.event.start else {
         return Outcome::no(Reason::NoThreadStart, USED);
     };
-    let who = if start.is_remote { Reason::RemoteStart } else { Reason::LocalStart };
-    evaluate(evidence, &start).because(who)
+    let origin = if start.is_remote { Reason::RemoteStart } else { Reason::LocalStart };
+    evaluate(evidence, &start).because(origin)
 }
 
 fn evaluate(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
@@ -48,7 +48,7 @@ fn evaluate(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
     let of_source = start.function.filter(|function| !function.is_empty());
     let named = |function: &str| {
         let is = |list| lists.has_function(list, name, function);
-        // Anybody's library can have such a function.
+        // Libraries outside of the native layer can have a function of the same name.
         if is(Functions::LoadLibrary) && in_layer {
             found(Reason::StartLoadLibrary, USED)
         } else if is(Functions::RemoteStart) && in_layer {
@@ -64,7 +64,8 @@ fn evaluate(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
     let function = evidence.binaries.function_start(modules, (module, offset));
     match function {
         Some(function) => Outcome { used, ..named(function) },
-        // Threads of one's own process start in any function, and injected ones in those of the layer.
+        // Local threads can start in any function. Injected ones start in functions of the native
+        // layer.
         None if !start.is_remote => Outcome::no(Reason::StartBacked, USED),
         None if in_layer => unsure(Reason::FunctionsUnknown, Input::Symbols),
         None => Outcome::no(Reason::StartBacked, USED),

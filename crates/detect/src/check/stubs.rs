@@ -1,8 +1,9 @@
-//! What the kernel was entered through, held against the images: another service than the stub's (CS03), no known stub
-//! (CS04), a stub that the caller did not call (CS05).
+//! The stub through which the kernel was entered, compared with the images: the stub of another
+//! service (CS03), no known stub (CS04), or a stub that the caller did not call (CS05).
 //!
-//! An indirect system call borrows the `syscall` instruction of a stub, so that the stack begins in `ntdll.dll` as it should.
-//! It shows in the stub being another service's, in the place being in no stub, or in a caller that called code of its own.
+//! An indirect system call uses the `syscall` instruction of a genuine stub, so that the stack
+//! begins in `ntdll.dll`. It is recognized if the stub belongs to another service, if the
+//! instruction is in no stub, or if the caller called its own code instead.
 
 use stackhound_frames::{Code, Frame, Role};
 use stackhound_types::{Mode, Rva};
@@ -17,8 +18,8 @@ use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const USED: Inputs = WITHOUT_IMAGE.with(Input::ImageBytes);
 
-/// Undecided, since an image does not tell.
-fn blind<T>(lookup: &Lookup<T>, severity: Severity) -> Outcome {
+/// Undetermined, because an image is missing or cannot be used.
+fn without_image<T>(lookup: &Lookup<T>, severity: Severity) -> Outcome {
     let unsure = |reason, missing| Outcome::undetermined(severity, reason, WITHOUT_IMAGE, missing);
     match lookup {
         Lookup::NoFile => unsure(Reason::ImageMissing, Inputs::of(&[Input::ImageBytes])),
@@ -29,26 +30,29 @@ fn blind<T>(lookup: &Lookup<T>, severity: Severity) -> Outcome {
     }
 }
 
-/// The frames of system-call modules that the kernel was entered from: of a 32-bit process that of the 64-bit layer, if it
-/// is there, and that of its own.
+/// The frames of system-call modules from which the kernel was entered: in a 32-bit process the
+/// frame of the 64-bit layer, if present, and the 32-bit frame.
 fn stub_frames(evidence: &Evidence<'_, '_>, severity: Severity) -> Result<[Option<usize>; 2], Outcome> {
     let view = evidence.view;
     if view.case.event.entry == Entry::Interrupt {
         return Err(Outcome::no(Reason::NoSystemCall, Inputs::of(&[Input::KernelEntry])));
     }
-    let Some(top) = view.top else {
+    let Some(return_frame) = view.return_frame else {
         return Err(without_frames(view, severity, WITHOUT_IMAGE));
     };
-    if view.frame(top).code == Code::Unknown {
+    if view.frame(return_frame).code == Code::Unknown {
         let missing = Inputs::of(&[Input::Modules]);
-        return Err(Outcome::undetermined(severity, Reason::TopUnknown, WITHOUT_IMAGE, missing).at(top));
+        return Err(
+            Outcome::undetermined(severity, Reason::TopUnknown, WITHOUT_IMAGE, missing).at(return_frame)
+        );
     }
-    let narrow = view
-        .top_32_bit
-        .filter(|narrow| *narrow != top && view.is(top, Role::Wow64) | view.is(top, Role::SystemCall));
-    let frames = [Some(top), narrow].map(|frame| frame.filter(|frame| view.is(*frame, Role::SystemCall)));
+    let frame_32_bit = view.top_32_bit.filter(|index| {
+        *index != return_frame && view.is(return_frame, Role::Wow64) | view.is(return_frame, Role::SystemCall)
+    });
+    let frames = [Some(return_frame), frame_32_bit]
+        .map(|frame| frame.filter(|frame| view.is(*frame, Role::SystemCall)));
     if frames == [None, None] {
-        return Err(Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE).at(top));
+        return Err(Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE).at(return_frame));
     }
     Ok(frames)
 }
@@ -60,7 +64,8 @@ fn code_location(frame: &Frame) -> Option<CodeLocation> {
     }
 }
 
-/// What the image tells of a frame; where the processor returns to before the stub, of the stub's frame behind it.
+/// The facts about a frame from its image. If the kernel returns to an address before the stub, the
+/// next frame, of the stub, is used.
 fn entered(
     evidence: &mut Evidence<'_, '_>,
     index: usize,
@@ -70,7 +75,7 @@ fn entered(
     let mut look = |index: usize| {
         let location = code_location(view.frame(index))?;
         let site = evidence.binaries.site(view.modules, location);
-        Some(site.found().ok_or_else(|| blind(&site, severity).at(index)))
+        Some(site.found().ok_or_else(|| without_image(&site, severity).at(index)))
     };
     let Some(site) = look(index).transpose()? else {
         return Err(Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE));
@@ -86,8 +91,8 @@ fn entered(
     Ok((index, site))
 }
 
-/// The answer that weighs more.
-fn weightier(one: Outcome, other: Outcome) -> Outcome {
+/// The answer with the more important verdict.
+fn more_important(one: Outcome, other: Outcome) -> Outcome {
     let weight = |outcome: &Outcome| match outcome.verdict {
         Verdict::Yes => 2,
         Verdict::Undetermined => 1,
@@ -96,18 +101,18 @@ fn weightier(one: Outcome, other: Outcome) -> Outcome {
     if weight(&other) > weight(&one) { other } else { one }
 }
 
-/// Asks about each frame that the kernel was entered from.
+/// Evaluates each frame from which the kernel was entered.
 fn of_each(
     evidence: &mut Evidence<'_, '_>,
     severity: Severity,
-    mut ask: impl FnMut(&mut Evidence<'_, '_>, usize) -> Outcome,
+    mut check: impl FnMut(&mut Evidence<'_, '_>, usize) -> Outcome,
 ) -> Outcome {
     let frames = match stub_frames(evidence, severity) {
         Ok(frames) => frames,
         Err(outcome) => return outcome,
     };
-    let outcomes = frames.into_iter().flatten().map(|frame| ask(evidence, frame));
-    outcomes.reduce(weightier).expect("a frame at least")
+    let outcomes = frames.into_iter().flatten().map(|frame| check(evidence, frame));
+    outcomes.reduce(more_important).expect("at least one frame")
 }
 
 /// CS03.
@@ -116,7 +121,7 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         Ok(frames) => frames,
         Err(outcome) => return outcome,
     };
-    let [wide, narrow] = frames;
+    let [return_frame, frame_32_bit] = frames;
     let view = evidence.view;
     let services = match view.case.event.services {
         Services::OneOf([]) => Services::Unknown,
@@ -126,7 +131,9 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         let missing = outcome.missing.with(Input::Service);
         Outcome { missing, ..outcome.because(Reason::ServiceUnknown) }
     };
-    let Some(frame) = wide.or(narrow) else { return Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE) };
+    let Some(frame) = return_frame.or(frame_32_bit) else {
+        return Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE);
+    };
     let (frame, site) = match entered(evidence, frame, Severity::High) {
         Ok(found) => found,
         Err(outcome) if services == Services::Unknown && outcome.verdict == Verdict::Undetermined => {
@@ -159,15 +166,15 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
     };
     if is_named(evidence, frame, stub, services) {
         Outcome::no(Reason::StubMatches, used)
-    } else if wide.is_none() {
-        // The layer between may call other services for the one that it was asked for.
+    } else if return_frame.is_none() {
+        // The layer in between may call other services than the requested one.
         Outcome { used, ..unsure(reason, &[]) }
     } else {
         Outcome::yes(Severity::High, Some(frame), reason, used)
     }
 }
 
-/// Whether one of these services is the stub's.
+/// Whether the stub belongs to one of these services.
 fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: Services<'_>) -> bool {
     let Some((module, _)) = code_location(evidence.view.frame(frame)) else { return false };
     let lists = evidence.lists;
@@ -181,7 +188,7 @@ fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: 
     })
 }
 
-/// Whether memory before the return address has another number than the stub in the file.
+/// Whether the service number in memory differs from the stub's number in the file.
 fn is_tampered(evidence: &mut Evidence<'_, '_>, index: usize, stub: u32, start: Rva) -> bool {
     let frame = evidence.view.frame(index);
     let location = code_location(frame);
@@ -190,7 +197,7 @@ fn is_tampered(evidence: &mut Evidence<'_, '_>, index: usize, stub: u32, start: 
         return false;
     };
     let Some((number, distance)) = names.stubs.number(!frame.is_wow64, stub) else { return false };
-    // The bytes of memory begin 16 before the return address.
+    // The bytes of memory begin 16 bytes before the return address.
     let at = (u64::from(start.0 + distance) + bytes.before.len() as u64).checked_sub(offset);
     let found = at.and_then(|at| bytes.before.get(usize::try_from(at).ok()?..)?.first_chunk());
     found.is_some_and(|found| u32::from_le_bytes(*found) != number)
@@ -227,7 +234,7 @@ fn site_is_stub(evidence: &mut Evidence<'_, '_>, frame: usize) -> Outcome {
     match site.region {
         Region::NotCode => return found(Reason::SiteOutsideCode),
         Region::NoBytes => return unsure(Reason::NoBytesInFile, &[]),
-        // A thread that has not begun, or begins to run a callback.
+        // A thread that has not started, or starts to run a callback.
         Region::FunctionStart => return unsure(Reason::NoSystemCallBefore, &[]),
         _ => {}
     }
@@ -235,7 +242,7 @@ fn site_is_stub(evidence: &mut Evidence<'_, '_>, frame: usize) -> Outcome {
         return found(Reason::SiteUnknown);
     }
     match view.bytes(frame) {
-        // Neither file nor memory: the walk began elsewhere.
+        // No system call in the file or in memory: the stack walk began elsewhere.
         Some(bytes) if !ends_system_call(&bytes.before) => unsure(Reason::NoSystemCallBefore, &[]),
         Some(_) => Outcome { used: USED.with(Input::MemoryBytes), ..found(Reason::SiteUnknown) },
         None => found(Reason::SiteUnknown).because(Reason::NoSystemCallBefore),
@@ -250,7 +257,7 @@ pub(crate) fn callee(evidence: &mut Evidence<'_, '_>) -> Outcome {
 fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome {
     const SEVERITY: Severity = Severity::High;
     let view = evidence.view;
-    // Without the image, a system call's stub is taken for one.
+    // Without the image, the frame of a system call is assumed to be a stub.
     let (stub_frame, stub) = match entered(evidence, stub_frame, SEVERITY) {
         Ok((frame, site)) => (frame, Some(site.stub)),
         Err(outcome) if view.case.event.entry == Entry::Unknown => return outcome,
@@ -276,10 +283,10 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
         return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
     }
     let lookup = evidence.binaries.site(view.modules, location);
-    let Lookup::Found(site) = lookup else { return blind(&lookup, SEVERITY).at(caller) };
+    let Lookup::Found(site) = lookup else { return without_image(&lookup, SEVERITY).at(caller) };
     let unsure = |reason| Outcome { used: USED, ..unsure(reason, &[]) };
     let differs = |reason| match () {
-        // The walk of 32-bit stacks can pass over the frame of the caller.
+        // The walk of 32-bit stacks can skip the frame of the caller.
         () if site.is_32_bit => unsure(reason).because(Reason::Stack32),
         () if view.roles(frame).has(Role::Hook) => unsure(reason).because(Reason::CallerHook),
         () => Outcome::yes(SEVERITY, Some(caller), reason, USED),
@@ -300,7 +307,7 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
     };
     let reach = match evidence.binaries.reach(view.modules, location.0, target) {
         Lookup::Found(reach) => reach,
-        other => return blind(&other, SEVERITY).at(caller),
+        other => return without_image(&other, SEVERITY).at(caller),
     };
     if reach.like_stub {
         return differs(Reason::CalleeDiffers);
@@ -317,7 +324,7 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
     if reach.is_closed() { differs(Reason::CalleeDiffers) } else { unsure(Reason::CalleeIndirect) }
 }
 
-/// Whether one of the services that a module imports is that of the stub. So it is taken to be where the stub is not known.
+/// Whether one of the imported services is that of the stub. Assumed if the stub is not known.
 fn is_imported(
     evidence: &mut Evidence<'_, '_>,
     (module, _): CodeLocation,
@@ -330,7 +337,7 @@ fn is_imported(
     services.iter().any(|service| {
         let Lookup::Found(names) = evidence.binaries.services(modules, module) else { return true };
         let Some(service) = names.imported.get(*service as usize) else { return true };
-        // The name is copied, since both modules' names cannot be lent at once.
+        // The name is cloned, because the names of both modules cannot be borrowed at once.
         let service = service.clone();
         is_named(evidence, stub_frame, stub, Services::Entered(&service))
     })

@@ -7,7 +7,8 @@ use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Target, Input::AccessMask]);
 
-/// What makes a handle suspicious: CS01 to CS08, whose answers stand before this one.
+/// Number of the detections that make a handle suspicious: CS01 to CS08, which are evaluated
+/// before.
 const SUSPICIOUS: usize = 8;
 
 /// CS24.
@@ -15,7 +16,7 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
     let Some(target) = view.case.event.target else {
-        // A system call alone does not tell whom it opens, nor with which rights.
+        // A system call event does not report the target process or the access rights.
         return match view.case.event.operation {
             Operation::ProcessOpen => {
                 let missing = Inputs::of(&[Input::Target, Input::AccessMask]);
@@ -42,7 +43,7 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
         .filter(|outcome| outcome.verdict == Verdict::Yes)
         .max_by_key(|outcome| outcome.severity);
     if let Some(found) = worst {
-        // Where the finding may be a runtime's, so may the handle.
+        // If the finding may be caused by a runtime, so may the handle.
         let severity = if found.severity >= Severity::Medium { Severity::High } else { found.severity };
         let outcome =
             Outcome::yes(severity, None, Reason::WithFinding, USED).because(Reason::SensitiveTarget);

@@ -1,8 +1,8 @@
-//! Code that lies in no module: as the caller of the native layer (CS07), elsewhere in the stack (CS08), and in what memory
-//! (CS09).
+//! Code in no module: as the caller of the native layer (CS07), elsewhere in the stack (CS08), and
+//! by the kind of its memory (CS09).
 //!
-//! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
-//! same process.
+//! Runtimes put code into such memory too. If a runtime may have done so, findings are lowered, not
+//! dropped, because an attacker can be in the same process.
 
 use stackhound_frames::{Code, Role, Roles};
 use stackhound_types::Mode;
@@ -15,36 +15,37 @@ use crate::view::View;
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
-/// Where 64-bit Windows maps its libraries, and runtimes near them put the code that they compile: at the end of the user's
-/// half, which was at 8 TB before Windows 8.1.
+/// The addresses where 64-bit Windows maps libraries and runtimes put JIT-compiled code: the end of
+/// the user address space, which was at 8 TB before Windows 8.1.
 const NEAR_IMAGES: [std::ops::Range<u64>; 2] =
     [0x7ff0_0000_0000..0x8000_0000_0000, 0x7f0_0000_0000..0x800_0000_0000];
 
-/// The first user frame behind the native layer.
-fn behind_layer(view: &View<'_>) -> Option<usize> {
+/// The innermost user frame outside of the native layer.
+fn outside_layer(view: &View<'_>) -> Option<usize> {
     let is_layer = |roles: Roles| roles.has(Role::NativeLayer);
     view.user_frames().find(|(_, frame)| !is_layer(view.roles(frame))).map(|(index, _)| index)
 }
 
-/// The caller of the native layer, if it lies in no module and something of the layer is above it.
+/// The caller of the native layer, if it is in no module and a frame of the layer is above it.
 fn unbacked_caller(view: &View<'_>) -> Option<usize> {
-    let caller = behind_layer(view)?;
-    (view.frame(caller).code == Code::Unbacked && view.top != Some(caller)).then_some(caller)
+    let caller = outside_layer(view)?;
+    (view.frame(caller).code == Code::Unbacked && view.return_frame != Some(caller)).then_some(caller)
 }
 
-/// The end of the run of frames in no module that begins at a frame. Kernel frames between do not end it.
+/// The end of the run of frames in no module that starts at a frame. Kernel frames in between do
+/// not end it.
 fn run_end(view: &View<'_>, start: usize) -> usize {
     let rest = view.user_frames().skip_while(|(index, _)| *index < start);
     let run = rest.take_while(|(_, frame)| frame.code == Code::Unbacked);
     run.last().map_or(start, |(index, _)| index + 1)
 }
 
-/// Lowers a finding about a frame in no module as far as honest reasons for it are in sight.
-fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
+/// Lowers a finding about a frame in no module if a benign cause is likely.
+fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     let frame = view.frame(index);
     let process = &view.case.process;
     let may_compile = process.has_runtime != Some(false);
-    let is_grave = found.severity > Severity::Medium;
+    let is_above_medium = found.severity > Severity::Medium;
     let mut found = found;
     let mut lower = |to: Severity, reason| {
         found = Outcome { severity: found.severity.min(to), ..found.because(reason) };
@@ -52,10 +53,10 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     if may_compile && view.has_runtime {
         lower(Severity::Low, Reason::RuntimeInStack);
     } else if process.has_runtime == Some(true) {
-        // Runtimes have code that they tell nothing of, and interrupts come there too.
+        // Runtimes have code that they do not report, and interrupts occur in it too.
         let is_interrupt = view.case.event.entry == Entry::Interrupt;
         lower(
-            if is_grave && !is_interrupt { Severity::Medium } else { Severity::Low },
+            if is_above_medium && !is_interrupt { Severity::Medium } else { Severity::Low },
             Reason::RuntimeLoaded,
         );
     }
@@ -70,8 +71,8 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     if may_compile { Outcome { missing: found.missing.with(Input::CompiledCode), ..found } } else { found }
 }
 
-/// Whether a frame is alone between a stub and `kernelbase.dll`, or above a known hook. `kernel32.dll` may be where the
-/// thread began, so that the frame is all its code.
+/// Whether a frame is alone between a stub and `kernelbase.dll`, or above a known hook.
+/// `kernel32.dll` may be the root of the thread, so that the frame is the thread's only code.
 fn is_trampoline(view: &View<'_>, index: usize) -> bool {
     let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { return false };
     let Some(below) = view.frames().get(index + 1).filter(|below| below.mode == Mode::User) else {
@@ -82,10 +83,10 @@ fn is_trampoline(view: &View<'_>, index: usize) -> bool {
     above.has(Role::SystemCall) && is_base || above.has(Role::NativeLayer) && below.has(Role::Hook)
 }
 
-/// What can be said where no frame is known to lie in no module.
+/// The answer if no frame is known to be in no module.
 fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
     let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
-    if !view.has_user_part() || view.top.is_none() {
+    if !view.has_user_part() || view.return_frame.is_none() {
         return without_frames(view, severity, USED);
     }
     match view.unknown {
@@ -105,10 +106,10 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if let Some(caller) = unbacked_caller(view) {
         let found = Outcome::yes(severity, Some(caller), Reason::CallerUnbacked, USED);
         let found = if is_sensitive { found.because(Reason::SensitiveOperation) } else { found };
-        return weighed(view, caller, found);
+        return with_guards(view, caller, found);
     }
-    match behind_layer(view) {
-        // What lies further out is no matter of this question.
+    match outside_layer(view) {
+        // Outer frames do not matter for this detection.
         Some(caller) if view.has_user_part() => match view.frame(caller).code {
             Code::Unknown => none_found(view, severity),
             Code::Unbacked => Outcome::no(Reason::NativeUnbacked, USED).at(caller),
@@ -121,9 +122,11 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
 /// CS08.
 pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
-    // What CS01 and CS07 report is not reported again.
-    let reported = match view.top {
-        Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
+    // Frames that CS01 and CS07 report are not reported again.
+    let reported = match view.return_frame {
+        Some(return_frame) if view.frame(return_frame).code == Code::Unbacked && is_entry(view) => {
+            run_end(view, return_frame)
+        }
         _ => unbacked_caller(view).map_or(0, |caller| run_end(view, caller)),
     };
     let unbacked_from = |start: usize| {
@@ -134,9 +137,9 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
     match unbacked_from(reported.max(reported_at_most(view))) {
         Some(index) => {
             let found = Outcome::yes(Severity::Medium, Some(index), Reason::FrameUnbacked, USED);
-            weighed(view, index, found)
+            with_guards(view, index, found)
         }
-        // Of the frames before it, one that is not known decides which detection reports it.
+        // An unknown frame before it decides which detection reports it.
         None => {
             let missing = Inputs::of(&[Input::Modules]);
             let unsure = Outcome::undetermined(Severity::Medium, Reason::FrameUnknown, USED, missing);
@@ -145,7 +148,8 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
     }
 }
 
-/// The end of the frames that CS01 and CS07 may report, whatever the frames are that are not known.
+/// The end of the frames that CS01 and CS07 could report if the unknown frames were in no module or
+/// in the native layer.
 fn reported_at_most(view: &View<'_>) -> usize {
     let is_unknown = |index| view.frame(index).code == Code::Unknown;
     let is_layer = |index| view.roles(view.frame(index)).has(Role::NativeLayer);
@@ -179,7 +183,7 @@ pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
     for (index, _) in view.user_frames().filter(|(_, frame)| frame.code == Code::Unbacked) {
         let found = |severity, reason| {
             let found = Outcome::yes(severity, Some(index), reason, USED);
-            weighed(view, index, found)
+            with_guards(view, index, found)
         };
         let memory = view.memory(index);
         match (memory.kind, memory.protection) {
@@ -188,7 +192,7 @@ pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
             }
             (Some(MemoryKind::Private), _) => return found(Severity::High, Reason::PrivateCode),
             (Some(MemoryKind::Mapped), _) => return found(Severity::Medium, Reason::MappedCode),
-            // An image that the process's list of modules does not name.
+            // An image that is not in the list of modules of the process.
             (Some(MemoryKind::Image), _) => {}
             (None, _) => drop(unknown.get_or_insert(index)),
         }

@@ -1,4 +1,4 @@
-//! System calls of 32-bit processes that do not come through the WoW64 layer (CS20).
+//! System calls of 32-bit processes that do not go through the WoW64 layer (CS20).
 
 use stackhound_frames::{Code, Role};
 
@@ -22,18 +22,19 @@ pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if view.case.event.entry == Entry::Interrupt {
         return Outcome::no(Reason::NoSystemCall, USED);
     }
-    let Some(top) = view.top else {
+    let Some(return_frame) = view.return_frame else {
         return without_frames(view, Severity::High, USED);
     };
-    // Turbo thunks enter the kernel in the layer itself; what is in neither is a matter of CS01 and CS02.
-    if view.frame(top).is_wow64 || !view.is(top, Role::SystemCall) {
+    // Turbo thunks enter the kernel in the layer itself. Frames in other code are evaluated by CS01
+    // and CS02.
+    if view.frame(return_frame).is_wow64 || !view.is(return_frame, Role::SystemCall) {
         return Outcome::no(Reason::ThroughWow64, USED);
     }
     let is_system = |index: usize| !view.frame(index).is_wow64 && view.is(index, Role::SystemCall);
     let caller = view.user_frames().map(|(index, _)| index).find(|index| !is_system(*index));
     let Some(caller) = caller else {
         return match view.cut() {
-            // A thread that is being made has not come to 32-bit code.
+            // A thread that is being created has not reached 32-bit code.
             None => Outcome::no(Reason::ThroughWow64, USED),
             Some(reason) => unsure(reason, Input::Stack),
         };

@@ -1,8 +1,8 @@
-//! Single instructions, as far as evaluating needs to tell them apart.
+//! Classification of single instructions.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// Instructions of x86 are no longer.
+/// The maximum length of an x86 instruction.
 pub(super) const MAX_INSTRUCTION: usize = 15;
 
 pub(super) fn is_call(instruction: &Instruction) -> bool {
@@ -10,15 +10,15 @@ pub(super) fn is_call(instruction: &Instruction) -> bool {
     code.is_call_near() || code.is_call_near_indirect() || code.is_call_far() || code.is_call_far_indirect()
 }
 
-/// Where a call or jump that is in itself told leads to, as the decoder counts.
+/// The target of a direct call or jump, as an address of the decoder.
 pub(super) fn direct_target(instruction: &Instruction) -> Option<u64> {
     let is_near =
         matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64);
     is_near.then(|| instruction.near_branch_target())
 }
 
-/// The address of the pointer that a call or jump goes through, if the instruction alone tells it: relative to itself, as
-/// the decoder counts, or absolute.
+/// The address of the pointer that a call or jump reads, if the instruction alone determines it: an
+/// address of the decoder or an absolute one.
 pub(super) fn pointer(instruction: &Instruction) -> Option<Pointer> {
     if instruction.op0_kind() != OpKind::Memory || instruction.segment_prefix() != Register::None {
         return None;
@@ -37,22 +37,23 @@ pub(super) enum Pointer {
     Absolute(u64),
 }
 
-/// Whether bytes end with an instruction that enters the kernel: `syscall`, `sysenter`, `int 2e`.
+/// Whether bytes end with an instruction that enters the kernel: `syscall`, `sysenter` or `int 2e`.
 pub(crate) fn ends_system_call(bytes: &[u8]) -> bool {
     matches!(bytes, [.., 0x0f, 0x05 | 0x34] | [.., 0xcd, 0x2e])
 }
 
-/// Code that links of forged stacks return to.
+/// Code that spoofed stacks use as a return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gadget {
-    /// A jump to where a register points that calls leave alone: `jmp [rbx]`. Compilers do not put it behind a call.
+    /// A jump to the target of a non-volatile register: `jmp [rbx]`. Compilers do not put it after
+    /// a call.
     Jump,
-    /// Moves the stack or leads on through a register: `add rsp, 0x38; ret`, `jmp rax`. As ordinary behind a call as unusual
-    /// elsewhere.
+    /// Code that moves the stack pointer or continues through a register: `add rsp, 0x38; ret`,
+    /// `jmp rax`. It is common after a call and unusual elsewhere.
     Pivot,
 }
 
-/// Instructions that a pivot has before its `ret`.
+/// Maximum number of instructions before the `ret` of a pivot.
 const MAX_PIVOT: usize = 10;
 
 pub(super) fn gadget(bits: u32, bytes: &[u8]) -> Option<Gadget> {

@@ -1,7 +1,8 @@
-//! What an image file tells of the addresses in it.
+//! The facts that an image file has about its addresses.
 //!
-//! Everything here is about one image and depends on its bytes alone. Images are hostile input: questions that cost more
-//! than a look are bounded, and what is too long for the bound is said to be not known.
+//! Everything here concerns one image and depends only on its bytes. Images are hostile input: the
+//! cost of every look-up is bounded, and a result that would exceed the bound is reported as not
+//! known.
 
 mod code;
 pub(crate) mod reach;
@@ -18,7 +19,7 @@ use self::reach::Reach;
 use self::site::Site;
 use self::stubs::StubTable;
 
-/// An image file, and what is read of it once for all questions.
+/// An image file with the data that is read from it once.
 pub(crate) struct ImageFile {
     bytes: Vec<u8>,
     bits: u32,
@@ -30,39 +31,39 @@ pub(crate) struct ImageFile {
     services: Arc<ServiceNames>,
 }
 
-/// A pointer that the loader fills.
+/// A pointer that the loader sets.
 #[derive(Clone, Copy)]
 struct Imported {
     slot: Rva,
-    /// Number of the service that it is for in [`ServiceNames::imported`]; `None` for all other functions.
+    /// Index of the service in [`ServiceNames::imported`]; `None` for all other functions.
     service: Option<u32>,
 }
 
-/// The services that an image has to do with.
+/// The services that an image calls.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceNames {
-    /// Those that it asks the kernel for.
+    /// Services that its stubs call.
     pub stubs: StubTable,
-    /// Those that it imports from `ntdll.dll` or `win32u.dll`.
+    /// Services that it imports from `ntdll.dll` or `win32u.dll`.
     pub imported: Vec<Box<str>>,
 }
 
-/// Why an image tells nothing.
+/// Why an image cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Silence {
+pub(crate) enum ImageError {
     /// It cannot be read.
     Unreadable,
-    /// Its processor's code is not known.
+    /// Its processor is not supported.
     Unsupported,
 }
 
 impl ImageFile {
-    pub fn read(bytes: Vec<u8>) -> Result<ImageFile, Silence> {
-        let image = Image::parse(&bytes).map_err(|_| Silence::Unreadable)?;
+    pub fn read(bytes: Vec<u8>) -> Result<ImageFile, ImageError> {
+        let image = Image::parse(&bytes).map_err(|_| ImageError::Unreadable)?;
         let bits = match image.machine() {
             Machine::X64 => 64,
             Machine::X86 => 32,
-            Machine::Arm64 | Machine::Other(_) => return Err(Silence::Unsupported),
+            Machine::Arm64 | Machine::Other(_) => return Err(ImageError::Unsupported),
         };
         let functions = image.functions();
         let mut chunks: Vec<(Rva, u32)> = functions
@@ -78,7 +79,7 @@ impl ImageFile {
         Ok(ImageFile { bits, functions, chunks, imports, relocations, services, bytes })
     }
 
-    /// Bytes of memory, about.
+    /// Approximate size in memory, in bytes.
     pub fn memory(&self) -> usize {
         self.bytes.len()
             + size_of_val(&*self.functions.entries)
@@ -87,29 +88,30 @@ impl ImageFile {
             + size_of_val(&*self.relocations)
     }
 
-    /// Its services. Their names outlive the file.
+    /// The services. Their names are kept after the file is unloaded.
     pub fn services(&self) -> &Arc<ServiceNames> {
         &self.services
     }
 
-    /// All about an address.
+    /// The facts about an address.
     pub fn site(&self, rva: Rva) -> Site {
         site::read(self, &self.image(), rva)
     }
 
-    /// Where a call of this address leads.
+    /// The functions that a call of this address can reach.
     pub fn reach(&self, target: Rva) -> Reach {
         reach::read(self, &self.image(), target)
     }
 
-    /// The bytes around an address, as far as its section goes but not more than 16 to each side.
+    /// The bytes around an address in its section, at most 16 on each side.
     pub fn around(&self, rva: Rva) -> Option<(Vec<u8>, Vec<u8>)> {
         let site = self.image().call_site(rva, 16, 16)?;
         Some((site.before.to_vec(), site.after.to_vec()))
     }
 
-    /// Whether bytes of memory, the middle of which is this address, can be the image's: those that the loader adjusts may
-    /// differ. `None` where the file does not tell, as its section may be written or has no bytes there.
+    /// Whether 32 bytes of memory around this address can be those of the image. Bytes that the
+    /// loader relocates may differ. `None` if the file cannot decide, because the section is
+    /// writable or has no bytes there.
     pub fn is_like(&self, rva: Rva, memory: &[u8; 32]) -> Option<bool> {
         let image = self.image();
         let start = Rva(rva.0.checked_sub(16)?);
@@ -128,23 +130,23 @@ impl ImageFile {
         Some((0..32).all(same))
     }
 
-    /// Its headers were read before, so they are read again.
+    /// Parses the headers again, which cannot fail because they were parsed before.
     fn image(&self) -> Image<'_> {
         Image::parse(&self.bytes).expect("an image that was read before")
     }
 
-    /// The import whose pointer is here.
+    /// The import with this pointer.
     fn import(&self, slot: Rva) -> Option<Imported> {
         let at = self.imports.binary_search_by_key(&slot, |import| import.slot).ok()?;
         self.imports.get(at).copied()
     }
 
-    /// The start of the function that an address is in.
+    /// The start of the function that contains an address.
     fn function(&self, rva: Rva) -> Option<Rva> {
         self.functions.at(rva)?.primary
     }
 
-    /// The chunks of the function that starts here.
+    /// The chunks of the function that starts at this address.
     fn chunks(&self, start: Rva) -> impl Iterator<Item = (Rva, Rva)> {
         let from = self.chunks.partition_point(|chunk| chunk.0 < start);
         self.chunks[from..].iter().take_while(move |chunk| chunk.0 == start).map(|chunk| {
@@ -153,14 +155,14 @@ impl ImageFile {
         })
     }
 
-    /// Reads instructions from an address on, which are told as addresses in the image.
+    /// Decodes instructions from an address on. Their addresses are relative to the image.
     fn decoder<'b>(&self, image: &Image<'b>, from: Rva) -> Option<Decoder<'b>> {
         let bytes = image.bytes_from(from).filter(|_| image.is_code(from))?;
         Some(Decoder::with_ip(self.bits, bytes, from.0.into(), DecoderOptions::NONE))
     }
 }
 
-/// The pointers that the loader fills, and the names of services among them.
+/// The pointers that the loader sets, and the names of services among them.
 fn imports(image: &Image<'_>) -> (Vec<Imported>, Vec<Box<str>>) {
     let mut services: Vec<Box<str>> = Vec::new();
     let imports = image.imports().entries.into_iter().map(|import| {

@@ -1,5 +1,5 @@
-//! Where a call can lead: to the function that it names, or through jumps at its end (tail calls, thunks, hot patches) to
-//! others. Whatever of them stands in a stack above the call, it stands there rightly.
+//! The functions that a call can reach: its target and, through jumps at its end (tail calls,
+//! thunks, hot patches), others. Each of them can legitimately be the frame above the call.
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use stackhound_symbols::image::Image;
@@ -7,37 +7,38 @@ use stackhound_types::Rva;
 
 use super::{ImageFile, code, site};
 
-/// Where a call can lead.
+/// The functions that a call can reach.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reach {
-    /// The starts of the functions of the image that it can be in.
+    /// The starts of reachable functions of the image.
     pub functions: Box<[Rva]>,
-    /// Whether it can leave through a pointer that the loader fills.
+    /// Whether the call can leave the image through a pointer that the loader sets.
     pub imports: bool,
-    /// The services that such pointers are for, by their numbers among those that the image imports; `None` if they are also
-    /// for other functions.
+    /// The services of such pointers, as indexes of the services that the image imports; `None` if
+    /// some pointers are for other functions.
     pub services: Option<Box<[u32]>>,
-    /// Whether it can leave through a register or another pointer.
+    /// Whether the call can leave through a register or another pointer.
     pub pointers: bool,
-    /// Whether it does so behind the first instruction of all services, `mov r10, rcx`: with this, it does not call a
-    /// service's stub but jumps into the middle of one.
+    /// Whether it does so after the first instruction of all services, `mov r10, rcx`. In this case
+    /// it does not call a service's stub but jumps into the middle of one.
     pub like_stub: bool,
-    /// Whether it was too much to be read whole, or cannot be read.
+    /// Whether the code is too long to be read completely, or cannot be read.
     pub is_incomplete: bool,
 }
 
 impl Reach {
-    /// Whether it ends in these functions of the image, and nowhere else.
+    /// Whether the call stays in these functions of the image.
     pub fn is_closed(&self) -> bool {
         !self.imports && !self.pointers && !self.is_incomplete
     }
 }
 
-/// Functions that one call can lead to.
+/// Maximum number of functions that one call can reach.
 const MAX_FUNCTIONS: usize = 64;
-/// Instructions of all of them.
+/// Maximum number of instructions in all of them.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
-/// Instructions of a function that no unwind data tells of: a thunk, or one that calls nothing.
+/// Maximum number of instructions of a function without unwind data: a thunk, or a function that
+/// calls nothing.
 const MAX_LEAF: usize = 256;
 
 pub(super) fn read(file: &ImageFile, image: &Image<'_>, target: Rva) -> Reach {
@@ -47,7 +48,7 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, target: Rva) -> Reach {
         left: MAX_INSTRUCTIONS,
         starts: vec![target],
         services: Vec::new(),
-        others: false,
+        has_other_imports: false,
         reach: Reach::default(),
     };
     let mut next = 0;
@@ -61,20 +62,20 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, target: Rva) -> Reach {
     functions.dedup();
     walk.services.sort_unstable();
     walk.services.dedup();
-    let services = (!walk.others).then(|| walk.services.into());
+    let services = (!walk.has_other_imports).then(|| walk.services.into());
     Reach { functions: functions.into(), services, ..walk.reach }
 }
 
 struct Walk<'w, 'd> {
     file: &'w ImageFile,
     image: &'w Image<'d>,
-    /// Instructions that may still be read.
+    /// Number of instructions that may still be read.
     left: usize,
-    /// Where functions begin that can be reached, each once.
+    /// Starts of reachable functions, each once.
     starts: Vec<Rva>,
     services: Vec<u32>,
-    /// Whether imports other than services were met.
-    others: bool,
+    /// Whether imports other than services were found.
+    has_other_imports: bool,
     reach: Reach,
 }
 
@@ -87,33 +88,34 @@ impl Walk<'_, '_> {
         };
         let file = self.file;
         for (start, end) in file.chunks(primary) {
-            let mut passing = Passing::default();
+            let mut state = ExitState::default();
             let Some(mut decoder) = file.decoder(self.image, start) else {
                 self.reach.is_incomplete = true;
                 continue;
             };
             while decoder.can_decode() && decoder.ip() < u64::from(end.0) {
                 let instruction = decoder.decode();
-                if !self.take(&instruction) {
+                if !self.count_instruction(&instruction) {
                     return;
                 }
-                self.exit(&instruction, passing, |target| file.function(target) == Some(primary));
-                passing = passing.behind(&instruction);
+                self.exit(&instruction, state, |target| file.function(target) == Some(primary));
+                state = state.after(&instruction);
             }
         }
     }
 
-    /// A function that no unwind data tells of: up to its last instruction that no branch of its own leads over.
+    /// Reads a function without unwind data, up to its last instruction: one that no branch of the
+    /// function jumps over.
     fn leaf(&mut self, start: Rva) {
         let Some(mut decoder) = self.file.decoder(self.image, start) else {
             self.reach.is_incomplete = true;
             return;
         };
-        let mut passing = Passing::default();
+        let mut state = ExitState::default();
         let mut end = start.0;
         for _ in 0..MAX_LEAF {
             let instruction = decoder.decode();
-            if !self.take(&instruction) {
+            if !self.count_instruction(&instruction) {
                 return;
             }
             match instruction.flow_control() {
@@ -122,11 +124,11 @@ impl Walk<'_, '_> {
                     if target.wrapping_sub(start.0) < MAX_LEAF as u32 {
                         end = end.max(target);
                     } else {
-                        self.exit(&instruction, passing, |_| false);
+                        self.exit(&instruction, state, |_| false);
                     }
                 }
                 flow => {
-                    self.exit(&instruction, passing, |_| false);
+                    self.exit(&instruction, state, |_| false);
                     let is_last = matches!(
                         flow,
                         FlowControl::UnconditionalBranch
@@ -140,13 +142,13 @@ impl Walk<'_, '_> {
                     }
                 }
             }
-            passing = passing.behind(&instruction);
+            state = state.after(&instruction);
         }
         self.reach.is_incomplete = true;
     }
 
-    /// Whether reading goes on.
-    fn take(&mut self, instruction: &Instruction) -> bool {
+    /// Counts an instruction. Returns whether to continue.
+    fn count_instruction(&mut self, instruction: &Instruction) -> bool {
         let Some(left) = self.left.checked_sub(1).filter(|_| !instruction.is_invalid()) else {
             self.reach.is_incomplete = true;
             return false;
@@ -155,8 +157,8 @@ impl Walk<'_, '_> {
         true
     }
 
-    /// Notes where an instruction leaves its function to.
-    fn exit(&mut self, instruction: &Instruction, passing: Passing, is_inside: impl Fn(Rva) -> bool) {
+    /// Records the target of an instruction that leaves its function.
+    fn exit(&mut self, instruction: &Instruction, state: ExitState, is_inside: impl Fn(Rva) -> bool) {
         match instruction.flow_control() {
             FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
                 let target = code::direct_target(instruction).and_then(|target| u32::try_from(target).ok());
@@ -164,7 +166,7 @@ impl Walk<'_, '_> {
                     Some(target) if is_inside(target) || self.starts.contains(&target) => {}
                     Some(target) if self.starts.len() < MAX_FUNCTIONS => self.starts.push(target),
                     Some(_) => self.reach.is_incomplete = true,
-                    None => self.leave(passing),
+                    None => self.leave(state),
                 }
             }
             FlowControl::IndirectBranch => {
@@ -172,50 +174,52 @@ impl Walk<'_, '_> {
                 match slot.and_then(|slot| self.file.import(slot)) {
                     Some(import) => {
                         self.reach.imports = true;
-                        self.reach.like_stub |= passing.is_service();
+                        self.reach.like_stub |= state.is_service();
                         match import.service {
                             Some(service) => self.services.push(service),
-                            None => self.others = true,
+                            None => self.has_other_imports = true,
                         }
                     }
-                    None => self.leave(passing),
+                    None => self.leave(state),
                 }
             }
-            // What was pushed is where it leads to.
-            FlowControl::Return if passing.has_pushed => self.leave(passing),
+            // The pushed value is the target.
+            FlowControl::Return if state.has_pushed => self.leave(state),
             _ => {}
         }
     }
 
-    fn leave(&mut self, passing: Passing) {
+    fn leave(&mut self, state: ExitState) {
         self.reach.pointers = true;
-        self.reach.like_stub |= passing.is_service();
+        self.reach.like_stub |= state.is_service();
     }
 }
 
-/// What was done on the way to an exit, as far as it tells own stubs from wrappers.
+/// The effects of the instructions before an exit, which distinguish private stubs from wrappers.
 #[derive(Clone, Copy, Default)]
-struct Passing {
-    /// Whether `r10` holds what `rcx` held, the first parameter of a service, or what was kept of it on the stack.
+struct ExitState {
+    /// Whether `r10` holds the first parameter of a service: the value of `rcx`, or its copy from
+    /// the stack.
     first_parameter: bool,
-    /// Whether the instruction before pushed something.
+    /// Whether the previous instruction was a push.
     has_pushed: bool,
 }
 
-impl Passing {
-    /// The processor takes `rcx` for itself, so services take their first parameter from `r10`. Functions do not.
+impl ExitState {
+    /// System calls overwrite `rcx`, so services take their first parameter from `r10`. Other
+    /// functions do not.
     fn is_service(self) -> bool {
         self.first_parameter
     }
 
-    fn behind(self, instruction: &Instruction) -> Passing {
+    fn after(self, instruction: &Instruction) -> ExitState {
         let has_pushed = instruction.mnemonic() == Mnemonic::Push;
         let is_write = !matches!(
             instruction.mnemonic(),
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Jmp | Mnemonic::Call
         );
         if instruction.op0_register() != Register::R10 || !is_write {
-            return Passing { has_pushed, ..self };
+            return ExitState { has_pushed, ..self };
         }
         let is_move = matches!(instruction.code(), Code::Mov_r64_rm64 | Code::Mov_rm64_r64);
         let from_register = instruction.op1_kind() == OpKind::Register;
@@ -226,6 +230,6 @@ impl Passing {
             _ if is_move => matches!(instruction.memory_base(), Register::RSP | Register::RBP),
             _ => false,
         };
-        Passing { first_parameter, has_pushed }
+        ExitState { first_parameter, has_pushed }
     }
 }

@@ -1,5 +1,5 @@
-//! What stands at an address of an image: what function or section it is in, whether a call ends there and where that
-//! leads, what is behind it.
+//! The facts about an address of an image: its function and section, the call before it with its
+//! target, and the code after it.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use stackhound_symbols::image::Image;
@@ -10,27 +10,29 @@ pub(crate) use super::code::{Gadget, ends_system_call};
 use super::stubs::StubLocation;
 use super::{ImageFile, code::MAX_INSTRUCTION};
 
-/// All about an address of an image.
+/// The facts about an address of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Site {
-    /// Whether the image is of 32 bits.
+    /// Whether the image is a 32-bit image.
     pub is_32_bit: bool,
-    /// What part of the image it is in.
+    /// The part of the image that contains the address.
     pub region: Region,
-    /// The start of the function that it is in, taken for an instruction.
+    /// The start of the function that contains the address, as an instruction.
     pub function: Option<Rva>,
-    /// The start of the function that the instruction before it is in.
+    /// The start of the function that contains the instruction before the address.
     pub function_before: Option<Rva>,
-    /// What the instruction before it calls. `None` where the file has no bytes before it.
+    /// The call before the address; `None` if the file has no bytes there.
     pub call: Option<Call>,
-    /// Whether the instruction before it enters the kernel. `None` where the file has no bytes before it.
+    /// Whether the instruction before the address enters the kernel; `None` if the file has no
+    /// bytes there.
     pub enters_kernel: Option<bool>,
-    /// What is from it on.
+    /// The gadget that starts at the address.
     pub gadget: Option<Gadget>,
-    /// What it is to system calls.
+    /// The meaning of the address for system calls.
     pub stub: StubLocation,
-    /// Whether the function begins behind what an interrupt pushes: see [`Image::is_behind_interrupt`].
-    pub is_behind_interrupt: bool,
+    /// Whether the function is entered with the machine frame of an interrupt on the stack: see
+    /// [`Image::has_machine_frame`].
+    pub has_machine_frame: bool,
 }
 
 /// A part of an image.
@@ -38,13 +40,13 @@ pub(crate) struct Site {
 pub(crate) enum Region {
     /// In a function.
     Function,
-    /// The first byte of one, before which no call ends.
+    /// The first byte of a function, where no call returns to.
     FunctionStart,
-    /// In code, but in no function that unwind data tells of.
+    /// In code, but in no function of the unwind data.
     NoFunction,
-    /// In code, and no unwind data tells of any function.
+    /// In code, and the image has no unwind data.
     NoTable,
-    /// In code of which the file has no bytes, as that of packed programs.
+    /// In code for which the file has no bytes, as in packed programs.
     NoBytes,
     /// In no code.
     NotCode,
@@ -52,15 +54,15 @@ pub(crate) enum Region {
     Outside,
 }
 
-/// What stands before an address.
+/// The call before an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
     /// No call.
     None,
-    /// A call of this address of the image.
+    /// A call of this address in the image.
     Direct(Rva),
-    /// A call through a pointer that the loader fills, and the number of the service that this is for among those that the
-    /// image imports; `None` for other functions.
+    /// A call through a pointer that the loader sets, with the index of the service among those
+    /// that the image imports; `None` for other functions.
     Import(Option<u32>),
     /// A call that can lead anywhere.
     Indirect,
@@ -79,7 +81,8 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
         Some(section) if !section.executable => Region::NotCode,
         Some(_) if bytes.is_none_or(|bytes| bytes.after.is_empty()) => Region::NoBytes,
         Some(_) if file.functions.entries.is_empty() => Region::NoTable,
-        // A call of a function that never returns can be the last instruction of the function before.
+        // A call of a function that never returns can be the last instruction of the previous
+        // function.
         Some(_) if function == Some(rva) && matches!(call, None | Some(Call::None)) => Region::FunctionStart,
         Some(_) if file.functions.at(before).or(file.functions.at(rva)).is_some() => Region::Function,
         Some(_) => Region::NoFunction,
@@ -95,22 +98,23 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
             .filter(|_| section.is_some_and(|section| section.executable))
             .and_then(|bytes| code::gadget(file.bits, bytes.after)),
         stub: file.services.stubs.location(rva),
-        is_behind_interrupt: image.is_behind_interrupt(before).unwrap_or(false),
+        has_machine_frame: image.has_machine_frame(before).unwrap_or(false),
     }
 }
 
-/// What memory alone tells of a call before an address.
+/// Whether bytes of memory end with a call.
 pub(crate) fn ends_call(is_32_bit: bool, before: &[u8]) -> bool {
     let bits = if is_32_bit { 32 } else { 64 };
     calls_at_end(bits, 0, before).next().is_some()
 }
 
-/// What memory alone tells of a gadget.
+/// The gadget at the start of bytes of memory.
 pub(crate) fn gadget(is_32_bit: bool, after: &[u8]) -> Option<Gadget> {
     code::gadget(if is_32_bit { 32 } else { 64 }, after)
 }
 
-/// All calls that the bytes before an address can be read as, which end there. The bytes before them are not looked at.
+/// All calls that the bytes before an address can be decoded as and that end at the address.
+/// Earlier bytes are not considered.
 fn calls_at_end(bits: u32, end: u32, before: &[u8]) -> impl Iterator<Item = Instruction> {
     (2..=MAX_INSTRUCTION.min(before.len())).filter_map(move |length| {
         let ip = u64::from(end).wrapping_sub(length as u64);
@@ -126,14 +130,14 @@ fn call(file: &ImageFile, image: &Image<'_>, rva: Rva, before: &[u8]) -> Call {
     if calls.all(|other| other == call) {
         return call;
     }
-    // The same bytes can be the end of a longer call or a shorter one: the code before tells which.
+    // The same bytes can be the end of a longer or a shorter call. The code before them decides.
     last_before(file, image, rva).map_or(Call::Indirect, |call| meaning(file, image, &call))
 }
 
-/// Of the functions that are read to an address, no more bytes.
+/// Maximum number of bytes that are decoded from the start of a function.
 const MAX_READ: u32 = 1 << 14;
 
-/// The call that ends at an address, reading from the start of its function.
+/// The call that ends at an address, found by decoding its function from the start.
 fn last_before(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Option<Instruction> {
     let function = file.functions.at(Rva(rva.0.checked_sub(1)?))?;
     let mut decoder = file.decoder(image, function.start).filter(|_| rva.0 - function.start.0 <= MAX_READ)?;
@@ -158,7 +162,7 @@ fn meaning(file: &ImageFile, image: &Image<'_>, call: &Instruction) -> Call {
     }
 }
 
-/// The address in the image that a pointer is at.
+/// The offset of a pointer in the image.
 pub(super) fn slot(image: &Image<'_>, pointer: Pointer) -> Option<Rva> {
     let rva = match pointer {
         Pointer::Relative(rva) => rva,

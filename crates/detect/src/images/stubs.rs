@@ -1,4 +1,4 @@
-//! The stubs of an image, by the addresses that system calls return to.
+//! The stubs of an image, found by the return addresses of their system calls.
 
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::stubs::{self, Stub};
@@ -8,33 +8,33 @@ use stackhound_types::Rva;
 #[derive(Debug, Default)]
 pub(crate) struct StubTable {
     stubs: Vec<Stub>,
-    /// Where system calls return to, with the index of the stub.
+    /// The return addresses of system calls, with the index of the stub.
     returns: Vec<(Rva, u32)>,
-    /// Starts of exported services that have not the form of stubs.
+    /// Starts of exported services that do not have the form of a stub.
     changed: Vec<Rva>,
-    /// Where the processor returns to before it returns to a stub (x86).
+    /// Addresses that the kernel returns to before control returns to a stub (x86).
     landings: Vec<Rva>,
 }
 
-/// What an address in an image with stubs is to a system call.
+/// The meaning of an address for system calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StubLocation {
-    /// Where it returns to.
+    /// The return address of a stub's system call.
     Return {
-        /// Number of the stub in the [`StubTable`].
+        /// Index of the stub in the [`StubTable`].
         stub: u32,
-        /// Where the stub starts.
+        /// Start of the stub.
         start: Rva,
     },
-    /// In a service's function that has not the form of a stub.
+    /// In the function of a service that does not have the form of a stub.
     Changed,
-    /// Where the processor itself returns to; the stub is the next frame.
+    /// An address that the kernel returns to; the stub is the next frame.
     Landing,
     /// None of these.
     Elsewhere,
 }
 
-/// No stub is longer.
+/// Maximum length of a stub, in bytes.
 const STUB_LENGTH: u32 = 0x20;
 
 impl StubTable {
@@ -84,13 +84,14 @@ impl StubTable {
         std::iter::once(&*stub.name).chain(stub.aliases.iter().map(|alias| &**alias))
     }
 
-    /// The number that a stub asks for, and the distance of its four bytes from the stub's start.
+    /// The service number of a stub, and the offset of its four bytes from the start of the stub.
     pub fn number(&self, image_is_64_bit: bool, stub: u32) -> Option<(u32, u32)> {
         Some((self.stubs[stub as usize].number?, if image_is_64_bit { 4 } else { 1 }))
     }
 }
 
-/// `KiFastSystemCallRet`, and behind the `int 2e` of `KiIntSystemCall`: stubs call them, and the kernel returns there.
+/// The addresses of `KiFastSystemCallRet` and after the `int 2e` of `KiIntSystemCall`. Stubs call
+/// these functions, and the kernel returns there.
 fn landings(image: &Image<'_>) -> Vec<Rva> {
     /// `lea edx, [esp + 8]`, `int 2e`
     const INT2E: [u8; 6] = [0x8d, 0x54, 0x24, 0x08, 0xcd, 0x2e];
@@ -98,8 +99,8 @@ fn landings(image: &Image<'_>) -> Vec<Rva> {
     let find = |name: &str| {
         exports.iter().find(|code| code.names.iter().any(|known| known == name)).map(|code| code.rva)
     };
-    let behind = find("KiIntSystemCall")
+    let after_int2e = find("KiIntSystemCall")
         .filter(|start| image.bytes_at(*start, INT2E.len()) == Some(&INT2E))
         .map(|start| Rva(start.0 + INT2E.len() as u32));
-    find("KiFastSystemCallRet").into_iter().chain(behind).collect()
+    find("KiFastSystemCallRet").into_iter().chain(after_int2e).collect()
 }

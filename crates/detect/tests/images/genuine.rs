@@ -1,4 +1,4 @@
-//! Real images: how much of what is right is taken for wrong, and how much of what is wrong is seen.
+//! Real images: the rate of false positives on genuine calls, and of detections on other addresses.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use stackhound_types::Rva;
 use crate::made::{Pe, Target, X64, hex};
 use crate::world::{World, binaries, files, path};
 
-/// Of compilers of Microsoft, LLVM and GNU.
+/// Images from compilers of Microsoft, LLVM and GNU.
 const IMAGES: [&str; 11] = [
     "symbols/wine/ntdll.dll",
     "symbols/wine/kernel32.dll",
@@ -33,23 +33,23 @@ fn is_yes(evaluation: &Evaluation, id: &str) -> bool {
     evaluation.outcome(id).verdict == Verdict::Yes
 }
 
-/// All files of the tests, but another one for a module.
+/// All files of the tests, with another file for one module.
 fn world_with(name: &str, bytes: Vec<u8>) -> World {
     let mut files = files();
     files.insert(path(name), bytes);
     World::of(binaries(files))
 }
 
-/// A call as its function shows it, read from its start.
+/// A call, found by decoding its function from the start.
 struct Call {
     after: u32,
-    /// Where it leads, if it is told in itself.
+    /// The target, if the call is direct.
     target: Option<u32>,
-    /// The start of the function that it is in.
+    /// The start of the function that contains it.
     function: u32,
 }
 
-/// All calls of functions that can be read whole, and the starts of other instructions behind none.
+/// All calls in functions that can be decoded completely, and the ends of other instructions.
 fn calls(image: &Image<'_>) -> (Vec<Call>, Vec<u32>) {
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let mut instruction = Instruction::default();
@@ -84,7 +84,7 @@ fn calls(image: &Image<'_>) -> (Vec<Call>, Vec<u32>) {
 }
 
 #[test]
-fn what_real_images_call_is_right_and_little_else() {
+fn real_calls_are_not_findings_and_other_addresses_are() {
     println!(
         "{:40} {:>8} {:>6} | {:>8} {:>8} {:>8}",
         "image", "calls", "wrong", "others", "no call", "gadget"
@@ -109,7 +109,7 @@ fn what_real_images_call_is_right_and_little_else() {
                 ["CS11", "CS12", "CS13"].iter().any(|id| is_yes(&evaluation, id))
             })
             .collect();
-        // One in so many, that each image is looked at for a moment only.
+        // A sample, to limit the time for each image.
         let others: Vec<u32> = others.iter().copied().step_by(1 + others.len() / 5000).collect();
         let (mut no_call, mut gadgets) = (0, 0);
         for rva in &others {
@@ -129,13 +129,13 @@ fn what_real_images_call_is_right_and_little_else() {
 }
 
 #[test]
-fn real_calls_lead_where_they_lead() {
+fn real_links_are_not_findings_and_forged_links_are() {
     println!("{:40} {:>8} {:>6} | {:>8} {:>8}", "image", "links", "wrong", "forged", "broken");
     for name in IMAGES {
         let Some(bytes) = stackhound_corpus::bytes(name) else { return };
         let image = Image::parse(&bytes).expect(name);
         let (calls, _) = calls(&image);
-        // The calls of each function, one of which stands above the call of the function.
+        // The calls by function. One of them is the frame above a call of the function.
         let mut inner: BTreeMap<u32, u32> = BTreeMap::new();
         for call in &calls {
             inner.entry(call.function).or_insert(call.after);
@@ -174,7 +174,7 @@ fn real_calls_lead_where_they_lead() {
 }
 
 #[test]
-fn the_stubs_of_wine_are_all_known() {
+fn all_stubs_of_wine_are_known() {
     for name in ["symbols/wine/ntdll.dll", "symbols/wine/win32u.dll"] {
         let Some(bytes) = stackhound_corpus::bytes(name) else { return };
         let stubs = stubs::read(&Image::parse(&bytes).expect(name)).expect(name);
@@ -185,7 +185,7 @@ fn the_stubs_of_wine_are_all_known() {
     }
 }
 
-/// Each stub is right for its own service and wrong for that of the next one.
+/// Each stub matches its own service and not that of the next stub.
 fn hold(ntdll: Vec<u8>, stubs: &[(String, Rva)]) {
     let mut world = world_with("ntdll", ntdll);
     let mut frames = world.frames("ntdll+0 base+100a root");
@@ -201,14 +201,15 @@ fn hold(ntdll: Vec<u8>, stubs: &[(String, Rva)]) {
         let other = world.evaluate(&frames, Entry::SystemCall, Services::Entered(next));
         assert!(is_yes(&other, "CS03"), "{name} at {rva} for {next}");
         frames[0] = Frame::user(Code::Image(module, u64::from(rva.0) + 1));
-        let beside = world.evaluate(&frames, Entry::SystemCall, Services::Entered(name));
-        assert!(is_yes(&beside, "CS04"), "{name} behind {rva}");
+        let next_byte = world.evaluate(&frames, Entry::SystemCall, Services::Entered(name));
+        assert!(is_yes(&next_byte, "CS04"), "{name} after {rva}");
     }
 }
 
-/// The tables in the corpus were read from genuine images; the images are made again from them.
+/// The tables in the corpus were read from genuine images. Equivalent images are generated from
+/// them.
 #[test]
-fn the_stubs_of_genuine_images_are_all_known() {
+fn all_stubs_of_genuine_images_are_known() {
     let Some(bytes) = stackhound_corpus::bytes("symbols/syscalls/stubs-from-pe.json") else { return };
     let tables: BTreeMap<String, Value> = serde_json::from_slice(&bytes).expect("JSON");
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Damaged images, and memory that is too small: no answer depends on what is kept.
+//! Damaged images and low memory limits: no answer depends on cached data.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::world::{World, binaries, files, path};
 
 const NAMES: [&str; 9] = ["ntdll", "base", "app", "other", "gone", "bad", "runtime", "app32", "tableless"];
 
-/// Answers to stacks of these places.
+/// The answers for stacks of these modules and offsets.
 fn answers(mut world: World, stacks: &[Vec<(usize, u32)>]) -> Vec<Evaluation> {
     let modules = NAMES.map(|name| world.module(name));
     let detector = |stack: &Vec<(usize, u32)>| {
@@ -33,11 +33,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn giving_files_up_changes_no_answer(stacks in stacks(), memory in 0_usize..60_000) {
+    fn unloading_files_changes_no_answer(stacks in stacks(), memory in 0_usize..60_000) {
         let all = answers(World::of(binaries(files())), &stacks);
         let few = answers(World::of(binaries(files()).with_memory_max(memory)), &stacks);
         prop_assert_eq!(&all, &few);
-        // Nor does the order of questions.
+        // Nor does the order of look-ups.
         let backwards: Vec<_> = stacks.iter().rev().cloned().collect();
         let mut turned = answers(World::of(binaries(files())), &backwards);
         turned.reverse();
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_images_are_no_harm(
+    fn damaged_images_do_not_panic(
         stacks in stacks(),
         damage in prop::collection::vec((0_usize..0x2800, any::<u8>()), 1..60),
         length in 0_usize..0x8000,
@@ -66,9 +66,9 @@ proptest! {
     }
 }
 
-/// A loop of jumps, functions without end, imports and relocations that lead nowhere.
+/// Loops of jumps, unterminated functions, and imports and relocations outside of the image.
 #[test]
-fn hostile_tables_end() {
+fn hostile_code_terminates() {
     use crate::made::X64;
     use crate::program::Program;
     let jumps = |mut program: Program| {
@@ -87,7 +87,7 @@ fn hostile_tables_end() {
 }
 
 #[test]
-fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
+fn files_are_loaded_on_demand_and_unloaded_at_the_limit() {
     let names = ["ntdll", "base", "app", "other"];
     let size = files()[path("app")].len();
     let binaries: Binaries = binaries(files()).with_memory_max(4 * size);
@@ -110,7 +110,7 @@ fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
 }
 
 #[test]
-fn bytes_around_an_address_are_lent_for_outputs() {
+fn bytes_around_an_address_are_available_for_outputs() {
     let mut world = World::without(&[]);
     let [app, gone, bad] = ["app", "gone", "bad"].map(|name| world.module(name));
     let Detector { binaries, modules } = &mut world.detector;

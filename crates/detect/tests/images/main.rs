@@ -1,9 +1,10 @@
-//! The detections that images decide, on images made for it and on real ones.
+//! The detections that depend on images, on generated and on real ones.
 //!
-//! A stack is a line, innermost frame first: `ntdll+1014 app+100a root`. Modules are those of [`world`]; `!` is code in no
-//! module, `?` code of which that is not known, `jit` compiled code, `K` a kernel frame; `~` behind a frame makes it 32-bit
-//! code of a 64-bit system, `*` the address of an instruction. An answer is a line too: `yes high no-call-before @1
-//! -regions`: severity, reasons, frame, what was missing.
+//! A stack is a line, innermost frame first: `ntdll+1014 app+100a root`. Modules are those of
+//! [`world`]. `!` is code in no module, `?` code whose module is not known, `jit` JIT-compiled
+//! code, `K` a kernel frame. `~` after a frame makes it 32-bit code of a 64-bit system, `*` makes
+//! it the address of an instruction. An answer is a line too, such as `yes high no-call-before @1
+//! -regions`: verdict, severity, reasons, frame and missing evidence.
 
 mod entry;
 mod genuine;

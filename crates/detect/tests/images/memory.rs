@@ -1,4 +1,4 @@
-//! Memory of images: CS18, and a stub's number in memory (CS03).
+//! Memory of images (CS18), and the service number of a stub in memory (CS03).
 
 use stackhound_detect::{DetectionId, Entry, LiveFrame, Memory, Services, SiteBytes};
 
@@ -29,10 +29,10 @@ fn changed(mut bytes: SiteBytes, at: usize) -> SiteBytes {
 }
 
 #[test]
-fn changed_code_is_told() {
+fn changed_code_is_found() {
     let app = || of_file("app", 0x104a);
     let ntdll = || of_file("ntdll", 0x1014);
-    // The pointer at 0x1a10 is one that the loader adjusts.
+    // The loader relocates the pointer at 0x1a10.
     let adjusted = || of_file("app", 0x1a18);
     for (stack, is_original, bytes, expected) in [
         ("app+104a", Some(true), None, "no pages-original"),
@@ -48,7 +48,7 @@ fn changed_code_is_told() {
         ("app+104a", None, Some(changed(app(), 31)), "yes high bytes-differ @0"),
         ("app+1a18", None, Some(changed(adjusted(), 16)), "yes high bytes-differ @0"),
         ("app+1a18", None, Some(changed(adjusted(), 7)), "yes high bytes-differ @0"),
-        // Pages of these are often changed
+        // Pages of these modules are often modified
         ("ntdll+1014", Some(false), None, "yes medium page-changed @0"),
         ("ntdll+1014", Some(false), Some(ntdll()), "yes low page-changed @0"),
         ("ntdll+1014", Some(false), Some(changed(ntdll(), 20)), "yes high page-changed+bytes-differ @0"),
@@ -73,7 +73,7 @@ fn hooks_and_writable_code_are_taken_into_account() {
     let id = DetectionId::parse("CS18").unwrap();
     let mut world = World::without(&[]);
     let same = |name, rva| Some(of_file(name, rva));
-    // A frame whose page was changed, what memory has there, and the answer with a hook in the stack.
+    // A frame on a modified page, its bytes in memory, and the answer with a hook in the stack.
     for (location, bytes, expected) in [
         ("app+104a", None, "yes medium page-changed+hook-in-stack @1"),
         ("app+104a", same("app", 0x104a), "yes low page-changed+hook-in-stack @1"),
@@ -98,9 +98,9 @@ fn hooks_and_writable_code_are_taken_into_account() {
     assert_eq!(line(evaluation.outcome(id)), "undetermined no-bytes-in-file -regions");
 }
 
-/// The severest is told, and of equal ones the innermost.
+/// The most severe change is reported, and the innermost of equal ones.
 #[test]
-fn of_several_changes_the_severest_is_told() {
+fn the_most_severe_change_is_reported() {
     let id = DetectionId::parse("CS18").unwrap();
     let mut world = World::without(&[]);
     for (stack, expected) in [
@@ -118,9 +118,9 @@ fn of_several_changes_the_severest_is_told() {
 }
 
 #[test]
-fn a_changed_number_of_a_stub_is_told() {
+fn changed_service_numbers_are_found() {
     let id = DetectionId::parse("CS03").unwrap();
-    // The number is the first four of the bytes before.
+    // The number is in the first four bytes before the address.
     for (at, expected) in
         [(0, "yes high stub-tampered @0"), (3, "yes high stub-tampered @0"), (4, "no stub-matches")]
     {

@@ -1,16 +1,16 @@
-//! Images for the tests: code that is put where a test wants it, with all tables that the detections look at.
+//! Generated images: code at given addresses, with all tables that the detections read.
 
 use crate::made::{EXCEPTION, Pe, Target, X64, X86, hex, words};
 
 const IMPORT: usize = 1;
 const RELOCATION: usize = 5;
 
-/// Where code is; all between functions is `int3`.
+/// Address of the code. The bytes between functions are `int3`.
 pub const CODE: u32 = 0x1000;
 const CODE_SIZE: usize = 0x1000;
 const UNWIND: u32 = 0x3000;
 const IMPORTS: u32 = 0x5000;
-/// Data that may be pointed to.
+/// Address of data for pointers.
 pub const DATA: u32 = 0x7000;
 
 /// An image.
@@ -18,7 +18,7 @@ pub const DATA: u32 = 0x7000;
 pub struct Program {
     machine: u16,
     code: Vec<u8>,
-    /// Start, end, unwind information.
+    /// Start, end and unwind information.
     functions: Vec<(u32, u32, u32)>,
     unwind: Vec<u8>,
     exports: Vec<(&'static str, u32)>,
@@ -28,14 +28,14 @@ pub struct Program {
 
 impl Program {
     pub fn new(machine: u16) -> Program {
-        // Version 1, nothing to undo; the same with what an interrupt pushed.
+        // Version 1, without unwind codes; the same with a machine frame.
         let unwind = hex("01000000 00000000 00000000 00000000 01000100 000a0000 00000000 00000000");
         let code = vec![0xcc; CODE_SIZE];
         let (functions, exports, imports) = (Vec::new(), Vec::new(), Vec::new());
         Program { machine, code, functions, unwind, exports, imports, relocations: Vec::new() }
     }
 
-    /// Puts code at an address. In it, `>1234` stands for the four bytes of a distance to that address.
+    /// Puts code at an address. `>1234` in it stands for the four-byte distance to that address.
     pub fn code(mut self, rva: u32, text: &str) -> Program {
         let mut at = rva;
         for part in text.split_whitespace() {
@@ -53,7 +53,7 @@ impl Program {
         self
     }
 
-    /// Code that unwind data tells of.
+    /// A function with unwind data.
     pub fn function(mut self, start: u32, end: u32, text: &str) -> Program {
         self.functions.push((start, end, UNWIND));
         self.code(start, text)
@@ -79,20 +79,20 @@ impl Program {
         self
     }
 
-    /// A stub as of Windows 10, under both of its names.
+    /// A stub of Windows 10, with both names.
     pub fn stub(self, rva: u32, names: [&'static str; 2], number: u32) -> Program {
         let number: String = number.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let text = format!("4c8bd1 b8 {number} f604250803fe7f01 7503 0f05 c3 cd2e c3");
         self.code(rva, &text).export(names[0], rva).export(names[1], rva)
     }
 
-    /// An import; its pointer is at [`slot`].
+    /// An import, whose pointer is at [`slot`].
     pub fn import(mut self, library: &'static str, name: &'static str) -> Program {
         self.imports.push((library, name));
         self
     }
 
-    /// Four or eight bytes that the loader adjusts.
+    /// Four or eight bytes that the loader relocates.
     pub fn relocation(mut self, rva: u32) -> Program {
         let kind = if self.machine == X64 { 10 } else { 3 };
         self.relocations.push(kind << 12 | (rva - CODE) as u16);
@@ -124,7 +124,7 @@ impl Program {
         if exports.is_empty() { pe.file() } else { pe.exports(&exports).file() }
     }
 
-    /// A library for each import.
+    /// The import table, with one library per import.
     fn import_table(&self) -> Vec<u8> {
         let width = if self.machine == X86 { 4 } else { 8 };
         let mut bytes = vec![0; 0x800];
@@ -149,22 +149,22 @@ impl Program {
     }
 }
 
-/// Where the pointer of an import is.
+/// The address of an import's pointer.
 pub fn slot(machine: u16, index: u32) -> u32 {
     IMPORTS + 0x200 + index * if machine == X86 { 8 } else { 16 }
 }
 
-/// With a first section that is larger than its bytes in the file.
+/// The file with a first section that is larger than its bytes in the file.
 pub fn stretched(mut file: Vec<u8>) -> Vec<u8> {
     file[SECTION + 8..SECTION + 12].copy_from_slice(&0x1f00_u32.to_le_bytes());
     file
 }
 
-/// With a first section that may be written.
+/// The file with a writable first section.
 pub fn writable(mut file: Vec<u8>) -> Vec<u8> {
     file[SECTION + 39] |= 0x80;
     file
 }
 
-/// The first section's header, of 64-bit images.
+/// Offset of the first section's header in a 64-bit image.
 const SECTION: usize = 0x40 + 24 + 240;

@@ -15,7 +15,7 @@ fn check(world: &mut World, id: &str, rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn return_addresses_without_a_call_are_told() {
+fn return_addresses_without_a_call_are_found() {
     check(
         &mut World::without(&[]),
         "CS11",
@@ -23,7 +23,8 @@ fn return_addresses_without_a_call_are_told() {
             ("ntdll+1014 base+100a app+1149 root", "no calls-precede"),
             ("ntdll+1014 ntdll+1209 app+11c6 root", "no calls-precede"),
             ("ntdll+1014 app+172a app+1732 root", "no calls-precede"),
-            // Where the kernel was entered, was left to user code, or interrupted code; and the last frame
+            // Where the kernel was entered, where it returned to user code, where it interrupted
+            // code, and the last frame
             ("ntdll+1014 app+100a K ntdll+1034 app+104a root", "no calls-precede"),
             ("ntdll+1209 ntdll+1245 app+1742 root", "no calls-precede"),
             ("app+1742* base+100a root", "no calls-precede"),
@@ -51,7 +52,7 @@ fn return_addresses_without_a_call_are_told() {
             ("ntdll+1014 app+ffe50747 root", "undetermined top-outside-module -stack"),
         ],
     );
-    // Whether ntdll.dll was called or called itself is in its image.
+    // Its image decides whether ntdll.dll was called or interrupted.
     check(
         &mut World::without(&["ntdll"]),
         "CS11",
@@ -62,9 +63,9 @@ fn return_addresses_without_a_call_are_told() {
     );
 }
 
-/// Memory decides where there is no file, and tells of a call that the file does not have.
+/// Memory decides if there is no file, and can have a call that the file does not have.
 #[test]
-fn memory_tells_of_calls_too() {
+fn calls_and_gadgets_in_memory_are_found() {
     let mut world = World::without(&[]);
     let none = "90".repeat(16);
     let call = format!("{}e800000000", "90".repeat(11));
@@ -95,13 +96,13 @@ fn memory_tells_of_calls_too() {
 }
 
 #[test]
-fn gadgets_are_told() {
+fn gadgets_are_found() {
     check(
         &mut World::without(&[]),
         "CS12",
         &[
             ("ntdll+1014 base+100a app+1149 root", "no no-gadget"),
-            // Ordinary behind a call: the end of a function, a jump that a table leads to
+            // Common after a call: the end of a function, a jump through a table
             ("ntdll+1014 base+100a app+1732 root", "no no-gadget"),
             ("ntdll+1014 base+100a app+173a root", "no no-gadget"),
             ("ntdll+1014 base+100a app+1742 root", "no no-gadget"),
@@ -126,14 +127,14 @@ fn gadgets_are_told() {
 }
 
 #[test]
-fn return_addresses_outside_of_functions_are_told() {
+fn return_addresses_outside_of_functions_are_found() {
     check(
         &mut World::without(&[]),
         "CS13",
         &[
             ("ntdll+1014 base+100a app+1149 root", "no inside-functions"),
             ("ntdll+1014 ntdll+1209 app+1946 root", "no inside-functions"),
-            // Behind a call that never returns, a frame of another function begins
+            // After a call that never returns, a frame of the next function begins
             ("ntdll+1014 base+100a app+1885 root", "no inside-functions"),
             ("ntdll+1014 K ntdll+1034 app+104a root", "no inside-functions"),
             ("ntdll+1014 base+100a app+1802", "no inside-functions"),
@@ -160,12 +161,13 @@ fn return_addresses_outside_of_functions_are_told() {
 }
 
 #[test]
-fn calls_that_lead_elsewhere_are_told() {
+fn calls_of_other_functions_are_found() {
     check(
         &mut World::without(&[]),
         "CS16",
         &[
-            // To the function above: at once, in its second piece, through its end, through a stub
+            // To the function above: directly, in its second chunk, through a tail call, through a
+            // stub
             ("ntdll+1014 base+100a app+1486 app+1149 root", "no links-hold"),
             ("ntdll+1014 base+100a app+1942 app+13c9 root", "no links-hold"),
             ("ntdll+1014 base+100a app+1626 app+1349 root", "no links-hold"),
@@ -175,7 +177,7 @@ fn calls_that_lead_elsewhere_are_told() {
             ("ntdll+1034 app+10c9 root", "no links-hold"),
             ("ntdll+1014 base+100a app+1189 root", "no links-hold"),
             ("ntdll+1014 app+1626 app+11c6 root", "no links-hold"),
-            // Where no function is known, none can differ
+            // If the function is not known, it cannot differ
             ("ntdll+1014 app+1802 app+1149 root", "no links-hold"),
             ("ntdll+1014 hook+11c6 app+1149 root", "no links-hold"),
             ("ntdll+1014 ! app+1149 root", "no links-hold"),

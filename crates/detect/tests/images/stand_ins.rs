@@ -1,5 +1,6 @@
-//! Stacks of direct and indirect calls as Wine has them: `scripts/windows-check.sh` runs the program that makes the calls
-//! (`crates/windows/tests/fixture/stand_ins.c`) and gives its stacks and files to this test.
+//! Stacks of direct and indirect system calls under Wine. `scripts/windows-check.sh` runs the
+//! program that makes the calls (`crates/windows/tests/fixture/stand_ins.c`) and passes its stacks
+//! and files to this test.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ fn load(folder: &Path, module: &Module) -> Loaded {
     Loaded { symbols: Some(Box::new(names.build())), image: Some(bytes), failures: Vec::new() }
 }
 
-/// `offset bytes path`, where the path of no module is `-`.
+/// A line `offset bytes path`, where `-` is the path for no module.
 fn frame(world: &mut World, text: &str) -> (Frame, LiveFrame) {
     let mut parts = text.splitn(3, ' ');
     let mut part = || parts.next().expect("three parts");
@@ -47,7 +48,7 @@ fn found(evaluation: &Evaluation) -> Vec<&'static str> {
 }
 
 #[test]
-fn stand_ins_of_direct_and_indirect_calls_are_told() {
+fn direct_and_indirect_calls_are_found() {
     let Some(folder) = std::env::var_os("STACKHOUND_STAND_INS").map(PathBuf::from) else {
         eprintln!("skipped: STACKHOUND_STAND_INS is not set, see scripts/windows-check.sh");
         return;
@@ -67,7 +68,7 @@ fn stand_ins_of_direct_and_indirect_calls_are_told() {
         for id in ["CS01", "CS02", "CS03", "CS04", "CS05", "CS11", "CS12", "CS13", "CS16", "CS18"] {
             println!("    {id} {}", answer(id));
         }
-        // What is no call's fault is found in none of them.
+        // These detections find nothing in any of the calls.
         for id in ["CS02", "CS04", "CS11", "CS12", "CS13", "CS16", "CS18"] {
             let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
             assert_ne!(outcome.verdict, Verdict::Yes, "{way} {id}");

@@ -1,4 +1,4 @@
-//! What the kernel was entered through: CS03, CS04, CS05.
+//! The stubs through which the kernel was entered: CS03, CS04, CS05.
 
 use stackhound_detect::{DetectionId, Entry, Services};
 
@@ -24,12 +24,12 @@ use Entry::{Interrupt, SystemCall, Unknown};
 const OPEN: &str = "NtOpenProcess";
 
 #[test]
-fn stubs_of_other_services_are_told() {
+fn stubs_of_other_services_are_found() {
     check(
         &mut World::without(&[]),
         "CS03",
         &[
-            // The stub of the service, by both names, and by the other way into the kernel
+            // The stub of the service, by both names, and through the other system-call instruction
             ("ntdll+1014 base+100a root", SystemCall, OPEN, "no stub-matches"),
             ("ntdll+1014 base+100a root", SystemCall, "ZwOpenProcess", "no stub-matches"),
             ("ntdll+1017 base+100a root", SystemCall, OPEN, "no stub-matches"),
@@ -37,7 +37,7 @@ fn stubs_of_other_services_are_told() {
             ("ntdll+1014 app+100a root", SystemCall, "NtClose|NtOpenProcess", "no stub-matches"),
             ("ntdll+1014 app+100a root", Unknown, OPEN, "no stub-matches"),
             ("wow64+1234 ntdll32+100c~ app32+1006~", SystemCall, OPEN, "no stub-matches"),
-            // Another one's
+            // The stub of another service
             ("ntdll+1034 base+100a root", SystemCall, OPEN, "yes high stub-differs @0"),
             ("ntdll+1037 base+100a root", SystemCall, OPEN, "yes high stub-differs @0"),
             ("ntdll+1054 app+1109 root", SystemCall, "NtOpenThread", "yes high stub-differs @0"),
@@ -49,9 +49,9 @@ fn stubs_of_other_services_are_told() {
                 "NtOpenProcess|NtDuplicateObject",
                 "yes high stub-cannot-cause @0",
             ),
-            // The layer may ask for others
+            // The WoW64 layer may call other services
             ("wow64+1234 ntdll32+102c~ app32+1006~", SystemCall, OPEN, "undetermined stub-differs"),
-            // Not a stub's
+            // Not in a stub
             ("app+100a root", SystemCall, OPEN, "no no-stub-frame"),
             ("! root", SystemCall, OPEN, "no no-stub-frame"),
             ("", SystemCall, OPEN, "no no-user-frames"),
@@ -61,7 +61,7 @@ fn stubs_of_other_services_are_told() {
             ("ntdll+1205 base+100a root", Unknown, OPEN, "undetermined entry-unknown -kernel_entry"),
             ("ntdll+ffe50747 base+100a root", SystemCall, OPEN, "undetermined top-outside-module -stack"),
             ("? root", SystemCall, OPEN, "undetermined top-unknown -modules"),
-            // Without the service
+            // The service is not known
             ("ntdll+1014 base+100a root", SystemCall, "", "undetermined service-unknown -service"),
         ],
     );
@@ -81,7 +81,7 @@ fn stubs_of_other_services_are_told() {
 }
 
 #[test]
-fn places_that_are_no_stubs_are_told() {
+fn system_calls_outside_of_stubs_are_found() {
     check(
         &mut World::without(&[]),
         "CS04",
@@ -92,9 +92,9 @@ fn places_that_are_no_stubs_are_told() {
             ("ntdll+1014 ! root", Unknown, "", "no site-is-stub"),
             ("wow64+1234 ntdll32+100c~ app32+1006~", SystemCall, OPEN, "no site-is-stub"),
             ("ntdll+1014 wow64+12 ntdll32+102c~ app32+1006~", SystemCall, OPEN, "no site-is-stub"),
-            // Where the processor returns to, the stub behind it
+            // The kernel returns to an address before the stub
             ("ntdll32+1104 ntdll32+100c app32+1006", SystemCall, OPEN, "no site-is-stub"),
-            // A `syscall` of no stub, in both widths; code that has none; no code at all
+            // A `syscall` in no stub, in both bitnesses; code without one; no code
             ("ntdll+1283 base+100a root", SystemCall, OPEN, "yes medium site-unknown @0"),
             ("ntdll+1283 ! root", SystemCall, "", "yes medium site-unknown @0"),
             ("wow64+1234 ntdll32+1204~ app32+1006~", SystemCall, OPEN, "yes medium site-unknown @1"),
@@ -113,7 +113,7 @@ fn places_that_are_no_stubs_are_told() {
             ("ntdll+7010 base+100a root", SystemCall, OPEN, "yes medium site-outside-code @0"),
             ("app+100a root", SystemCall, OPEN, "no no-stub-frame"),
             ("ntdll+1283 root", Interrupt, OPEN, "no no-system-call"),
-            // What does not decide
+            // Not conclusive
             ("ntdll+1300", SystemCall, "", "undetermined no-system-call-before"),
             ("ntdll+1094 base+100a root", SystemCall, OPEN, "undetermined stub-changed"),
             ("ntdll+1283 base+100a root", Unknown, OPEN, "undetermined entry-unknown -kernel_entry"),
@@ -128,12 +128,13 @@ fn places_that_are_no_stubs_are_told() {
 }
 
 #[test]
-fn callers_of_own_stubs_are_told() {
+fn callers_of_private_stubs_are_found() {
     check(
         &mut World::without(&[]),
         "CS05",
         &[
-            // Imports: called, through a thunk, through a thunk of a thunk; what other imports end in is not known
+            // Imports: called, through a thunk, through a thunk of a thunk; the target of other
+            // imports is not known
             ("ntdll+1014 app+100a root", SystemCall, OPEN, "no callee-matches"),
             ("ntdll+1014 app+1089 root", SystemCall, OPEN, "no callee-matches"),
             ("ntdll+1014 app+10c9 root", SystemCall, OPEN, "no callee-matches"),
@@ -143,7 +144,8 @@ fn callers_of_own_stubs_are_told() {
             ("ntdll+1014 ntdll+1209 app+1109 root", SystemCall, OPEN, "no caller-native"),
             ("ntdll32+100c app32+1006", SystemCall, OPEN, "no callee-matches"),
             ("ntdll32+1104 ntdll32+100c app32+1006", SystemCall, OPEN, "no callee-matches"),
-            // Own stubs: through a register, a pointer, the stack; and own code that leads nowhere
+            // Private stubs: through a register, a pointer, the stack; and private code that leads
+            // nowhere
             ("ntdll+1014 app+1109 root", SystemCall, OPEN, "yes high callee-differs @1"),
             ("ntdll+1034 app+12c9 root", SystemCall, OPEN, "yes high callee-differs @1"),
             ("ntdll+1034 app+1309 root", SystemCall, OPEN, "yes high callee-differs @1"),
@@ -154,14 +156,14 @@ fn callers_of_own_stubs_are_told() {
             // An import of another service
             ("ntdll+1034 app+100a root", SystemCall, OPEN, "yes high callee-other @1"),
             ("ntdll+1014 app+1209 root", SystemCall, OPEN, "yes high callee-other @1"),
-            // Pointers, also through the checks of control flow
+            // Pointers, also through control-flow checks
             ("ntdll+1014 app+11c6 root", SystemCall, OPEN, "undetermined callee-indirect"),
             ("ntdll+1014 app+1189 root", SystemCall, OPEN, "undetermined callee-indirect"),
             ("ntdll+1014 app+1289 root", SystemCall, OPEN, "undetermined callee-indirect"),
             ("ntdll+1014 hook+1109 root", SystemCall, OPEN, "undetermined caller-hook+callee-differs"),
             ("ntdll32+100c app32+1045", SystemCall, OPEN, "undetermined narrow-stack+callee-differs"),
             ("ntdll+1014 app+1742 root", SystemCall, OPEN, "undetermined no-call-before"),
-            // Without the caller, its module, its image
+            // Without the caller, its module or its image
             ("ntdll+1014", SystemCall, OPEN, "undetermined stack-missing -stack"),
             ("ntdll+1014 ! root", SystemCall, OPEN, "undetermined frame-unbacked -memory_bytes"),
             ("ntdll+1014 jit root", SystemCall, OPEN, "undetermined frame-unbacked -memory_bytes"),

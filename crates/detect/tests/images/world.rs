@@ -1,4 +1,4 @@
-//! The modules of the tests, and a engine who knows their files.
+//! The modules of the tests, and a detector with their files.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use stackhound_types::{AddressKind, Mode, ModuleIdentity};
 use crate::made::{ARM64, Pe, X64, X86};
 use crate::program::{self, Program, slot};
 
-/// Short names, and what they stand for.
+/// Short names and their paths.
 const PATHS: [(&str, &str); 14] = [
     ("ntdll", r"C:\Windows\System32\ntdll.dll"),
     ("ntdll32", r"C:\Windows\SysWOW64\ntdll.dll"),
@@ -41,7 +41,7 @@ pub fn ntdll() -> Program {
         .stub(0x1040, ["NtReadVirtualMemory", "ZwReadVirtualMemory"], 0x3f)
         .stub(0x1060, ["NtDelayExecution", "ZwDelayExecution"], 0x34)
         .stub(0x1080, ["NtProtectVirtualMemory", "ZwProtectVirtualMemory"], 0x50)
-        // As a hook leaves it.
+        // As modified by an inline hook.
         .code(0x1080, "e9 >90001000 000000")
         .function(0x1200, 0x1220, "4883ec28 e8 >1000 4883c428 c3")
         .export("RtlOpen", 0x1200)
@@ -59,7 +59,8 @@ fn base() -> Program {
         .export("OpenProcess", 0x1000)
 }
 
-/// Callers of 0x40 bytes each, what they call, and gadgets: the tests name places.
+/// Callers of 0x40 bytes each, the functions that they call, and ROP gadgets. The tests use their
+/// offsets.
 pub fn app() -> Program {
     let slots: [String; 3] = std::array::from_fn(|index| format!(">{:x}", slot(X64, index as u32)));
     let [open, close, handle] = &slots;
@@ -88,18 +89,20 @@ pub fn app() -> Program {
         .code(0x1400, &format!("ff25 {open}"))
         .code(0x1410, "e9 >1400")
         .code(0x1500, &format!("ff25 {close}"))
-        // Own stubs: through a register, with a parameter kept on the stack, through the stack, with another copy.
+        // Private stubs: through a register, with a parameter kept on the stack, through the stack,
+        // with another copy.
         .code(0x1440, "4c8bd1 b826000000 41ffe3")
         .code(0x1560, "4c8b542408 b826000000 41ffe3")
         .code(0x15a0, "4c8bd1 b826000000 4153 c3")
         .code(0x1660, "4c8d11 b826000000 ff25 >7000")
-        // An own function that calls, wrappers of a pointer, and one that ends in another function.
+        // A private function that makes a call, wrappers of a pointer, and a function that ends in
+        // another one.
         .function(0x1480, 0x14a0, "4883ec28 ffd0 4883c428 c3")
         .code(0x14c0, "488b05 >7000 ffe0")
         .code(0x1520, "49ba 0102030405060708 ff25 >7000")
         .function(0x15e0, 0x1600, "4883ec28 4883c428 e9 >1620")
         .function(0x1620, 0x1640, "4883ec28 ffd0 4883c428 c3")
-        // Gadgets, two bytes behind each.
+        // ROP gadgets, two bytes after the start of each line.
         .function(0x1700, 0x1780, "9090 ff23")
         .code(0x1708, "9090 41ff2424")
         .code(0x1710, "9090 4883c438 c3")
@@ -111,17 +114,17 @@ pub fn app() -> Program {
         .code(0x1740, "9090 9090")
         .code(0x1748, "9090 ff6500")
         .code(0x1750, "9090 53 c3")
-        // Code that no unwind data tells of.
+        // Code without unwind data.
         .code(0x1800, "ffd0 90")
         .code(0x1810, "9090 90")
         .function(0x1840, 0x1860, "9090 90")
-        // A call that never returns is the last of its function.
+        // A call that never returns at the end of its function.
         .function(0x1880, 0x1885, "e8 >1480")
         .function(0x1885, 0x18a0, "9090 90")
-        // Own system calls, of both kinds.
+        // System-call instructions in the program, of both kinds.
         .code(0x1b00, "0f05 c3")
         .code(0x1b10, "cd2e c3")
-        // In two pieces.
+        // A function of two chunks.
         .function(0x1900, 0x1920, "4883ec28 e9 >1940")
         .chunk(0x1940, 0x1960, (0x1900, 0x1920), "ffd0 4883c428 c3")
         .relocation(0x1a10)
@@ -154,7 +157,7 @@ fn app32() -> Program {
         .code(0x10e0, "ffd0 ff23")
 }
 
-/// The files of modules by path.
+/// The files of the modules by path.
 pub fn files() -> BTreeMap<&'static str, Vec<u8>> {
     let tableless = Program::new(X64).code(0x1000, "ffd0 90").file();
     let small = Pe::new(X64).code(0x1000, vec![0x90; 0x200]).file();
@@ -179,7 +182,7 @@ pub fn path(name: &str) -> &'static str {
     PATHS.iter().find(|known| known.0 == name).unwrap_or_else(|| panic!("{name}")).1
 }
 
-/// Files by path as the engine's.
+/// The files of modules as the detector uses them.
 pub fn binaries(files: BTreeMap<&'static str, Vec<u8>>) -> Binaries {
     Binaries::new(Box::new(move |module: &Module| {
         let Some(bytes) = files.get(&*module.path) else { return Loaded::default() };
@@ -193,12 +196,12 @@ pub fn binaries(files: BTreeMap<&'static str, Vec<u8>>) -> Binaries {
 
 pub struct World {
     pub detector: Detector,
-    /// What was read from memory at each frame.
+    /// The facts from live memory of each frame.
     pub live: Vec<LiveFrame>,
 }
 
 impl World {
-    /// All files but these.
+    /// All files except for these.
     pub fn without(names: &[&str]) -> World {
         let mut files = files();
         names.iter().for_each(|name| drop(files.remove(path(name))));
@@ -256,7 +259,7 @@ impl World {
     }
 }
 
-/// An outcome as a line.
+/// An outcome as a line of text.
 pub fn line(outcome: &Outcome) -> String {
     let mut line = outcome.verdict.name().to_owned();
     if outcome.verdict == Verdict::Yes {

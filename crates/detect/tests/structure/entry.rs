@@ -1,4 +1,5 @@
-//! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
+//! Direct system calls (CS01, CS02), direct use of the native API (CS06), and 64-bit calls of
+//! 32-bit processes (CS20).
 
 use stackhound_detect::{
     DetectionId, Detector, Entry, Event, Input, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
@@ -14,12 +15,12 @@ fn entered(entry: Entry) -> Given<'static> {
 }
 
 #[test]
-fn direct_calls_are_told_by_the_innermost_user_frame() {
+fn direct_calls_are_found_by_the_innermost_user_frame() {
     let given = Given::default();
     for (id, stack, expected, reason) in [
         ("CS01", "! app kernel32 ntdll", Yes(Severity::High, 0), Reason::TopUnbacked),
         ("CS01", "K K ! app kernel32 ntdll", Yes(Severity::High, 2), Reason::TopUnbacked),
-        ("CS01", "jit clr kernel32 ntdll", Yes(Severity::Medium, 0), Reason::TopCompiled),
+        ("CS01", "jit clr kernel32 ntdll", Yes(Severity::Medium, 0), Reason::TopJit),
         ("CS01", "ntdll ! app", No, Reason::TopSystemCall),
         ("CS01", "app kernel32 ntdll", No, Reason::TopImage),
         ("CS01", "K K", No, Reason::NoUserFrames),
@@ -34,7 +35,7 @@ fn direct_calls_are_told_by_the_innermost_user_frame() {
         ("CS02", "win32u user32 app", No, Reason::TopSystemCall),
         ("CS02", "! app", No, Reason::TopUnbacked),
         ("CS02", "? app", Undetermined, Reason::TopUnknown),
-        // The first segment counts, not what is behind a callback of the kernel.
+        // The first segment decides, not the frames after a callback from the kernel.
         ("CS02", "ntdll user32 K K win32u user32 app", No, Reason::TopSystemCall),
     ] {
         check(id, given, stack, expected, reason);
@@ -42,7 +43,7 @@ fn direct_calls_are_told_by_the_innermost_user_frame() {
 }
 
 #[test]
-fn interrupts_enter_anywhere() {
+fn interrupts_are_not_direct_calls() {
     for id in ["CS01", "CS02"] {
         check(id, entered(Entry::Interrupt), "app kernel32 ntdll", No, Reason::NoSystemCall);
         check(id, entered(Entry::Interrupt), "! kernel32 ntdll", No, Reason::NoSystemCall);
@@ -53,7 +54,7 @@ fn interrupts_enter_anywhere() {
 }
 
 #[test]
-fn sandboxes_call_copies_of_stubs() {
+fn known_direct_callers_lower_unbacked_calls() {
     let process =
         Process { image: r"C:\Program Files\Google\Chrome\Application\chrome.exe", ..Process::UNKNOWN };
     let given = Given { process, ..Given::default() };
@@ -61,7 +62,7 @@ fn sandboxes_call_copies_of_stubs() {
 }
 
 #[test]
-fn graphics_had_stubs_elsewhere_before_win32u() {
+fn legacy_modules_have_stubs_without_win32u() {
     let with = |has_win32u| {
         let process = Process { has_win32u, ..Process::UNKNOWN };
         Given { process, ..Given::default() }
@@ -72,7 +73,7 @@ fn graphics_had_stubs_elsewhere_before_win32u() {
 }
 
 #[test]
-fn in_32_bit_processes_both_widths_count() {
+fn both_bitnesses_are_evaluated_in_32_bit_processes() {
     let given = Given::default();
     for (id, stack, expected, reason) in [
         ("CS02", "ntdll wow64 wow64cpu ntdll~ kernelbase~ app~", No, Reason::TopSystemCall),
@@ -102,7 +103,7 @@ fn in_32_bit_processes_both_widths_count() {
 }
 
 #[test]
-fn the_native_api_is_called_by_windows() {
+fn direct_callers_of_the_native_api_are_found() {
     let given = Given::default();
     for (stack, expected, reason) in [
         ("ntdll app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
@@ -113,7 +114,7 @@ fn the_native_api_is_called_by_windows() {
         ("win32u app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
         ("ntdll kernelbase app kernel32 ntdll", No, Reason::CallerNative),
         ("ntdll hook kernelbase app", No, Reason::CallerNative),
-        // The heap, the loader and tracing call for themselves.
+        // The heap, the loader and tracing make calls for themselves.
         ("ntdll ntdll app kernel32 ntdll", No, Reason::CallerNative),
         ("ntdll ! app", No, Reason::CallerUnbacked),
         ("app kernel32 ntdll", No, Reason::NoStubFrame),
@@ -126,7 +127,7 @@ fn the_native_api_is_called_by_windows() {
     }
     let lsass = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
     check("CS06", lsass, "ntdll app kernel32 ntdll", Yes(Severity::Medium, 1), Reason::SensitiveTarget);
-    // Nobody but the caller wants a handle.
+    // Only the caller can want a handle.
     check("CS06", lsass, "ntdll ntdll app kernel32", Yes(Severity::Medium, 2), Reason::CallerOutsideWindows);
     let ordinary = opening(r"C:\Users\a\app.exe", Some(0x1010));
     check("CS06", ordinary, "ntdll app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows);
@@ -135,7 +136,7 @@ fn the_native_api_is_called_by_windows() {
 }
 
 #[test]
-fn known_images_of_windows_decide() {
+fn known_images_decide_about_callers_in_the_windows_folder() {
     let mut detector = detector(Lists::default().with_known_images("explorer.exe\n"));
     let id = DetectionId::parse("CS06").unwrap();
     let mut verdict = |stack| evaluated(&mut detector, Given::default(), stack).outcome(id).verdict;
@@ -145,7 +146,7 @@ fn known_images_of_windows_decide() {
 }
 
 #[test]
-fn the_instruction_before_confirms_or_refutes() {
+fn the_previous_instruction_confirms_or_refutes_a_direct_call() {
     let mut detector = detector(Lists::default());
     for (ending, expected) in
         [([0x0f, 0x05], Verdict::Yes), ([0xcd, 0x2e], Verdict::Yes), ([0xff, 0xd0], Verdict::No)]
@@ -190,12 +191,12 @@ fn a_known_signer_lowers_more_than_a_name() {
     let (info, low, medium, high) = (Severity::Info, Severity::Low, Severity::Medium, Severity::High);
     assert_eq!(severities(&mut detector, Some("Valve Corp.")), [low, info, info]);
     assert_eq!(severities(&mut detector, None), [medium, low, medium]);
-    assert_eq!(severities(&mut detector, Some("Somebody Else")), [high, low, medium]);
+    assert_eq!(severities(&mut detector, Some("Another Company")), [high, low, medium]);
 }
 
 /// A damaged stack has offsets far outside of the module.
 #[test]
-fn offsets_behind_an_image_lie_in_none() {
+fn offsets_after_the_end_of_an_image_are_outside_of_it() {
     let mut detector = detector(Lists::default());
     let image = Some(ImageIdentity { time_date_stamp: 1, size: 0x3000 });
     let identity = ModuleIdentity { name: "app.exe".to_owned(), image, ..ModuleIdentity::default() };

@@ -1,4 +1,4 @@
-//! Missing evidence is never a "no".
+//! Missing evidence never leads to the answer no.
 
 use proptest::prelude::*;
 use stackhound_detect::{
@@ -50,13 +50,13 @@ fn given() -> impl Strategy<Value = Given<'static>> {
     )
 }
 
-/// Where an image lies, how far into it a frame is, and whether that is an instruction.
+/// The base of an image, the offset of a frame in it, and whether the frame is an instruction.
 fn location() -> impl Strategy<Value = (Option<u64>, u64, bool)> {
     let bases = prop::sample::select(vec![None, Some(0x7ffa_1000_0000), Some(0x7ffa_2000_0000)]);
     (bases, prop::sample::select(vec![0, 0x1000, 0x2010, 0x2_0000_0000]), any::<bool>())
 }
 
-/// What can be missing of a case with all evidence.
+/// The same case with parts of its evidence missing.
 fn gaps(whole: Given<'static>) -> [Given<'static>; 6] {
     [
         Given { map_is_complete: false, ..whole },
@@ -70,7 +70,7 @@ fn gaps(whole: Given<'static>) -> [Given<'static>; 6] {
 
 proptest! {
     #[test]
-    fn nothing_is_denied_where_evidence_is_missing(given in given(), stack in words()) {
+    fn missing_evidence_never_leads_to_no(given in given(), stack in words()) {
         let mut detector = detector(Lists::default());
         for given in gaps(given) {
             let evaluation = evaluated(&mut detector, given, &stack);
@@ -80,9 +80,9 @@ proptest! {
         }
     }
 
-    /// An event without a stack: what asks for the stack does not say no.
+    /// For an event without a stack, no detection that needs the stack answers no.
     #[test]
-    fn nothing_is_denied_without_a_stack(given in given()) {
+    fn missing_stacks_never_lead_to_no(given in given()) {
         let mut detector = detector(Lists::default());
         for gap in [Gap::NotRecorded, Gap::Lost, Gap::Unresolved] {
             let part = Part::Missing(gap);
@@ -93,7 +93,7 @@ proptest! {
         }
     }
 
-    /// Stacks that differ only in what is not in the keys of their frames are evaluated alike.
+    /// Frames with equal cache keys are evaluated alike.
     #[test]
     fn frames_are_evaluated_by_their_cache_keys(
         given in given(),
@@ -113,9 +113,9 @@ proptest! {
         prop_assert_eq!(evaluated_frames(&mut detector, given, &keys), evaluation);
     }
 
-    /// Evaluating is a matter of the case alone.
+    /// The answers depend only on the case.
     #[test]
-    fn what_was_evaluated_before_plays_no_part(given in given(), first in words(), second in words()) {
+    fn earlier_evaluations_do_not_matter(given in given(), first in words(), second in words()) {
         let mut fresh = detector(Lists::default());
         let alone = evaluated(&mut fresh, given, &second);
         let mut used = detector(Lists::default());
@@ -124,9 +124,9 @@ proptest! {
     }
 }
 
-/// What was a "no" says what it lacks, and nothing else.
+/// An answer that would be no states exactly the missing evidence.
 #[test]
-fn a_no_that_lacks_evidence_says_which() {
+fn answers_state_the_missing_evidence() {
     use Input::{Modules, Stack};
     let mut detector = detector(Lists::default());
     let whole = Given::default();
@@ -156,13 +156,13 @@ fn a_no_that_lacks_evidence_says_which() {
             assert_eq!(outcome.reasons.has(reason), reasons.contains(&reason), "{reason:?}: {given:?}");
         }
         assert_eq!(outcome.missing, Inputs::of(&inputs), "{given:?}");
-        assert!(outcome.reasons.has(Reason::TopSystemCall), "why it would have been denied");
+        assert!(outcome.reasons.has(Reason::TopSystemCall), "the reason for no is missing");
     }
 }
 
-/// What asks for no stack needs none to say no.
+/// Detections that do not need the stack can answer no without it.
 #[test]
-fn the_start_of_a_thread_is_evaluated_without_its_stack() {
+fn thread_starts_are_evaluated_without_a_stack() {
     let mut detector = detector(Lists::default());
     let code = Code::Image(module(&mut detector, "app"), 0x10);
     let start = Start { address: 0x1000, is_kernel: false, code, function: None, is_remote: false };
@@ -176,7 +176,7 @@ fn the_start_of_a_thread_is_evaluated_without_its_stack() {
 }
 
 #[test]
-fn each_undetermined_answer_says_what_is_missing() {
+fn undetermined_answers_state_the_missing_evidence() {
     let mut detector = detector(Lists::default());
     for stack in
         ["", "? ?", "ntdll ? kernel32 ntdll", "ntdll kernelbase app kernel32 ntdll", "K? ntdll", "! app"]

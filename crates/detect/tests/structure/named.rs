@@ -1,4 +1,5 @@
-//! What the names of functions decide: roots (CS14), dispatchers (CS17, CS21, CS22), starts of threads (CS19).
+//! Detections that use names of functions: roots (CS14), dispatchers (CS17, CS21, CS22) and start
+//! addresses (CS19).
 
 use stackhound_detect::{DetectionId, Entry, Event, Input, Reason, Severity, Start, Verdict};
 use stackhound_frames::{Code, Operation};
@@ -7,7 +8,7 @@ use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check_by, evaluate_with_names, evaluated, module, opening, start};
 
 #[test]
-fn the_function_at_the_end_is_where_threads_begin_or_not() {
+fn roots_are_recognized_by_function() {
     let mut detector = evaluate_with_names();
     let given = Given::default();
     let interrupted = Given { event: Event { entry: Entry::Interrupt, ..Event::OTHER }, ..given };
@@ -16,11 +17,11 @@ fn the_function_at_the_end_is_where_threads_begin_or_not() {
         (given, "ntdll app kernel32!BaseThreadInitThunk", No, Reason::RootFound),
         (given, "ntdll app ntdll!Other", Yes(Severity::Medium, 2), Reason::RootIsNone),
         (given, "ntdll app kernel32!Other", Yes(Severity::Medium, 2), Reason::RootIsNone),
-        // The modules alone would tell of a root here.
+        // With the modules alone, this would be a root.
         (given, "ntdll app kernel32 ntdll!Other", Yes(Severity::Medium, 3), Reason::RootIsNone),
         (given, "ntdll~ app~ ntdll!Other~", Yes(Severity::Low, 2), Reason::Stack32),
         (interrupted, "ntdll app ntdll!Other", Yes(Severity::Low, 2), Reason::InterruptedWalk),
-        // Such a name in another's library tells nothing.
+        // The name does not count in a library that is not part of Windows.
         (given, "ntdll app app!RtlUserThreadStart", Yes(Severity::Medium, 2), Reason::RootIsNone),
         (given, "ntdll app kernel32", Undetermined, Reason::RootUnnamed),
     ] {
@@ -29,7 +30,7 @@ fn the_function_at_the_end_is_where_threads_begin_or_not() {
 }
 
 #[test]
-fn dispatchers_are_found_by_their_names() {
+fn dispatchers_are_found_by_name() {
     let mut detector = evaluate_with_names();
     let opening = opening("a.exe", None);
     let of = |operation| Given { event: Event { operation, ..opening.event }, ..opening };
@@ -41,7 +42,8 @@ fn dispatchers_are_found_by_their_names() {
         ("CS17", loading, pooled, Yes(Severity::Medium, 2), Reason::ProxyPool),
         ("CS17", waiting, pooled, No, Reason::NotSensitive),
         ("CS17", opening, timed, Yes(Severity::Medium, 2), Reason::ProxyPool),
-        // What the dispatcher is called by, and what a library on top of it calls, is not what it calls.
+        // Only functions that a dispatcher calls count, not its callers or functions of a library
+        // above it.
         (
             "CS17",
             opening,
@@ -70,7 +72,7 @@ fn dispatchers_are_found_by_their_names() {
             Undetermined,
             Reason::FunctionsUnknown,
         ),
-        // A pool calls no library here.
+        // The pool does not call a library here.
         ("CS17", opening, "ntdll!TppWorkerThread kernelbase ntdll!Other", No, Reason::NoDispatcher),
         ("CS17", opening, "ntdll!Other kernelbase kernel32", No, Reason::NoDispatcher),
         ("CS21", waiting, timed, Yes(Severity::Medium, 2), Reason::WaitInDispatcher),
@@ -99,7 +101,7 @@ fn dispatchers_are_found_by_their_names() {
 }
 
 #[test]
-fn names_are_told_to_have_been_looked_at() {
+fn use_of_symbols_is_reported() {
     let mut detector = evaluate_with_names();
     let opening = opening("a.exe", None);
     for (id, stack, used, missing) in [
@@ -112,13 +114,13 @@ fn names_are_told_to_have_been_looked_at() {
     ] {
         let evaluation = evaluated(&mut detector, opening, stack);
         let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
-        let told = (outcome.used.has(Input::Symbols), outcome.missing.has(Input::Symbols));
-        assert_eq!(told, (used, missing), "{id} of `{stack}`: {outcome:?}");
+        let symbols = (outcome.used.has(Input::Symbols), outcome.missing.has(Input::Symbols));
+        assert_eq!(symbols, (used, missing), "{id} of `{stack}`: {outcome:?}");
     }
 }
 
 #[test]
-fn threads_start_at_the_start_of_functions() {
+fn start_functions_are_found_by_name() {
     let mut detector = evaluate_with_names();
     let names = ["ntdll", "kernelbase", "kernel32", "app", "copy32"];
     let [ntdll, kernelbase, kernel32, app, copy32] = names.map(|name| module(&mut detector, name));
@@ -131,15 +133,15 @@ fn threads_start_at_the_start_of_functions() {
         (kernel32, load, false, Verdict::Yes, Reason::StartLoadLibrary),
         (kernelbase, control, true, Verdict::No, Reason::StartRemoteFunction),
         (kernel32, start("Other"), true, Verdict::No, Reason::StartBacked),
-        // In its midst is not the function, and what it is is not known.
+        // Inside the function, not at its start: the function is not known.
         (kernel32, load + 4, true, Verdict::Undetermined, Reason::FunctionsUnknown),
         (kernel32, load + 4, false, Verdict::No, Reason::StartBacked),
-        // Anybody's library can have such a function.
+        // Libraries outside of the native layer can have a function of the same name.
         (app, load, true, Verdict::No, Reason::StartBacked),
         (copy32, load, true, Verdict::No, Reason::StartBacked),
         (app, 0x10, true, Verdict::No, Reason::StartBacked),
     ] {
-        // Sources that name functions say so with an empty text where they found none.
+        // Sources that name functions report an empty text if they found none.
         for function in [None, Some("")] {
             let code = Code::Image(module, offset);
             let start = Start { address: 0x1000, is_kernel: false, code, function, is_remote };
@@ -148,8 +150,8 @@ fn threads_start_at_the_start_of_functions() {
             let outcome = evaluation.outcome(id);
             assert_eq!(outcome.verdict, verdict, "{start:x?}: {outcome:?}");
             assert!(outcome.reasons.has(reason), "{start:x?}: {outcome:?}");
-            let who = if is_remote { Reason::RemoteStart } else { Reason::LocalStart };
-            assert!(outcome.reasons.has(who), "{start:x?}: {outcome:?}");
+            let origin = if is_remote { Reason::RemoteStart } else { Reason::LocalStart };
+            assert!(outcome.reasons.has(origin), "{start:x?}: {outcome:?}");
             let severity = if is_remote { Severity::High } else { Severity::Medium };
             assert!(verdict == Verdict::No || outcome.severity == severity, "{start:x?}: {outcome:?}");
         }

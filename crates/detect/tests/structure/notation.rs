@@ -10,7 +10,7 @@ use stackhound_symbols::table::SymbolTableBuilder;
 use stackhound_system::Runtime;
 use stackhound_types::{Address, Mode, ModuleIdentity, Rva};
 
-/// Short names, and the paths that they stand for.
+/// Short names and their paths.
 const PATHS: &[(&str, &str)] = &[
     ("ntdll", r"C:\Windows\System32\ntdll.dll"),
     ("win32u", r"C:\Windows\System32\win32u.dll"),
@@ -36,7 +36,7 @@ const PATHS: &[(&str, &str)] = &[
     ("driver", r"C:\Windows\System32\drivers\a.sys"),
 ];
 
-/// Functions that [`evaluate_with_names`] knows, in each module.
+/// Functions that the detector of [`evaluate_with_names`] knows in each module.
 const FUNCTIONS: [&str; 9] = [
     "RtlUserThreadStart",
     "BaseThreadInitThunk",
@@ -49,13 +49,13 @@ const FUNCTIONS: [&str; 9] = [
     "Other",
 ];
 
-/// Where a function begins in its module.
+/// The offset of a function in its module.
 pub fn start(function: &str) -> u64 {
     let number = FUNCTIONS.iter().position(|known| *known == function);
-    0x8000 + 0x100 * number.unwrap_or_else(|| panic!("no function is called {function}")) as u64
+    0x8000 + 0x100 * number.unwrap_or_else(|| panic!("unknown function {function}")) as u64
 }
 
-/// A case in the making.
+/// The facts of a case apart from its frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     pub event: Event<'a>,
@@ -70,7 +70,7 @@ pub struct Given<'a> {
 }
 
 impl Default for Given<'_> {
-    /// A system call that does nothing special, with all evidence of modules.
+    /// An unremarkable system call, with complete evidence about modules.
     fn default() -> Self {
         Given {
             event: Event { entry: Entry::SystemCall, ..Event::OTHER },
@@ -86,7 +86,7 @@ impl Default for Given<'_> {
     }
 }
 
-/// An event that asks for a handle to another process.
+/// An event that opens a handle to another process.
 pub fn opening(image: &str, access: Option<u32>) -> Given<'_> {
     let target = Some(Target { image, is_other: true, access });
     let event = Event {
@@ -104,7 +104,7 @@ pub fn detector(lists: Lists) -> Detector {
     Detector::new(lists, Binaries::none())
 }
 
-/// A detector that knows the functions' names and has no images.
+/// A detector that knows names of functions and has no images.
 pub fn evaluate_with_names() -> Detector {
     let load = |_: &Module| {
         let mut names = SymbolTableBuilder::new();
@@ -120,7 +120,7 @@ pub fn evaluate_with_names() -> Detector {
 
 pub fn module(detector: &mut Detector, name: &str) -> ModuleIndex {
     let path = PATHS.iter().find(|(short, _)| *short == name).map(|(_, path)| *path);
-    let path = path.unwrap_or_else(|| panic!("no module is called {name}"));
+    let path = path.unwrap_or_else(|| panic!("unknown module {name}"));
     let name = path.rsplit('\\').next().unwrap().to_owned();
     let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
     detector.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
@@ -151,18 +151,18 @@ pub fn frames(detector: &mut Detector, text: &str) -> Vec<Frame> {
     text.split_whitespace().enumerate().map(frame).collect()
 }
 
-/// All answers about a case.
+/// All answers for a case.
 pub fn evaluated(detector: &mut Detector, given: Given<'_>, stack: &str) -> Evaluation {
     let frames = frames(detector, stack);
     evaluated_frames(detector, given, &frames)
 }
 
-/// The same of frames that say more than the notation can.
+/// All answers for frames that the notation cannot express.
 pub fn evaluated_frames(detector: &mut Detector, given: Given<'_>, frames: &[Frame]) -> Evaluation {
     evaluated_live(detector, given, frames, &[])
 }
 
-/// The same with what was read from memory at each frame.
+/// All answers for frames with facts from live memory.
 pub fn evaluated_live(
     detector: &mut Detector,
     given: Given<'_>,
@@ -176,30 +176,30 @@ pub fn evaluated_live(
     detector.evaluate(&Case { event, process, stack })
 }
 
-/// The answer to one detection's question.
+/// The answer of one detection.
 pub fn outcome(id: &str, given: Given<'_>, stack: &str) -> Outcome {
     let evaluation = evaluated(&mut detector(Lists::default()), given, stack);
     *evaluation.outcome(DetectionId::parse(id).expect("a detection"))
 }
 
-/// What is expected of an answer.
+/// The expected answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
     /// A finding of this severity about this frame.
     Yes(Severity, usize),
-    /// None.
+    /// No finding.
     No,
-    /// Cannot be decided.
+    /// The evidence does not decide.
     Undetermined,
 }
 
-/// Compares the answer about a case with what is expected, and looks for a reason among those given.
+/// Checks the verdict for a case, and that one of its reasons is `reason`.
 #[track_caller]
 pub fn check(id: &str, given: Given<'_>, stack: &str, expected: Expected, reason: Reason) {
     check_by(&mut detector(Lists::default()), id, given, stack, expected, reason);
 }
 
-/// The same by a engine who knows more.
+/// Checks the verdict of a detector with more evidence.
 #[track_caller]
 pub fn check_by(
     detector: &mut Detector,

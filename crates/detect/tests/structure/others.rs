@@ -1,5 +1,6 @@
-//! Second copies of ntdll (CS10), ends of stacks (CS14, CS15), dispatchers without names (CS17, CS21, CS22), starts of
-//! threads (CS19), the kernel's part (CS23), handles to lsass (CS24).
+//! Second copies of ntdll (CS10), ends of stacks (CS14, CS15), dispatchers without names (CS17,
+//! CS21, CS22), start addresses of threads (CS19), kernel stacks (CS23) and handles to lsass
+//! (CS24).
 
 use stackhound_detect::{
     DetectionId, Entry, Event, Gap, Input, Load, Part, Process, Reason, Severity, Start, Target, Verdict,
@@ -14,7 +15,7 @@ use crate::notation::{
 };
 
 #[test]
-fn there_is_one_ntdll() {
+fn second_ntdlls_are_found() {
     let given = Given::default();
     for (stack, expected, reason) in [
         ("ntdll kernelbase copy app", Yes(Severity::High, 2), Reason::NtdllElsewhere),
@@ -42,10 +43,10 @@ fn there_is_one_ntdll() {
     }
 }
 
-/// One file is mapped at one place, and has one path and one identity, but for the case of the path. What the source does not
-/// tell differs in nothing.
+/// A file is mapped at one address, and has one path (apart from its case) and one identity.
+/// Unknown facts never differ.
 #[test]
-fn two_mappings_of_ntdll_are_two() {
+fn mappings_of_ntdll_are_distinguished() {
     let image = |size| Some(ImageIdentity { time_date_stamp: 1, size });
     let mut detector = detector(Lists::default());
     let mut ntdll = |path: &str, image| {
@@ -59,14 +60,14 @@ fn two_mappings_of_ntdll_are_two() {
     let (small, large) = (ntdll(path, image(0x1000)), ntdll(path, image(0x2000)));
     let base = 0x7ff8_0000_0000_u64;
     let id = DetectionId::parse("CS10").unwrap();
-    // Each: the module, where it is mapped, and whether it is 32-bit.
+    // Each: the module, its base address, and whether it is 32-bit.
     for (one, another, expected) in [
         ((plain, Some(base), false), (plain, Some(base), false), Verdict::No),
         ((plain, Some(base), false), (plain, Some(base + 0x1_0000), false), Verdict::Yes),
         ((plain, Some(base), false), (plain, Some(base + 0x1_0000), true), Verdict::No),
         ((plain, Some(base), false), (plain, None, false), Verdict::No),
         ((plain, Some(base), false), (upper, Some(base), false), Verdict::No),
-        // The place tells, whatever the paths are.
+        // The base address decides, whatever the paths are.
         ((plain, Some(base), false), (other, Some(base), false), Verdict::No),
         ((plain, None, false), (plain, None, false), Verdict::No),
         ((plain, None, false), (upper, None, false), Verdict::No),
@@ -90,9 +91,9 @@ fn two_mappings_of_ntdll_are_two() {
     }
 }
 
-/// Behind the limit of a capture there may be what would tell otherwise.
+/// Frames after the limit of the capture could change the answer.
 #[test]
-fn a_stack_that_is_cut_denies_nothing_of_its_end() {
+fn stacks_at_the_limit_never_lead_to_no() {
     let known = |is_wow64| Process { is_wow64: Some(is_wow64), ..Process::UNKNOWN };
     let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
     let waiting = Given { event: Event { operation: Operation::Wait, ..opening.event }, ..opening };
@@ -116,7 +117,7 @@ fn a_stack_that_is_cut_denies_nothing_of_its_end() {
         for limit in [length - 1, length] {
             check(id, Given { limit: Some(limit), ..given }, stack, Undetermined, Reason::AtLimit);
         }
-        // Where walks of the kernel end, and whether a walk ends as it should, is not asked of the user part's end.
+        // CS14 and CS23 do not depend on whether the user walk was truncated.
         if !matches!(id, "CS14" | "CS23") {
             let truncated = Given { is_truncated: true, ..given };
             check(id, truncated, stack, Undetermined, Reason::StackTruncated);
@@ -124,9 +125,9 @@ fn a_stack_that_is_cut_denies_nothing_of_its_end() {
     }
 }
 
-/// What could not be decided is told of the frame that it hangs on.
+/// Answers that are not findings state the frame that decided.
 #[test]
-fn the_frame_in_doubt_is_told() {
+fn the_deciding_frame_is_reported() {
     let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
     let unknown = Given { event: Event { entry: Entry::Unknown, ..opening.event }, ..opening };
     for (id, given, stack, expected) in [
@@ -162,9 +163,9 @@ fn the_frame_in_doubt_is_told() {
     }
 }
 
-/// Where there is no stack to look at, it is said whether there is none or it is missing.
+/// The answers distinguish a stack without user frames from a missing stack.
 #[test]
-fn no_user_frames_and_missing_ones_are_told_apart() {
+fn missing_user_frames_are_distinguished_from_none() {
     let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
     let waiting = Given { event: Event { operation: Operation::Wait, ..opening.event }, ..opening };
     let process = Process { is_wow64: Some(true), thread_start: Some(Code::Unbacked), ..Process::UNKNOWN };
@@ -190,7 +191,7 @@ fn no_user_frames_and_missing_ones_are_told_apart() {
             assert!(outcome(id, missing, stack).missing.has(Input::Stack), "{id}");
         }
     }
-    // Frames of a part that is not all there tell what they tell, and no more.
+    // An incomplete stack can lead to a finding, but not to the answer no.
     let missing = Given { user: Part::Missing(Gap::Lost), ..opening };
     for id in ["CS07", "CS08", "CS09", "CS10", "CS14", "CS17", "CS22", "CS24"] {
         check(id, missing, "ntdll kernelbase kernel32 ntdll", Undetermined, Reason::StackMissing);
@@ -201,7 +202,7 @@ fn no_user_frames_and_missing_ones_are_told_apart() {
 }
 
 #[test]
-fn stacks_end_where_threads_begin() {
+fn roots_are_recognized_by_module() {
     let given = Given::default();
     for (stack, expected, reason) in [
         ("ntdll kernelbase app kernel32 ntdll", No, Reason::RootByModules),
@@ -217,9 +218,10 @@ fn stacks_end_where_threads_begin() {
         ("ntdll kernelbase app ?", Undetermined, Reason::FrameUnknown),
         ("ntdll user32 K K", Undetermined, Reason::StackMissing),
         ("K K", No, Reason::NoUserFrames),
-        // Security products end stacks, too.
+        // Security products end stack walks too.
         ("ntdll kernelbase app hook", Undetermined, Reason::EndsUnbacked),
-        // At most two frames of ntdll.dll are at the end, and what is above them is Windows' own kernel32.dll.
+        // At most two frames of ntdll.dll are at the end, and the frame above them is in
+        // kernel32.dll of Windows.
         ("ntdll~ app~ kernel32~ ntdll~ ntdll~ ntdll~", Undetermined, Reason::RootUnnamed),
         ("ntdll app kernelbase ntdll", Undetermined, Reason::RootUnnamed),
         ("ntdll app copy32 ntdll", Undetermined, Reason::RootUnnamed),
@@ -237,7 +239,7 @@ fn stacks_end_where_threads_begin() {
 }
 
 #[test]
-fn the_outermost_module_is_where_the_thread_started() {
+fn roots_are_compared_with_start_addresses() {
     let mut detector = detector(Lists::default());
     let image = |detector: &mut _, name| Code::Image(module(detector, name), 0x10);
     let (app, other, rpcrt4) =
@@ -258,13 +260,13 @@ fn the_outermost_module_is_where_the_thread_started() {
         (Some(Code::Unbacked), "ntdll kernelbase jit kernel32 ntdll", Verdict::Yes),
         (Some(Code::Jit(Runtime::Clr)), "ntdll kernelbase jit kernel32 ntdll", Verdict::No),
         (Some(Code::Jit(Runtime::Clr)), "ntdll kernelbase app kernel32 ntdll", Verdict::Yes),
-        // A runtime starts the program in its place.
+        // A runtime starts the program on behalf of its entry point.
         (Some(app), "ntdll kernelbase app clr kernel32 ntdll", Verdict::No),
         (Some(Code::Unbacked), "ntdll kernelbase app clr kernel32 ntdll", Verdict::Yes),
-        // Hooks are between all and everything.
+        // Hooks can be anywhere.
         (Some(app), "ntdll kernelbase app hook kernel32 ntdll", Verdict::No),
         (Some(app), "ntdll kernelbase other hook kernel32 ntdll", Verdict::Yes),
-        // No walk gets past such code.
+        // Stack walks cannot continue beyond such code.
         (Some(app), "ntdll kernelbase app !", Verdict::Undetermined),
         (Some(app), "ntdll kernelbase app jit", Verdict::Undetermined),
         (Some(app), "ntdll kernelbase ! kernel32", Verdict::Yes),
@@ -277,13 +279,16 @@ fn the_outermost_module_is_where_the_thread_started() {
         assert_eq!(outcome.severity, severity, "{start:?} {stack}");
     }
     let process = Process { thread_start: Some(other), ..Process::UNKNOWN };
-    let narrow =
+    let evaluation_32_bit =
         evaluated(&mut detector, Given { process, ..Given::default() }, "ntdll~ app~ kernel32~ ntdll~");
-    assert_eq!((narrow.outcome(id).verdict, narrow.outcome(id).severity), (Verdict::Yes, Severity::Low));
+    assert_eq!(
+        (evaluation_32_bit.outcome(id).verdict, evaluation_32_bit.outcome(id).severity),
+        (Verdict::Yes, Severity::Low)
+    );
 }
 
 #[test]
-fn calls_that_nobody_asks_for_are_proxied() {
+fn calls_without_a_final_user_module_are_found() {
     let given = opening("a.exe", None);
     for (stack, expected, reason) in [
         ("ntdll kernelbase ntdll kernel32 ntdll", Yes(Severity::Medium, 2), Reason::ProxySummary),
@@ -306,7 +311,7 @@ fn calls_that_nobody_asks_for_are_proxied() {
 }
 
 #[test]
-fn threads_start_in_code_of_their_process() {
+fn suspicious_start_addresses_are_found() {
     let mut detector = detector(Lists::default());
     let (kernelbase, kernel32, app) = (
         module(&mut detector, "kernelbase"),
@@ -323,7 +328,7 @@ fn threads_start_in_code_of_their_process() {
         (start(Code::Image(kernel32, 0x10), Some("LoadLibraryW"), true), Verdict::Yes, Severity::High),
         (start(Code::Image(kernelbase, 0x10), Some("CtrlRoutine"), true), Verdict::No, Severity::Info),
         (start(Code::Image(kernelbase, 0x10), None, true), Verdict::Undetermined, Severity::High),
-        // A function of one's own can be called so.
+        // Other programs can have a function of the same name.
         (start(Code::Image(app, 0x10), Some("LoadLibraryW"), true), Verdict::No, Severity::Info),
         (start(Code::Image(app, 0x10), None, false), Verdict::No, Severity::Info),
         (start(Code::Jit(Runtime::Clr), None, true), Verdict::No, Severity::Info),
@@ -356,7 +361,7 @@ fn threads_start_in_code_of_their_process() {
 }
 
 #[test]
-fn kernel_frames_lie_in_drivers() {
+fn kernel_frames_outside_of_drivers_are_found() {
     let given = Given::default();
     for (stack, expected, reason) in [
         ("K K! K ntdll app", Yes(Severity::High, 1), Reason::KernelUnbacked),
@@ -371,7 +376,7 @@ fn kernel_frames_lie_in_drivers() {
 }
 
 #[test]
-fn handles_to_lsass_are_weighed_by_the_stack() {
+fn handles_to_lsass_are_evaluated_by_the_stack() {
     let lsass = r"C:\Windows\System32\lsass.exe";
     for (given, stack, expected, reason) in [
         (
@@ -387,7 +392,7 @@ fn handles_to_lsass_are_weighed_by_the_stack() {
             Yes(Severity::High, 2),
             Reason::WithFinding,
         ),
-        // It may be the runtime's code, so it may be the runtime's handle.
+        // The code may be the runtime's, and so may the handle.
         (
             opening(lsass, Some(0x1010)),
             "ntdll kernelbase ! clr kernel32 ntdll",
@@ -410,17 +415,17 @@ fn handles_to_lsass_are_weighed_by_the_stack() {
     let mut unnamed = lsass;
     unnamed.event.target = None;
     for (given, stack, expected, reason) in [
-        // It may do with itself what it likes.
+        // A process may open itself.
         (own, "ntdll kernelbase app kernel32 ntdll", No, Reason::TargetOrdinary),
         (unnamed, "ntdll kernelbase app kernel32 ntdll", Undetermined, Reason::TargetUnknown),
-        // Nobody asked but Windows itself, and hooks are nobody.
+        // Only Windows and hooks are in the stack.
         (lsass, "ntdll kernelbase kernel32 ntdll", No, Reason::CallerUsual),
         (lsass, "ntdll hook kernelbase kernel32 ntdll", No, Reason::CallerUsual),
         (lsass, "ntdll kernelbase rpcrt4 app kernel32 ntdll", Yes(Severity::High, 3), Reason::CallerUnusual),
         (lsass, "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::CallerUsual),
         (lsass, "ntdll kernelbase ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
         (lsass, "ntdll kernelbase bare kernel32 ntdll", Undetermined, Reason::FrameUnknown),
-        // The severest finding counts.
+        // The most severe finding decides.
         (lsass, "ntdll app ! clr kernel32 ntdll", Yes(Severity::High, 1), Reason::WithFinding),
         (lsass, "! app ! clr kernel32 ntdll", Yes(Severity::High, 0), Reason::WithFinding),
     ] {

@@ -10,18 +10,18 @@ use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check, detector, evaluated_live, frames, opening, outcome};
 
 #[test]
-fn the_caller_of_the_native_layer_counts_more() {
+fn unbacked_callers_of_the_native_layer_are_found() {
     let given = Given::default();
     for (id, stack, expected, reason) in [
         ("CS07", "ntdll kernelbase ! app", Yes(Severity::Medium, 2), Reason::CallerUnbacked),
         ("CS07", "K ntdll ! app", Yes(Severity::Medium, 2), Reason::CallerUnbacked),
         ("CS07", "ntdll kernelbase app ! kernel32 ntdll", No, Reason::AllBacked),
-        // CS01 tells of it.
+        // CS01 reports it.
         ("CS07", "! kernel32 ntdll", No, Reason::NativeUnbacked),
         ("CS07", "ntdll kernelbase ? app", Undetermined, Reason::FrameUnknown),
         ("CS08", "ntdll kernelbase app ! kernel32 ntdll", Yes(Severity::Medium, 3), Reason::FrameUnbacked),
         ("CS08", "ntdll kernelbase ! app ! kernel32 ntdll", Yes(Severity::Medium, 4), Reason::FrameUnbacked),
-        // One run of frames is told once.
+        // A run of frames is reported once.
         ("CS08", "ntdll kernelbase ! ! ! kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "! ! kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase ! K ! kernel32 ntdll", No, Reason::AllBacked),
@@ -31,7 +31,7 @@ fn the_caller_of_the_native_layer_counts_more() {
         ("CS08", "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll user32 K? K? win32u user32 app", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase app ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
-        // The frames that are not known can be of the native layer, or in no module either.
+        // The unknown frames can be in the native layer or in no module.
         ("CS08", "ntdll ? ! app ntdll", Undetermined, Reason::FrameUnknown),
         ("CS08", "? ? ! ! app ntdll", Undetermined, Reason::FrameUnknown),
         ("CS08", "ntdll ! ? ! app ntdll", Undetermined, Reason::FrameUnknown),
@@ -40,7 +40,7 @@ fn the_caller_of_the_native_layer_counts_more() {
     ] {
         check(id, given, stack, expected, reason);
     }
-    // No system call was made here, so CS01 does not tell of it.
+    // Without a system call, CS01 does not report it.
     for entry in [Entry::Interrupt, Entry::Unknown] {
         let given = Given { event: Event { entry, ..given.event }, ..given };
         check("CS08", given, "! kernel32 ntdll", Yes(Severity::Medium, 0), Reason::FrameUnbacked);
@@ -51,7 +51,7 @@ fn the_caller_of_the_native_layer_counts_more() {
 }
 
 #[test]
-fn honest_reasons_lower_and_do_not_drop() {
+fn benign_causes_lower_findings() {
     let with = |has_runtime| {
         let process = Process { has_runtime, ..Process::UNKNOWN };
         Given { process, ..opening("lsass.exe", Some(0x1fffff)) }
@@ -68,14 +68,14 @@ fn honest_reasons_lower_and_do_not_drop() {
         // All of a thread's own code may be one frame.
         (with(None), "ntdll ! kernel32 ntdll", Severity::High, Reason::CallerUnbacked),
         (with(None), "ntdll kernelbase ! kernel32 ntdll", Severity::High, Reason::CallerUnbacked),
-        // All that runtimes compiled is told of, and this is none of it.
+        // All JIT-compiled code is reported, so this is none of it.
         (with(Some(false)), "ntdll kernelbase ! clr kernel32 ntdll", Severity::High, Reason::CallerUnbacked),
         (with(Some(false)), "ntdll kernelbase !7ff812340000 app", Severity::High, Reason::CallerUnbacked),
     ] {
         let frame = stack.split(' ').position(|word| word.starts_with('!')).unwrap();
         check("CS07", given, stack, Yes(severity, frame), reason);
     }
-    // Interrupts come in code that the runtime tells nothing of.
+    // Interrupts occur in code that runtimes do not report.
     let interrupted =
         |given: Given<'static>| Given { event: Event { entry: Entry::Interrupt, ..given.event }, ..given };
     for (has_runtime, severity) in [(None, Severity::High), (Some(true), Severity::Low)] {
@@ -84,9 +84,9 @@ fn honest_reasons_lower_and_do_not_drop() {
     }
 }
 
-/// Between which frames code is a hook's: between a stub and the Win32 base, and in front of a known hook.
+/// Positions of a hook's code: between a stub and the Win32 base, and above a known hook.
 #[test]
-fn trampolines_are_told_by_both_neighbours() {
+fn trampolines_are_recognized_by_both_neighbors() {
     let given = Given::default();
     for (stack, severity, frame) in [
         ("ntdll ! kernelbase app", Severity::Low, 1),
@@ -103,7 +103,7 @@ fn trampolines_are_told_by_both_neighbours() {
         ("ntdll app ! hook app", Severity::Medium, 2),
         ("ntdll hook ! app", Severity::Medium, 2),
     ] {
-        // One of the two tells of it.
+        // Exactly one of the two detections reports it.
         let found: Vec<_> = ["CS07", "CS08"]
             .map(|id| outcome(id, given, stack))
             .into_iter()
@@ -116,9 +116,9 @@ fn trampolines_are_told_by_both_neighbours() {
     }
 }
 
-/// Runtimes put code near images, and 64-bit Windows maps these at the end of the user's half.
+/// Runtimes put code near images, which 64-bit Windows maps at the end of the user address space.
 #[test]
-fn addresses_near_images_are_those_at_the_end() {
+fn addresses_near_images_are_recognized() {
     for (address, severity) in [
         (0x7ff0_0000_0000_u64, Severity::Low),
         (0x7fff_ffff_ffff, Severity::Low),
@@ -136,9 +136,9 @@ fn addresses_near_images_are_those_at_the_end() {
     }
 }
 
-/// Unless all compiled code is told of, what is found may be compiled code.
+/// Unless all JIT-compiled code is reported, the frame may be JIT-compiled code.
 #[test]
-fn what_runtimes_compiled_is_missing_unless_it_is_told() {
+fn compiled_code_is_missing_unless_it_is_reported() {
     for (has_runtime, missing) in [(None, true), (Some(true), true), (Some(false), false)] {
         let process = Process { has_runtime, ..Process::UNKNOWN };
         let given = Given { process, ..Given::default() };
@@ -178,7 +178,7 @@ fn memory_of_code_in_no_module_is_evaluated() {
         assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{memory:?}");
         assert!(outcome.reasons.has(reason), "{memory:?}");
     }
-    // An image that no list of modules names, and nothing that may be written.
+    // An image that is not in the list of modules, on a page that is not writable.
     let image = in_memory(&mut detector, memory(Some(MemoryKind::Image), Some(READ_EXECUTE)), Some(false));
     assert_eq!(image.verdict, Verdict::No);
     // PAGE_NOACCESS to PAGE_EXECUTE_WRITECOPY, and with PAGE_GUARD.

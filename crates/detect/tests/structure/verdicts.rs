@@ -1,4 +1,4 @@
-//! Answers themselves: names, sets, and what is found among them.
+//! Types of answers: names, sets and findings.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use stackhound_frames::Lists;
 use crate::notation::{detector, evaluated, opening};
 
 #[test]
-fn a_severity_comes_back_by_its_name() {
+fn severities_are_parsed_by_their_names() {
     for severity in Severity::ALL {
         assert_eq!(Severity::of(severity.name()), Some(severity));
     }
@@ -20,7 +20,7 @@ fn a_severity_comes_back_by_its_name() {
 }
 
 #[test]
-fn findings_are_what_is_so() {
+fn findings_are_the_verdicts_yes() {
     let evaluation = evaluated(&mut detector(Lists::default()), opening("lsass.exe", Some(0x1010)), "! app");
     let found: Vec<_> = evaluation.findings().map(|(id, _)| id.name()).collect();
     assert_eq!(found, ["CS01", "CS14", "CS24"]);
@@ -28,9 +28,9 @@ fn findings_are_what_is_so() {
 }
 
 proptest! {
-    /// Sets of inputs and of reasons are sets.
+    /// Sets of inputs and reasons behave as sets.
     #[test]
-    fn what_is_put_in_is_in(
+    fn sets_contain_what_was_added(
         one in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
         other in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
         reasons in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
@@ -53,7 +53,7 @@ proptest! {
 }
 
 #[test]
-fn an_answer_is_spelled_in_one_word() {
+fn verdicts_have_names() {
     assert_eq!(
         [Verdict::Yes, Verdict::No, Verdict::Undetermined].map(Verdict::name),
         ["yes", "no", "undetermined"]

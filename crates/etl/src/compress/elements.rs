@@ -1,4 +1,4 @@
-//! What compressed data consists of, for tests that make some.
+//! Elements of compressed data, for tests that generate such data.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Appends what the element stands for.
+    /// Appends the expanded element.
     pub(super) fn expand(self, output: &mut Vec<u8>) {
         match self {
             Element::Literal(byte) => output.push(byte),
@@ -23,7 +23,7 @@ impl Element {
     }
 }
 
-/// Elements of which no match reaches back before the start.
+/// Elements without a match that refers to bytes before the start.
 pub(super) fn elements(distance_max: usize, length_max: usize) -> impl Strategy<Value = Vec<Element>> {
     let literal = any::<u8>().prop_map(Element::Literal);
     let repeat = (1..=distance_max, 3..=length_max.min(40), 3..=length_max, 0..20u8).prop_map(

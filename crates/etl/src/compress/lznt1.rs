@@ -1,17 +1,18 @@
-//! LZNT1: chunks of 4 KiB, each stored or compressed, in which a flag byte announces eight elements.
+//! LZNT1: chunks of 4 KiB, each stored or compressed. In compressed chunks, a flag byte precedes
+//! eight elements.
 //!
-//! A match is a 16-bit word. How many of its bits are distance and how many length depends on how far into its chunk
-//! it stands, since a match never leaves the chunk.
+//! A match is a 16-bit word. The number of distance bits and length bits depends on its position in
+//! the chunk, because a match never refers outside the chunk.
 
 use super::{DecompressError, Problem, check_match, read, repeat_bytewise};
 
-/// What a chunk expands to; only the last one may be shorter.
+/// Expanded size of a chunk; only the last one may be shorter.
 const CHUNK: usize = 4096;
 const MATCH_MIN: usize = 3;
 /// Bits of distance at the start of a chunk.
 const DISTANCE_BITS_MIN: u32 = 4;
 
-/// As [`super::decompress`].
+/// See [`super::decompress`].
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     let mut at = 0;
     let mut written = 0;
@@ -41,7 +42,7 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), Decompre
     Ok(())
 }
 
-/// Expands a compressed chunk and tells to how many bytes.
+/// Expands a compressed chunk and returns the expanded length.
 fn expand(chunk: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {
     let mut at = 0;
     let mut written = 0;
@@ -57,7 +58,7 @@ fn expand(chunk: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {
             }
             let damaged = |problem| DecompressError { offset: at, written, problem };
             let word = read(chunk, at).map(u16::from_le_bytes).ok_or(damaged(Problem::InputEnded))?;
-            // As many bits as it takes to say how far the start of the chunk is.
+            // The number of bits for the distance to the start of the chunk.
             let distance_bits =
                 (usize::BITS - written.saturating_sub(1).leading_zeros()).max(DISTANCE_BITS_MIN);
             let length_bits = 16 - distance_bits;
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
     use crate::compress::elements::{Element, elements};
 
-    /// One chunk with as many of the elements as it takes, and what it expands to.
+    /// One chunk with as many of the elements as fit, and its expanded form.
     fn chunk(elements: &[Element]) -> (Vec<u8>, Vec<u8>) {
         let mut data = Vec::new();
         let mut flags_at = 0;
@@ -154,7 +155,7 @@ mod tests {
             prop_assert_eq!(decompress(&input, &mut output), Ok(()));
             prop_assert_eq!(&output, &expected);
 
-            // Damaged data gives less, but never more than it says.
+            // Damaged data yields less, but all `written` bytes are valid.
             let whole = input.len();
             input.truncate(whole - cut.min(whole));
             let valid = match decompress(&input, &mut output) {

@@ -1,7 +1,8 @@
-//! Compressed buffer payloads: one chunk of bytes that expands to a length known beforehand.
+//! Decompression of buffer payloads: one chunk of bytes that expands to a known length.
 //!
-//! Knows the byte streams of MS-XCA and nothing of buffers. The caller owns the output and its size, so no input can
-//! make a decoder allocate. What was decoded before an error is usable: the error says how much that is.
+//! This module implements the byte streams of MS-XCA; it does not depend on buffers. The caller
+//! provides the output and its size, so no input can cause an allocation. The bytes that were
+//! decoded before an error are valid; the error states their number.
 
 mod lznt1;
 pub mod xpress;
@@ -10,24 +11,26 @@ mod xpress_huffman;
 #[cfg(test)]
 mod elements;
 
-/// How the buffers of a recording are compressed.
+/// The compression of the buffers of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// LZNT1, in chunks of 4 KiB.
     Lznt1,
-    /// XPRESS, plain LZ77. The only one seen in recordings.
+    /// XPRESS, plain LZ77. The only algorithm found in known traces.
     Xpress,
     /// XPRESS with Huffman coding, in chunks of 64 KiB.
     XpressHuffman,
 }
 
 impl Algorithm {
-    /// All of them, the only one seen in recordings first.
+    /// All algorithms, the one found in known traces first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Xpress, Algorithm::XpressHuffman, Algorithm::Lznt1];
 
-    /// From the state of the first buffer, whose low half is a `COMPRESSION_FORMAT_*` number.
+    /// The algorithm for the state of the first buffer, whose low half is a `COMPRESSION_FORMAT_*`
+    /// number.
     ///
-    /// XPRESS is 3, which is also the ordinary state of a buffer, so it is what every other number is taken for.
+    /// XPRESS is 3, which is also the usual state of a buffer. Therefore, all unknown numbers are
+    /// also treated as XPRESS.
     pub const fn from_state(state: u32) -> Algorithm {
         match state & 0xffff {
             2 => Algorithm::Lznt1,
@@ -36,7 +39,7 @@ impl Algorithm {
         }
     }
 
-    /// Its usual name.
+    /// The usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Lznt1 => "LZNT1",
@@ -46,56 +49,56 @@ impl Algorithm {
     }
 }
 
-/// Where and why a chunk does not expand to the expected length.
+/// Offset and reason of a failure to expand a chunk to the expected length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{problem}, at {offset:#x} of the compressed data and {written:#x} of the expanded")]
+#[error("{problem}, at {offset:#x} of the compressed data and {written:#x} of the expanded data")]
 pub struct DecompressError {
-    /// Where the element begins that cannot be expanded, in bytes of the chunk.
+    /// Offset in the chunk of the element that cannot be expanded, in bytes.
     pub offset: usize,
-    /// How many bytes at the start of the output are valid.
+    /// Number of valid bytes at the start of the output.
     pub written: usize,
-    /// What is wrong with that element.
+    /// The problem of that element.
     pub problem: Problem,
 }
 
-/// What can be wrong with an element of a compressed chunk.
+/// A problem of an element of a compressed chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
     /// The chunk ends before the expected length is reached.
-    #[error("the data ends too early")]
+    #[error("the compressed data ends before the expected length is reached")]
     InputEnded,
     /// A match refers to bytes before the start of the output.
-    #[error("a match reaches back by {distance} bytes, before the start")]
+    #[error("a match refers back by {distance} bytes, to before the start")]
     DistanceBeforeStart {
-        /// How far back, in bytes.
+        /// Distance in bytes.
         distance: usize,
     },
-    /// A match is longer than what is left of the expected length.
-    #[error("a match of {length} bytes reaches beyond the expected length")]
+    /// A match is longer than the rest of the expected length.
+    #[error("a match of {length} bytes exceeds the expected length")]
     MatchBeyondEnd {
-        /// The length of the match, in bytes.
+        /// Length of the match in bytes.
         length: usize,
     },
-    /// A match length in a wide form is less than what that form starts at.
-    #[error("a wide match length of {encoded}, expected at least {least}")]
+    /// A match length in a 16-bit or 32-bit form is less than the minimum of that form.
+    #[error("an extended match length of {encoded}, expected at least {least}")]
     LengthForm {
-        /// The number that stands there.
+        /// The stored length.
         encoded: u32,
-        /// The least number that is valid there.
+        /// The minimum.
         least: u32,
     },
-    /// A table of code lengths that is no prefix code.
-    #[error("the code lengths make no prefix code")]
+    /// A table of code lengths that does not define a prefix code.
+    #[error("the code lengths do not define a prefix code")]
     CodeLengths,
-    /// Bits that no symbol is coded with.
-    #[error("a code that stands for nothing")]
+    /// Bits that are not the code of any symbol.
+    #[error("a code without a symbol")]
     Code,
 }
 
-/// Fills `output` with what `input` expands to.
+/// Expands `input` into `output`.
 ///
-/// On an error the first `written` bytes of `output` are what the input says, the rest is arbitrary.
-/// Linear in the length of the output; does not allocate.
+/// On an error, the first `written` bytes of `output` are valid, and the rest is arbitrary. Linear
+/// in the length of the output; does not allocate.
 pub fn decompress(algorithm: Algorithm, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     match algorithm {
         Algorithm::Lznt1 => lznt1::decompress(input, output),
@@ -104,20 +107,20 @@ pub fn decompress(algorithm: Algorithm, input: &[u8], output: &mut [u8]) -> Resu
     }
 }
 
-/// The bytes at a place of the input, if there are enough.
+/// The bytes at an offset of the input, if there are enough.
 #[inline]
 fn read<const N: usize>(input: &[u8], at: usize) -> Option<[u8; N]> {
     input.get(at..)?.first_chunk().copied()
 }
 
-/// Appends `length` bytes at `written`, each a copy of the one `distance` before it.
+/// Appends `length` bytes at `written`, each a copy of the byte `distance` before it.
 fn repeat_bytewise(output: &mut [u8], written: usize, distance: usize, length: usize) {
     for at in written..written + length {
         output[at] = output[at - distance];
     }
 }
 
-/// Checks a match against what was written and what is left to write.
+/// Checks a match against the written and the remaining length.
 #[inline]
 fn check_match(distance: usize, length: usize, written: usize, left: usize) -> Result<(), Problem> {
     if distance > written {

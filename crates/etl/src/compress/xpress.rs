@@ -1,7 +1,8 @@
 //! Plain XPRESS (MS-XCA "plain LZ77"): a flag word for 32 elements, each a literal byte or a match.
 //!
-//! A match is a 16-bit word, 13 bits of distance and 3 of length; longer lengths continue in a nibble (two matches
-//! share a byte), a byte, a 16-bit and a 32-bit number. The stream does not store its expanded length.
+//! A match is a 16-bit word, with 13 bits of distance and 3 of length. Longer lengths continue in a
+//! nibble (two matches share a byte), a byte, a 16-bit and a 32-bit number. The stream does not
+//! store its expanded length.
 
 mod encode;
 #[cfg(test)]
@@ -13,27 +14,27 @@ pub use encode::compress;
 
 use super::{DecompressError, Problem, check_match, read, repeat_bytewise};
 
-/// The shortest match.
+/// The minimum length of a match.
 const MATCH_MIN: usize = 3;
-/// The farthest a match reaches back.
+/// The maximum distance of a match.
 const DISTANCE_MAX: usize = 1 << 13;
-/// Where the 3-bit length ends and the nibble begins.
+/// The maximum of the 3-bit length, where the nibble begins.
 const SHORT_LENGTH_MAX: usize = 7;
-/// Where the nibble ends and the byte begins.
+/// The maximum of the nibble, where the byte begins.
 const NIBBLE_MAX: usize = 15;
-/// Where the byte ends and the 16-bit number begins.
+/// The maximum of the byte, where the 16-bit number begins.
 const BYTE_MAX: usize = 255;
 
-/// Bytes moved at a time. More than most literal runs and matches of event data need.
+/// Number of bytes that are moved at once. Most literal runs and matches of event data are shorter.
 const STEP: usize = 16;
 
-/// Marks the end of the flags in the flag register: the bit below the last flag.
+/// Marks the end of the flags in the flag register: the bit after the last flag.
 const FLAGS_END: u64 = 1 << 63;
 
-/// Expands `input` to exactly `output.len()` bytes. Input behind that is ignored.
+/// Expands `input` to exactly `output.len()` bytes. Further input is ignored.
 ///
-/// On an error the first `written` bytes of `output` are what the input says, the rest is arbitrary.
-/// Linear in the length of the output; does not allocate.
+/// On an error, the first `written` bytes of `output` are valid, and the rest is arbitrary. Linear
+/// in the length of the output; does not allocate.
 pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     let mut at = 0;
     let mut written = 0;
@@ -51,7 +52,8 @@ pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError
         let literals = flags.leading_zeros() as usize;
         flags <<= literals;
         match (read::<STEP>(input, at), output.get_mut(written..written + STEP)) {
-            // Copying too much is cheaper than copying exactly; what follows overwrites the surplus.
+            // Copying too much is faster than copying exactly; later elements overwrite the
+            // surplus.
             (Some(source), Some(target)) if literals <= STEP => target.copy_from_slice(&source),
             _ => {
                 let room = literals.min(output.len() - written);
@@ -91,7 +93,7 @@ fn damaged(offset: usize, written: usize, problem: Problem) -> DecompressError {
 struct Match {
     distance: usize,
     length: usize,
-    /// Where the next element begins.
+    /// Offset of the next element.
     end: usize,
     /// The unused half of the latest length byte that two matches share.
     high_nibble: Option<u8>,
@@ -130,7 +132,8 @@ impl Match {
             self.length += usize::from(byte);
             return Ok(self);
         }
-        // The wide forms hold the whole length but for the least match, not what the other forms leave over.
+        // The 16-bit and 32-bit forms contain the whole length minus the minimum, not the rest of
+        // the shorter forms.
         let mut encoded = u32::from(u16::from_le_bytes(self.take(input)?));
         if encoded == 0 {
             encoded = u32::from_le_bytes(self.take(input)?);
@@ -150,7 +153,7 @@ impl Match {
     }
 }
 
-/// Appends `length` bytes at `written`, each a copy of the one `distance` before it.
+/// Appends `length` bytes at `written`, each a copy of the byte `distance` before it.
 #[inline]
 fn repeat(output: &mut [u8], written: usize, distance: usize, length: usize) {
     let end = written + length;
@@ -159,7 +162,8 @@ fn repeat(output: &mut [u8], written: usize, distance: usize, length: usize) {
     if end + STEP > output.len() {
         return repeat_bytewise(output, written, distance, length);
     }
-    // A pattern shorter than a step is doubled in place until a step can be read without what it writes.
+    // A pattern shorter than a step is doubled in place until the source and the target of a step
+    // do not overlap.
     while to - from < STEP && to < end {
         output.copy_within(from..from + STEP, to);
         to += to - from;

@@ -1,24 +1,27 @@
-//! XPRESS with Huffman coding: chunks of 64 KiB, each with a prefix code of its own for literals and matches.
+//! XPRESS with Huffman coding: chunks of 64 KiB, each with its own prefix code for literals and
+//! matches.
 //!
-//! A chunk begins with 512 code lengths of 4 bits. Codes and distances are read from 16-bit words, highest bit first;
-//! longer match lengths stand between these words as whole bytes, wherever the reader of words has got to.
+//! A chunk begins with 512 code lengths of 4 bits. Codes and distances are read from 16-bit words,
+//! highest bit first. Longer match lengths are stored as whole bytes between these words, at the
+//! current position of the reader of words.
 
 use super::{DecompressError, Problem, check_match, read, repeat_bytewise};
 
-/// What a chunk expands to; only the last one may be shorter.
+/// Expanded size of a chunk; only the last one may be shorter.
 const CHUNK: usize = 64 << 10;
 const SYMBOLS: usize = 512;
 const CODE_LENGTHS: usize = SYMBOLS / 2;
 const CODE_LENGTH_MAX: usize = 15;
-/// Symbols from here on are matches: four bits of distance width above four of length.
+/// The first symbol of a match: the high four bits are the size of the distance, the low four bits
+/// the length.
 const MATCH_SYMBOL: usize = 256;
 const MATCH_MIN: usize = 3;
-/// Where the length in the symbol ends and the byte begins.
+/// The maximum of the length in the symbol, where the byte begins.
 const SHORT_LENGTH_MAX: usize = 15;
-/// Where the byte ends and the 16-bit number begins.
+/// The maximum of the byte, where the 16-bit number begins.
 const BYTE_MAX: usize = 255;
 
-/// As [`super::decompress`].
+/// See [`super::decompress`].
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     let mut at = 0;
     let mut written = 0;
@@ -38,14 +41,14 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), Decompre
                 problem,
             })?;
         }
-        // The next chunk stands behind the words that a reader is ahead.
+        // The next chunk follows the words that the reader reads ahead.
         bits.refill(16);
         at = bits.at;
     }
     Ok(())
 }
 
-/// Expands one literal or match and tells to how many bytes.
+/// Expands one literal or match and returns its length.
 fn element(bits: &mut Bits<'_>, code: &Code, output: &mut [u8], written: usize) -> Result<usize, Problem> {
     let symbol = code.symbol(bits)?;
     if symbol < MATCH_SYMBOL {
@@ -59,7 +62,8 @@ fn element(bits: &mut Bits<'_>, code: &Code, output: &mut [u8], written: usize) 
         let [byte] = bits.bytes()?;
         length += usize::from(byte);
         if usize::from(byte) == BYTE_MAX {
-            // The wide forms hold the whole length but for the least match; a zero announces the 32-bit one.
+            // The 16-bit and 32-bit forms contain the whole length minus the minimum; a zero
+            // precedes the 32-bit form.
             let mut encoded = u32::from(u16::from_le_bytes(bits.bytes()?));
             if encoded == 0 {
                 encoded = u32::from_le_bytes(bits.bytes()?);
@@ -77,9 +81,9 @@ fn element(bits: &mut Bits<'_>, code: &Code, output: &mut [u8], written: usize) 
     Ok(length)
 }
 
-/// A prefix code in canonical order: shorter codes first, equal ones by symbol.
+/// A prefix code in canonical order: shorter codes first, codes of equal length by symbol.
 struct Code {
-    /// How many symbols have a code of each length.
+    /// Number of symbols with a code of each length.
     counts: [u16; CODE_LENGTH_MAX + 1],
     symbols: [u16; SYMBOLS],
 }
@@ -92,7 +96,7 @@ impl Code {
             counts[length_of(symbol)] += 1;
         }
         counts[0] = 0;
-        // A code of length n takes one of 2^n places.
+        // A code of length n takes one of 2^n positions.
         let taken: usize =
             (1..).zip(&counts[1..]).map(|(n, &count)| usize::from(count) << (CODE_LENGTH_MAX - n)).sum();
         if taken > 1 << CODE_LENGTH_MAX {
@@ -130,10 +134,10 @@ impl Code {
     }
 }
 
-/// Reads bits from 16-bit words, and bytes from behind the words that were begun.
+/// Reads bits from 16-bit words, and bytes that follow the words read so far.
 struct Bits<'a> {
     input: &'a [u8],
-    /// Where the next word or byte stands.
+    /// Offset of the next word or byte.
     at: usize,
     /// Bits that were not taken yet, from the highest down.
     word: u64,
@@ -143,7 +147,8 @@ struct Bits<'a> {
 impl Bits<'_> {
     /// Makes `least` bits available, unless the input ends.
     ///
-    /// Bytes may stand between the words, so how far ahead words are read is a part of the format.
+    /// Bytes may follow the words, so the number of words that are read ahead is a part of the
+    /// format.
     fn refill(&mut self, least: usize) {
         while self.count < least {
             let Some(word) = read(self.input, self.at) else { return };
@@ -157,16 +162,16 @@ impl Bits<'_> {
         if count > self.count {
             return Err(Problem::InputEnded);
         }
-        // In two steps, as a shift by the whole width is none.
+        // Two steps, because a shift by all 64 bits is not possible.
         let taken = self.word >> 1 >> (63 - count);
         self.word <<= count;
         self.count -= count;
         Ok(taken as usize)
     }
 
-    /// Bytes from behind the words that were read so far.
+    /// Reads bytes that follow the words read so far.
     fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Problem> {
-        // Where the words end, no byte stands between them any more.
+        // After the last word, no further bytes follow.
         let bytes = read(self.input, self.at).filter(|_| self.count >= 16).ok_or(Problem::InputEnded)?;
         self.at += N;
         Ok(bytes)
@@ -180,12 +185,12 @@ mod tests {
     use super::*;
     use crate::compress::elements::{Element, elements};
 
-    /// Writes bits as [`Bits`] reads them: two words are begun ahead of the bytes between them.
+    /// Writes bits as [`Bits`] reads them: two words are reserved before the bytes that follow.
     #[derive(Default)]
     struct Writer {
         bytes: Vec<u8>,
-        /// Where the next two words are to stand.
-        locations: [usize; 2],
+        /// Offsets of the next two words.
+        offsets: [usize; 2],
         word: u32,
         count: usize,
     }
@@ -193,12 +198,13 @@ mod tests {
     impl Writer {
         fn new(lengths: &[u8]) -> Writer {
             let at = lengths.len();
-            Writer { bytes: [lengths, &[0; 4]].concat(), locations: [at, at + 2], word: 0, count: 0 }
+            Writer { bytes: [lengths, &[0; 4]].concat(), offsets: [at, at + 2], word: 0, count: 0 }
         }
 
         fn put(&mut self, value: usize, count: usize) {
             for bit in (0..count).rev() {
-                // A reader is two words ahead, and fetches another one when it takes the first bit of the next.
+                // A reader is two words ahead, and reads another word when it takes the first bit
+                // of the next one.
                 if self.count == 16 {
                     self.store();
                 }
@@ -208,9 +214,9 @@ mod tests {
         }
 
         fn store(&mut self) {
-            let [first, second] = self.locations;
+            let [first, second] = self.offsets;
             self.bytes[first..first + 2].copy_from_slice(&(self.word as u16).to_le_bytes());
-            self.locations = [second, self.bytes.len()];
+            self.offsets = [second, self.bytes.len()];
             self.bytes.extend([0; 2]);
             (self.word, self.count) = (0, 0);
         }
@@ -222,7 +228,7 @@ mod tests {
         }
     }
 
-    /// A chunk in which all symbols have codes of nine bits, so that a code is its symbol.
+    /// A chunk in which all symbols have codes of nine bits, so that each code equals its symbol.
     fn compress(elements: &[Element]) -> (Vec<u8>, Vec<u8>) {
         let mut writer = Writer::new(&[0x99; CODE_LENGTHS]);
         let mut output = Vec::new();
@@ -240,9 +246,9 @@ mod tests {
                         writer.bytes.push((encoded - 15).min(255) as u8);
                     }
                     if encoded >= 15 + 255 {
-                        let wide = u16::try_from(encoded).unwrap_or(0);
-                        writer.bytes.extend(wide.to_le_bytes());
-                        if wide == 0 {
+                        let extended = u16::try_from(encoded).unwrap_or(0);
+                        writer.bytes.extend(extended.to_le_bytes());
+                        if extended == 0 {
                             writer.bytes.extend((encoded as u32).to_le_bytes());
                         }
                     }
@@ -256,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_specification_is_expanded() {
-        // 22 letters have codes of 5 bits, the other four and the end of 4.
+        // 22 letters have codes of 5 bits; the other four and the end have codes of 4.
         let mut compressed = vec![0; CODE_LENGTHS];
         compressed[0x30..0x3e].copy_from_slice(b"\x50\x55\x55\x55\x55\x55\x55\x55\x55\x55\x55\x45\x44\x04");
         compressed[0x80] = 0x04;

@@ -1,17 +1,17 @@
-//! Extended data items: what stands between an EVENT_HEADER and its payload.
+//! Extended data items: optional data between an EVENT_HEADER and its payload.
 
 use stackhound_types::{Guid, PointerSize};
 
 use super::u64_of;
 
-/// Kinds of extended items.
+/// Type of an extended data item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtendedType(pub u16);
 
 impl ExtendedType {
     /// GUID of the related activity.
     pub const RELATED_ACTIVITY_ID: ExtendedType = ExtendedType(0x01);
-    /// The user's SID.
+    /// SID of the user.
     pub const SID: ExtendedType = ExtendedType(0x02);
     /// Terminal session.
     pub const TERMINAL_SESSION_ID: ExtendedType = ExtendedType(0x03);
@@ -47,17 +47,17 @@ impl ExtendedType {
     pub const STACK_KEY64: ExtendedType = ExtendedType(0x12);
 }
 
-/// One item.
+/// One extended data item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedItem<'a> {
-    /// What it is.
+    /// The type of the item.
     pub item_type: ExtendedType,
-    /// Its bytes, without padding.
+    /// The data, without padding.
     pub data: &'a [u8],
 }
 
 impl<'a> ExtendedItem<'a> {
-    /// The pointer size of a stack or stack key item.
+    /// The pointer size of a stack or stack key item; `None` for other types.
     pub fn stack_pointer_size(&self) -> Option<PointerSize> {
         match self.item_type {
             ExtendedType::STACK_TRACE32 | ExtendedType::STACK_KEY32 => Some(PointerSize::Four),
@@ -88,13 +88,13 @@ impl<'a> ExtendedItem<'a> {
         Some((u64_of(self.data.get(..8)?), key))
     }
 
-    /// The GUID of an item that is one.
+    /// The first 16 bytes of the data as a GUID; `None` if there are fewer.
     pub fn guid(&self) -> Option<Guid> {
         Some(Guid(self.data.get(..16)?.try_into().expect("sixteen bytes")))
     }
 }
 
-/// The items of one record, in the order in which they stand.
+/// The items of one record, in file order.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtendedItems<'a> {
     rest: &'a [u8],
@@ -104,18 +104,18 @@ pub struct ExtendedItems<'a> {
 const ITEM_HEADER: usize = 8;
 
 impl<'a> ExtendedItems<'a> {
-    pub(super) fn new(behind_header: &'a [u8]) -> ExtendedItems<'a> {
-        ExtendedItems { rest: behind_header, more: !behind_header.is_empty() }
+    pub(super) fn new(after_header: &'a [u8]) -> ExtendedItems<'a> {
+        ExtendedItems { rest: after_header, more: !after_header.is_empty() }
     }
 
-    /// Bytes all items take with their padding, up to the start of the payload.
+    /// Size of all items with their padding in bytes, up to the start of the payload.
     pub(super) fn total_size(&self) -> usize {
         let mut walk = *self;
         walk.by_ref().for_each(drop);
         self.rest.len() - walk.rest.len()
     }
 
-    /// The first item of a type.
+    /// The data of the first item of a type.
     pub fn find(mut self, item_type: ExtendedType) -> Option<&'a [u8]> {
         self.find_map(|item| (item.item_type == item_type).then_some(item.data))
     }
@@ -135,7 +135,7 @@ impl<'a> Iterator for ExtendedItems<'a> {
         };
         let end = ITEM_HEADER + usize::from(size);
         let Some(data) = self.rest.get(ITEM_HEADER..end) else {
-            // The item claims more than the record has: nothing behind it can be believed.
+            // The stated size is larger than the record, so all bytes after it are untrusted.
             (self.more, self.rest) = (false, &[]);
             return None;
         };
@@ -167,7 +167,7 @@ mod tests {
         bytes.extend(item(0x10, true, b""));
         bytes.extend(item(0x0b, false, b"meta!"));
         let size = bytes.len();
-        bytes.extend(b"payload behind");
+        bytes.extend(b"payload after");
         let items = ExtendedItems::new(&bytes);
         assert_eq!(items.total_size(), size);
         let seen: Vec<_> = items.map(|item| (item.item_type.0, item.data.len())).collect();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn stack_keys_have_two_widths() {
+    fn stack_keys_have_two_sizes() {
         let match_id = [9, 0, 0, 0, 0, 0, 0, 0];
         for (item_type, key) in [(0x11, &[4, 3, 2, 1, 0, 0, 0, 0]), (0x12, &[4, 3, 2, 1, 0, 0, 0, 1])] {
             let bytes = item(item_type, false, &[&match_id[..], &key[..]].concat());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_claims_too_much_ends_them() {
+    fn an_oversized_item_ends_the_list() {
         let mut bytes = item(1, true, &[7; 16]);
         let mut second = item(2, false, &[0; 8]);
         second[6] = 200;

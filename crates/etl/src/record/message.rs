@@ -1,10 +1,10 @@
-//! WPP messages: a variable header whose parts are announced by option bits.
+//! WPP messages: a header of variable length, whose parts are indicated by option bits.
 
 use stackhound_types::{Guid, RawTime};
 
 use super::{HeaderKind, Record, u64_of};
 
-/// Option bits of a WPP message, which say what stands between its header and its arguments.
+/// Option bits of a WPP message. They indicate the parts between its header and its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageOptions(pub u16);
 
@@ -13,13 +13,13 @@ impl MessageOptions {
     pub const SEQUENCE: MessageOptions = MessageOptions(0x01);
     /// The message GUID.
     pub const GUID: MessageOptions = MessageOptions(0x02);
-    /// A u32 component id, in the GUID's place.
+    /// A u32 component id, in place of the GUID.
     pub const COMPONENT_ID: MessageOptions = MessageOptions(0x04);
     /// A raw timestamp.
     pub const TIMESTAMP: MessageOptions = MessageOptions(0x08);
     /// A raw timestamp of the performance counter.
     pub const PERFORMANCE_TIMESTAMP: MessageOptions = MessageOptions(0x10);
-    /// Thread and process id.
+    /// Thread id and process id.
     pub const SYSTEM_INFO: MessageOptions = MessageOptions(0x20);
     /// Pointers have four bytes.
     pub const POINTER32: MessageOptions = MessageOptions(0x40);
@@ -68,7 +68,7 @@ impl MessageOptions {
 }
 
 impl<'a> Record<'a> {
-    /// Option bits of a WPP message; none for other records.
+    /// Option bits of a WPP message; no bits for other records.
     pub fn message_options(&self) -> MessageOptions {
         MessageOptions(if self.kind == HeaderKind::Message { self.u16_at(6) } else { 0 })
     }
@@ -83,7 +83,7 @@ impl<'a> Record<'a> {
         self.message_options().has(MessageOptions::SEQUENCE).then(|| self.message_u32(8))?
     }
 
-    /// Component id of a WPP message that carries one instead of a GUID.
+    /// Component id of a WPP message that has one instead of a GUID.
     pub fn message_component(&self) -> Option<u32> {
         let options = self.message_options();
         options.component().then(|| self.message_u32(options.identity_offset()))?
@@ -96,7 +96,7 @@ impl<'a> Record<'a> {
         Some(Guid(guid.try_into().expect("sixteen bytes")))
     }
 
-    /// Thread and process number.
+    /// Thread id and process id.
     pub(super) fn message_ids(&self) -> Option<(u32, u32)> {
         let options = self.message_options();
         let at = options.ids_offset();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use stackhound_types::{Pid, Tid};
 
-    /// Builds a message that has every part its options announce, each with a value that tells its place.
+    /// A message with every part that its options indicate, each with a different value.
     fn message(options: u16) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0, 0x90, 77, 0];
         bytes.extend(options.to_le_bytes());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_time_takes_that_of_the_record_before() {
+    fn a_message_without_time_has_the_time_of_the_previous_record() {
         let mut bytes = message(0x08);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         bytes.extend(message(0));

@@ -1,7 +1,7 @@
-//! Records: one event as it stands in a buffer, header and payload.
+//! Records: one event as stored in a buffer, with its header and payload.
 //!
-//! A [`Record`] borrows its bytes and reads header fields when asked; nothing is copied. Header layouts are described
-//! in `docs/format/records.md`.
+//! A [`Record`] borrows its bytes and reads header fields on access; nothing is copied. The header
+//! layouts are described in `docs/format/records.md`.
 
 mod extended;
 mod message;
@@ -14,7 +14,7 @@ pub(crate) use walk::{is_plausible_start, starts_with_event, trusted_end};
 
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
-/// The kinds of record headers. `32` and `64` give the pointer size of the payload.
+/// The kinds of record headers. `32` and `64` are the pointer size of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum HeaderKind {
@@ -44,7 +44,7 @@ pub enum HeaderKind {
     Event64,
     /// WPP message.
     Message,
-    /// An error while logging; its layout is unpublished.
+    /// An error while logging. Its layout is not published.
     Error,
 }
 
@@ -87,7 +87,7 @@ impl HeaderKind {
         }
     }
 
-    /// Bytes of the fixed header.
+    /// Size of the fixed header in bytes.
     pub const fn header_size(self) -> usize {
         match self {
             HeaderKind::System32 | HeaderKind::System64 => 0x20,
@@ -113,12 +113,12 @@ impl HeaderKind {
         )
     }
 
-    /// Whether the record has an event descriptor.
+    /// Whether the record has an EVENT_HEADER with an event descriptor.
     pub const fn has_descriptor(self) -> bool {
         matches!(self, HeaderKind::Event32 | HeaderKind::Event64)
     }
 
-    /// Where the raw timestamp stands; `None` if it is not at a fixed place.
+    /// Offset of the raw timestamp; `None` if it is not fixed.
     const fn time_offset(self) -> Option<usize> {
         match self {
             HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => Some(8),
@@ -128,7 +128,7 @@ impl HeaderKind {
     }
 }
 
-/// What identifies an event of a manifest, TraceLogging or EventSource provider.
+/// The event descriptor: identifies an event of a manifest, TraceLogging or EventSource provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor {
     /// Event id.
@@ -147,17 +147,17 @@ pub struct Descriptor {
     pub keyword: u64,
 }
 
-/// One record of a buffer, borrowing its bytes.
+/// One record of a buffer. Borrows its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Exactly the record's bytes; at least the fixed header of `kind`.
+    /// Exactly the bytes of the record; at least the fixed header of `kind`.
     bytes: &'a [u8],
     time: RawTime,
     kind: HeaderKind,
 }
 
 impl<'a> Record<'a> {
-    /// A record that a walk has found before: the kind and the size are known to fit.
+    /// A record that a walk has already checked: kind and size are consistent.
     #[inline]
     pub(crate) fn found(bytes: &'a [u8], time: RawTime, kind: HeaderKind) -> Record<'a> {
         Record { bytes, time, kind }
@@ -169,19 +169,19 @@ impl<'a> Record<'a> {
         self.kind
     }
 
-    /// The raw timestamp; of the record before, for kinds without one.
+    /// The raw timestamp. For kinds without one, that of the previous record.
     #[inline]
     pub fn time(&self) -> RawTime {
         self.time
     }
 
-    /// All bytes of the record, header included.
+    /// All bytes of the record, including the header.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Pointer size of the payload. WPP messages that do not say it count as 64-bit.
+    /// Pointer size of the payload. WPP messages that do not state it count as 64-bit.
     pub fn pointer_size(&self) -> PointerSize {
         match self.kind {
             HeaderKind::System32
@@ -213,7 +213,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The opcode: the type of a kernel event, the class type of a classic one, else the descriptor's.
+    /// The opcode: the type of a kernel event, the class type of a classic event, otherwise that of
+    /// the descriptor.
     pub fn opcode(&self) -> u8 {
         match self.kind {
             HeaderKind::Full32 | HeaderKind::Full64 | HeaderKind::Instance32 | HeaderKind::Instance64 => {
@@ -225,7 +226,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The level: the descriptor's, or the class level of a classic event. Kernel events and messages have none.
+    /// The level: that of the descriptor, or the class level of a classic event. Kernel events and
+    /// messages have none.
     pub fn level(&self) -> Option<u8> {
         match self.kind {
             kind if kind.is_classic() => Some(self.bytes[5]),
@@ -234,7 +236,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Class or provider GUID of records that carry one; the message GUID of WPP messages.
+    /// Class GUID or provider GUID of records that have one; the message GUID of WPP messages.
     pub fn guid(&self) -> Option<Guid> {
         match self.kind {
             HeaderKind::Message => self.message_guid(),
@@ -256,7 +258,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Flag and property words of an EVENT_HEADER.
+    /// Flags and properties of an EVENT_HEADER.
     pub fn event_flags(&self) -> Option<(u16, u16)> {
         self.kind.has_descriptor().then(|| (self.u16_at(4), self.u16_at(6)))
     }
@@ -278,7 +280,7 @@ impl<'a> Record<'a> {
         self.ids().and_then(|(_, pid)| Pid::known(pid))
     }
 
-    /// Thread and process number as they stand.
+    /// Thread id and process id as stored.
     #[inline]
     fn ids(&self) -> Option<(u32, u32)> {
         match self.kind {
@@ -288,7 +290,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Kernel and user time of the thread in units of the session's timer resolution.
+    /// Kernel time and user time of the thread, in units of the session's timer resolution.
     pub fn processor_times(&self) -> Option<(u32, u32)> {
         match self.kind {
             HeaderKind::System32 | HeaderKind::System64 => Some((self.u32_at(0x18), self.u32_at(0x1c))),
@@ -304,12 +306,12 @@ impl<'a> Record<'a> {
             .then(|| (self.u32_at(0x30), self.u32_at(0x34), self.guid_at(0x38)))
     }
 
-    /// Last-branch-record index in front of a PERFINFO payload.
+    /// Last-branch-record index before a PERFINFO payload.
     pub fn pebs_index(&self) -> Option<u64> {
         (self.is_perf_info() && self.bytes[1] & 0x80 != 0).then(|| self.bytes.get(0x10..0x18).map(u64_of))?
     }
 
-    /// Performance counters in front of a PERFINFO payload.
+    /// Performance counters before a PERFINFO payload.
     pub fn counters(&self) -> impl Iterator<Item = u64> + use<'a> {
         let (from, count) = if self.is_perf_info() {
             (0x10 + 8 * usize::from(self.bytes[1] >> 7), usize::from(self.bytes[1] & 7))
@@ -319,7 +321,7 @@ impl<'a> Record<'a> {
         self.bytes.get(from..from + 8 * count).unwrap_or_default().chunks_exact(8).map(u64_of)
     }
 
-    /// The items between an EVENT_HEADER and its payload.
+    /// The extended data items between an EVENT_HEADER and its payload.
     pub fn extended_items(&self) -> ExtendedItems<'a> {
         match self.event_flags() {
             Some((flags, _)) if flags & 1 != 0 => ExtendedItems::new(&self.bytes[0x50..]),
@@ -327,7 +329,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The payload. Where the parts in front of it claim more bytes than the record has, it is empty.
+    /// The payload. Empty if the parts before it are longer than the record.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         let start = match self.kind {
@@ -349,7 +351,7 @@ impl<'a> Record<'a> {
         matches!(self.kind, HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64)
     }
 
-    // The walk guarantees that the fixed header is there, so these offsets cannot be out of bounds.
+    // The walk guarantees that the fixed header is complete, so these offsets are in bounds.
     #[inline]
     fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
@@ -369,7 +371,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Reads eight bytes, the caller having sliced them.
+/// Reads a slice of exactly eight bytes.
 fn u64_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }

@@ -1,7 +1,8 @@
-//! Walking the records of one buffer.
+//! Iteration over the records of one buffer.
 //!
-//! This is the innermost loop of everything: one dependent load for the marker, one for the timestamp. It checks what
-//! every later access relies on: a known kind, a size that covers the kind's fixed header, and an end inside the buffer.
+//! This is the innermost loop of all reading: it has one dependent load for the marker and one for
+//! the timestamp. It checks the conditions that all later accesses rely on: a known kind, a size
+//! that covers the fixed header of the kind, and an end inside the buffer.
 
 use stackhound_types::RawTime;
 
@@ -11,39 +12,40 @@ use crate::buffer::BUFFER_HEADER_SIZE;
 /// Records start at multiples of this, counted from the start of the buffer.
 const ALIGNMENT: usize = 8;
 
-/// Why a walk ended before the end of its buffer.
+/// The reason why a walk ended before the end of its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The first four bytes are not those of any record.
+    /// The first four bytes are not the start of a record.
     #[error("{0:#010x} is not the start of a record")]
     Marker(u32),
     /// The record is shorter than its own header.
-    #[error("{} record of {size} bytes, its header alone has {}", kind.name(), kind.header_size())]
+    #[error("the {} record of {size} bytes is shorter than its header of {} bytes", kind.name(), kind.header_size())]
     TooShort {
-        /// Header kind.
+        /// Kind of header.
         kind: HeaderKind,
-        /// The size it claims.
+        /// The stated size in bytes.
         size: usize,
     },
-    /// The record ends behind the end of the buffer's records.
-    #[error("{} record of {size} bytes, but only {left} bytes are left", kind.name())]
+    /// The record ends after the end of the buffer's records.
+    #[error("the {} record of {size} bytes does not fit into the remaining {left} bytes", kind.name())]
     TooLong {
-        /// Header kind.
+        /// Kind of header.
         kind: HeaderKind,
-        /// The size it claims.
+        /// The stated size in bytes.
         size: usize,
-        /// Bytes up to the end.
+        /// Bytes up to the end of the buffer's records.
         left: usize,
     },
-    /// An ERROR record, whose size is unknown, with neither a record nor the end behind it.
+    /// An ERROR record. Its size is unknown, because it is followed neither by a record nor by the
+    /// end.
     #[error("an ERROR record of unknown size")]
     UnknownSize,
 }
 
-/// The records of one buffer in the order in which they stand.
+/// The records of one buffer, in file order.
 ///
-/// Ends at the end of the bytes, at a filler (0 or all ones) or at the first impossible record; [`Records::error`]
-/// tells the last case from the others.
+/// Ends at the end of the bytes, at a filler (0 or all ones), or at the first invalid record.
+/// [`Records::error`] is set only in the last case.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -52,13 +54,14 @@ pub struct Records<'a> {
     error: Option<RecordError>,
 }
 
-/// What a header type byte says about a record. Zero in `header_size` marks types that are not walked by this table.
+/// The layout that a header type byte stands for. `header_size` is zero for types that this table
+/// does not cover.
 #[derive(Clone, Copy)]
 struct Shape {
     kind: HeaderKind,
     header_size: u8,
     time_offset: u8,
-    /// How far the size field must be shifted out of the first eight bytes.
+    /// Number of bits by which the size field must be shifted out of the first eight bytes.
     size_shift: u8,
 }
 
@@ -87,7 +90,7 @@ const ERROR_TYPE: u32 = 13;
 const FIXED_HEADER: u32 = 0xc000_0000;
 const WPP_MESSAGE: u32 = 0x9000_0000;
 
-/// The shape that a marker stands for.
+/// The layout that a marker stands for.
 #[inline]
 fn shape_of(marker: u32) -> &'static Shape {
     &SHAPES[(marker >> 16 & 0xff) as usize]
@@ -97,26 +100,29 @@ fn is_message(marker: u32) -> bool {
     marker & (FIXED_HEADER | WPP_MESSAGE) == WPP_MESSAGE
 }
 
-/// Whether a buffer's first four bytes of payload can be those of a record or of an empty buffer.
+/// Whether the first four bytes of a buffer's payload can be those of a record or of an empty
+/// buffer.
 pub(crate) fn is_plausible_start(marker: u32) -> bool {
     let fixed = marker & FIXED_HEADER == FIXED_HEADER
         && (shape_of(marker).header_size > 0 || marker >> 16 & 0xff == ERROR_TYPE);
     marker == 0 || marker == u32::MAX || fixed || is_message(marker)
 }
 
-/// Whether bytes start with a whole record of a kind that has a fixed header and a timestamp, as every writer marks it.
+/// Whether bytes start with a whole record that has a fixed header and a timestamp, with the flags
+/// that every writer sets.
 ///
-/// One of about 6,000 random words passes the test of the marker alone.
+/// The test of the marker alone accepts about one of 6,000 random words.
 pub(crate) fn starts_with_event(bytes: &[u8]) -> bool {
     let marker = bytes.first_chunk().map_or(0, |&first| u32::from_le_bytes(first));
     marker >> 24 == 0xc0 && shape_of(marker).header_size > 0 && Records::new(bytes, 0).next().is_some()
 }
 
-/// Where the records end that can be trusted in the expanded beginning of a compressed buffer.
+/// End of the trusted records in the decompressed beginning of a compressed buffer.
 ///
-/// Where the file ends inside the buffer (`is_cut_off`), all that was expanded is right. Other damage is noticed late: it
-/// spoils the size or the content of the record that it hits, and what follows may look like data. So the walk also ends
-/// at a record that is older than the one before it, and the record before its end is not trusted.
+/// If the file ends inside the buffer (`is_cut_off`), all decompressed bytes are correct. Other
+/// damage is detected late: it changes the size or the content of a record, and the following bytes
+/// may look like data. Therefore, the walk also ends at a record that is older than the previous
+/// one, and the last record before the end is not trusted.
 pub(crate) fn trusted_end(buffer: &[u8], is_cut_off: bool) -> usize {
     let mut records = Records::new(buffer, BUFFER_HEADER_SIZE);
     let (mut last_start, mut last) = (BUFFER_HEADER_SIZE, RawTime(i64::MIN));
@@ -133,17 +139,18 @@ pub(crate) fn trusted_end(buffer: &[u8], is_cut_off: bool) -> usize {
 }
 
 impl<'a> Records<'a> {
-    /// Walks `buffer`, which starts with its buffer header and ends where its records end, from `start` on.
+    /// Walks the records of `buffer` from the offset `start`. `buffer` starts with its buffer
+    /// header and ends with its records.
     pub fn new(buffer: &'a [u8], start: usize) -> Records<'a> {
         Records { bytes: buffer, position: start, time: RawTime(0), error: None }
     }
 
-    /// Why the walk ended early, once it has ended.
+    /// The reason why the walk ended early; set when the walk has ended.
     pub fn error(&self) -> Option<RecordError> {
         self.error
     }
 
-    /// Where the next record starts, or where the walk ended; from the start of the buffer.
+    /// Offset of the next record, or of the end of the walk, from the start of the buffer.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -155,8 +162,8 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// An ERROR record does not say its size: take whichever of the two size fields leads to another record, or to
-    /// the end of them.
+    /// The size of an ERROR record is not known: uses the one of the two size fields that leads to
+    /// another record or to the end of the records.
     fn error_record_size(left: &[u8]) -> Option<usize> {
         let candidates = [u16::from_le_bytes([left[0], left[1]]), u16::from_le_bytes([left[4], left[5]])];
         candidates.into_iter().map(usize::from).find(|&size| {
@@ -166,7 +173,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// Fillers, messages, errors, and what is no record.
+    /// Handles fillers, messages, ERROR records and invalid records.
     #[cold]
     fn next_unusual(&mut self, left: &'a [u8], marker: u32) -> Option<Record<'a>> {
         if marker == 0 || marker == u32::MAX {
@@ -204,7 +211,7 @@ impl<'a> Iterator for Records<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Record<'a>> {
         let left = self.bytes.get(self.position..)?;
-        // Fewer than eight bytes hold no record of any kind: padding.
+        // Fewer than eight bytes contain no record of any kind: they are padding.
         let head = u64::from_le_bytes(*left.first_chunk()?);
         let marker = head as u32;
         let shape = shape_of(marker);
@@ -212,7 +219,8 @@ impl<'a> Iterator for Records<'a> {
         if marker & FIXED_HEADER != FIXED_HEADER || header_size == 0 {
             return self.next_unusual(left, marker);
         }
-        // Without a branch: which of the two places the size is in, nobody can predict.
+        // Without a branch, because it cannot be predicted which of the two offsets contains the
+        // size.
         let size = usize::from((head >> shape.size_shift) as u16);
         if size < header_size {
             return self.stop(RecordError::TooShort { kind: shape.kind, size });
@@ -232,7 +240,7 @@ impl<'a> Iterator for Records<'a> {
 mod tests {
     use super::*;
 
-    /// A record of the given kind with `payload` bytes behind its header and the timestamp in its place.
+    /// A record of the given kind and total size, with the timestamp at its offset.
     fn bytes_of(header_type: u8, size: u16, sized_by_marker: bool, time: i64) -> Vec<u8> {
         let mut bytes = vec![0u8; usize::from(size).max(0x50).next_multiple_of(8)];
         bytes[2] = header_type;
@@ -297,7 +305,7 @@ mod tests {
         let mut walk = Records::new(&buffer, 0);
         assert_eq!(walk.by_ref().count(), 1);
         assert_eq!((walk.error(), walk.position()), (Some(expected), at));
-        assert!(walk.next().is_none(), "a walk that stopped stays stopped");
+        assert!(walk.next().is_none(), "a stopped walk yields no further records");
     }
 
     #[test]

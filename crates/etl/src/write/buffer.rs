@@ -1,4 +1,4 @@
-//! Buffers that are being filled, and the form in which they reach the file.
+//! Buffers that are being filled, and their form in the file.
 
 use std::fmt;
 
@@ -9,9 +9,10 @@ use super::session::{Form, Session};
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags, BufferHeader};
 use crate::compress::xpress;
 
-/// What the unused end of a buffer is filled with.
+/// The unused end of a buffer is filled with this byte.
 const FILLER: u8 = 0xff;
-/// State of a buffer on its way to the file; also the number of XPRESS, where the state tells the compression.
+/// State of a buffer that is being flushed. Also the number of XPRESS in the buffer whose state is
+/// the compression format.
 const STATE_FLUSH: u32 = 3;
 const TYPE_GENERIC: u16 = 0;
 const TYPE_HEADER: u16 = 4;
@@ -45,22 +46,23 @@ impl Buffer {
         self.bytes.len() - self.used
     }
 
-    /// Where the next record will stand.
+    /// Offset of the next record.
     pub(super) fn end(&self) -> usize {
         self.used
     }
 
-    /// Appends a record of `size` bytes, which `encode` fills in and which must not be more than there is room for.
+    /// Appends a record of `size` bytes, which `encode` fills. `size` must be at most the remaining
+    /// space.
     #[inline]
     pub(super) fn push(&mut self, size: usize, encode: impl FnOnce(&mut [u8])) {
         let end = self.used + size;
         encode(&mut self.bytes[self.used..end]);
-        // Buffer sizes are multiples of the alignment, so there is room for the padding.
+        // Buffer sizes are multiples of the alignment, so the padding fits.
         self.used = end.next_multiple_of(ALIGNMENT);
         self.bytes[end..self.used].fill(0);
     }
 
-    /// Replaces bytes that were written before.
+    /// Replaces bytes.
     pub(super) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
@@ -69,7 +71,8 @@ impl Buffer {
         self.used = BUFFER_HEADER_SIZE;
     }
 
-    /// The whole buffer as the header buffer of a file; `saved_offset` is the first of the two ends it states.
+    /// The complete header buffer of a file. `saved_offset` is the first of the two ends that it
+    /// states.
     pub(super) fn seal_as_header(&mut self, session: &Session, saved_offset: usize) -> &[u8] {
         if session.compressed {
             self.bytes.truncate(self.used.next_multiple_of(COMPRESSED_HEADER_UNIT));
@@ -100,12 +103,12 @@ impl Buffer {
     }
 }
 
-/// The records of one processor on their way to the file.
+/// The stream of buffers of one processor.
 #[derive(Debug)]
 pub(super) struct Stream {
     processor: u16,
     buffer: Option<Buffer>,
-    /// The number of the open buffer; `None` between two buffers.
+    /// Sequence number of the open buffer; `None` between two buffers.
     sequence: Option<i64>,
     /// The time of the last record.
     last: Option<RawTime>,
@@ -124,14 +127,15 @@ impl Stream {
         self.sequence.is_some()
     }
 
-    /// Takes an empty buffer into use. No other may be open.
+    /// Starts an empty buffer. No other buffer may be open.
     pub(super) fn open(&mut self, size: usize, sequence: i64) {
         debug_assert!(!self.is_open());
         self.sequence = Some(sequence);
         self.buffer.get_or_insert_with(|| Buffer::new(size)).clear();
     }
 
-    /// Appends a record of `size` bytes, which `encode` fills in, to the open buffer; `false` if there is none or it has no room.
+    /// Appends a record of `size` bytes, which `encode` fills, to the open buffer; `false` if there
+    /// is no open buffer or it is full.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -148,12 +152,13 @@ impl Stream {
         true
     }
 
-    /// Gives the open buffer up, with all that is in it.
+    /// Discards the open buffer with all its records.
     pub(super) fn discard(&mut self) {
         self.sequence = None;
     }
 
-    /// Closes the open buffer. The parts are what the file gets, in order; `None` if no buffer is open.
+    /// Closes the open buffer. The parts are written to the file in order; `None` if no buffer is
+    /// open.
     pub(super) fn seal(&mut self, session: &Session, cause: Cause) -> Option<Sealed<'_>> {
         let sequence = self.sequence.take()?;
         let last = self.last.unwrap_or(session.start);
@@ -167,7 +172,8 @@ impl Stream {
         let processor = session.processor_field(self.processor);
         let flags = index | marker;
         let buffer = self.buffer.as_mut()?;
-        // The kernel closes a buffer by reserving more than there is room for: the record that does not fit, or all.
+        // The kernel closes a buffer by reserving more than the remaining space: the record that
+        // does not fit, or the whole buffer.
         let reserved = match cause {
             Cause::Full { record } => record.next_multiple_of(ALIGNMENT),
             Cause::Flush | Cause::End => session.buffer_size as usize,
@@ -175,7 +181,7 @@ impl Stream {
 
         let records = &buffer.bytes[BUFFER_HEADER_SIZE..buffer.used];
         let chunk = if session.compressed { xpress::compress(records) } else { Vec::new() };
-        // What does not become smaller stays as it is.
+        // A chunk that is not smaller is not used.
         let compressed = session.compressed && chunk.len() < records.len();
         let size = if compressed { BUFFER_HEADER_SIZE + chunk.len() } else { buffer.bytes.len() };
         let header = BufferHeader {
@@ -203,22 +209,22 @@ impl Stream {
     }
 }
 
-/// Why a buffer is closed.
+/// The reason for closing a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
-    /// It has no room for a record of so many bytes.
+    /// A record of this many bytes does not fit.
     Full { record: usize },
-    /// What was logged up to here is to reach the file.
+    /// The records must reach the file.
     Flush,
     /// It is the last buffer of the file.
     End,
 }
 
-/// A buffer as it stands in the file.
+/// A buffer as stored in the file.
 #[derive(Debug)]
 pub(super) struct Sealed<'a> {
-    /// The whole buffer, or the header of a compressed one.
+    /// The whole buffer, or the header of a compressed buffer.
     pub(super) plain: &'a [u8],
-    /// What follows the header of a compressed buffer.
+    /// The compressed content after the header.
     pub(super) chunk: Vec<u8>,
 }

@@ -1,53 +1,53 @@
-//! Why something cannot be written.
+//! Errors of the writer.
 
 use stackhound_types::RawTime;
 
-/// Why something cannot be written. Nothing of a refused record reaches the file.
+/// The reason why a session or record cannot be written. A rejected record does not reach the file.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The session's description contradicts itself or a limit of the format.
-    #[error("the session cannot be written: {0}")]
+    /// The description of the session is inconsistent, or exceeds a limit of the format.
+    #[error("invalid session: {0}")]
     Session(&'static str),
     /// The record is for a processor that the session does not have.
-    #[error("processor {processor}, but the session has {processors}")]
+    #[error("there is no processor {processor}: the session has {processors}")]
     Processor {
-        /// The processor asked for.
+        /// The requested processor.
         processor: u16,
-        /// How many there are.
+        /// Number of processors of the session.
         processors: u16,
     },
-    /// The record is older than the one before it on the same processor.
-    #[error("a record at {} follows one at {} on the same processor", time.0, last.0)]
+    /// The record is older than the previous one on the same processor.
+    #[error("record out of order: its time {} is before {}, the time of the previous record on this processor", time.0, last.0)]
     OutOfOrder {
-        /// The record's time.
+        /// Time of the record.
         time: RawTime,
-        /// The time of the record before.
+        /// Time of the previous record.
         last: RawTime,
     },
-    /// The record with its header and items is larger than its size field can say.
-    #[error("a record of {size} bytes; 65,535 is the most")]
+    /// The record with its header and items exceeds the range of its size field.
+    #[error("the record has {size} bytes; the maximum is 65,535")]
     RecordTooLarge {
-        /// Bytes of the whole record.
+        /// Size of the whole record in bytes.
         size: usize,
     },
-    /// The record does not fit into what is free, not even into an empty buffer.
-    #[error("a record of {size} bytes, where a buffer takes {room}")]
+    /// The record does not fit, not even into an empty buffer.
+    #[error("the record of {size} bytes does not fit into a buffer, which has space for {room} bytes")]
     BufferTooSmall {
-        /// Bytes of the whole record.
+        /// Size of the whole record in bytes.
         size: usize,
-        /// Bytes that are free.
+        /// Free space in bytes.
         room: usize,
     },
-    /// A record has more performance counters than its header can count.
-    #[error("{count} performance counters; 7 is the most")]
+    /// A record has more performance counters than its header allows.
+    #[error("the record has {count} performance counters; the maximum is 7")]
     TooManyCounters {
-        /// How many were given.
+        /// Number of counters.
         count: usize,
     },
-    /// A record for the header buffer comes after that buffer was written.
-    #[error("the header buffer was written already")]
+    /// A record for the header buffer was given after that buffer had been written.
+    #[error("the header buffer was already written; write its records before the first data buffer")]
     HeaderBufferWritten,
-    /// The output failed.
-    #[error("the output failed")]
+    /// The output reported an error.
+    #[error("cannot write to the output")]
     Output(#[from] std::io::Error),
 }

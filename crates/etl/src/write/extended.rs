@@ -1,4 +1,4 @@
-//! Extended items: what stands between an EVENT_HEADER and its payload.
+//! Extended data items: optional data between an EVENT_HEADER and its payload.
 
 use stackhound_types::{Address, Guid, PointerSize};
 use zerocopy::IntoBytes;
@@ -7,40 +7,40 @@ use super::layout::{self, Cursor, ItemHeader};
 use super::record::InstanceIds;
 use crate::record::ExtendedType;
 
-/// An extended item to write.
+/// An extended data item to write.
 #[derive(Clone, Copy, Debug)]
 pub enum ItemSpec<'a> {
-    /// The activity this one is related to.
+    /// The related activity.
     RelatedActivityId(Guid),
-    /// The user's SID, in its binary form.
+    /// The user's SID in binary form.
     Sid(&'a [u8]),
     /// The terminal session.
     TerminalSessionId(u32),
     /// Instance ids.
     InstanceInfo(InstanceIds),
-    /// The stack of the event, or its kernel part.
+    /// The stack of the event, or its kernel stack.
     StackTrace {
-        /// Width of the addresses.
+        /// Size of the addresses.
         pointer_size: PointerSize,
-        /// Not zero where the user part comes in a record of its own with the same number.
+        /// Not zero if the user stack follows in a separate record with the same number.
         match_id: u64,
         /// Return addresses, innermost first.
         frames: &'a [Address],
     },
     /// The key of a cached stack.
     StackKey {
-        /// Width of the key.
+        /// Size of the key.
         pointer_size: PointerSize,
-        /// As in [`ItemSpec::StackTrace`].
+        /// See [`ItemSpec::StackTrace`].
         match_id: u64,
         /// The key.
         key: u64,
     },
-    /// The number of a precise sample.
+    /// The index of a precise sample.
     PebsIndex(u64),
     /// Values of performance counters.
     PmcCounters(&'a [u64]),
-    /// What identifies a packaged application.
+    /// The key of a packaged application.
     PsmKey(&'a [u8]),
     /// A number unique to the event.
     EventKey(u64),
@@ -50,13 +50,13 @@ pub enum ItemSpec<'a> {
     ProviderTraits(&'a [u8]),
     /// A number unique to the process.
     ProcessStartKey(u64),
-    /// The GUID that controls the provider.
+    /// The control GUID of the provider.
     ControlGuid(Guid),
     /// Offset of the performance counter.
     QpcDelta(u64),
-    /// The container, which is stored as text.
+    /// The container id, which is stored as text.
     ContainerId(Guid),
-    /// Any data under any type.
+    /// Any data of any type.
     Other {
         /// The type.
         item_type: ExtendedType,
@@ -104,7 +104,7 @@ impl ItemSpec<'_> {
             ItemSpec::TerminalSessionId(_) => size_of::<u32>(),
             ItemSpec::InstanceInfo(_) => size_of::<layout::Instance>(),
             ItemSpec::StackTrace { pointer_size, frames, .. } => 8 + frames.len() * pointer_size.bytes(),
-            // A narrow key is padded to eight bytes.
+            // A 32-bit key is padded to eight bytes.
             ItemSpec::StackKey { .. } => 16,
             ItemSpec::PmcCounters(values) => size_of_val(*values),
             ItemSpec::PebsIndex(_)
@@ -115,12 +115,12 @@ impl ItemSpec<'_> {
         }
     }
 
-    /// Bytes with header and padding.
+    /// Size in bytes, including header and padding.
     pub(super) fn stride(&self) -> usize {
         (size_of::<ItemHeader>() + self.data_size()).next_multiple_of(ALIGNMENT)
     }
 
-    /// Writes the item; sizes fit their fields, since the record's own was checked.
+    /// Encodes the item. Its sizes fit their fields, because the size of the record was checked.
     pub(super) fn encode(&self, more: bool, out: &mut Cursor<'_>) {
         let data_size = self.data_size();
         let header = ItemHeader {

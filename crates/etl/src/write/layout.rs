@@ -1,4 +1,4 @@
-//! Record headers as they stand on disk, for writing. See `docs/format/records.md`.
+//! Record headers as stored in files, for writing. See `docs/format/records.md`.
 
 use stackhound_types::PointerSize;
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -6,12 +6,12 @@ use zerocopy::{Immutable, IntoBytes, Unaligned};
 
 use crate::record::HeaderKind;
 
-/// In the top byte of the first word of every record with a fixed header.
+/// The top byte of the first word of every record with a fixed header.
 pub(super) const FIXED_HEADER: u8 = 0xc0;
-/// The same of WPP messages.
+/// The top byte of the first word of WPP messages.
 pub(super) const WPP_MESSAGE: u8 = 0x90;
 
-/// Header type bytes, for payloads of 32 and of 64-bit pointers.
+/// Header type bytes for payloads with 32-bit and with 64-bit pointers.
 #[derive(Clone, Copy)]
 pub(super) struct HeaderTypes(u8, u8);
 
@@ -32,7 +32,7 @@ impl HeaderTypes {
     }
 }
 
-/// What SYSTEM, COMPACT and PERFINFO headers begin with.
+/// The common start of SYSTEM, COMPACT and PERFINFO headers.
 #[derive(IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Packet {
@@ -92,7 +92,8 @@ pub(super) struct InstanceHeader {
     pub instance: Instance,
 }
 
-/// What an INSTANCE header has over a FULL one; also the data of the extended item.
+/// The fields that an INSTANCE header has in addition to those of a FULL header. Also the data of
+/// the extended item.
 #[derive(IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Instance {
@@ -154,11 +155,11 @@ const _: () = {
     assert!(size_of::<MessageHeader>() == HeaderKind::Message.header_size());
 };
 
-/// Fills bytes that were reserved, front to back.
+/// Fills reserved bytes from front to back.
 pub(super) struct Cursor<'a>(&'a mut [u8]);
 
 impl<'a> Cursor<'a> {
-    /// `bytes` must be exactly as long as all that will be put.
+    /// `bytes` must be exactly as long as all data that will be put.
     pub(super) fn new(bytes: &'a mut [u8]) -> Cursor<'a> {
         Cursor(bytes)
     }
@@ -182,19 +183,19 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Addresses or keys in the width of a pointer.
+    /// Puts an address or a key in the size of a pointer.
     #[inline]
     pub(super) fn put_pointer(&mut self, value: u64, size: PointerSize) {
         match size {
             PointerSize::Four => {
-                debug_assert!(value <= u32::MAX.into(), "{value:#x} is no 32-bit pointer");
+                debug_assert!(value <= u32::MAX.into(), "{value:#x} is not a 32-bit pointer");
                 self.put(&(value as u32).to_le_bytes());
             }
             PointerSize::Eight => self.put(&value.to_le_bytes()),
         }
     }
 
-    /// Everything that was reserved must have been filled.
+    /// Checks that all reserved bytes were filled.
     pub(super) fn finish(&self) {
         debug_assert!(self.0.is_empty(), "{} reserved bytes were not filled", self.0.len());
     }

@@ -1,9 +1,9 @@
-//! Writes recordings: records as plain data become buffers, and buffers a file.
+//! Writes traces: records as plain data become buffers, and buffers a file.
 //!
 //! ```
 //! use std::io::Cursor;
 //! use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-//! use stackhound_etl::Recording;
+//! use stackhound_etl::EtlFile;
 //! use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 //!
 //! let session = Session { processors: 2, ..Session::default() };
@@ -14,24 +14,24 @@
 //!     let record = RecordSpec {
 //!         time: RawTime(start + tick),
 //!         pointer_size: PointerSize::Eight,
-//!         header: HeaderSpec::System { hook: 0x0301, version: 4, issuer },
-//!         payload: Payload::Bytes(b"what happened"),
+//!         header: HeaderSpec::System { hook_id: 0x0301, version: 4, issuer },
+//!         payload: Payload::Bytes(b"payload"),
 //!     };
 //!     writer.write((tick % 2) as u16, &record)?;
 //! }
 //! let (file, totals) = writer.finish()?;
 //! assert_eq!((totals.records, totals.buffers), (1000, 3));
-//! assert_eq!(Recording::open(file.into_inner().into())?.session().processors, 2);
+//! assert_eq!(EtlFile::open(file.into_inner().into())?.session().processors, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Session`] describes the recording, [`RecordSpec`] a record, [`stack`] makes the records that carry stacks.
-//! Records of one processor must be given in the order of time; those of different processors may come in any order,
-//! as in a real recording, where each processor fills a buffer of its own. Only these open buffers are held in memory,
-//! and no record costs an allocation.
+//! [`Session`] describes the session, [`RecordSpec`] a record, and [`stack`] makes records of
+//! stacks. Records of one processor must be given in time order. Records of different processors
+//! may come in any order, as in a real trace, where each processor fills its own buffer. Only these
+//! open buffers are held in memory, and no record costs an allocation.
 //!
-//! Knows the container as [`crate::EtlFile`] reads it; does not know what payloads mean, nor which records make up a
-//! plausible trace.
+//! This module writes the container that [`crate::EtlFile`] reads. It does not interpret payloads,
+//! and does not check whether the records make up a plausible trace.
 
 mod buffer;
 mod error;
@@ -60,46 +60,51 @@ use crate::buffer::BUFFER_HEADER_SIZE;
 use crate::hook_id;
 use crate::record::{HeaderKind, Record};
 
-/// The hook of the first record, which states the session.
+/// Version of the logfile header, the first record.
 const LOGFILE_HEADER_VERSION: u8 = 2;
-/// How long sessions go on after their last record, in 100 ns: a clock interrupt.
+/// Time from the last record to the end of a session, in units of 100 ns: one clock interrupt.
 const END_DELAY: i64 = 156_250;
 
-/// Writes one recording to an output.
+/// Writes one trace to an output.
 #[derive(Debug)]
 pub struct EtlWriter<W> {
     session: Session,
     output: W,
     header: Buffer,
-    /// The first of the two ends that the header buffer states, if it differs from the second.
+    /// The first of the two ends of the records in the header buffer, if it differs from the
+    /// second.
     header_saved_offset: Option<usize>,
     header_written: bool,
     streams: Vec<Stream>,
     next_sequence: i64,
-    /// The data buffers of a circular file, by place.
+    /// The data buffers of a circular file, by their position in the file.
     ring: Vec<Vec<u8>>,
     /// Time of the latest record.
     latest: RawTime,
     totals: Totals,
 }
 
-/// What was written, and what was lost on purpose.
+/// Totals of written and lost records and buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Records taken, in data buffers and in the header buffer; the logfile header is not counted.
+    /// Number of records, in data buffers and in the header buffer, without the logfile header.
     pub records: u64,
-    /// Buffers written, header buffer included. A circular file may hold fewer.
+    /// Number of buffers written, including the header buffer. A circular file may contain fewer.
     pub buffers: u32,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Records reported as lost.
+    /// Number of records reported as lost.
     pub events_lost: u32,
-    /// Buffers given up.
+    /// Number of buffers reported as lost.
     pub buffers_lost: u32,
 }
 
 impl<W: Write> EtlWriter<W> {
-    /// Starts a recording at the current position of `output`. Nothing is written before the first buffer is full.
+    /// Starts a trace at the current position of `output`. Nothing is written before the first
+    /// buffer is full.
+    ///
+    /// # Errors
+    /// If the session is invalid, or its logfile header does not fit into a buffer.
     pub fn new(session: Session, output: W) -> Result<EtlWriter<W>, WriteError> {
         session.check()?;
         let mut header = Buffer::new(session.buffer_size as usize);
@@ -130,13 +135,13 @@ impl<W: Write> EtlWriter<W> {
         })
     }
 
-    /// The session that is written.
+    /// The session of the trace.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Appends a record to the header buffer, behind the logfile header. Possible until the first data buffer is
-    /// written.
+    /// Appends a record to the header buffer, after the logfile header. Fails after the first data
+    /// buffer was written.
     pub fn write_to_header(&mut self, record: &RecordSpec<'_>) -> Result<(), WriteError> {
         if self.header_written {
             return Err(WriteError::HeaderBufferWritten);
@@ -147,21 +152,22 @@ impl<W: Write> EtlWriter<W> {
         Ok(())
     }
 
-    /// Makes the header buffer state two ends of its records: here, and behind all that is written to it after this.
-    /// Some sessions of Windows 11 write such files.
+    /// Makes the header buffer state two different ends of its records: the current end, and the
+    /// end of all records that are written to it later. Some sessions of Windows 11 write such
+    /// files.
     pub fn split_header(&mut self) {
         self.header_saved_offset = Some(self.header.end());
     }
 
-    /// Appends a record to the stream of a processor. Costs a copy of its bytes, and now and then the writing of a
-    /// buffer.
+    /// Appends a record to the stream of a processor. Costs a copy of its bytes and, occasionally,
+    /// the writing of a buffer.
     #[inline]
     pub fn write(&mut self, processor: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
         self.append(processor, record.size()?, record.stored_time(), |bytes| record.encode(bytes))
     }
 
-    /// Appends a record of another recording as it stands. Its clock must be that of this session. Costs as much as
-    /// [`write`](EtlWriter::write).
+    /// Appends a record of another trace unchanged. Its clock must be that of this session. Costs
+    /// as much as [`write`](EtlWriter::write).
     pub fn copy(&mut self, processor: u16, record: &Record<'_>) -> Result<(), WriteError> {
         let original = record.bytes();
         self.append(processor, original.len(), Some(record.time()), |bytes| bytes.copy_from_slice(original))
@@ -193,7 +199,7 @@ impl<W: Write> EtlWriter<W> {
         Ok(())
     }
 
-    /// Writes the buffer of a processor, full or not, and even if there is nothing in it.
+    /// Writes the current buffer of a processor, even if it is empty.
     pub fn flush(&mut self, processor: u16) -> Result<(), WriteError> {
         if !self.stream(processor)?.is_open() {
             self.open(processor);
@@ -201,8 +207,8 @@ impl<W: Write> EtlWriter<W> {
         self.seal(processor, Cause::Flush)
     }
 
-    /// Loses the buffer of a processor, and what was written to it since it was taken into use. Its sequence number is
-    /// missing then; no flag of a buffer says so, as in files of Windows.
+    /// Loses the current buffer of a processor with all its records. Its sequence number is then
+    /// missing. No buffer flag reports the loss, as in files of Windows.
     pub fn lose_buffer(&mut self, processor: u16) -> Result<(), WriteError> {
         if !self.stream(processor)?.is_open() {
             self.open(processor);
@@ -212,15 +218,16 @@ impl<W: Write> EtlWriter<W> {
         Ok(())
     }
 
-    /// Reports `count` more records as lost. Only the logfile header says so, as in files of Windows.
+    /// Reports `count` more records as lost. Only the logfile header contains this, as in files of
+    /// Windows.
     pub fn lose_events(&mut self, count: u32) {
         self.totals.events_lost += count;
     }
 
-    /// Ends the recording as a crash would leave it: the logfile header still says that the session runs, and `zeros`
-    /// bytes follow, as in a file that got its size beforehand. All open buffers are written.
+    /// Ends the trace as a crash would: the logfile header still describes a running session, and
+    /// `zeros` bytes of zeros follow, as in a preallocated file. All open buffers are written.
     ///
-    /// With no zeros, this is how to end a recording on an output that cannot seek.
+    /// With `zeros` 0, this ends a trace on an output that cannot seek.
     pub fn leave_unfinished(mut self, zeros: u64) -> Result<(W, Totals), WriteError> {
         self.write_open_buffers()?;
         self.totals.bytes += std::io::copy(&mut std::io::repeat(0).take(zeros), &mut self.output)?;
@@ -240,7 +247,7 @@ impl<W: Write> EtlWriter<W> {
         }
     }
 
-    /// Takes a buffer into use for an existing processor that has none open.
+    /// Starts a new buffer for an existing processor that has no open buffer.
     fn open(&mut self, processor: u16) -> &mut Stream {
         let stream = &mut self.streams[usize::from(processor)];
         stream.open(self.session.buffer_size as usize, self.next_sequence);
@@ -258,13 +265,13 @@ impl<W: Write> EtlWriter<W> {
         };
         let data_buffers = self.totals.buffers - 1;
         self.totals.buffers += 1;
-        let Some(locations) = self.session.circular else {
+        let Some(slots) = self.session.circular else {
             self.output.write_all(sealed.plain)?;
             self.output.write_all(&sealed.chunk)?;
             self.totals.bytes += (sealed.plain.len() + sealed.chunk.len()) as u64;
             return Ok(());
         };
-        match self.ring.get_mut((data_buffers % locations) as usize) {
+        match self.ring.get_mut((data_buffers % slots) as usize) {
             Some(oldest) => oldest.copy_from_slice(sealed.plain),
             None => self.ring.push(sealed.plain.to_vec()),
         }
@@ -300,7 +307,7 @@ impl<W: Write> EtlWriter<W> {
 }
 
 impl<W: Write + Seek> EtlWriter<W> {
-    /// Ends the recording: writes all open buffers, then goes back and completes the logfile header.
+    /// Ends the trace: writes all open buffers, then seeks back and completes the logfile header.
     pub fn finish(mut self) -> Result<(W, Totals), WriteError> {
         self.write_open_buffers()?;
         let latest = self.session.clock().to_file_time(self.latest);
@@ -322,7 +329,7 @@ impl<W: Write + Seek> EtlWriter<W> {
     }
 }
 
-/// The size of a record, if it is not larger than `room`.
+/// The size of a record, if it is at most `room`.
 fn fitting(size: usize, room: usize) -> Result<usize, WriteError> {
     if size > room { Err(WriteError::BufferTooSmall { size, room }) } else { Ok(size) }
 }

@@ -1,4 +1,4 @@
-//! Records as plain data, and the bytes they become.
+//! Records as plain data, and their encoding.
 
 #[cfg(test)]
 mod tests;
@@ -12,19 +12,19 @@ use super::layout::{self, Cursor, HeaderTypes};
 use super::stack::StackPayload;
 use crate::record::{Descriptor, HeaderKind, MessageOptions};
 
-/// The most bytes a record has, header and items included.
+/// Maximum size of a record in bytes, including its header and items.
 pub const RECORD_SIZE_MAX: usize = 0xffff;
 
-/// A record to write. Borrows its payload; building one allocates nothing.
+/// A record to write. Borrows its payload and allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordSpec<'a> {
-    /// The raw timestamp. Headers without one (some WPP messages, ERROR) leave it out.
+    /// The raw timestamp. Headers without one (some WPP messages, ERROR) omit it.
     pub time: RawTime,
-    /// Pointer size of the payload, which selects the 32 or the 64-bit kind of header.
+    /// Pointer size of the payload, which selects the 32-bit or the 64-bit kind of header.
     pub pointer_size: PointerSize,
     /// The header.
     pub header: HeaderSpec<'a>,
-    /// What follows the header.
+    /// The bytes that follow the header.
     pub payload: Payload<'a>,
 }
 
@@ -37,7 +37,7 @@ pub enum HeaderSpec<'a> {
         hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
-        /// Who logs.
+        /// The logging thread.
         issuer: Issuer,
     },
     /// Kernel event with thread and process.
@@ -46,7 +46,7 @@ pub enum HeaderSpec<'a> {
         hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
-        /// Who logs; processor times are left out.
+        /// The logging thread. Processor times are omitted.
         issuer: Issuer,
     },
     /// Kernel event with a timestamp only.
@@ -55,66 +55,67 @@ pub enum HeaderSpec<'a> {
         hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
-        /// The number of a precise sample.
+        /// The index of a precise sample.
         pebs_index: Option<u64>,
-        /// Values of performance counters, seven at most.
+        /// Values of performance counters, at most seven.
         counters: &'a [u64],
     },
     /// Classic event of a provider.
     Full {
-        /// What the event is.
+        /// Class, type and version of the event.
         class: EventClass,
-        /// Who logs.
+        /// The logging thread.
         issuer: Issuer,
     },
-    /// Classic event of one of a provider's instances.
+    /// Classic event of one instance of a provider.
     Instance {
-        /// What the event is.
+        /// Class, type and version of the event.
         class: EventClass,
-        /// Who logs.
+        /// The logging thread.
         issuer: Issuer,
-        /// Which instance.
+        /// The ids of the instance.
         instance: InstanceIds,
     },
     /// Event of a manifest, TraceLogging or EventSource provider.
     Event {
         /// The provider.
         provider: Guid,
-        /// What the event is.
+        /// Id, version, level and other parts of the event descriptor.
         descriptor: Descriptor,
-        /// How the event wants to be decoded; mostly 0.
+        /// Property bits, which affect decoding; usually 0.
         property: u16,
-        /// Who logs.
+        /// The logging thread.
         issuer: Issuer,
-        /// The activity the event belongs to.
+        /// The activity to which the event belongs.
         activity: Guid,
-        /// Extended items, in the order in which they are to stand.
+        /// Extended data items, in the order in which they are written.
         items: &'a [ItemSpec<'a>],
     },
     /// WPP message.
     Message(MessageSpec),
-    /// An error while logging. The layout behind the first word is unpublished; here it is all payload.
+    /// An error while logging. The layout after the first word is not published; here, all of it is
+    /// payload.
     Error,
 }
 
 /// The thread that logs a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Issuer {
-    /// Its id; `None` is stored as "unknown".
+    /// Thread id; `None` is stored as "unknown".
     pub tid: Option<Tid>,
-    /// Its process; `None` is stored as "unknown".
+    /// Process id; `None` is stored as "unknown".
     pub pid: Option<Pid>,
-    /// Time it spent in the kernel, in units of the session's timer resolution.
+    /// Kernel time of the thread, in units of the session's timer resolution.
     pub kernel_time: u32,
-    /// Time it spent in user mode, in the same units.
+    /// User time of the thread, in the same units.
     pub user_time: u32,
 }
 
 impl Issuer {
-    /// Neither thread nor process is known.
+    /// Both thread and process are unknown.
     pub const UNKNOWN: Issuer = Issuer { tid: None, pid: None, kernel_time: 0, user_time: 0 };
 
-    /// A thread that has not used the processor yet.
+    /// A thread that has not used any processor time.
     pub const fn new(pid: Pid, tid: Tid) -> Issuer {
         Issuer { tid: Some(tid), pid: Some(pid), kernel_time: 0, user_time: 0 }
     }
@@ -128,12 +129,12 @@ impl Issuer {
     }
 }
 
-/// What identifies a classic event.
+/// Identifies a classic event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventClass {
-    /// The class.
+    /// The class GUID.
     pub guid: Guid,
-    /// The type of event within the class, which consumers see as its opcode.
+    /// The type of the event within the class. Consumers see it as the opcode.
     pub opcode: u8,
     /// Level; 1 is critical, 5 verbose.
     pub level: u8,
@@ -141,14 +142,14 @@ pub struct EventClass {
     pub version: u16,
 }
 
-/// What identifies an instance of a classic provider, and the one it comes from.
+/// Identifies an instance of a classic provider, and its parent instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstanceIds {
-    /// The instance.
+    /// Instance id.
     pub id: u32,
-    /// The instance it comes from.
+    /// Id of the parent instance.
     pub parent_id: u32,
-    /// The class of the instance it comes from.
+    /// Class GUID of the parent instance.
     pub parent_guid: Guid,
 }
 
@@ -162,12 +163,13 @@ impl InstanceIds {
     }
 }
 
-/// The header of a WPP message. Which of the values are stored is up to `options`, as is the timestamp.
+/// The header of a WPP message. `options` decides which of the values and whether the timestamp are
+/// stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageSpec {
     /// Number of the message within its GUID.
     pub number: u16,
-    /// Which parts the header has. A component id takes the place of the GUID.
+    /// The parts of the header. A component id replaces the GUID.
     pub options: MessageOptions,
     /// Sequence number.
     pub sequence: u32,
@@ -175,7 +177,7 @@ pub struct MessageSpec {
     pub guid: Guid,
     /// Component id.
     pub component: u32,
-    /// Who logs; processor times are left out.
+    /// The logging thread. Processor times are omitted.
     pub issuer: Issuer,
 }
 
@@ -225,17 +227,20 @@ impl MessageSpec {
     }
 }
 
-/// What follows the header of a record.
+/// The bytes that follow the header of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// These bytes.
+    /// The given bytes.
     Bytes(&'a [u8]),
     /// A stack; see [`super::stack`].
     Stack(StackPayload<'a>),
 }
 
 impl RecordSpec<'_> {
-    /// Bytes of the whole record, without the padding that follows it in a buffer.
+    /// Size of the whole record in bytes, without the padding that follows it in a buffer.
+    ///
+    /// # Errors
+    /// If the record is too large, or has more than seven performance counters.
     pub fn size(&self) -> Result<usize, WriteError> {
         let header = match &self.header {
             HeaderSpec::System { .. } => HeaderKind::System64.header_size(),
@@ -273,7 +278,7 @@ impl RecordSpec<'_> {
         stored.then_some(self.time)
     }
 
-    /// Fills `bytes`, whose length is the record's size.
+    /// Encodes the record into `bytes`, whose length must be its size.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let size = bytes.len() as u16;
         let out = &mut Cursor::new(bytes);
@@ -390,17 +395,18 @@ impl RecordSpec<'_> {
     }
 }
 
-/// Bytes of an EVENT_HEADER.
+/// Size of an EVENT_HEADER in bytes.
 pub(crate) const EVENT_HEADER_SIZE: usize = HeaderKind::Event64.header_size();
 
-/// Bytes of an event's record with these items and this payload.
+/// Size in bytes of the record of an event with these items and this payload.
 #[inline]
 pub(crate) fn event_size(items: &[ItemSpec<'_>], payload: &[u8]) -> Result<usize, WriteError> {
     let size = EVENT_HEADER_SIZE + items.iter().map(ItemSpec::stride).sum::<usize>() + payload.len();
     if size > RECORD_SIZE_MAX { Err(WriteError::RecordTooLarge { size }) } else { Ok(size) }
 }
 
-/// Writes an event from its EVENT_HEADER in memory. Of the flags, those stay that recordings keep.
+/// Encodes an event from its in-memory EVENT_HEADER. Only the flags that trace files contain are
+/// kept.
 #[inline]
 pub(crate) fn encode_event(
     header: &[u8; EVENT_HEADER_SIZE],

@@ -1,4 +1,4 @@
-//! The session that a recording comes from, and the logfile header that states it.
+//! The session of a trace, and its logfile header.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -8,34 +8,36 @@ use super::{Issuer, WriteError};
 use crate::buffer::BufferFlags;
 use crate::{Clock, ClockKind, LogFileMode, LogfileHeader};
 
-/// The first Windows whose kernel numbers processors with 16 bits: Windows 8.
+/// Windows 8, the first version whose kernel uses 16-bit processor numbers.
 const WINDOWS_8: (u8, u8) = (6, 2);
 
-/// What a recording says of the session that wrote it. Start from [`Session::default`] and change what matters.
+/// The description of the session that writes a trace. Start from [`Session::default`] and change
+/// individual fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
     /// Pointer size of the system, and of the logfile header.
     pub pointer_size: PointerSize,
-    /// Number of processors; each has a stream of buffers of its own.
+    /// Number of processors. Each has its own stream of buffers.
     pub processors: u16,
-    /// Size of a buffer in bytes: whole KiB, 16 MiB at most.
+    /// Size of a buffer in bytes: whole KiB, at most 16 MiB.
     pub buffer_size: u32,
-    /// What raw timestamps count.
+    /// The clock of raw timestamps.
     pub clock: ClockKind,
-    /// Raw timestamp of the first record, which goes with `start_time`. Both are equal under the system time clock.
+    /// Raw timestamp of the first record, which corresponds to `start_time`. Both are equal with
+    /// the system time clock.
     pub start: RawTime,
-    /// When the session started.
+    /// Start time of the session.
     pub start_time: FileTime,
-    /// When the session ended; `None` for one clock interrupt of 15.625 ms after the last record. The end of live
-    /// sessions is always later than their last record.
+    /// End time of the session; `None` for one clock interrupt of 15.625 ms after the last record.
+    /// Live sessions always end after their last record.
     pub end_time: Option<FileTime>,
-    /// When the machine was started.
+    /// Boot time of the machine.
     pub boot_time: FileTime,
-    /// Performance counter ticks in a second.
+    /// Performance counter ticks per second.
     pub perf_frequency: NonZeroU64,
     /// Processor speed in MHz.
     pub cpu_mhz: NonZeroU32,
-    /// Clock interrupt period in 100 ns; the unit of processor times in record headers.
+    /// Clock interrupt period in units of 100 ns; the unit of processor times in record headers.
     pub timer_resolution: u32,
     /// Minutes to add to local time to get UTC.
     pub utc_bias: i32,
@@ -43,45 +45,49 @@ pub struct Session {
     pub windows_version: (u8, u8),
     /// Windows build.
     pub build: u32,
-    /// Logging mode. The bits that follow from `form`, `compressed` and `circular` are added.
+    /// Logging mode. Bits that follow from `form`, `compressed` and `circular` are added.
     pub mode: LogFileMode,
-    /// The thread that started the session; the logfile header names it.
+    /// The thread that started the session. The logfile header names it.
     pub issuer: Issuer,
-    /// The session's number on its machine.
+    /// Number of the session on its machine.
     pub logger_id: u16,
-    /// The session's name.
+    /// Name of the session.
     pub name: String,
-    /// The file the session writes to, as the session knows it.
+    /// The file to which the session writes, as the session names it.
     pub file_name: String,
-    /// Which writer's habits the file has.
+    /// The writer whose conventions the file follows.
     pub form: Form,
-    /// Whether buffers are compressed, with XPRESS. All known files of this kind are merged ones.
+    /// Whether buffers are compressed, with XPRESS. All known files of this kind are merged files.
     ///
-    /// The header buffer ends at the next multiple of 512 bytes then, instead of having the size of all buffers. A buffer
-    /// that compression does not make smaller stays as it is, which no known file has.
+    /// The header buffer then ends at the next multiple of 512 bytes, instead of having the common
+    /// buffer size. A buffer that compression does not make smaller is stored uncompressed, which
+    /// no known file contains.
     pub compressed: bool,
-    /// How many data buffers a circular file keeps, the latest ones; `None` for a file that keeps all.
+    /// Number of data buffers that a circular file keeps, the latest ones; `None` for a file that
+    /// keeps all.
     ///
     /// They are held in memory until the file is finished.
     pub circular: Option<NonZeroU32>,
-    /// Sequence number of the first data buffer; greater than 1 in all but the first file of a series.
+    /// Sequence number of the first data buffer; greater than 1 in all but the first file of a
+    /// series.
     pub first_sequence_number: i64,
 }
 
-/// Which writer's habits a file has.
+/// The writer whose conventions a file follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// The kernel of Windows 8 or later.
     Live,
-    /// The kernel of Windows 7: processor numbers have 8 bits, and the header buffer states one of its two ends only.
-    /// The Windows version must be 6.1 at most, since readers go by it.
+    /// The kernel of Windows 7: processor numbers have 8 bits, and the header buffer states only
+    /// one of its two ends. The Windows version must be at most 6.1, because readers depend on it.
     Windows7,
-    /// A tool that merges or relogs: no session number, buffers stamped in UTC.
+    /// A tool that merges or relogs: no session number, and buffers have UTC time stamps.
     Merged,
 }
 
 impl Default for Session {
-    /// A 64-bit system with one processor and 64 KiB buffers; its performance counter ticks in 100 ns.
+    /// A 64-bit system with one processor and 64 KiB buffers. Its performance counter has ticks of
+    /// 100 ns.
     fn default() -> Session {
         Session {
             pointer_size: PointerSize::Eight,
@@ -111,26 +117,26 @@ impl Default for Session {
     }
 }
 
-/// What is known only when the session has ended.
+/// The fields that are known only when the session has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closing {
     /// 0 while the session runs.
     pub(super) end_time: FileTime,
-    /// Header buffer included.
+    /// Including the header buffer.
     pub(super) buffers_written: u32,
     pub(super) events_lost: u32,
     pub(super) buffers_lost: u32,
 }
 
 impl Closing {
-    /// As long as the session runs.
+    /// The values while the session runs.
     pub(super) const RUNNING: Closing =
         Closing { end_time: FileTime(0), buffers_written: 1, events_lost: 0, buffers_lost: 0 };
 }
 
 impl Session {
-    /// The session that a recording or a live session states, so that its records can be written again as they are.
-    /// What nothing is stated of is as in [`Session::default`].
+    /// The session that a trace or a live session describes, so that its records can be written
+    /// again unchanged. Fields that are not described have the values of [`Session::default`].
     pub fn of(header: &LogfileHeader) -> Session {
         let otherwise = Session::default();
         let clock = header.clock();
@@ -155,17 +161,17 @@ impl Session {
     pub(super) fn check(&self) -> Result<(), WriteError> {
         let buffer_sizes = 1024..=16 << 20;
         let fault = if !self.buffer_size.is_multiple_of(1024) || !buffer_sizes.contains(&self.buffer_size) {
-            "the buffer size is not a number of whole KiB up to 16 MiB"
+            "the buffer size must be whole KiB, at most 16 MiB"
         } else if self.processors == 0 {
-            "there is no processor"
+            "it needs at least one processor"
         } else if self.form == Form::Windows7 && self.processors > 256 {
-            "Windows 7 numbers processors with 8 bits"
+            "Windows 7 has at most 256 processors"
         } else if self.form == Form::Windows7 && self.windows_version >= WINDOWS_8 {
-            "a file of Windows 7 that states a later version"
+            "a file in the form of Windows 7 must not have a later Windows version"
         } else if self.clock == ClockKind::SystemTime && self.start.0 != self.start_time.0 {
-            "the system time clock starts at another time than the session"
+            "with the system time clock, the raw and the UTC start time must be equal"
         } else if self.compressed && self.circular.is_some() {
-            "compressed buffers differ in size and cannot be overwritten in place"
+            "a circular file cannot be compressed, because its buffers must have equal sizes"
         } else {
             return Ok(());
         };
@@ -188,7 +194,7 @@ impl Session {
         BufferFlags::FLUSH_MARKER.0 | index
     }
 
-    /// The number that buffer headers give a processor.
+    /// The processor number as buffer headers store it.
     pub(super) fn processor_field(&self, processor: u16) -> u16 {
         match self.form {
             // The high byte is the alignment of records.
@@ -197,7 +203,7 @@ impl Session {
         }
     }
 
-    /// The session's number as buffer headers state it; merged files have none.
+    /// The session number as buffer headers store it. Merged files have none.
     pub(super) fn file_logger_id(&self) -> u16 {
         match self.form {
             Form::Live | Form::Windows7 => self.logger_id,
@@ -214,7 +220,7 @@ impl Session {
         self.mode.0 | added
     }
 
-    /// The size limit in KiB that a circular file has: that of its buffers, exactly.
+    /// The size limit of a circular file in KiB: exactly that of its buffers.
     fn maximum_file_size(&self) -> u32 {
         self.circular
             .map_or(0, |slots| (slots.get().saturating_add(1)).saturating_mul(self.buffer_size >> 10))
@@ -224,13 +230,14 @@ impl Session {
         if self.compressed || self.buffer_size > 1 << 20 || self.processors > 256 { [2, 0] } else { [1, 5] }
     }
 
-    /// TIME_ZONE_INFORMATION without daylight saving time: the bias, then name, date and bias of either time.
+    /// TIME_ZONE_INFORMATION without daylight saving time: the bias, then name, date and bias of
+    /// standard time and daylight time.
     fn time_zone(&self) -> [u8; 172] {
         const NAMES: [usize; 2] = [4, 88];
         let mut zone = [0; 172];
         zone[..4].copy_from_slice(&self.utc_bias.to_le_bytes());
         let names = match self.utc_bias {
-            // UTC as Windows refers to it.
+            // UTC as Windows names it.
             0 => ["@tzres.dll,-932", "@tzres.dll,-931"].map(String::from),
             bias => {
                 let (sign, minutes) = (if bias < 0 { '+' } else { '-' }, bias.unsigned_abs());
@@ -258,12 +265,13 @@ impl Session {
         out.extend(self.maximum_file_size().to_le_bytes());
         out.extend(self.mode_bits().to_le_bytes());
         out.extend(closing.buffers_written.to_le_bytes());
-        // StartBuffers, 1 in every known recording.
+        // StartBuffers, 1 in every known trace.
         out.extend(1u32.to_le_bytes());
         out.extend((pointer as u32).to_le_bytes());
         out.extend(closing.events_lost.to_le_bytes());
         out.extend(self.cpu_mhz.get().to_le_bytes());
-        // Where the structure has pointers to names, live sessions have two small numbers of an unknown meaning.
+        // The structure has pointers to names here. Live sessions store two small numbers of
+        // unknown meaning.
         let in_place_of_names: [u64; 2] = match self.form {
             Form::Live => [10, 7],
             Form::Windows7 => [5, 6],

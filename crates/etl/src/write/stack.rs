@@ -1,7 +1,8 @@
-//! Stacks as records of their own, which name the event they belong to by its timestamp.
+//! Stacks as separate records, which identify their triggering event by its timestamp.
 //!
-//! A stack of fewer than four frames, or one of a session without a stack cache, is written out. Any other is a key,
-//! and what the key stands for is defined by a later record: when the cache drops it, or when the session ends.
+//! A stack of fewer than four frames, or of a session without a stack cache, is written with its
+//! frames. Otherwise, a stack key is written. The definition of the key follows in a later record:
+//! when the cache drops the key, or when the session ends.
 
 use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
 
@@ -11,32 +12,32 @@ use crate::hook_id;
 
 const VERSION: u8 = 2;
 
-/// The event that a stack belongs to.
+/// The triggering event of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trigger {
-    /// Timestamp of that event, exactly.
+    /// Timestamp of the event, exactly.
     pub time: RawTime,
-    /// Its process.
+    /// Process id of the event.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread id of the event.
     pub tid: Tid,
 }
 
-/// Which of a thread's two stacks.
+/// One of the two stacks of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackMode {
-    /// The kernel's.
+    /// The kernel stack.
     Kernel,
-    /// The process's.
+    /// The user stack.
     User,
 }
 
-/// Why a stack key is defined.
+/// The reason for a stack-key definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyDefinition {
-    /// The key was given out. Not seen in recordings.
+    /// The key was created. Not observed in traces.
     Create,
-    /// The cache dropped the key, which may then be given out again.
+    /// The cache dropped the key, which may then be reused.
     Delete,
     /// The session ends.
     Rundown,
@@ -45,15 +46,15 @@ pub enum KeyDefinition {
 /// The payload of a stack record.
 #[derive(Clone, Copy, Debug)]
 pub enum StackPayload<'a> {
-    /// A part of a stack, written out.
+    /// A kernel stack or user stack with its frames.
     Frames(Trigger, &'a [Address]),
-    /// A part of a stack by its key.
+    /// A kernel stack or user stack by its key.
     Key(Trigger, u64),
-    /// What a key stands for.
+    /// The definition of a stack key.
     Definition(u64, &'a [Address]),
 }
 
-/// A part of the stack of `trigger`, written out: `frames` are return addresses, innermost first.
+/// A kernel stack or user stack of `trigger` with its frames: return addresses, innermost first.
 pub fn frames<'a>(
     time: RawTime,
     pointer_size: PointerSize,
@@ -63,7 +64,8 @@ pub fn frames<'a>(
     record(time, pointer_size, hook_id::STACK_WALK_STACK, StackPayload::Frames(trigger, frames))
 }
 
-/// A part of the stack of `trigger` by its key. The same number may be a kernel key and a user key.
+/// A kernel stack or user stack of `trigger` by its key. The same number may be a kernel key and a
+/// user key.
 pub fn key(
     time: RawTime,
     pointer_size: PointerSize,
@@ -78,7 +80,7 @@ pub fn key(
     record(time, pointer_size, hook_id, StackPayload::Key(trigger, key))
 }
 
-/// What `key` stands for in the uses before this record.
+/// The definition of `key`, which applies to the uses before this record.
 pub fn definition<'a>(
     time: RawTime,
     pointer_size: PointerSize,

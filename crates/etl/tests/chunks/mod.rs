@@ -1,6 +1,6 @@
-//! What is compressed in a recording, found without the reader.
+//! Finds the compressed chunks of a trace without the library's reader.
 
-/// The compressed chunks of a recording, each with the length it expands to.
+/// The compressed chunks of a trace, each with its expanded length.
 pub fn compressed(etl_file: &[u8]) -> Vec<(&[u8], usize)> {
     let u32_at = |at: usize| u32::from_le_bytes(etl_file[at..at + 4].try_into().unwrap()) as usize;
     let mut chunks = Vec::new();

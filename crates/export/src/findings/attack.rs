@@ -1,9 +1,9 @@
-//! The techniques of MITRE ATT&CK that detections name, with their names and tactics.
+//! The MITRE ATT&CK techniques of the detections, with their names and tactics.
 //!
-//! From the pages of each technique (`attack.mitre.org/techniques/…`) as of version 17. Later versions divide Defense
-//! Evasion into two tactics; the ids of techniques stay.
+//! From the page of each technique (`attack.mitre.org/techniques/…`) as of version 17. Later
+//! versions divide Defense Evasion into two tactics; the ids of techniques stay the same.
 
-/// Version of ATT&CK whose names are used.
+/// Version of ATT&CK with these names.
 pub(super) const VERSION: &str = "17";
 
 /// A tactic.
@@ -56,24 +56,24 @@ pub(super) fn technique(id: &str) -> Option<&'static Technique> {
 }
 
 impl Technique {
-    /// The technique that a sub-technique belongs to; itself, if it is none.
+    /// The technique of a sub-technique; the technique itself if it is not one.
     pub(super) fn parent(&self) -> &Technique {
         self.id.split_once('.').and_then(|(parent, _)| technique(parent)).unwrap_or(self)
     }
 
-    /// Whether it is a sub-technique.
+    /// Whether this is a sub-technique.
     pub(super) fn is_sub(&self) -> bool {
         self.id.contains('.')
     }
 
-    /// Its page.
+    /// The URL of its page.
     pub(super) fn url(&self) -> String {
         format!("https://attack.mitre.org/techniques/{}/", self.id.replace('.', "/"))
     }
 }
 
 impl Tactic {
-    /// Its page.
+    /// The URL of its page.
     pub(super) fn url(&self) -> String {
         format!("https://attack.mitre.org/tactics/{}/", self.id)
     }
@@ -85,7 +85,7 @@ mod tests {
     use stackhound_detect::catalogue::DETECTIONS;
 
     #[test]
-    fn each_detection_names_techniques_that_are_known() {
+    fn detections_name_known_techniques() {
         for detection in &DETECTIONS {
             assert!(!detection.attack.is_empty(), "{}", detection.name);
             for id in detection.attack {

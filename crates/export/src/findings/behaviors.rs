@@ -1,14 +1,14 @@
-//! What findings are called in Elastic's vocabulary of behaviours, so that rules written for it find them.
+//! The names of findings in Elastic's vocabulary of behaviors, so that rules for it match.
 //!
-//! Elastic's words are those of `process.Ext.api.behaviors` in its endpoint package (`custom_schemas/custom_api.yml`).
-//! Where it has none, there is a word of our own. They are names for what was seen, not equal to what Elastic's agent
-//! computes: it knows what memory allows, which most recordings do not tell.
+//! Elastic's names are those of `process.Ext.api.behaviors` in its endpoint package
+//! (`custom_schemas/custom_api.yml`). Other names are our own. They do not always mean the same as
+//! in Elastic's agent, which knows the protection of memory, unlike most traces.
 
 use stackhound_detect::Reason;
 use stackhound_detect::catalogue::DETECTIONS;
 use stackhound_detect::report::{EventContext, Finding};
 
-/// The words of each detection, whatever it was found by.
+/// The names for each detection, for any reason.
 #[rustfmt::skip]
 const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
     ("CS01", &["direct_syscall", "shellcode"]),
@@ -37,11 +37,11 @@ const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
     ("CS24", &["sensitive_handle"]),
 ];
 
-/// Further words that depend on why something was found.
+/// Further names for certain reasons.
 const BY_REASON: &[(Reason, &str)] =
     &[(Reason::WritableCode, "unbacked_rwx"), (Reason::StartUnbacked, "execute_shellcode")];
 
-/// The words for a finding. What is undetermined must not be called by them.
+/// The names for a finding. Undetermined answers must not have any.
 pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'static str> {
     let mut words = WORDS[finding.id.index()].1.to_vec();
     let by_reason = BY_REASON.iter().filter(|(reason, _)| finding.outcome.reasons.has(*reason));
@@ -61,7 +61,7 @@ pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'stati
 mod tests {
     use super::*;
 
-    /// Elastic's words that are used here.
+    /// Elastic's names that are used here.
     const ELASTIC: &[&str] = &[
         "cross-process",
         "parent-child",
@@ -76,7 +76,7 @@ mod tests {
         "execute_shellcode",
     ];
 
-    /// Ours; docs/findings.md lists them.
+    /// Own names, which `docs/findings.md` lists.
     const OWN: &[&str] = &[
         "indirect_syscall",
         "unbacked_code",
@@ -93,7 +93,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_detection_has_a_word_that_is_elastics_or_listed() {
+    fn detections_have_names_of_elastic_or_documented_ones() {
         let guide = include_str!("../../../../docs/findings.md");
         for (detection, (name, words)) in DETECTIONS.iter().zip(WORDS) {
             assert_eq!(detection.name, name);

@@ -1,6 +1,6 @@
-//! Findings for spreadsheets: one row each, the stack in one cell.
+//! Findings for spreadsheets: one row per finding, with the stack in one cell.
 //!
-//! Texts come from the processes that are evaluated, and are no formulas.
+//! Texts come from untrusted processes and are escaped so that no cell is a formula.
 
 use std::io::{self, Write};
 
@@ -40,7 +40,7 @@ const HEADER: [&str; 27] = [
     "alert",
 ];
 
-/// Rows as they are written.
+/// Writes rows.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     has_header: bool,
@@ -57,7 +57,7 @@ impl Rows {
         row(out, cells(event_context, finding))
     }
 
-    /// A table without rows has its header.
+    /// A table without rows has a header too.
     pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<()> {
         self.header(out)
     }

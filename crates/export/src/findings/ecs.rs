@@ -1,8 +1,9 @@
-//! Documents of the Elastic Common Schema, with the names that Elastic's endpoint package has for call stacks
-//! (`custom_schemas/custom_call_stack.yml`, `custom_api.yml` and `custom_thread.yml`), so that rules for them work.
+//! Documents of the Elastic Common Schema, with the field names of Elastic's endpoint package for
+//! call stacks (`custom_schemas/custom_call_stack.yml`, `custom_api.yml` and `custom_thread.yml`),
+//! so that rules for them work.
 //!
-//! Own facts are under `callstack` (the answer) and `stackhound` (the event as it was read). What is unknown is left out:
-//! in these documents a field that is there is a claim.
+//! Own fields are under `callstack` (the answer) and `stackhound` (the event as read). Unknown
+//! values are absent, because every field in these documents is a claim.
 
 use serde_json::{Value, json};
 use stackhound_detect::Severity;
@@ -15,7 +16,7 @@ use super::attack::{self, Tactic, Technique};
 use super::shown::{self, known};
 use crate::json::value::Hex;
 
-/// Version of the schema that the documents follow.
+/// Version of the schema.
 const ECS: &str = "9.4.0";
 
 /// The document of a finding.
@@ -51,12 +52,12 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
     pruned(document)
 }
 
-/// `severity` of what was found; nothing of what is undetermined.
+/// `severity` is `None` for undetermined answers.
 fn event(event_context: &EventContext, severity: Option<Severity>, explanation: &str) -> Value {
     let category = category(&event_context.event.name);
     let kind = if is_process_start(event_context) { "start" } else { "info" };
     json!({
-        // `signal` is for alerts that Elastic's own rules raise. What is undetermined is no alert.
+        // `signal` is for alerts of Elastic's own rules. Undetermined answers are not alerts.
         "kind": if severity.is_some() { "alert" } else { "event" },
         "category": match severity {
             Some(_) => vec!["intrusion_detection", category],
@@ -73,7 +74,7 @@ fn event(event_context: &EventContext, severity: Option<Severity>, explanation: 
     })
 }
 
-/// The numbers that Elastic's rules have for their severities.
+/// The numbers of Elastic's rules for their severities.
 fn numbered(severity: Severity) -> u8 {
     match severity {
         Severity::Info => 1,
@@ -84,7 +85,7 @@ fn numbered(severity: Severity) -> u8 {
     }
 }
 
-/// What kind of thing an event is about, by the spelling of its name.
+/// The category of an event, from the beginning of its name.
 fn category(name: &str) -> &'static str {
     const CATEGORIES: [(&str, &str); 4] =
         [("Image", "library"), ("File", "file"), ("Registry", "registry"), ("Driver", "driver")];
@@ -92,15 +93,15 @@ fn category(name: &str) -> &'static str {
     known.map_or("process", |(_, category)| category)
 }
 
-/// Whether the event is the start of a process: then the stack is that of its parent.
+/// Whether the event is the start of a process. The stack is then that of its parent.
 pub(super) fn is_process_start(event_context: &EventContext) -> bool {
     const NAMES: [&str; 4] = ["Process/Start", "ProcessStart", "ProcessStart/Start", "ProcessCreate"];
     let event = &event_context.event;
-    let is_told = event.target_pid.is_some() || !event.target.is_empty();
-    is_told && NAMES.contains(&event.name.as_str())
+    let has_target = event.target_pid.is_some() || !event.target.is_empty();
+    has_target && NAMES.contains(&event.name.as_str())
 }
 
-/// The process that the document is about, with the stack at the thread that it belongs to.
+/// The process of the document, with the stack in the thread that it belongs to.
 fn process(event_context: &EventContext, finding: &Finding) -> Value {
     let mut actor = actor(&event_context.host, &event_context.process);
     actor["thread"] = json!({ "id": event_context.process.tid, "Ext": thread(event_context) });
@@ -137,7 +138,7 @@ fn actor(host: &str, process: &ProcessReport) -> Value {
     })
 }
 
-/// The process that something was done to.
+/// The target process.
 fn target_process(event_context: &EventContext) -> Value {
     let target = &event_context.event.target;
     let is_path = target.contains(['\\', '/']);
@@ -154,7 +155,7 @@ fn target(event_context: &EventContext) -> Value {
     json!({ "process": process })
 }
 
-/// The stack, with what is derived of it.
+/// The stack with derived fields.
 fn thread(event_context: &EventContext) -> Value {
     let user = || event_context.stack.iter().filter(|frame| frame.mode == Mode::User);
     let is_named = |frame: &&FrameReport| {
@@ -198,7 +199,7 @@ fn frame(frame: &FrameReport) -> Value {
     })
 }
 
-/// Path of the module and the function, or the address where it has no name.
+/// The path of the module with the function, or the address if there is no name.
 fn symbol_info(frame: &FrameReport) -> String {
     let module = known(&frame.module).unwrap_or(shown::module_name(frame));
     match (frame.symbol(), frame.rva, frame.address) {
@@ -209,7 +210,7 @@ fn symbol_info(frame: &FrameReport) -> String {
     }
 }
 
-/// The answer and what it rests on.
+/// The answer with its evidence.
 fn answer(event_context: &EventContext, finding: &Finding, explanation: &str) -> Value {
     let kernel: Vec<String> =
         event_context.stack.iter().filter(|frame| frame.mode == Mode::Kernel).map(symbol_info).collect();
@@ -227,7 +228,7 @@ fn answer(event_context: &EventContext, finding: &Finding, explanation: &str) ->
     })
 }
 
-/// The event as it was read.
+/// The event as read.
 fn own(event_context: &EventContext, finding: &Finding) -> Value {
     let event = &event_context.event;
     json!({
@@ -247,7 +248,7 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
     })
 }
 
-/// The techniques: each field has a list, as ECS writes several of them.
+/// The techniques. Each field is a list, as ECS represents several of them.
 fn threat(ids: &[&str]) -> Value {
     let named: Vec<&Technique> = ids.iter().filter_map(|id| attack::technique(id)).collect();
     let (mut techniques, mut tactics): (Vec<&Technique>, Vec<Tactic>) = Default::default();
@@ -280,22 +281,22 @@ fn listed(techniques: &[&Technique]) -> Value {
     })
 }
 
-/// Without what is null or empty.
+/// Removes null and empty values.
 pub(super) fn pruned(value: Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(
             fields
                 .into_iter()
                 .map(|(name, value)| (name, pruned(value)))
-                .filter(|(_, value)| is_told(value))
+                .filter(|(_, value)| is_present(value))
                 .collect(),
         ),
-        Value::Array(values) => Value::Array(values.into_iter().map(pruned).filter(is_told).collect()),
+        Value::Array(values) => Value::Array(values.into_iter().map(pruned).filter(is_present).collect()),
         value => value,
     }
 }
 
-fn is_told(value: &Value) -> bool {
+fn is_present(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Array(values) => !values.is_empty(),

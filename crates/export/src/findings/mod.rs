@@ -1,13 +1,14 @@
-//! Findings, to be read: a table for people, NDJSON and CSV for scripts, documents for Elastic and OCSF, a layer for the
-//! ATT&CK Navigator.
+//! Output of findings: tables for people, NDJSON and CSV for scripts, documents for Elastic and
+//! OCSF, and a layer for the ATT&CK Navigator.
 //!
-//! A [`Writer`] takes evaluated events as they come and keeps nothing of them but counts, so memory is bounded whatever is
-//! found. What is undetermined is shown as such in every format, and nowhere like a finding: it has no severity in
-//! documents of others, no techniques, and no colour in layers. What is unknown is null or left out, never a value that
-//! looks like one. Equal input gives equal bytes.
+//! A [`Writer`] takes evaluated events one by one and keeps only counts and a bounded number of
+//! findings, so its memory is bounded. Every format distinguishes undetermined answers from
+//! findings: they have no severity in documents of other products, no techniques, and no color in
+//! layers. Unknown values are null or absent. Equal input gives equal bytes.
 //!
-//! Fields are listed in `docs/findings.md`. Knows nothing of files, of the command line, or of how evaluating is done. Texts
-//! are untrusted: what terminals or spreadsheets would obey is taken out of tables and CSV.
+//! The fields are listed in `docs/findings.md`. This module does not know files, the command line,
+//! or how events are evaluated. Texts are untrusted: tables and CSV contain no characters that
+//! terminals or spreadsheets interpret.
 
 mod attack;
 mod behaviors;
@@ -28,27 +29,29 @@ use stackhound_detect::report::{EventContext, Finding};
 
 use crate::{escape, json};
 
-/// How findings are written.
+/// The output format of findings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FindingsFormat {
-    /// For people: a block for each event, then alerts and counts.
+    /// For people: a block per event, then alerts and counts.
     Table,
-    /// For people: alerts, counts and the findings that matter most.
+    /// For people: alerts, counts and the most important findings.
     Summary,
-    /// One JSON object a finding, one a line, with all that is known; at the end one for each alert.
+    /// One JSON object per finding and line, with all known facts, followed by one object per
+    /// alert.
     Ndjson,
-    /// Documents of the Elastic Common Schema, with Elastic's names for call stacks; one a line.
+    /// One document of the Elastic Common Schema per line, with Elastic's field names for call
+    /// stacks.
     Ecs,
-    /// Detection Findings of the Open Cybersecurity Schema Framework; one a line.
+    /// One Detection Finding of the Open Cybersecurity Schema Framework per line.
     Ocsf,
     /// One layer for the ATT&CK Navigator.
     Navigator,
-    /// A table for spreadsheets: one row a finding.
+    /// For spreadsheets: one row per finding.
     Csv,
 }
 
 impl FindingsFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [FindingsFormat; 7] = [
         FindingsFormat::Table,
         FindingsFormat::Summary,
@@ -72,7 +75,7 @@ impl FindingsFormat {
         }
     }
 
-    /// The one with this spelling.
+    /// The format with this spelling.
     pub fn of(name: &str) -> Option<FindingsFormat> {
         FindingsFormat::ALL.into_iter().find(|format| format.name() == name)
     }
@@ -80,7 +83,7 @@ impl FindingsFormat {
 
 /// Writes evaluated events in one format.
 ///
-/// Output is written in small pieces, so it should be buffered.
+/// Output is written in small pieces, so `out` should be buffered.
 #[derive(Debug)]
 pub struct Writer(Kind);
 
@@ -96,7 +99,8 @@ enum Kind {
 }
 
 impl Writer {
-    /// A writer; `is_colored` says whether tables have colours, which never carry what text does not.
+    /// Creates a writer. `is_colored` enables colors in tables; they never carry information that
+    /// the text does not have.
     pub fn new(format: FindingsFormat, is_colored: bool) -> Writer {
         Writer(match format {
             FindingsFormat::Table => Kind::Table(table::Table::new(is_colored)),
@@ -109,18 +113,19 @@ impl Writer {
         })
     }
 
-    /// Writes what was found in an event. Answers that are no are left out; if all are, nothing is written.
+    /// Writes the findings of an event. Answers no are omitted; if there are no others, nothing is
+    /// written.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(
         &mut self,
         out: &mut impl Write,
         event_context: &EventContext,
         findings: &[Finding],
     ) -> io::Result<()> {
-        let told = |finding: &&Finding| finding.outcome.verdict != Verdict::No;
-        let findings: Vec<&Finding> = findings.iter().filter(told).collect();
+        let is_written = |finding: &&Finding| finding.outcome.verdict != Verdict::No;
+        let findings: Vec<&Finding> = findings.iter().filter(is_written).collect();
         if findings.is_empty() {
             return Ok(());
         }
@@ -144,10 +149,10 @@ impl Writer {
         }
     }
 
-    /// Writes what comes last: alerts and counts for people, documents of alerts in NDJSON, all of a layer. The order of `alerts`
-    /// does not matter.
+    /// Writes the end of the output: alerts and counts for people, alerts in NDJSON, or the
+    /// complete layer. The order of `alerts` does not matter.
     ///
-    /// # Errors
+    /// Errors of `out`.
     /// Those of `out`.
     pub fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
         let mut alerts: Vec<&Alert> = alerts.iter().collect();
@@ -163,7 +168,7 @@ impl Writer {
     }
 }
 
-/// A value as JSON on one line.
+/// Writes a value as one line of JSON.
 fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     escape::json(out, value)?;
     out.write_all(b"\n")

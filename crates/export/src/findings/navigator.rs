@@ -1,6 +1,7 @@
-//! A layer for the ATT&CK Navigator: each technique with the number of events that showed it, coloured by severity.
+//! A layer for the ATT&CK Navigator: each technique with its number of events, colored by severity.
 //!
-//! Format 4.5, as `layers/LAYERFORMATv4_5.md` of the Navigator defines it. Undetermined answers are in no technique.
+//! Format 4.5, as defined by `layers/LAYERFORMATv4_5.md` of the Navigator. Undetermined answers
+//! count for no technique.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,22 @@ use stackhound_detect::{Severity, Totals, Verdict};
 
 use super::attack;
 
-/// What was found of one technique.
+/// The findings of one technique.
 #[derive(Debug)]
 struct Shown {
     severity: Severity,
-    /// Raw events in which something of it was found.
+    /// Raw events with findings of the technique.
     events: u64,
-    /// And by each detection.
+    /// Raw events by detection.
     detections: BTreeMap<DetectionId, u64>,
 }
 
-/// A layer as it grows. There are no more techniques than detections name, so it stays small.
+/// A layer under construction. Its size is limited by the number of techniques that detections
+/// name.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     techniques: BTreeMap<&'static str, Shown>,
-    /// Counts of an event's techniques, kept for its memory.
+    /// The techniques of one event, kept to reuse its memory.
     seen: Vec<&'static str>,
 }
 
@@ -52,7 +54,7 @@ impl Layer {
                 });
                 shown.severity = shown.severity.max(severity);
                 *shown.detections.entry(finding.id).or_default() += event_context.count;
-                // An event with two findings of one technique shows it once.
+                // An event with two findings of one technique counts once.
                 if !self.seen.contains(&technique) {
                     self.seen.push(technique);
                     shown.events += event_context.count;
@@ -73,8 +75,8 @@ impl Layer {
             "versions": { "attack": attack::VERSION, "navigator": "4.9.0", "layer": "4.5" },
             "domain": "enterprise-attack",
             "description": format!(
-                "Call stacks of {} events. Scores are events that showed a technique, colours are severities. \
-                 Undetermined answers are not in it.",
+                "Call stacks of {} events. Scores are numbers of events with findings of a technique, colors are \
+                 severities. Undetermined answers are not included.",
                 totals.events
             ),
             "filters": { "platforms": ["Windows"] },
@@ -82,7 +84,7 @@ impl Layer {
             "layout": { "layout": "side", "showID": true, "expandedSubtechniques": "annotated" },
             "hideDisabled": false,
             "techniques": techniques,
-            // Only for readers that go by scores: explicit colours come first.
+            // Only for readers that use scores: explicit colors have precedence.
             "gradient": {
                 "colors": [color(Severity::Info), color(Severity::Critical)],
                 "minValue": 0,

@@ -1,7 +1,8 @@
-//! Detection Findings of the Open Cybersecurity Schema Framework, class 2004 of version 1.5.
+//! Detection Findings of the Open Cybersecurity Schema Framework: class 2004 of version 1.5.
 //!
-//! As the schema's `events/findings/detection_finding.json` and the objects it names define them. It has no call stacks: they
-//! are the `data` of the evidence, and what else has no place is `unmapped`.
+//! Follows the schema's `events/findings/detection_finding.json` and the objects that it
+//! references. OCSF has no call stacks: they are in the `data` of the evidence. Other data without
+//! a field is in `unmapped`.
 
 use serde_json::{Value, json};
 use stackhound_detect::report::{EventContext, Finding};
@@ -13,10 +14,10 @@ use super::shown::{self, known};
 use crate::json::frame::Frame;
 use crate::json::value::Hex;
 
-/// Version of the schema. Verdicts of evidence are in it since then.
+/// Version of the schema, the first one with verdicts of evidence.
 const OCSF: &str = "1.5.0";
 
-/// The event that tells of a finding.
+/// The document of a finding.
 pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let detection = finding.id.detection();
     let is_found = finding.outcome.verdict == Verdict::Yes;
@@ -35,7 +36,7 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
         "class_name": "Detection Finding",
         "type_uid": 200_401,
         "type_name": "Detection Finding: Create",
-        // The class cannot do without; `unmapped.time` is missing where the input tells no time.
+        // The class requires this field. `unmapped.time` is absent if the input has no time.
         "time": time.unwrap_or(0),
         "count": event_context.count,
         "severity_id": severity_id,
@@ -79,7 +80,7 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
     document
 }
 
-/// `severity_id` and its caption. What is undetermined has none.
+/// `severity_id` with its caption. Undetermined answers have no severity.
 fn severity(severity: Option<Severity>) -> (u8, &'static str) {
     match severity {
         None => (0, "Unknown"),
@@ -91,7 +92,8 @@ fn severity(severity: Option<Severity>) -> (u8, &'static str) {
     }
 }
 
-/// `confidence_id` and its caption: severities say how seldom honest programs do so, and missing inputs take one step of it.
+/// `confidence_id` with its caption. A severity states how rarely benign programs cause the
+/// finding; missing inputs lower the confidence by one step.
 fn confidence(finding: &Finding) -> (u8, &'static str) {
     let outcome = &finding.outcome;
     if outcome.verdict != Verdict::Yes {
@@ -104,7 +106,7 @@ fn confidence(finding: &Finding) -> (u8, &'static str) {
     }
 }
 
-/// One for each tactic of each technique.
+/// One entry per tactic of each technique.
 fn attacks(ids: &[&str]) -> Vec<Value> {
     let named = ids.iter().filter_map(|id| attack::technique(id));
     let of = |technique: &Technique| json!({ "uid": technique.id, "name": technique.name, "src_url": technique.url() });
@@ -154,7 +156,7 @@ fn evidence(event_context: &EventContext, finding: &Finding) -> Value {
     })
 }
 
-/// The process that something was done to.
+/// The target process.
 fn resources(event_context: &EventContext) -> Vec<Value> {
     let event = &event_context.event;
     if event.target.is_empty() && event.target_pid.is_none() {

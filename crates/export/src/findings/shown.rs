@@ -1,4 +1,4 @@
-//! How values are shown in all formats, and what events and processes are told apart by.
+//! Values as all formats show them, and the identities of events and processes.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};
 
-/// The version of the program, in documents that tell who wrote them.
+/// The version of the program, for documents that name their producer.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A text, if it is known.
+/// The text, if it is known.
 pub(crate) fn known(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
@@ -19,7 +19,8 @@ pub(crate) fn known(text: &str) -> Option<&str> {
 /// Seconds from 1601 to 1970.
 const TO_1970: i64 = 11_644_473_600;
 
-/// A time in units of 100 ns since 1601 in UTC as RFC 3339, such as `2023-01-01T00:00:00.0000000Z`; `None` after the year 9999.
+/// A time in units of 100 ns since 1601 as RFC 3339 in UTC, such as `2023-01-01T00:00:00.0000000Z`;
+/// `None` after the year 9999.
 pub(super) fn time(time: u64) -> Option<String> {
     Time::from_ticks(time).map(|time| time.to_string())
 }
@@ -29,8 +30,8 @@ pub(super) fn milliseconds(time: u64) -> i64 {
     (time / 10_000) as i64 - TO_1970 * 1000
 }
 
-/// What a page allows, as Elastic spells it: `R-X`, `RWX|GUARD`. C is a copy on writing. What has no such name is a
-/// number.
+/// The protection of a page, as Elastic spells it: `R-X`, `RWX|GUARD`. `C` is copy-on-write. Other
+/// protections are numbers.
 pub(crate) fn protection(protection: u32) -> String {
     const MODIFIERS: [(u32, &str); 3] = [(0x100, "|GUARD"), (0x200, "|NOCACHE"), (0x400, "|WRITECOMBINE")];
     let kind = match protection & 0xff {
@@ -61,7 +62,8 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit(['\\', '/']).next().unwrap_or(path)
 }
 
-/// What a frame's code is, as Elastic spells it: the module's file name, `Unbacked`, `Unknown`, `jit:clr`.
+/// The origin of a frame's code, as Elastic spells it: the module's file name, `Unbacked`,
+/// `Unknown`, `jit:clr`.
 pub(super) fn module_name(frame: &FrameReport) -> &str {
     match frame.module_name() {
         "" => "Unknown",
@@ -69,7 +71,7 @@ pub(super) fn module_name(frame: &FrameReport) -> &str {
     }
 }
 
-/// The name of a module or what is written in its place, as Elastic spells it.
+/// The name of a module, or its substitute, as Elastic spells it.
 pub(super) fn elastic_name(name: &str) -> &str {
     match name {
         "unbacked" => "Unbacked",
@@ -78,7 +80,7 @@ pub(super) fn elastic_name(name: &str) -> &str {
     }
 }
 
-/// The frame that a finding is about, with its index.
+/// The frame that a finding concerns, with its index.
 pub(crate) fn frame<'s>(
     event_context: &'s EventContext,
     finding: &Finding,
@@ -87,7 +89,8 @@ pub(crate) fn frame<'s>(
     event_context.stack.get(index).map(|frame| (index, frame))
 }
 
-/// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
+/// The reasons as sentences. Those about the frame come first, because they state the observation;
+/// the others state how important it is.
 pub(crate) fn explanation(event_context: &EventContext, finding: &Finding) -> String {
     let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
     let mut sentences: Vec<_> = is_aside.zip(finding.sentences(event_context)).collect();
@@ -95,28 +98,30 @@ pub(crate) fn explanation(event_context: &EventContext, finding: &Finding) -> St
     sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// What a detection means: the first paragraph of its explanation, behind its title, on one line.
+/// The meaning of a detection on one line: the first paragraph of its explanation without the
+/// heading.
 pub(super) fn meaning(id: DetectionId) -> String {
     let lines = id.detection().explanation.lines().skip(1);
     lines.map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Codes of reasons.
+/// The codes of the reasons.
 pub(crate) fn reasons(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.reasons.iter().map(|reason| reason.code()).collect()
 }
 
-/// What the answer rests on.
+/// The evidence that was used.
 pub(crate) fn used(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.used.iter().map(|input| input.name()).collect()
 }
 
-/// The evidence that was missing.
+/// The missing evidence.
 pub(crate) fn missing(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.missing.iter().map(|input| input.name()).collect()
 }
 
-/// FNV-1a over texts with their ends: a name of 64 bits that is equal on all machines and in all versions.
+/// FNV-1a over texts and their ends: a 64-bit hash that is the same on all machines and in all
+/// versions.
 #[derive(Clone, Copy)]
 pub(super) struct Digest(u64);
 
@@ -125,7 +130,7 @@ impl Digest {
 
     pub(super) fn with(self, part: impl AsRef<[u8]>) -> Digest {
         let one = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        // The end of a part is a byte that no text has.
+        // The end of a part is a byte that no text contains.
         Digest(one(part.as_ref().iter().fold(self.0, one), &0xff))
     }
 
@@ -147,7 +152,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What tells a process from all others: its machine, id, start and program. Ids are used again, so the id alone does not.
+/// Identifies a process by machine, id, start time and program. The id alone does not, because ids
+/// are reused.
 pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
     Digest::NEW
         .with(host)
@@ -156,8 +162,8 @@ pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
         .with_number(process.started)
 }
 
-/// What tells a finding from all others: process, time, place and detection. Equal whenever the same input is evaluated,
-/// whatever its file is called.
+/// Identifies a finding by process, time, record and detection. It is the same whenever the same
+/// input is evaluated, whatever the name of the file.
 pub(super) fn finding_uid(event_context: &EventContext, finding: &Finding) -> Digest {
     entity(&event_context.host, &event_context.process)
         .with_number(event_context.time)
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn protections_are_spelled() {
+    fn protections_have_names() {
         for (number, expected) in [
             (0x01, "---"),
             (0x20, "R-X"),
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_where_parts_end() {
+    fn digests_depend_on_the_ends_of_parts() {
         let one = Digest::NEW.with("ab").with("c").value();
         assert_ne!(one, Digest::NEW.with("a").with("bc").value());
         assert_ne!(one, Digest::NEW.with("abc").value());

@@ -1,4 +1,4 @@
-//! Modules as libraries, each with a table of the names that the profile's frames have.
+//! Modules as libraries, each with a symbol table of the names of the profile's frames.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Libraries {
 
 impl Libraries {
     pub fn new(profile: &Profile, output: &mut Output) -> Libraries {
-        // Functions by their start: name, and bytes as far as frames show them.
+        // Functions by start address: name, and size as far as frames show it.
         let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules.len()];
         for frame in &profile.frames {
             let Some(location) = &frame.location else { continue };
@@ -35,7 +35,7 @@ impl Libraries {
         Libraries { handles, tables }
     }
 
-    /// The library and address of a frame, if its table gives the address the frame's own name.
+    /// The library and address of a frame, if its symbol table gives the address the frame's name.
     pub fn find(&self, frame: &Frame) -> Option<(LibraryHandle, u32)> {
         let location = frame.location.as_ref()?;
         let module = location.module.index();
@@ -44,7 +44,7 @@ impl Libraries {
     }
 }
 
-/// Where the named function starts; a name without an offset is of one instruction.
+/// The start of the named function. A name without an offset covers one instruction.
 fn start(location: &ModuleOffset) -> u32 {
     location.offset.map_or(location.instruction(), |offset| location.rva.saturating_sub(offset))
 }

@@ -1,4 +1,4 @@
-//! From context switches to the intervals in which a thread ran or waited.
+//! Intervals in which a thread ran or waited, from context switches.
 
 use fxprof_processed_profile::{
     CategoryHandle, Marker, MarkerFieldFlags, MarkerFieldFormat, MarkerLocations, MarkerTypeHandle,
@@ -8,12 +8,12 @@ use fxprof_processed_profile::{
 use crate::Profile;
 use crate::model::{Nanos, StackId, ThreadId};
 
-/// What a thread did for a while.
+/// The state of a thread during an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Ran on a processor.
     Runs(u16),
-    /// Did not run since a switch, counted from 0.
+    /// Waited since the context switch with this index.
     Waits(usize),
 }
 
@@ -26,7 +26,8 @@ pub struct Span {
     pub stack: Option<StackId>,
 }
 
-/// The intervals of all threads. What began before the first switch or goes on behind the last is not told.
+/// The intervals of all threads. Intervals that began before the first switch or end after the last
+/// one are omitted.
 pub struct Spans(Vec<Vec<Span>>);
 
 impl Spans {
@@ -37,7 +38,8 @@ impl Spans {
             let mut change = |thread: ThreadId, state: State, stack: Option<StackId>| {
                 let thread = thread.index();
                 if let Some((start, before)) = since[thread]
-                    // Two switches in succession to or from a thread: one between was lost, and nobody knows when.
+                    // Two consecutive switches to or from a thread: a switch between them was lost,
+                    // at an unknown time.
                     && matches!(before, State::Runs(_)) != matches!(state, State::Runs(_))
                 {
                     spans[thread].push(Span { start, end: switch.time, state: before, stack });
@@ -55,7 +57,7 @@ impl Spans {
     }
 }
 
-/// The kinds of markers for intervals.
+/// The marker types for intervals.
 pub struct Schemas {
     runs: MarkerTypeHandle,
     waits: MarkerTypeHandle,

@@ -1,4 +1,4 @@
-//! An event with its fields and its stack: a line of `events --format ndjson`.
+//! An event with its fields and stack: a line of `events --format ndjson`.
 
 use std::borrow::Cow;
 
@@ -22,24 +22,24 @@ pub struct Event<'s, 'c> {
     ts: i64,
     /// The processor.
     cpu: Option<u16>,
-    /// The process that owns the event.
+    /// The process of the event.
     pid: Option<u32>,
-    /// The thread that owns the event.
+    /// The thread of the event.
     tid: Option<u32>,
     process: Option<Process<'c>>,
-    /// The provider's name or GUID; `Kernel` for events of the kernel's classes.
+    /// Name or GUID of the provider; `Kernel` for kernel classes.
     provider: Cow<'s, str>,
-    /// The event's name: `Class/Type` for events of the kernel's classes.
+    /// Name of the event; `Class/Type` for kernel classes.
     event: Cow<'s, str>,
-    /// The event's id; 0 for events of the kernel's classes and of classic providers.
+    /// Id of the event; 0 for kernel classes and classic providers.
     id: u16,
     opcode: u8,
     version: u8,
     fields: Fields<'s>,
-    /// The outcome of the creation or opening of a file.
+    /// The result of creating or opening a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     create: Option<Create>,
-    /// The stack, with `--stacks`. Null for events whose stacks the policy leaves out.
+    /// The stack, with `--stacks`. Null for events without stacks under the current stack policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "optional_stack")]
     stack: Option<Option<Stack<'c, EventFrames<'s, 'c>>>>,
@@ -49,21 +49,21 @@ fn optional_stack(generator: &mut SchemaGenerator) -> Schema {
     <Option<Stack<'_>>>::json_schema(generator)
 }
 
-/// What the creation or opening of a file came to.
+/// The result of creating or opening a file.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Create {
-    /// The disposition that was asked for.
+    /// The requested disposition.
     requested: &'static str,
-    /// Whether the end of the operation was found, and if not, why.
+    /// Whether the end of the operation was found, otherwise why not.
     completion: &'static str,
-    /// What was done; null unless completed.
+    /// The result; null unless completed.
     result: Option<&'static str>,
-    /// NTSTATUS; null unless completed.
+    /// The NTSTATUS; null unless completed.
     status: Option<Hex>,
 }
 
 impl<'s, 'c> Event<'s, 'c> {
-    /// An event, with its stack if it is wanted.
+    /// Converts an event, with its stack if `with_stack` is true.
     pub fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
         let has_stack = || view.level() != Level::None;
         let stack = || Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
@@ -101,7 +101,7 @@ impl Create {
     }
 }
 
-/// The fields of a payload, or its bytes where no schema is known.
+/// The fields of a payload, or its bytes if no schema is known.
 #[derive(Clone, Debug)]
 struct Fields<'a> {
     fields: Option<Decoder<'a>>,
@@ -121,7 +121,7 @@ impl Serialize for Fields<'_> {
     }
 }
 
-/// Decoded fields. The error of what cannot be decoded is under `error`, after the fields that can.
+/// Decoded fields. If a field cannot be decoded, the error follows under the key `error`.
 struct Members<'d, 'a>(&'d Decoder<'a>);
 
 impl Serialize for Members<'_, '_> {
@@ -148,13 +148,13 @@ impl JsonSchema for Fields<'_> {
         let value = generator.subschema_for::<FieldValue>();
         json_schema!({
             "type": "object",
-            "description": "The payload by the names that the provider gives. The declared type of a field decides the JSON type.",
+            "description": "The decoded fields by name. The declared type of a field determines its JSON type.",
             "additionalProperties": value,
         })
     }
 }
 
-/// Only for the schema: what a field can be.
+/// Exists only for the schema: the possible values of a field.
 struct FieldValue;
 
 impl JsonSchema for FieldValue {
@@ -196,9 +196,9 @@ fn elements<S: Serializer>(array: Array<'_>, serializer: S) -> Result<S::Ok, S::
     sequence.end()
 }
 
-/// A value in the JSON type that its field's declared types give it, whatever it is: numbers up to 32 bits and fractions
-/// are numbers, integers of 64 bits decimal text, pointers and masks `"0x…"`, what has names or a form of its own text.
-/// What is no value is null.
+/// A value in the JSON type that its declared type determines, whatever its value: numbers of up to
+/// 32 bits and floating-point numbers are numbers, 64-bit integers are decimal text, pointers and
+/// masks are `"0x…"`, and values with names or a special format are text. Missing values are null.
 struct Single<'a>(&'a Field, Value<'a>);
 
 impl Serialize for Single<'_> {
@@ -215,7 +215,7 @@ impl Serialize for Single<'_> {
                 serializer.serialize_u16((number as u16).swap_bytes())
             }
             (Value::Unsigned(number), OutType::Boolean) => serializer.serialize_bool(number != 0),
-            (Value::Unsigned(_) | Value::Signed(_), _) if is_wide(field.in_type) => {
+            (Value::Unsigned(_) | Value::Signed(_), _) if is_64_bit(field.in_type) => {
                 serializer.collect_str(&field.render(value))
             }
             (
@@ -231,7 +231,7 @@ impl Serialize for Single<'_> {
                 serializer.serialize_i64(number)
             }
             (Value::Hex(number) | Value::Pointer(number), _) => Hex(number).serialize(serializer),
-            // What is not finite is null, as JSON has no number for it.
+            // JSON has no number for infinities and NaN, so they become null.
             (Value::Float(number), _) => serializer.serialize_f64(number),
             (Value::RawTime(time), _) => serializer.collect_str(&time.0),
             (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&HexBytes(bytes)),
@@ -240,7 +240,7 @@ impl Serialize for Single<'_> {
     }
 }
 
-/// Whether integers of this type need more bits than numbers of JSON are sure to keep.
-fn is_wide(in_type: InType) -> bool {
+/// Whether integers of this type may exceed the integers that JSON readers preserve.
+fn is_64_bit(in_type: InType) -> bool {
     matches!(in_type, InType::I64 | InType::U64)
 }

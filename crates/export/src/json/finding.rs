@@ -11,7 +11,7 @@ use super::stack::Stack;
 use super::value::{Hex, Time};
 use crate::findings::shown::{self, known};
 
-/// The answer of one detection about one event.
+/// The answer of one detection for one event.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding<'a> {
     #[schemars(extend("const" = "finding"))]
@@ -23,77 +23,78 @@ pub struct Finding<'a> {
     title: &'static str,
     #[schemars(extend("enum" = ["yes", "undetermined"]))]
     verdict: &'static str,
-    /// Of an undetermined answer: how severe it would be at most.
+    /// Severity; for undetermined answers, the highest possible severity.
     #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
     severity: &'static str,
     /// Codes of the reasons, such as `caller-unbacked`.
     reasons: Vec<&'static str>,
     /// The reasons as sentences that name the frame.
     explanation: String,
-    /// The evidence that the answer rests on.
+    /// The evidence that the answer is based on.
     inputs_used: Vec<&'static str>,
-    /// The evidence that was missing. Of an undetermined answer: what would decide it.
+    /// The missing evidence. For undetermined answers, this evidence would decide.
     inputs_missing: Vec<&'static str>,
     /// ATT&CK techniques.
     attack: &'static [&'static str],
-    /// Key of the alert that the finding belongs to. Null if all answers about the event are undetermined.
+    /// Key of the alert that contains the finding. Null if all answers about the event are
+    /// undetermined.
     alert: Option<&'a str>,
     input: Input<'a>,
-    /// Raw events that are folded into the record.
+    /// Number of raw events that are folded into the record.
     count: u64,
     time: Option<Time>,
-    /// The computer.
+    /// Name of the computer.
     host: Option<&'a str>,
-    /// The process that acted.
+    /// The acting process.
     pid: Option<u32>,
-    /// The thread that acted.
+    /// The acting thread.
     tid: Option<u32>,
     process: Process<'a>,
     provider: Option<&'a str>,
-    /// The event's name, as in `events`.
+    /// Name of the event, as in `events`.
     event: Option<&'a str>,
     operation: Operation<'a>,
-    /// Index of the frame that the finding is about in `stack.frames`; null if it is about none.
+    /// Index in `stack.frames` of the frame that the finding concerns; null if there is none.
     frame_index: Option<usize>,
     stack: Stack<'a>,
 }
 
-/// Where an event was read.
+/// The location of an event in its input.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Input<'a> {
-    /// The file, as it was named; the session of live events.
+    /// The file, as named by the user, or the session of live events.
     file: &'a str,
-    /// Number of the line or event in it, from 1.
+    /// Number of the line or event in the file, starting at 1.
     record: u64,
 }
 
-/// What was done.
+/// The operation of the event.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Operation<'a> {
     /// The system service, such as `NtOpenProcess`.
     service: Option<&'a str>,
-    /// The process that it was done to; null if to none.
+    /// The target process; null if there is none.
     target: Option<Target<'a>>,
-    /// The rights that were asked for.
+    /// The requested access rights.
     access: Option<Hex>,
-    /// Where a thread was started.
+    /// Start address of the thread that was started.
     start_address: Option<Hex>,
-    /// The module or function there.
+    /// Module or function at the start address.
     start_name: Option<&'a str>,
 }
 
-/// The process that something was done to.
+/// The target process of an operation.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Target<'a> {
     pid: Option<u32>,
-    /// File name of its program.
+    /// File name of the program.
     name: Option<&'a str>,
-    /// Path of its program.
+    /// Path of the program.
     path: Option<&'a str>,
 }
 
 impl<'a> Finding<'a> {
-    /// A detection's answer about an event.
+    /// Converts an answer about an event.
     pub fn new(event_context: &'a EventContext, finding: &'a FindingReport) -> Finding<'a> {
         let detection = finding.id.detection();
         let SourceLocation { file, record } = &event_context.location;
@@ -143,21 +144,24 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The findings about one process within some time. Alerts follow the findings, the highest score first.
+/// The findings about one process within a time window. Alerts are written after the findings, the
+/// highest score first.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Alert<'a> {
     #[schemars(extend("const" = "alert"))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
-    /// The key that its findings have as `alert`. Equal when the same process does the same in another trace of it.
+    /// The key of the alert, as in `alert` of its findings. It is the same in every trace of the
+    /// same activity.
     alert: &'a str,
-    /// From 1 to 100.
+    /// Score from 1 to 100.
     score: u32,
     /// The highest severity of its findings.
     #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
     severity: &'static str,
-    /// Raw events; one that several detections found counts for each.
+    /// Number of raw events. An event with findings of several detections is counted once per
+    /// detection.
     count: u64,
     host: Option<&'a str>,
     pid: Option<u32>,
@@ -166,27 +170,27 @@ pub struct Alert<'a> {
     first_seen: Option<Time>,
     /// Time of the last event.
     last_seen: Option<Time>,
-    /// The detections that found something, the most severe first.
+    /// The detections with findings, the most severe first.
     detections: Vec<AlertDetection>,
     /// ATT&CK techniques of all detections.
     attack: Vec<&'static str>,
 }
 
-/// What one detection contributes to an alert.
+/// The findings of one detection in an alert.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct AlertDetection {
-    /// Such as `CS07`.
+    /// The detection, such as `CS07`.
     detection: &'static str,
     title: &'static str,
     /// The highest severity of its findings.
     #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
     severity: &'static str,
-    /// Raw events.
+    /// Number of raw events.
     count: u64,
 }
 
 impl<'a> Alert<'a> {
-    /// Findings that were put together.
+    /// Converts an alert.
     pub fn new(alert: &'a AlertReport) -> Alert<'a> {
         let detections = alert.by_severity();
         let mut attack: Vec<&str> =

@@ -1,4 +1,4 @@
-//! A frame, whichever source its stack comes from.
+//! A stack frame.
 
 use std::borrow::Cow;
 
@@ -18,16 +18,17 @@ use crate::findings::shown;
 /// One frame of a call stack.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Frame<'a> {
-    /// The address as recorded. Null where the source states a module and an offset instead.
+    /// The recorded address. Null if the source reports a module and an offset instead.
     address: Option<Hex>,
     #[schemars(extend("enum" = ["kernel", "user"]))]
     mode: &'static str,
     /// Present and true for 32-bit code of a process on 64-bit Windows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     wow64: bool,
-    /// File name of the module. `jit:` and the runtime for JIT-compiled code; null where no module is known.
+    /// File name of the module, or `jit:` followed by the runtime for JIT-compiled code; null if
+    /// the module is not known.
     module: Option<Cow<'a, str>>,
-    /// Path of the module, in findings.
+    /// Path of the module; in findings only.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     /// Offset in the module.
@@ -40,23 +41,23 @@ pub struct Frame<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     method: Option<Text<MethodRef<'a>>>,
-    /// Signature of that method.
+    /// Signature of the method.
     #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<&'a str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     names: Option<Names<'a>>,
-    /// Bytes around the address, where an image or memory was read.
+    /// Bytes around the address, if an image or memory was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     call_site: Option<CallSite<'a>>,
 }
 
-/// Where the code of a frame comes from. Absent where modules are not asked for.
+/// The origin of the code of a frame. Absent if modules were not requested.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Memory {
-    /// Whether the code comes from an image, or was compiled by a runtime that reported it.
+    /// Whether the code comes from an image or was compiled by a runtime that reported it.
     #[schemars(extend("enum" = ["backed", "unbacked", "unknown"]))]
     backing: &'static str,
-    /// The memory that the frame is in; of user frames.
+    /// The memory that the frame is in; for user frames only.
     #[serde(skip_serializing_if = "Option::is_none")]
     region: Option<Region>,
 }
@@ -66,62 +67,62 @@ struct Memory {
 struct Region {
     #[schemars(extend("enum" = ["image", "mapped", "private", "jit:clr", "jit:script", "unknown"]))]
     kind: &'static str,
-    /// Where the allocation begins.
+    /// Start of the allocation.
     base: Option<Hex>,
-    /// Bytes.
+    /// Size in bytes.
     size: Option<u64>,
-    /// What it was mapped with, such as `R-X`. Pages can have been changed since.
+    /// Protection when it was mapped, such as `R-X`. Pages may have been changed since.
     #[schemars(with = "Option<String>")]
     protection: Option<Text<Protection>>,
-    /// What the page allowed when the memory of the live process was read; in findings.
+    /// Protection of the page when the memory of the live process was read; in findings only.
     #[serde(skip_serializing_if = "Option::is_none")]
     page_protection: Option<String>,
-    /// The records that the facts come from.
+    /// The records that these facts come from.
     evidence: Option<&'static str>,
 }
 
-/// The name to show. Absent where functions are not asked for.
+/// The displayed name. Absent if functions were not requested.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Function<'a> {
     /// The function; null if no name is known.
     symbol: Option<Cow<'a, str>>,
-    /// Bytes from its beginning to the address.
+    /// Bytes from the start of the function to the address.
     offset: Option<u64>,
-    /// Where the name comes from.
+    /// Source of the name.
     #[schemars(extend("enum" = ["pdb", "export", "nearest_export", "method", "kernel", null]))]
     origin: Option<&'static str>,
 }
 
-/// All names of an address side by side, its line of source, and the functions that were inlined there.
+/// All names of an address, its source line, and the functions that were inlined there.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Names<'a> {
-    /// In the PDB.
+    /// The name in the PDB.
     pdb: Option<Name<'a>>,
-    /// In the table of exports: the export that begins the function.
+    /// The name in the export table, if an export starts the function.
     export: Option<Name<'a>>,
-    /// The export before the address, which can be another function.
+    /// The nearest export before the address, which can be another function.
     nearest_export: Option<Name<'a>>,
-    /// The line of source.
+    /// The source line.
     source: Option<SourceLine<'a>>,
     /// Functions that were inlined at the address, innermost first.
     inlines: Vec<Inline<'a>>,
 }
 
-/// A name, and bytes from its beginning to the address.
+/// A name, and the number of bytes from its start to the address.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Name<'a> {
     name: &'a str,
     offset: u64,
 }
 
-/// A line of source.
+/// A source line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct SourceLine<'a> {
     file: &'a str,
     line: u32,
 }
 
-/// An inlined function and the line in it.
+/// An inlined function and its source line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Inline<'a> {
     function: &'a str,
@@ -131,14 +132,14 @@ struct Inline<'a> {
 /// Bytes around an address.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct CallSite<'a> {
-    /// Those before it. Of a return address: the call.
+    /// Bytes before the address. Before a return address, these contain the call.
     leading_bytes: Bytes<'a>,
-    /// Those from it on.
+    /// Bytes from the address on.
     trailing_bytes: Bytes<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame of an event, as far as it is asked for.
+    /// Converts a frame of an event, with the requested facts.
     pub fn of_event(label: &Label<'a>) -> Frame<'a> {
         let Label { frame, names } = *label;
         let is_named = frame.depth() == Depth::Function;
@@ -169,7 +170,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A frame of a thread's stack.
+    /// Converts a frame of a thread's stack.
     pub fn of_thread(frame: &'a StackFrame) -> Frame<'a> {
         let name = frame.name.as_ref().map(|name| (&*name.text, name.offset, name.origin.name()));
         let stated = frame.stated.as_ref().map(|name| (&*name.function, name.offset, StatedName::ORIGIN));
@@ -197,7 +198,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A frame of an evaluated event.
+    /// Converts a frame of an evaluated event.
     pub fn of_finding(frame: &'a FrameReport) -> Frame<'a> {
         let shown = frame.function.as_ref();
         let bytes = (&*frame.leading_bytes, &*frame.trailing_bytes);
@@ -243,7 +244,7 @@ impl Region {
 }
 
 impl<'a> Names<'a> {
-    /// The names that the files of a module give.
+    /// Converts the names from the files of a module.
     pub fn new(names: &'a ResolvedFrame) -> Names<'a> {
         Names {
             pdb: names.pdb.as_ref().map(Name::new),

@@ -1,4 +1,4 @@
-//! Facts about trace files: what `info` writes.
+//! Facts about trace files, as `info` writes them.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::value::{Hex, Time};
 /// `info --format json` of one file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileInfo {
-    /// The file, as it was named.
+    /// The file, as named by the user.
     pub file: String,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// The session's name.
+    /// Name of the session.
     pub session: String,
     /// The path that the session wrote to.
     pub log_file: String,
@@ -24,106 +24,108 @@ pub struct FileInfo {
     pub build: u32,
     /// Version of the header's layout.
     pub layout_version: String,
-    /// Bytes of a pointer.
+    /// Size of a pointer in bytes.
     pub pointer_size: u8,
-    /// Processors of the computer.
+    /// Number of processors of the computer.
     pub processors: u32,
-    /// What raw times count.
+    /// The clock of raw times.
     pub clock: &'static str,
-    /// Ticks of that clock in a second.
+    /// Ticks of the clock per second.
     pub ticks_per_second: u64,
-    /// Bytes of a buffer.
+    /// Size of a buffer in bytes.
     pub buffer_size: u32,
-    /// The session's `LogFileMode`.
+    /// `LogFileMode` of the session.
     pub mode: Hex,
-    /// When the computer was started.
+    /// Boot time of the computer.
     pub boot_time: Time,
-    /// When the session started.
+    /// Start time of the session.
     pub start_time: Time,
-    /// When it ended; null if the header does not state it.
+    /// End time of the session; null if the header does not state it.
     pub end_time: Option<Time>,
-    /// Buffers that the header counts; 0 in sessions that were not closed.
+    /// Number of buffers in the header; 0 if the session was not closed.
     pub buffers_written: u32,
-    /// Buffers that are there.
+    /// Number of buffers in the file.
     pub buffers_in_file: u64,
-    /// Whether the session was closed properly: the header states its end and counts no fewer buffers than there are.
+    /// Whether the session was closed properly: the header states its end time and at least as many
+    /// buffers as the file has.
     pub closed: bool,
     /// Events that the session counted as lost.
     pub events_lost: u32,
     /// Buffers that the session counted as lost.
     pub buffers_lost: u32,
-    /// Bytes of buffers that are read. With `bytes_unreadable` it is the size of the file.
+    /// Bytes of buffers that were read. Together with `bytes_unreadable` this is the size of the
+    /// file.
     pub bytes_read: u64,
-    /// Bytes that are stepped over.
+    /// Bytes that were skipped.
     pub bytes_unreadable: u64,
-    /// What is stepped over, and why.
+    /// The skipped ranges, with reasons.
     pub damage: Vec<Damage>,
-    /// With `--full`.
+    /// Present with `--full`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub full: Option<Contents>,
 }
 
-/// What a scan of all events finds.
+/// The results of a scan of all events.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Contents {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Events by the kind of their header.
+    /// Number of events by the type of their header.
     pub by_header_type: BTreeMap<&'static str, u64>,
-    /// Events of the kernel by their hook id, in four hexadecimal digits.
+    /// Number of kernel events by hook id, in four hexadecimal digits.
     pub kernel_hook_ids: BTreeMap<String, u64>,
-    /// Events of classic providers.
+    /// Number of events of classic providers.
     pub classic_guid_events: u64,
-    /// Events with an event descriptor.
+    /// Number of events with an event descriptor.
     pub manifest_events: u64,
-    /// Buffers with events.
+    /// Number of buffers with events.
     pub buffers: u64,
-    /// Those of them that are compressed.
+    /// Number of compressed buffers with events.
     pub compressed_buffers: u64,
-    /// How they are compressed.
+    /// Compression format.
     pub compression: Option<&'static str>,
-    /// Buffers that are missing by their sequence numbers.
+    /// Number of missing buffers, from gaps in their sequence numbers.
     pub buffers_missing: u64,
-    /// Buffers without events.
+    /// Number of buffers without events.
     pub other_buffers: u64,
-    /// Providers by their GUIDs.
+    /// Providers by GUID.
     pub providers: BTreeMap<String, ProviderCount>,
     /// Sessions that were appended to the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub appended_sessions: Vec<AppendedSession>,
-    /// What became of stacks.
+    /// Statistics of stacks.
     pub stacks: StackCounts,
     /// Time of the first event.
     pub first_event: Option<Time>,
     /// Time of the last event.
     pub last_event: Option<Time>,
-    /// Events whose time is before that of an earlier event of their processor.
+    /// Number of events that are earlier than a previous event of the same processor.
     pub out_of_order: u64,
-    /// Events without a schema.
+    /// Number of events without a schema.
     pub schema_misses: u64,
 }
 
-/// Events of a provider.
+/// Number of events of a provider.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct ProviderCount {
-    /// The provider's name.
+    /// Name of the provider.
     pub name: Option<String>,
-    /// Its events.
+    /// Number of its events.
     pub events: u64,
 }
 
-/// A later session of a file that several were appended to.
+/// A later session of a file to which several sessions were appended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AppendedSession {
-    /// The session's name.
+    /// Name of the session.
     pub session: String,
-    /// When it started.
+    /// Start time of the session.
     pub start_time: Time,
-    /// When it ended; null if the header does not state it.
+    /// End time of the session; null if the header does not state it.
     pub end_time: Option<Time>,
-    /// What raw times count.
+    /// The clock of raw times.
     pub clock: &'static str,
-    /// Ticks of that clock in a second.
+    /// Ticks of the clock per second.
     pub ticks_per_second: u64,
     /// Events that the session counted as lost.
     pub events_lost: u32,
@@ -131,43 +133,43 @@ pub struct AppendedSession {
     pub buffers_lost: u32,
 }
 
-/// Bytes that cannot be read.
+/// A range of bytes that cannot be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Damage {
-    /// Where they are in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many are skipped.
+    /// Number of skipped bytes.
     pub skipped: u64,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// What became of the stacks of a trace. A part is the kernel or the user stack of an event.
+/// Statistics of the stacks of a trace. A part is the kernel or the user stack of an event.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct StackCounts {
-    /// Parts that are recorded with their frames.
+    /// Parts that were recorded with their frames.
     pub full: u64,
-    /// Parts that are recorded as keys.
+    /// Parts that were recorded as stack keys.
     pub keyed: u64,
-    /// Parts in extended data of their events.
+    /// Parts in extended data items of their events.
     pub extended: u64,
-    /// Definitions of keys.
+    /// Definitions of stack keys.
     pub definitions: u64,
-    /// Stacks that were put together of parts.
+    /// Stacks that were joined from parts.
     pub groups: u64,
-    /// Parts that belong to an event.
+    /// Parts that were attributed to an event.
     pub attributed_parts: u64,
     /// Parts whose event is not in the trace.
     pub orphaned_parts: u64,
     /// Parts that can belong to more than one event.
     pub ambiguous_parts: u64,
-    /// Keys without a definition.
+    /// Stack keys without a definition.
     pub unresolved_keys: u64,
-    /// Different frames.
+    /// Distinct frames.
     pub distinct_frames: u64,
-    /// Parts by the event that they belong to.
+    /// Parts by their triggering event.
     pub by_triggering_event: BTreeMap<String, u64>,
-    /// Events by the state of their stack.
+    /// Events by stack state.
     pub by_state: BTreeMap<&'static str, u64>,
 }
 
@@ -176,27 +178,29 @@ pub struct StackCounts {
 pub struct Files<'a> {
     /// The files.
     pub files: &'a [FileInfo],
-    /// The captures that they belong to, in the order of analysis. Absent if it is one.
+    /// The captures that the files belong to, in the order of analysis. Absent if there is only
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub captures: Option<Vec<Capture<'a>>>,
 }
 
-/// A capture: traces of one boot of one machine whose times overlap. What its files do not state is null.
+/// A capture: traces of one boot of one machine that overlap in time. Facts that its files do not
+/// state are null.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Capture<'a> {
-    /// The computer's name.
+    /// Name of the computer.
     pub computer_name: Option<&'a str>,
-    /// When it was started.
+    /// Boot time of the computer.
     pub boot_time: Option<Time>,
     /// Build of Windows.
     pub build: Option<u32>,
-    /// Processors.
+    /// Number of processors.
     pub processors: Option<u32>,
-    /// Bytes of a pointer.
+    /// Size of a pointer in bytes.
     pub pointer_size: Option<u8>,
-    /// When the first session started.
+    /// Start time of the first session.
     pub start_time: Time,
-    /// When the last one ended.
+    /// End time of the last session.
     pub end_time: Time,
     /// The files.
     pub files: Vec<&'a str>,

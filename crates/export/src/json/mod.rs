@@ -1,4 +1,4 @@
-//! The output contract: one type for each JSON document that the program writes, and its schema.
+//! The JSON documents that the program writes: one type per document, and their schemas.
 //!
 //! | module | documents |
 //! |---|---|
@@ -9,18 +9,20 @@
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`info`], [`providers`], [`symbols`] | facts about files, providers, modules and settings |
 //!
-//! They share [`frame`], [`stack`], [`process`] and [`value`], so that a frame is spelled the same in all of them.
+//! They share [`frame`], [`stack`], [`process`] and [`value`], so that frames have the same form in
+//! all of them.
 //!
-//! - A key has one JSON type in a document, whatever its value. Counts, ids and raw times are integers; addresses, offsets in
-//!   modules, masks, keys and 64-bit hashes are `"0x…"` texts.
-//! - What is not known is null. What is not asked for, or does not exist for the kind of thing, is absent.
-//! - `pid` and `tid` are ids; `process` and `thread` are what is known of them.
+//! - A key has one JSON type in a document, whatever its value. Counts, ids and raw times are
+//!   integers. Addresses, offsets in modules, masks, keys and 64-bit hashes are `"0x…"` texts.
+//! - Values that are not known are null. Values that were not requested, or that do not exist for
+//!   the kind of object, are absent.
+//! - `pid` and `tid` are ids. `process` and `thread` contain the other known facts about them.
 //!
-//! [`schemas`] generates a JSON Schema of each document from these types. They are published in `docs/schema/`, in a folder for
-//! each [`VERSION`].
+//! [`schemas`] generates a JSON Schema of each document from these types. The schemas are published
+//! in `docs/schema/`, with a folder for each [`VERSION`].
 //!
-//! Formats of other tools (profiles, ECS, OCSF, ATT&CK Navigator) are in modules of their own and follow the schemas of those
-//! tools.
+//! Formats of other tools (profiles, ECS, OCSF, ATT&CK Navigator) are in other modules and follow
+//! the schemas of these tools.
 
 pub mod event;
 pub mod finding;
@@ -38,11 +40,11 @@ pub mod value;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-/// Version of the contract. It is raised when a key is removed or renamed, or changes its type or meaning; not when a key is
-/// added.
+/// Version of the documents. It is raised if a key is removed or renamed, or if its type or meaning
+/// changes, but not if a key is added.
 pub const VERSION: u32 = 1;
 
-/// The schema of each document by its name, which is that of its file in `docs/schema/`.
+/// The schema of each document with its name, which is the name of its file in `docs/schema/`.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
     vec![
         ("alert", schema::<finding::Alert<'_>>("alert")),
@@ -80,7 +82,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
 
 type EventStacks<'a> = stacks::EventStacks<'a, stacks::StackRow<'a>>;
 
-/// The schema of one document, as it is written: keys that can be left out are the ones that are not required.
+/// The schema of one document for output: keys that can be absent are not required.
 fn schema<T: JsonSchema>(name: &str) -> Schema {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut schema = generator.into_root_schema_for::<T>();

@@ -1,4 +1,4 @@
-//! Processes and threads, as far as they are known. Their ids are beside them, as `pid` and `tid`.
+//! The known facts about processes and threads. Their ids are separate keys, `pid` and `tid`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,33 +8,33 @@ use stackhound_threads::{ThreadStack, ThreadState};
 use super::value::Time;
 use crate::findings::shown::known;
 
-/// What is known of the process with the id `pid`.
+/// The known facts about the process with the id `pid`.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Process<'a> {
-    /// File name of its program.
+    /// File name of the program.
     name: Option<&'a str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     origin: Option<Origin<'a>>,
 }
 
-/// How a process came to be. In findings and alerts.
+/// The origin of a process, in findings and alerts.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Origin<'a> {
-    /// Path of its program.
+    /// Path of the program.
     path: Option<&'a str>,
     command_line: Option<&'a str>,
-    /// The process that started it.
+    /// Id of the parent process.
     parent_pid: Option<u32>,
     start_time: Option<Time>,
 }
 
 impl<'a> Process<'a> {
-    /// Of which only the name is shown. `None` if it is not known.
+    /// A process of which only the name is shown. `None` if it is not known.
     pub fn named(name: Option<&'a str>) -> Option<Process<'a>> {
         name.map(|name| Process { name: Some(name), origin: None })
     }
 
-    /// All that a finding knows of a process.
+    /// A process with all facts of a finding.
     pub fn of_finding(process: &'a ProcessReport) -> Process<'a> {
         Process {
             name: known(&process.name),
@@ -48,17 +48,17 @@ impl<'a> Process<'a> {
     }
 }
 
-/// What is known of the thread with the id `tid`.
+/// The known facts about the thread with the id `tid`.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Thread<'a> {
-    /// The name that a program gave it.
+    /// The name that a program assigned to the thread.
     name: Option<&'a str>,
-    /// What it does at the time in question.
+    /// State of the thread at the requested time.
     #[schemars(extend("enum" = ["unknown", "running", "ready", "waiting", "ended"]))]
     state: &'static str,
-    /// Since when.
+    /// Start time of this state.
     since: Option<Time>,
-    /// What it waits for, in the system's words.
+    /// Wait reason, as the system names it.
     wait_reason: Option<&'a str>,
 }
 

@@ -1,41 +1,41 @@
-//! Descriptions of providers: what `providers` writes.
+//! Descriptions of providers, as `providers` writes them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::value::Hex;
 
-/// A provider of a list: `providers list --format json` is a list of these.
+/// A provider of the list: `providers list --format json` is a list of these.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderSummary<'k> {
-    /// Its name.
+    /// Name of the provider.
     pub name: Option<&'k str>,
-    /// Its GUID.
+    /// GUID of the provider.
     pub guid: String,
-    /// Events that are described.
+    /// Number of described events.
     pub events: usize,
-    /// Keywords that are described.
+    /// Number of described keywords.
     pub keywords: usize,
-    /// Where the description comes from.
+    /// Source of the description.
     pub origin: &'k str,
 }
 
-/// Everything about a provider: `providers show --format json` is a list of these.
+/// The complete description of a provider: `providers show --format json` is a list of these.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Provider<'k> {
-    /// Its name.
+    /// Name of the provider.
     pub name: Option<&'k str>,
-    /// Its GUID.
+    /// GUID of the provider.
     pub guid: String,
-    /// Where the description comes from.
+    /// Source of the description.
     pub origin: &'k str,
-    /// Its name for people.
+    /// Display name.
     pub message: Option<&'k str>,
-    /// The image with its resources.
+    /// The image that contains the resources.
     pub resource_file: Option<&'k str>,
-    /// The image with its messages.
+    /// The image that contains the messages.
     pub message_file: Option<&'k str>,
-    /// The image with the texts of its parameters.
+    /// The image that contains the texts of parameters.
     pub parameter_file: Option<&'k str>,
     /// Channels.
     pub channels: Vec<Named<'k>>,
@@ -51,36 +51,36 @@ pub struct Provider<'k> {
     pub maps: Vec<Map<'k>>,
     /// Events.
     pub events: Vec<EventDescription<'k>>,
-    /// Parts of the description that were not understood.
+    /// Number of parts of the description that were not understood.
     pub not_understood: usize,
 }
 
 /// A number with its name.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Named<'k> {
-    /// The number.
+    /// The value.
     pub value: u16,
-    /// Its name.
+    /// The name.
     pub name: &'k str,
-    /// Its name for people.
+    /// Display name.
     pub message: Option<&'k str>,
 }
 
 /// A keyword.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Keyword<'k> {
-    /// Its bits.
+    /// The bits.
     pub mask: Hex,
-    /// Its name.
+    /// The name.
     pub name: &'k str,
-    /// Its name for people.
+    /// Display name.
     pub message: Option<&'k str>,
 }
 
-/// An opcode, of one task or of all.
+/// An opcode of one task or of all tasks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Opcode<'k> {
-    /// The task that it belongs to.
+    /// The task of the opcode.
     pub task: Option<u16>,
     /// The opcode.
     #[serde(flatten)]
@@ -90,9 +90,9 @@ pub struct Opcode<'k> {
 /// Names of the values of a field.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Map<'k> {
-    /// Its name.
+    /// Name of the map.
     pub name: &'k str,
-    /// Whether the names are those of bits, which are combined.
+    /// Whether the names are those of bits that can be combined.
     pub bits: bool,
     /// The values.
     pub entries: Vec<MapEntry<'k>>,
@@ -103,51 +103,51 @@ pub struct Map<'k> {
 pub struct MapEntry<'k> {
     /// The value or bits.
     pub value: u32,
-    /// Its name.
+    /// The name.
     pub name: &'k str,
 }
 
 /// An event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventDescription<'k> {
-    /// Its id.
+    /// Id of the event.
     pub id: u16,
     /// Version of its fields.
     pub version: u8,
-    /// Its name.
+    /// Name of the event.
     pub name: &'k str,
-    /// The name that programs have for it.
+    /// The symbol that programs use for the event.
     pub symbol: Option<&'k str>,
-    /// Its channel.
+    /// Channel.
     pub channel: Option<u8>,
-    /// Its level.
+    /// Level.
     pub level: Option<u8>,
-    /// Its opcode.
+    /// Opcode.
     pub opcode: Option<u8>,
-    /// Its task.
+    /// Task.
     pub task: Option<u16>,
-    /// Its keywords.
+    /// Keywords.
     pub keyword: Option<Hex>,
-    /// Its message, with `%1` and so on for the fields.
+    /// Message, with `%1` and so on for the fields.
     pub message: Option<&'k str>,
-    /// Its fields.
+    /// Fields.
     pub fields: Vec<FieldDescription<'k>>,
 }
 
 /// A field of an event.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FieldDescription<'k> {
-    /// Its name.
+    /// Name of the field.
     pub name: &'k str,
-    /// How it is stored, as manifests have it.
+    /// Type in which the value is stored, as in manifests.
     pub in_type: &'static str,
-    /// What it means, as manifests have it.
+    /// Type in which the value is shown, as in manifests.
     pub out_type: Option<&'static str>,
-    /// How many values there are: a number or the field that states it.
+    /// Number of values: a number, or the field that contains it.
     pub array_length: Option<String>,
-    /// How long a value is: a number or the field that states it.
+    /// Length of a value: a number, or the field that contains it.
     pub length: Option<String>,
-    /// The map with the names of its values.
+    /// The map with names of values.
     pub map: Option<&'k str>,
     /// Fields of a structure.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! A stack, whichever event it belongs to.
+//! A call stack.
 
 use std::borrow::Cow;
 
@@ -15,25 +15,26 @@ use super::frame::Frame;
 
 /// A call stack.
 ///
-/// `F` is what writes the frames: they are a list of [`Frame`].
+/// `F` is the type that writes the frames. They are a list of [`Frame`].
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Stack")]
 pub struct Stack<'a, F = Vec<Frame<'a>>> {
-    /// How certain the stack is: the first state that applies. Null where the source does not state it.
+    /// The first applicable state of the stack. Null if the source does not report it.
     #[schemars(extend("enum" = [
         "damaged", "lost", "ambiguous", "unconfirmed", "unresolved-key", "truncated", "kernel-only", "user-only", "none",
         "complete", null
     ]))]
     state: Option<&'static str>,
-    /// The other states that apply.
+    /// The other applicable states.
     also: Vec<&'static str>,
-    /// Innermost frame first.
+    /// The frames, innermost first.
     frames: F,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     summary: Option<StackSummary<'a>>,
 }
 
-/// What the frames of a stack come down to. Absent where modules are not asked for or the event has no stack.
+/// A summary of the frames of a stack. Absent if modules were not requested or the event has no
+/// stack.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackSummary<'a> {
     /// Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.
@@ -43,15 +44,15 @@ pub struct StackSummary<'a> {
     /// Whether a user frame is in no image.
     #[schemars(extend("enum" = ["yes", "no", "undetermined"]))]
     contains_unbacked: &'static str,
-    /// The innermost user module that does not only pass calls on; `jit:clr`, `unbacked` or `unknown` in its place. Null without
-    /// user frames.
+    /// The innermost user module that does more than pass calls on, or `jit:clr`, `unbacked` or
+    /// `unknown`. Null without user frames.
     final_user_module: Option<Cow<'a, str>>,
     /// The module of the innermost frame, if it is a kernel frame.
     final_kernel_module: Option<Cow<'a, str>>,
 }
 
 impl StackSummary<'_> {
-    /// What a summary says, in the names of `modules`.
+    /// Converts a summary, with the names of `modules`.
     pub fn new(summary: &Summary, modules: &Modules) -> StackSummary<'static> {
         let owned = |text: &str| Cow::Owned(text.to_owned());
         let kernel = summary.final_kernel_module().map(|module| modules.get(module).name());
@@ -64,7 +65,7 @@ impl StackSummary<'_> {
         }
     }
 
-    /// The summary of an event's stack, as far as it is asked for.
+    /// The summary of an event's stack, if it was requested.
     pub fn of_event(view: &EventView<'_>) -> Option<StackSummary<'static>> {
         if view.stack().is_none() || view.depth(Mode::User) == Depth::Address {
             return None;
@@ -76,7 +77,7 @@ impl StackSummary<'_> {
 }
 
 impl<'a, F> Stack<'a, F> {
-    /// A stack with these states.
+    /// Creates a stack with these states.
     pub fn new(states: StackStates, frames: F, summary: Option<StackSummary<'a>>) -> Stack<'a, F> {
         let also = states.others().map(StackState::name).collect();
         Stack { state: Some(states.first().name()), also, frames, summary }
@@ -84,7 +85,7 @@ impl<'a, F> Stack<'a, F> {
 }
 
 impl<'a> Stack<'a> {
-    /// The stack of an evaluated event.
+    /// Converts the stack of an evaluated event.
     pub fn of_finding(event_context: &'a EventContext) -> Stack<'a> {
         let mut states = event_context.states.iter().copied();
         Stack {
@@ -102,7 +103,7 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// The frames of an event, each made as it is written: their names are only lent.
+/// The frames of an event. Each is created when it is written, because its names are borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct EventFrames<'s, 'c>(pub &'s EventView<'c>);
 

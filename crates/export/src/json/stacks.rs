@@ -1,4 +1,4 @@
-//! The most frequent stacks by event: what `stacks` writes.
+//! The most frequent stacks by event, as `stacks` writes them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,15 +10,15 @@ use super::stack::Stack;
 
 /// `stacks --format json`: the stacks of one capture.
 ///
-/// `K` is what writes the kinds of events.
+/// `K` is the type that writes the kinds of events.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Stacks")]
 pub struct Stacks<K> {
-    /// Events with stacks, the most frequent first.
+    /// Kinds of events with stacks, the most frequent first.
     pub kinds: Vec<K>,
 }
 
-/// The same where the input is several captures.
+/// The same for an input of several captures.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "StacksOfCaptures")]
 pub struct StacksOfCaptures<C> {
@@ -32,40 +32,40 @@ pub struct CaptureStacks<'a, K> {
     /// The capture.
     #[serde(flatten)]
     pub capture: Capture<'a>,
-    /// Its stacks.
+    /// The stacks.
     #[serde(flatten)]
     pub stacks: Stacks<K>,
 }
 
 /// The stacks of one kind of event.
 ///
-/// `R` is what writes the rows.
+/// `R` is the type that writes the rows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "EventStacks")]
 pub struct EventStacks<'a, R> {
-    /// The event's name.
+    /// Name of the event.
     pub event: &'a str,
-    /// Events of this name.
+    /// Number of events.
     pub events: u64,
-    /// Those with a stack.
+    /// Number of events with a stack.
     pub with_stack: u64,
-    /// Different stacks.
+    /// Number of distinct stacks.
     pub distinct: u64,
     /// The most frequent stacks.
     pub stacks: Vec<R>,
 }
 
-/// A stack of one process, and how often it occurs.
+/// A stack of one process with its frequency.
 ///
-/// `F` is what writes the frames.
+/// `F` is the type that writes the frames.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "StackRow")]
 pub struct StackRow<'a, F = Vec<Frame<'a>>> {
-    /// Events with it.
+    /// Number of events with the stack.
     pub count: u64,
-    /// The process that the events belong to.
+    /// Process id of the events.
     pub pid: Option<u32>,
-    /// What is known of it.
+    /// The known facts about the process.
     pub process: Option<Process<'a>>,
     /// The stack.
     pub stack: Stack<'a, F>,

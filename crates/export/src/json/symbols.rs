@@ -1,4 +1,4 @@
-//! Modules and their symbols: what `symbols` writes.
+//! Modules and their symbols, as `symbols` writes them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,45 +13,45 @@ use super::value::Hex;
 pub struct Module {
     /// File name of the module.
     pub module: String,
-    /// How often it was mapped.
+    /// How often the module was mapped.
     pub mapped: u64,
-    /// Its image.
+    /// The image.
     pub image: ModuleFile,
-    /// Its PDB.
+    /// The PDB.
     pub pdb: ModuleFile,
 }
 
-/// A file of a module. What the trace does not state is null.
+/// A file of a module. Facts that the trace does not state are null.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModuleFile {
     /// File name.
     pub name: Option<String>,
-    /// Its folder in a symbol store.
+    /// Folder of the file in a symbol store.
     pub key: Option<String>,
-    /// Where it is.
+    /// Path of the file, if it was found.
     pub path: Option<String>,
-    /// Why it is not there.
+    /// Why the file is missing.
     pub cause: Option<&'static str>,
 }
 
-/// The symbols that are there and that are missing: `symbols check` and `symbols fetch --format json`.
+/// Found and missing symbols: `symbols check` and `symbols fetch --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SymbolReport {
-    /// Modules of the trace.
+    /// Number of modules in the trace.
     pub modules: usize,
-    /// Those whose PDB is there.
+    /// Number of modules whose PDB was found.
     pub with_pdb: usize,
-    /// Those whose image is there.
+    /// Number of modules whose image was found.
     pub with_image: usize,
-    /// Files that were downloaded.
+    /// Number of files that were downloaded.
     pub downloaded_files: u64,
-    /// Their bytes.
+    /// Size of the downloaded files in bytes.
     pub downloaded_bytes: u64,
-    /// What is missing, by cause.
+    /// Missing files by cause.
     pub missing: Vec<MissingGroup>,
 }
 
-/// Files that are missing for one cause.
+/// Files that are missing for the same cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MissingGroup {
     /// `image` or `pdb`.
@@ -60,18 +60,18 @@ pub struct MissingGroup {
     pub cause: &'static str,
     /// The cause as a sentence.
     pub description: &'static str,
-    /// What helps.
+    /// How to obtain the files.
     pub hint: &'static str,
     /// The modules.
     pub modules: Vec<MissingFile>,
 }
 
-/// A file that is missing.
+/// A missing file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MissingFile {
     /// File name of the module.
     pub module: String,
-    /// Where it was looked for, or what is wrong with it.
+    /// The locations that were searched, or why the file is invalid.
     pub detail: String,
 }
 
@@ -93,33 +93,33 @@ impl<'a> AddressNames<'a> {
 /// A system-call stub: `symbols stubs --format json` is a list of these.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Stub {
-    /// Its export.
+    /// Name of the export.
     pub name: String,
     /// Other exports at the same address.
     pub aliases: Vec<String>,
-    /// System service number.
+    /// The system service number.
     pub ssn: Option<u32>,
-    /// Where it begins.
+    /// Start of the stub.
     pub rva: Hex,
-    /// Where its `syscall` or `sysenter` is.
+    /// Address of the `syscall` or `sysenter` instruction.
     pub syscall_rva: Option<Hex>,
-    /// Where that returns to.
+    /// Return address of that instruction.
     pub return_rva: Option<Hex>,
-    /// Where its `int 2e` returns to.
+    /// Return address of the `int 2e` instruction.
     pub int2e_return_rva: Option<Hex>,
     /// `intact`, `hooked`, or `foreign` for other code.
     pub state: &'static str,
-    /// Where a hooked stub jumps to.
+    /// Target of the jump in a hooked stub.
     pub leads_to: Option<Hex>,
 }
 
 /// A setting: `config show --format json` is a list of these.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Setting {
-    /// Its key, as in a configuration file.
+    /// Key in a configuration file.
     pub key: String,
-    /// Its value as text; null if nothing is set.
+    /// Value as text; null if it is not set.
     pub value: Option<String>,
-    /// Where the value comes from.
+    /// Source of the value.
     pub origin: String,
 }

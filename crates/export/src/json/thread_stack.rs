@@ -1,4 +1,4 @@
-//! Kernel stacks of threads: what `kstack` writes.
+//! Kernel stacks of threads, as `kstack` writes them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,51 +9,51 @@ use super::frame::Frame;
 use super::process::{Process, Thread};
 use super::value::Time;
 
-/// The stacks of threads at one time: `kstack --format json`.
+/// Stacks of threads at one time: `kstack --format json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KernelStacks<'a> {
-    /// The time in question; null if each stack is of another moment.
+    /// The requested time; null if each stack has its own time.
     time: Option<Time>,
     threads: Vec<KernelStack<'a>>,
 }
 
 impl<'a> KernelStacks<'a> {
-    /// Stacks of one time, or each of a time of its own.
+    /// Stacks at one time, or each at its own time.
     pub fn new(time: Option<FileTime>, stacks: &'a [ThreadStack]) -> KernelStacks<'a> {
         KernelStacks { time: time.map(Time), threads: stacks.iter().map(KernelStack::new).collect() }
     }
 }
 
-/// A thread and its stack: a line of `kstack --format ndjson`.
+/// A thread with its stack: a line of `kstack --format ndjson`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KernelStack<'a> {
     pid: Option<u32>,
     tid: u32,
     process: Option<Process<'a>>,
     thread: Thread<'a>,
-    /// How the stack was observed; null if none was.
+    /// How the stack was obtained; null if there is none.
     capture: Option<Capture>,
-    /// The kernel part, innermost frame first.
+    /// The kernel stack, innermost frame first.
     kernel: Option<Vec<Frame<'a>>>,
-    /// Why it is missing.
+    /// Why the kernel stack is missing.
     kernel_absent: Option<&'static str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     user: Option<UserPart<'a>>,
 }
 
-/// The user part, if it was asked for.
+/// The user stack, if it was requested.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct UserPart<'a> {
-    /// The user part, innermost frame first.
+    /// The user stack, innermost frame first.
     user: Option<Vec<Frame<'a>>>,
-    /// Why it is missing.
+    /// Why the user stack is missing.
     user_absent: Option<&'static str>,
 }
 
-/// How a stack was observed.
+/// How a stack was obtained.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Capture {
-    /// Whether the stack was seen at the time in question or follows from what was seen at another time.
+    /// Whether the stack was observed at the requested time, or inferred from another time.
     #[schemars(extend("enum" = ["observed", "inferred"]))]
     certainty: &'static str,
     #[serde(flatten)]
@@ -65,40 +65,40 @@ struct Capture {
 enum CaptureKind {
     /// The thread walked its own stack for the driver.
     Captured {
-        /// Nanoseconds that the request took.
+        /// Duration of the request in nanoseconds.
         took_ns: u64,
-        /// Whether the thread asked for its own stack.
+        /// Whether the thread requested its own stack.
         own: bool,
-        /// Whether there were more kernel frames than room.
+        /// Whether there were more kernel frames than the capture can hold.
         kernel_cut: bool,
-        /// Whether there were more user frames than room.
+        /// Whether there were more user frames than the capture can hold.
         user_cut: bool,
-        /// Whether the user part was read from outside, right after the kernel part.
+        /// Whether the user stack was read by another thread, right after the kernel stack.
         user_later: bool,
     },
-    /// Recorded at a context switch to the thread.
+    /// The stack was recorded at a context switch to the thread.
     Switch {
-        /// What the switch is for the time in question.
+        /// Relation of the switch to the requested time.
         #[schemars(extend("enum" = ["last", "resumed", "earlier"]))]
         relation: &'static str,
         time: Time,
-        /// Nanoseconds from the switch to the time in question; negative for a later switch.
+        /// Nanoseconds from the switch to the requested time; negative for a later switch.
         age_ns: i64,
-        /// Later switches of the thread up to the time in question.
+        /// Number of later switches of the thread up to the requested time.
         later_switches: u64,
-        /// Whether one of them lost its stack with a buffer.
+        /// Whether the stack of one of them was in a lost buffer.
         later_lost: bool,
-        /// Whether events are missing between the switch and the time in question.
+        /// Whether events are missing between the switch and the requested time.
         lost_between: bool,
     },
-    /// Linux stated it in `/proc`.
+    /// Linux reported the stack in `/proc`.
     Proc,
-    /// A source that this version of the schema does not know.
+    /// A source that this version of the schema does not define.
     Other,
 }
 
 impl<'a> KernelStack<'a> {
-    /// A thread and its stack.
+    /// Converts a thread and its stack.
     pub fn new(stack: &'a ThreadStack) -> KernelStack<'a> {
         let (kernel, kernel_absent) = part(&stack.kernel);
         KernelStack {

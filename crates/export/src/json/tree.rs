@@ -1,8 +1,8 @@
-//! The stack model: what `stack`, `backtrace`, `tree`, `ranges`, `events-of` and `calls` write.
+//! The stack model, as `stack`, `backtrace`, `tree`, `ranges`, `events-of` and `calls` write it.
 //!
-//! Contexts, transitions and the ids of frames and stacks are integers. Counts of frames have `at_least` beside them, true
-//! where there may have been more, and `least`, which is smaller than the count where some of the frames can be the same one,
-//! seen again.
+//! Contexts, transitions and the ids of frames and stacks are integers. Counts of frames come with
+//! `at_least`, which is true if there may be more frames, and `least`, which is smaller than the
+//! count if several of the frames may be one frame that was observed again.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,41 +20,43 @@ use crate::tree::{Row, Shown, Tree};
 pub struct TreeFrame<'t> {
     frame_id: u64,
     stack_id: u64,
-    /// Module and function, or what else is known of the address.
+    /// Module and function, or other known facts about the address.
     #[schemars(with = "String")]
     name: Text<Name<'t>>,
     module: Option<&'t str>,
     symbol: Option<&'t str>,
-    /// Bytes from the beginning of the function.
+    /// Bytes from the start of the function.
     offset: Option<u64>,
     address: Option<Hex>,
     rva: Option<Hex>,
-    /// The transition that created the frame; null if it was not seen.
+    /// The transition that created the frame; null if it was not observed.
     creation: Option<u64>,
-    /// The first context that the frame is known to exist in.
+    /// The first context in which the frame is known to exist.
     first: u64,
-    /// The last one.
+    /// The last context in which the frame is known to exist.
     last: u64,
     start: Bound,
     end: Bound,
     start_type: &'static str,
     end_type: &'static str,
-    /// What the frame's existence rests on.
+    /// The evidence for the existence of the frame.
     evidence: &'static str,
-    /// Whether the frame was seen all the time, or is assumed to be the same between two observations.
+    /// Whether the frame was observed continuously, or is assumed to be the same call between two
+    /// observations.
     continuity: &'static str,
-    /// Frames that called it, directly or not.
+    /// Number of direct and indirect callers.
     depth: u64,
-    /// Frames that it called, directly or not.
+    /// Number of direct and indirect callees.
     descendants: u64,
     least: u64,
     at_least: bool,
 }
 
-/// When something happened.
+/// The time of a start or an end.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Bound {
-    /// `observed`: at this context. `inferred`: from `lo` to `hi`. `open`: before what is known, or not within the trace.
+    /// `observed`: at this context. `inferred`: between `lo` and `hi`. `open`: outside of the known
+    /// contexts or of the trace.
     #[schemars(extend("enum" = ["observed", "inferred", "open"]))]
     kind: &'static str,
     /// The earliest context.
@@ -104,13 +106,13 @@ impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
     }
 }
 
-/// A number of frames, or of what frames have.
+/// A number of frames, or of items that belong to frames.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Count {
     count: u64,
-    /// Smaller than the count where some of them can be the same frame, seen again.
+    /// Smaller than the count if several of them may be one frame that was observed again.
     least: u64,
-    /// Whether there may have been more.
+    /// Whether there may be more.
     at_least: bool,
 }
 
@@ -140,12 +142,12 @@ pub fn time(context: Context<'_>) -> Option<Time> {
     Some(Time(FileTime(i64::try_from(context.time()?).ok()?)))
 }
 
-/// Contexts that follow one another.
+/// A range of consecutive contexts.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ContextRange {
     first: u64,
     last: u64,
-    /// How many there are.
+    /// Number of contexts.
     contexts: u64,
 }
 
@@ -158,7 +160,7 @@ impl From<Range> for ContextRange {
 /// The contexts at which a frame was the innermost one.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct CallRange<'t> {
-    /// Frames between it and the frame that the ranges belong to.
+    /// Number of frames between it and the frame of the ranges.
     depth: u64,
     frame_id: u64,
     #[schemars(with = "String")]
@@ -186,13 +188,13 @@ pub struct TreeStack {
     kind: &'static str,
     pid: Option<u32>,
     tid: Option<u32>,
-    /// The processor that the stack belongs to.
+    /// The processor of the stack.
     cpu: Option<u16>,
     name: Option<String>,
     context: u64,
-    /// Whether the processor runs on it at the context.
+    /// Whether the processor executes on the stack at the context.
     active: bool,
-    /// Since when; null if it was never active before.
+    /// Start of the current activity; null if the stack was never active before.
     active_since: Option<Bound>,
 }
 
@@ -218,7 +220,7 @@ impl From<CallStack<'_>> for TreeStack {
 pub struct FullStack<'t> {
     #[serde(flatten)]
     stack: TreeStack,
-    /// Innermost frame first.
+    /// The frames, innermost first.
     frames: Vec<TreeFrame<'t>>,
 }
 
@@ -228,29 +230,30 @@ impl<'t> From<CallStack<'t>> for FullStack<'t> {
     }
 }
 
-/// `stack --format json`: the stack at a point of the trace, and its neighbours.
+/// `stack --format json`: the stack at a point of the trace, and the stacks before and after it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackDocument<'t> {
     /// The point of the trace.
     pub at: At,
-    /// The stack there.
+    /// The stack at this point.
     pub stack: FullStack<'t>,
     /// The stacks that were active before it.
-    pub before: Neighbours,
+    pub before: Neighbors,
     /// The stacks that were active after it.
-    pub after: Neighbours,
+    pub after: Neighbors,
 }
 
-/// The stacks before or after the period of activity of one.
+/// The stacks that were active before or after a period of activity.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Neighbours {
-    /// On the processor.
+pub struct Neighbors {
+    /// On the same processor.
     pub on_cpu: Option<TreeStack>,
-    /// Of the thread.
+    /// Of the same thread.
     pub of_thread: Option<TreeStack>,
 }
 
-/// `backtrace --format json`: the stacks at a point of the trace, each with the one below it after it.
+/// `backtrace --format json`: the stacks at a point of the trace. Each is followed by the stack
+/// below it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Backtrace<'t> {
     /// The point of the trace.
@@ -264,9 +267,9 @@ pub struct Backtrace<'t> {
 pub struct TreeDocument<'t> {
     at: At,
     stack: TreeStack,
-    /// The frame that the tree is around.
+    /// The frame at the center of the tree.
     active_frame_id: u64,
-    /// Callers that are left out.
+    /// Number of omitted callers.
     above: u64,
     rows: Vec<TreeRow<'t>>,
 }
@@ -287,7 +290,7 @@ impl<'t> TreeDocument<'t> {
 /// A row of a tree.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct TreeRow<'t> {
-    /// How far it is indented.
+    /// Indentation level.
     level: u64,
     #[serde(flatten)]
     node: TreeNode<'t>,
@@ -298,26 +301,26 @@ struct TreeRow<'t> {
 enum TreeNode<'t> {
     /// A frame.
     Frame {
-        /// What it is to the frame that the tree is around.
+        /// Relation to the frame at the center of the tree.
         relation: &'static str,
         frame: Box<TreeFrame<'t>>,
     },
-    /// Frames that are left out.
+    /// Omitted frames.
     Cut {
         count: u64,
-        /// Smaller than the count where some of them can be the same frame, seen again.
+        /// Smaller than the count if several of them may be one frame that was observed again.
         least: u64,
-        /// Whether there may have been more.
+        /// Whether there may be more.
         at_least: bool,
     },
-    /// The processor left the stack and came back.
+    /// The processor left the stack and returned.
     Away {
-        /// The last context before.
+        /// The last context before it left.
         left: u64,
-        /// The first context after; null if it did not come back.
+        /// The first context after its return; null if it did not return.
         back: Option<u64>,
     },
-    /// More changes of the stack are left out.
+    /// Further stack changes are omitted.
     MoreAway,
 }
 
@@ -341,12 +344,12 @@ impl<'t> From<Row<'t>> for TreeRow<'t> {
 /// A change of a stack below a frame: a line of `events-of --format ndjson`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackChange<'t> {
-    /// A frame starts or ends, or the processor leaves or enters the stack.
+    /// Whether a frame starts or ends, or the processor leaves or enters the stack.
     #[schemars(extend("enum" = ["start", "end", "leave", "enter"]))]
     change: &'static str,
-    /// Frames between it and the frame that it is below.
+    /// Number of frames between the changed frame and the requested frame.
     depth: u64,
-    /// The transition, if it was seen.
+    /// The transition, if it was observed.
     transition: Option<u64>,
     context: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -358,9 +361,9 @@ struct ChangedFrame<'t> {
     frame_id: u64,
     #[schemars(with = "String")]
     name: Text<Name<'t>>,
-    /// When it starts or ends.
+    /// Time of the start or end.
     bound: Bound,
-    /// How it starts or ends.
+    /// Type of the start or end.
     change_type: &'static str,
 }
 
@@ -371,7 +374,7 @@ impl<'t> ChangedFrame<'t> {
 }
 
 impl<'t> StackChange<'t> {
-    /// A change so many frames below another.
+    /// Converts a change that is `depth` frames below the requested frame.
     pub fn new(depth: usize, event: StackEvent<'t>) -> StackChange<'t> {
         let (change, transition, context, frame) = match event {
             StackEvent::FrameStart(frame) => {
@@ -401,7 +404,7 @@ impl<'t> StackChange<'t> {
 /// A call of a function: a line of `calls --format ndjson`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CallLine<'t> {
-    /// When it was called.
+    /// Time of the call.
     time: Option<Time>,
     pid: Option<u32>,
     tid: Option<u32>,
@@ -420,7 +423,7 @@ impl<'t> From<CallFrame<'t>> for CallLine<'t> {
 /// `calls --format json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Calls<'t> {
-    /// Calls that were found; with `--limit` more than are listed.
+    /// Number of calls that were found; more than are listed if `--limit` applies.
     found: u64,
     calls: Vec<CallLine<'t>>,
     #[serde(flatten)]
@@ -430,7 +433,7 @@ pub struct Calls<'t> {
 /// `events-of --format json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackChanges<'t> {
-    /// The frame that the changes are below.
+    /// The frame below which the changes occur.
     frame: TreeFrame<'t>,
     events: Vec<StackChange<'t>>,
     #[serde(flatten)]
@@ -440,7 +443,7 @@ pub struct StackChanges<'t> {
 /// `ranges --format json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Ranges<'t> {
-    /// The frame that is executed in the ranges.
+    /// The frame that executes in the ranges.
     frame: TreeFrame<'t>,
     ranges: Vec<RangeLine<'t>>,
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! Values that JSON has no type for, as texts.
+//! Values without a JSON type, as texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, Serializer};
 use stackhound_types::{FileTime, HexBytes, Rfc3339};
 
-/// A number as `0x…`: addresses, offsets in modules, masks and keys, which are more than JSON readers take for integers.
+/// A number as `0x…`: addresses, offsets in modules, masks and keys, which may exceed the integers
+/// that JSON readers preserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hex(pub u64);
 
@@ -37,14 +38,15 @@ impl JsonSchema for Hex {
     }
 }
 
-/// A time in UTC as RFC 3339 with seven digits of a second.
+/// A UTC time in RFC 3339 format with seven fractional digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Time(pub FileTime);
 
 impl Time {
-    /// A time in units of 100 ns since 1601. `None` after the year 9999, which no clock shows and RFC 3339 cannot spell.
+    /// Converts a time in units of 100 ns since 1601. `None` after the year 9999, which RFC 3339
+    /// cannot express.
     pub fn from_ticks(ticks: u64) -> Option<Time> {
-        /// Beginning of the year 10000.
+        /// Start of the year 10000.
         const END: u64 = 2_650_467_744_000_000_000;
         (ticks < END).then_some(Time(FileTime(ticks as i64)))
     }
@@ -76,7 +78,7 @@ impl JsonSchema for Time {
     }
 }
 
-/// Bytes as hexadecimal digits, two each.
+/// Bytes as hexadecimal text, two digits each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -100,7 +102,7 @@ impl JsonSchema for Bytes<'_> {
     }
 }
 
-/// Anything as the text that it is displayed as.
+/// Any value, as the text of its `Display`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text<T>(pub T);
 

@@ -1,4 +1,4 @@
-//! What packets refer to by number: names, modules, frames and stacks. Numbers of the profile, counted from 1.
+//! Interned data: names, modules, frames and stacks. Ids are the indexes of the profile plus 1.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ use super::{NEEDS_STATE, Packets};
 use crate::Profile;
 use crate::model::{Module, StackId};
 
-/// How many entries a packet has at most, so that no packet grows with the profile.
+/// Maximum number of entries per packet, so that the size of packets is bounded.
 const ENTRIES_MAX: usize = 1 << 12;
 
-/// The mapping of frames that are in no module; those of modules follow.
+/// The mapping of frames in no module. The mappings of modules follow.
 const NO_MODULE: u64 = 1;
 
 pub fn stack_number(stack: StackId) -> u64 {
@@ -23,7 +23,7 @@ pub fn stack_number(stack: StackId) -> u64 {
 /// Keys of markers by their text.
 pub type Keys<'p> = FxHashMap<&'p str, u64>;
 
-/// The numbers of all keys.
+/// The ids of all keys.
 pub fn keys(profile: &Profile) -> Keys<'_> {
     let mut keys = Keys::default();
     for key in profile.marker_kinds.iter().flat_map(|kind| &kind.keys) {
@@ -33,7 +33,7 @@ pub fn keys(profile: &Profile) -> Keys<'_> {
     keys
 }
 
-/// Writes all of it.
+/// Writes all interned data.
 pub fn write<W: Write>(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets<'_, W>) -> io::Result<()> {
     let named = |(index, name): (usize, &str)| Named { iid: index as u64 + 1, name: name.to_owned() };
     let category = InternedData { event_categories: vec![named((0, "event"))], ..InternedData::default() };
@@ -91,7 +91,7 @@ fn modules<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Res
     Ok(())
 }
 
-/// What symbol servers call the PDB, else the image.
+/// The key of the PDB on symbol servers, otherwise that of the image.
 fn build_id(module: &Module) -> Option<String> {
     let pdb = module.pdb.as_ref().map(PdbIdentity::store_key);
     pdb.or_else(|| module.image.map(|image| image.store_key()))
@@ -118,7 +118,7 @@ fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Resu
     in_parts(frames, packets, |frames| InternedData { frames, ..InternedData::default() })
 }
 
-/// The stacks that something refers to.
+/// The stacks that samples or markers refer to.
 fn used(profile: &Profile) -> Vec<bool> {
     let mut used = vec![false; profile.stacks.len()];
     let markers = profile.markers.iter().filter_map(|record| record.marker.stack);

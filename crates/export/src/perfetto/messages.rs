@@ -1,4 +1,5 @@
-//! The messages of a trace, as far as they are written. Numbers are those of Perfetto's `perfetto_trace.proto`.
+//! The messages of a trace that are written. Field numbers are those of Perfetto's
+//! `perfetto_trace.proto`.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TracePacket {
@@ -106,7 +107,7 @@ pub struct InternedData {
     pub mappings: Vec<Mapping>,
 }
 
-/// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
+/// `EventCategory`, `EventName` and `DebugAnnotationName`, which have the same fields.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Named {
     #[prost(uint64, tag = "1")]
@@ -153,7 +154,7 @@ pub struct Frame {
 pub struct Callstack {
     #[prost(uint64, tag = "1")]
     pub iid: u64,
-    /// Outermost first.
+    /// Outermost frame first.
     #[prost(uint64, repeated, packed = "false", tag = "2")]
     pub frame_ids: Vec<u64>,
 }
@@ -238,7 +239,7 @@ pub struct SchedSwitch {
     pub prev_comm: String,
     #[prost(int32, optional, tag = "2")]
     pub prev_pid: Option<i32>,
-    /// Bits as in Linux.
+    /// State bits as in Linux.
     #[prost(int64, optional, tag = "4")]
     pub prev_state: Option<i64>,
     #[prost(string, tag = "5")]

@@ -1,14 +1,15 @@
-//! Numbers for processes and threads, of which the format wants one each, and another for each.
+//! Unique ids for processes and threads, which the format requires.
 
 use rustc_hash::FxHashSet;
 
 use crate::Profile;
 use crate::model::{ProcessId, ThreadId};
 
-/// Where numbers for those begin that have none, or that have one which another had before. Windows gives none so high.
+/// First substitute id, for processes and threads without an id or with a reused one. Windows does
+/// not assign ids this high.
 const FIRST_OTHER: u32 = 1 << 30;
 
-/// All numbers. They fit the format's signed fields.
+/// All ids. They fit into the signed fields of the format.
 pub struct Numbers {
     pids: Vec<u32>,
     tids: Vec<u32>,

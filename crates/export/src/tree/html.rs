@@ -1,6 +1,6 @@
-//! The stack model in HTML: one frame, a tree to be put into another page, and a page of its own.
+//! The stack model in HTML: a frame, a tree as a fragment of a page, and a complete page.
 //!
-//! Nothing is loaded and no script runs: what folds are `details` elements.
+//! The HTML loads nothing and runs no script: collapsible parts are `details` elements.
 
 use std::fmt::{self, Write};
 
@@ -10,10 +10,11 @@ use super::selection::{Relation, Shown, Tree};
 use super::text::{frames, remarks};
 use crate::escape::Markup;
 
-/// A frame, as in `<span class="stackhound-frame" title="…">#199862 - usbhub!UsbhDecHubBusy</span>`.
+/// A frame, such as `<span class="stackhound-frame" title="…">#199862 -
+/// usbhub!UsbhDecHubBusy</span>`.
 pub fn frame(frame: Frame<'_>) -> String {
     let mut html = String::new();
-    // Writing to a string does not fail, here and below.
+    // Writing to a string cannot fail, here and below.
     let _ = span(frame, &mut html);
     html
 }
@@ -30,22 +31,22 @@ fn span(frame: Frame<'_>, html: &mut String) -> fmt::Result {
         frame.end_type().name(),
         frame.evidence().name(),
         match frame.continuity() {
-            Continuity::Observed => "the same frame all the time",
-            Continuity::Assumed => "assumed to be the same frame all the time",
+            Continuity::Observed => "observed continuously",
+            Continuity::Assumed => "assumed to be the same frame",
         },
         Markup(frame),
     )
 }
 
-/// A tree with its styles, to be put into a page: the active frame in `strong`, `|- ...` where frames are left out, and
-/// what other frames call folded.
+/// A tree with its styles, as a fragment of a page. The active frame is in `strong`, `|- ...` marks
+/// frames that are left out, and the calls of frames outside of its path are collapsed.
 pub fn fragment(tree: &Tree<'_>) -> String {
     let mut html = String::new();
     let _ = list(tree, &mut html);
     html
 }
 
-/// A page with a tree and what its signs mean.
+/// A page with a tree and a legend.
 pub fn page(tree: &Tree<'_>) -> String {
     let mut html = String::new();
     let _ = document(tree, &mut html);
@@ -66,9 +67,7 @@ fn document(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     list(tree, html)?;
     html.push_str(LEGEND);
     if active.trace().is_sampled() {
-        html.push_str(
-            "<p>Only some of what happened was recorded: every number of frames is a lower bound.</p>\n",
-        );
+        html.push_str("<p>The trace is sampled: every number of frames is a lower bound.</p>\n");
     }
     html.push_str("</main>\n</body>\n</html>\n");
     Ok(())
@@ -113,7 +112,7 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// Closes lists until so many are open.
+/// Closes lists until `level` of them are open.
 fn close(html: &mut String, open: &mut usize, level: usize) {
     while *open > level {
         html.push_str("</ul></details></li>\n");
@@ -155,14 +154,14 @@ dd { margin-left: 9.5em; }
 </style>
 "#;
 
-const LEGEND: &str = r#"<h2>Signs</h2>
+const LEGEND: &str = r#"<h2>Legend</h2>
 <dl>
 <dt>#12 - m!f</dt><dd>the function <code>f</code> of the module <code>m</code>, called by transition 12; in bold the active frame</dd>
-<dt>~#12 - m!f</dt><dd>how the frame was created was not seen; context 12 is the first at which it was there</dd>
-<dt>??? - m!f</dt><dd>the frame was there before anything is known of its stack</dd>
-<dt>#13 to #40</dt><dd>the frame's first and last context</dd>
-<dt>#13..#15</dt><dd>inferred: one of these contexts</dd>
-<dt>&gt;=12 frames</dt><dd>so many were seen, there may have been more</dd>
+<dt>~#12 - m!f</dt><dd>the creation of the frame was not observed; it exists at context 12</dd>
+<dt>??? - m!f</dt><dd>the frame already existed when its stack was first observed</dd>
+<dt>#13 to #40</dt><dd>first and last context of the frame</dd>
+<dt>#13..#15</dt><dd>inferred: at one of these contexts</dd>
+<dt>&gt;=12 frames</dt><dd>at least 12 frames</dd>
 <dt>stack left</dt><dd>another stack was active between these transitions</dd>
 </dl>
 "#;

@@ -1,11 +1,12 @@
 //! The stack model as text and HTML: the calls around a frame, stacks, ranges, events and calls.
 //!
-//! A [`Tree`] is what is shown of the calls around one frame. It looks at no more frames than it shows, however many
-//! there are, and what it leaves out it counts without visiting it. [`text`] and [`html`] write it, and
-//! [`json`](crate::json::tree) has its document; [`text`] also has the forms of everything else of a trace.
+//! A [`Tree`] selects the calls around one frame for output. It visits only the frames that it
+//! shows, however many there are, and counts the others without visiting them. [`text`] and
+//! [`html`] write it, and [`json`](crate::json::tree) has its document. [`text`] also writes all
+//! other results of the stack model.
 //!
-//! Knows nothing of files, of the command line, or of where traces come from. Names are untrusted: text has no control
-//! characters of them, HTML has them escaped.
+//! This module does not know files, the command line, or the origin of traces. Names are untrusted:
+//! text contains none of their control characters, and HTML escapes them.
 
 pub mod html;
 mod selection;

@@ -1,15 +1,15 @@
-//! Which frames of a tree are shown.
+//! The selection of frames that a tree shows.
 
 use stackhound_calltree::{ContextId, ContextRange, Count, Frame, FrameId, TransitionId};
 
-/// How much of a tree is shown.
+/// Limits of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How far up: how many frames above the active one.
+    /// Maximum number of frames above the active one.
     pub ancestors: usize,
-    /// How far down: how many levels of calls below the active frame, and below its siblings as well.
+    /// Maximum number of levels of calls below the active frame and below its siblings.
     pub depth: usize,
-    /// How many of the calls of one frame.
+    /// Maximum number of calls of one frame.
     pub children: usize,
 }
 
@@ -19,10 +19,10 @@ impl Default for Limits {
     }
 }
 
-/// A tree shows no calls any more once it has so many rows.
+/// A tree with this many rows shows no further calls.
 pub const ROWS_MAX: usize = 100_000;
 
-/// The calls around a frame, from an ancestor of it down.
+/// The calls around a frame, from one of its ancestors down.
 #[derive(Clone, Debug)]
 pub struct Tree<'t> {
     active: Frame<'t>,
@@ -33,45 +33,45 @@ pub struct Tree<'t> {
 /// A row of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'t> {
-    /// How far below the first row it is.
+    /// Number of levels below the first row.
     pub level: usize,
-    /// What it shows.
+    /// Content of the row.
     pub shown: Shown<'t>,
 }
 
-/// What a row of a tree shows.
+/// The content of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shown<'t> {
-    /// A frame. What it calls stands behind it, one level below.
+    /// A frame. Its calls follow, one level below.
     Frame(Frame<'t>, Relation),
-    /// Here so many frames are left out: calls of the frame above, and what these call.
+    /// This many frames are left out: calls of the frame above, with the calls below them.
     Cut(Count),
-    /// Here another stack was active.
+    /// Another stack was active.
     Away {
-        /// The transition that left the frame's stack.
+        /// The transition that left the stack of the frame.
         left: TransitionId,
-        /// The transition that led back; `None` if none did while the frame existed.
+        /// The transition that returned to it; `None` if there was none while the frame existed.
         back: Option<TransitionId>,
     },
-    /// Here other stacks were active more often than is shown.
+    /// Other stacks were active more often than shown.
     MoreAway,
 }
 
-/// What a frame of a tree is to the active one.
+/// The relation of a frame to the active one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// An ancestor of it.
+    /// An ancestor of the active frame.
     Above,
     /// The active frame itself.
     Active,
-    /// Called by it, or by what it calls.
+    /// A direct or indirect call of the active frame.
     Below,
-    /// Any other.
+    /// Any other frame.
     Beside,
 }
 
 impl Relation {
-    /// As it is written in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Above => "above",
@@ -83,11 +83,11 @@ impl Relation {
 }
 
 impl<'t> Tree<'t> {
-    /// The tree around `active`: its ancestors, as far as there are so many, and the calls of the outermost one of these,
-    /// level by level.
+    /// The tree around `active`: its ancestors, as far as the limits allow, and the calls of the
+    /// outermost of them, level by level.
     ///
-    /// Of each frame the first calls are shown. Where the way to the active frame goes through a later one, that and its
-    /// neighbours are shown instead.
+    /// The first calls of each frame are shown. If the path to the active frame goes through a
+    /// later call, that call and its neighbors are shown instead.
     pub fn around(active: Frame<'t>, limits: Limits) -> Self {
         let mut path: Vec<_> =
             std::iter::once(active).chain(active.ancestors().take(limits.ancestors)).collect();
@@ -107,32 +107,32 @@ impl<'t> Tree<'t> {
         Self { active, above: root.depth(), rows }
     }
 
-    /// The frame it is around.
+    /// The active frame.
     pub fn active(&self) -> Frame<'t> {
         self.active
     }
 
-    /// How many ancestors the first row's frame has, which are not shown.
+    /// Number of ancestors of the first row's frame, which are not shown.
     pub fn above(&self) -> u64 {
         self.above
     }
 
-    /// Its rows, from the top down. The first one is a frame.
+    /// The rows, from top to bottom. The first one is a frame.
     pub fn rows(&self) -> &[Row<'t>] {
         &self.rows
     }
 }
 
 struct Walk<'t> {
-    /// From the first row's frame to the active one.
+    /// The frames from the first row to the active one.
     path: Vec<Frame<'t>>,
-    /// The level at which no calls are shown any more.
+    /// The level below which no calls are shown.
     levels: usize,
     children: usize,
 }
 
 impl<'t> Walk<'t> {
-    /// What a frame at a level is to the active one, given what its parent is.
+    /// The relation of a frame to the active one, given the relation of its parent.
     fn relation(&self, frame: Frame<'t>, level: usize, parent: Option<Relation>) -> Relation {
         match parent {
             Some(Relation::Active | Relation::Below) => Relation::Below,
@@ -143,14 +143,15 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The rows below a frame, one level down only.
+    /// The rows one level below a frame.
     fn below(&self, frame: Frame<'t>, relation: Relation, level: usize, has_room: bool) -> Vec<Row<'t>> {
         let on_path = (relation == Relation::Above).then(|| self.path[level + 1]);
         let children = if level < self.levels && has_room { self.children } else { 0 };
         let mut rows = Vec::new();
         let mut push = |shown| rows.push(Row { level: level + 1, shown });
         let mut aways = Aways { frame, left: children.max(1), is_cut: false };
-        // Frames are numbered so that those below one follow it: numbers tell how many are left out.
+        // The frames below a frame have the numbers after it, so that numbers give the count of
+        // frames that are left out.
         let mut next = frame.id().0 + 1;
         let mut since = frame.first_context().id();
         let end = next + frame.descendant_number();
@@ -171,32 +172,33 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// The first calls of a frame; or, where that is not among them, those around the one that leads to the active frame.
+/// The first calls of a frame, or those around the call that leads to the active frame if it is not
+/// among them.
 fn window<'t>(frame: Frame<'t>, on_path: Option<Frame<'t>>, children: usize) -> Vec<Frame<'t>> {
     let first: Vec<_> = frame.children().take(children).collect();
     let Some(middle) = on_path.filter(|child| !first.contains(child)) else { return first };
-    let behind: Vec<_> =
+    let after: Vec<_> =
         std::iter::successors(middle.next_sibling(), Frame::next_sibling).take(children / 2).collect();
-    let rest = children.saturating_sub(behind.len() + 1);
+    let rest = children.saturating_sub(after.len() + 1);
     let mut shown: Vec<_> =
         std::iter::successors(middle.previous_sibling(), Frame::previous_sibling).take(rest).collect();
     shown.reverse();
     shown.push(middle);
-    shown.extend(behind);
+    shown.extend(after);
     shown
 }
 
-/// The times at which the stack of a frame was left in the frame itself, not in what it calls.
+/// The times when the stack was left in the frame itself, not in its calls.
 struct Aways<'t> {
     frame: Frame<'t>,
-    /// How many may still be shown.
+    /// How many more may be shown.
     left: usize,
-    /// Whether it was said that there are more.
+    /// Whether a row for further ones was added.
     is_cut: bool,
 }
 
 impl<'t> Aways<'t> {
-    /// Those that begin behind one of the contexts from `from` to `to`.
+    /// Adds those that begin after one of the contexts from `from` to `to`.
     fn between(&mut self, from: ContextId, to: Option<u64>, push: &mut impl FnMut(Shown<'t>)) {
         let last = self.frame.last_context().id();
         let (Some(to), Ok(range)) = (to, ContextRange::new(from, last)) else { return };
@@ -220,7 +222,7 @@ impl<'t> Aways<'t> {
     }
 }
 
-/// How many calls the frames of a trace from one number on are.
+/// Counts the calls among the frames with consecutive numbers.
 fn cut_out(frame: Frame<'_>, first: u64, frames: u64) -> Count {
     let trace = frame.trace();
     trace.counted_frames((first..first + frames).filter_map(|number| trace.frame(FrameId(number)).ok()))

@@ -1,4 +1,4 @@
-//! The stack model as lines of text.
+//! The stack model as text.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,13 +8,13 @@ use stackhound_calltree::{Bound, CallRange, Count, EndType, Evidence, Frame, Sta
 use super::selection::{Relation, Shown, Tree};
 use crate::escape::Plain;
 
-/// Deeper lines are indented no further, so that endless recursions do not make endless lines.
+/// Maximum indentation, so that endless recursion does not lead to endless lines.
 const INDENTATION_MAX: usize = 64;
 
-/// A tree: one line a row, frames behind `|- `, and `|- ...` where frames are left out.
+/// Writes a tree, one line per row: frames after `|- `, and `|- ...` for frames that are left out.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn tree(tree: &Tree<'_>, out: &mut impl Write) -> io::Result<()> {
     for row in tree.rows() {
         if let Some(level) = row.level.checked_sub(1) {
@@ -32,7 +32,7 @@ pub fn tree(tree: &Tree<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// As in `12 frames`, `>=1 frames`.
+/// A count such as `12 frames` or `>=1 frames`.
 pub(super) fn frames(count: Count) -> String {
     match count {
         Count::Exactly(1) => "1 frame".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn frames(count: Count) -> String {
     }
 }
 
-/// A frame, with what is unusual about it in brackets.
+/// A frame, with its unusual properties in brackets.
 pub fn line(frame: Frame<'_>) -> impl fmt::Display {
     let remarks = remarks(frame).join(", ");
     fmt::from_fn(move |f| {
@@ -49,7 +49,7 @@ pub fn line(frame: Frame<'_>) -> impl fmt::Display {
     })
 }
 
-/// What is unusual about a frame. That it was called, that it returned, and that its bounds are inferred goes without.
+/// The unusual properties of a frame. Calls, returns and inferred bounds are usual.
 pub(super) fn remarks(frame: Frame<'_>) -> Vec<&'static str> {
     let mut remarks = Vec::new();
     if !matches!(frame.start_type(), StartType::Call | StartType::Unknown) {
@@ -65,10 +65,10 @@ pub(super) fn remarks(frame: Frame<'_>) -> Vec<&'static str> {
     remarks
 }
 
-/// A stack: what it is, since when it is active, and its frames from the top down.
+/// Writes a stack: its heading, and its frames from the innermost one.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn stack(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
     heading(stack, out)?;
     for frame in stack.frames() {
@@ -77,10 +77,10 @@ pub fn stack(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a stack is, and since when it is active or until when it was.
+/// Writes the heading of a stack: its kind and context, and whether and since when it is active.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn heading(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
     write!(out, "{}, {}", Plain(stack), stack.context())?;
     match (stack.is_active(), stack.active_since()) {
@@ -90,28 +90,28 @@ pub fn heading(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// The stacks of a backtrace, one below the other.
+/// Writes the stacks of a backtrace one after another.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn backtrace(stacks: &[Stack<'_>], out: &mut impl Write) -> io::Result<()> {
     stacks.iter().try_for_each(|one| stack(one, out))
 }
 
-/// A range of one call, as in `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before #199887, Context before
-/// #199992]`.
+/// A range of one call, such as `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before
+/// #199887, Context before #199992]`.
 pub fn call_range(range: CallRange<'_>) -> impl fmt::Display {
     Plain(range)
 }
 
-/// An event so many frames below the one that was asked, indented, as in `Start #199886 -
+/// An event, indented by its number of frames below the requested frame, such as `Start #199886 -
 /// ntoskrnl!KeWaitForSingleObject`.
 pub fn event(depth: usize, event: StackEvent<'_>) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "{:2$}{}", "", Plain(event), 2 * depth.min(INDENTATION_MAX)))
 }
 
-/// A call, as in `#199886 ntoskrnl!KeWaitForSingleObject(...) #199992`: the transitions that started and ended it, a
-/// context behind `~` where these are inferred, `???` where it was there before or is there longer than is known.
+/// A call, such as `#199886 ntoskrnl!KeWaitForSingleObject(...) #199992`: the transitions that
+/// started and ended it. `~` before a context marks an inferred start or end, `???` an unknown one.
 pub fn call(frame: Frame<'_>) -> impl fmt::Display {
     let start = match (frame.creation_transition(), frame.start()) {
         (Some(transition), _) => transition.id().to_string(),

@@ -1,4 +1,4 @@
-//! CSV, read again by a parser.
+//! CSV, read by a parser.
 
 use proptest::prelude::*;
 use stackhound_detect::{Totals, Verdict};
@@ -15,7 +15,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 #[test]
-fn a_row_is_a_finding() {
+fn each_finding_is_a_row() {
     let rows = rows(&written(Csv, false, &[access(), nothing()], &[], &Totals::default()));
     assert_eq!(rows.len(), 4);
     let first = &rows[0];
@@ -44,7 +44,7 @@ fn a_row_is_a_finding() {
 }
 
 #[test]
-fn without_findings_there_is_a_header() {
+fn tables_without_findings_have_a_header() {
     let text = written(Csv, false, &[], &[], &Totals::default());
     assert_eq!(text.lines().count(), 1);
     assert!(text.starts_with("time,verdict,severity,id,title,"));
@@ -52,11 +52,11 @@ fn without_findings_there_is_a_header() {
 
 proptest! {
     #[test]
-    fn each_finding_is_one_line_without_formulas(events in events()) {
+    fn findings_are_lines_without_formulas(events in events()) {
         let text = written(Csv, false, &events, &[], &Totals::default());
-        let told = events.iter().flat_map(|(_, findings)| findings);
-        let told = told.filter(|finding| finding.outcome.verdict != Verdict::No).count();
-        assert_eq!((text.lines().count(), rows(&text).len()), (told + 1, told));
+        let count = events.iter().flat_map(|(_, findings)| findings);
+        let count = count.filter(|finding| finding.outcome.verdict != Verdict::No).count();
+        assert_eq!((text.lines().count(), rows(&text).len()), (count + 1, count));
         for cell in rows(&text).iter().flat_map(|row| row.values()) {
             let first = cell.trim_start().chars().next().unwrap_or('a');
             assert!(!"=+-@＝＋－＠".contains(first) && !cell.contains(char::is_control), "{cell:?}");

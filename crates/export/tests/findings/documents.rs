@@ -1,4 +1,5 @@
-//! Documents of others' schemas: ECS, OCSF and the layer for the Navigator, against schemas written after their pages.
+//! Documents with the schemas of others: ECS, OCSF and the Navigator's layer, checked against
+//! schemas that were written from their documentation.
 
 use std::collections::BTreeMap;
 
@@ -37,16 +38,16 @@ fn layer(events: &[(EventContext, Vec<Finding>)]) -> Value {
 
 proptest! {
     #[test]
-    fn each_document_follows_its_schema(events in events()) {
-        let told = events.iter().flat_map(|(_, findings)| findings);
-        let told = told.filter(|finding| finding.outcome.verdict != Verdict::No).count();
-        assert_eq!((ecs(&events).len(), ocsf(&events).len()), (told, told));
+    fn documents_follow_their_schemas(events in events()) {
+        let count = events.iter().flat_map(|(_, findings)| findings);
+        let count = count.filter(|finding| finding.outcome.verdict != Verdict::No).count();
+        assert_eq!((ecs(&events).len(), ocsf(&events).len()), (count, count));
         layer(&events);
     }
 
-    /// Each technique's score is counted by hand.
+    /// The expected score of each technique is computed independently.
     #[test]
-    fn scores_of_techniques_are_events(events in events()) {
+    fn scores_of_techniques_are_counts_of_events(events in events()) {
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
         for (event_context, findings) in &events {
             let found = findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes);
@@ -68,7 +69,7 @@ proptest! {
 }
 
 #[test]
-fn ecs_has_elastics_names() {
+fn ecs_documents_have_elastics_names() {
     let documents = ecs(&[access()]);
     let first = &documents[0];
     assert_eq!(first["event"]["kind"], "alert");
@@ -117,13 +118,13 @@ fn ecs_has_elastics_names() {
     assert_eq!(first["threat"]["technique"]["id"], json!(["T1055", "T1620"]));
     assert_eq!(first["threat"]["tactic"]["name"], json!(["Defense Evasion", "Privilege Escalation"]));
     assert_eq!(first["callstack"]["frame"]["index"], 2);
-    // A sub-technique stands below its technique.
+    // A sub-technique is nested in its technique.
     let lsass = &documents[1]["threat"]["technique"];
     assert_eq!((&lsass["id"], &lsass["subtechnique"]["id"]), (&json!(["T1003"]), &json!(["T1003.001"])));
 }
 
 #[test]
-fn at_the_start_of_a_process_the_stack_is_the_parents() {
+fn stacks_of_process_starts_belong_to_the_parent() {
     let document = &ecs(&[start()])[0];
     assert_eq!(document["event"]["type"], json!(["start"]));
     let process = &document["process"];
@@ -132,7 +133,7 @@ fn at_the_start_of_a_process_the_stack_is_the_parents() {
     let parent = &process["parent"];
     assert_eq!((&parent["pid"], &parent["name"]), (&json!(100), &json!("parent.exe")));
     let stack = parent["thread"]["Ext"]["call_stack"].as_array().unwrap();
-    assert_eq!(stack.len(), 1, "frames of the kernel stand elsewhere");
+    assert_eq!(stack.len(), 1, "kernel frames are in callstack.kernel");
     assert_eq!(document["callstack"]["kernel"].as_array().unwrap().len(), 1);
     assert_eq!(document["callstack"]["frame"]["index"], 1);
     assert_eq!(process["Ext"]["api"]["behaviors"], json!(["direct_syscall", "parent-child"]));
@@ -155,7 +156,7 @@ fn behaviors_depend_on_reasons_too() {
 }
 
 #[test]
-fn an_absent_stack_is_not_a_clean_one() {
+fn absent_stacks_are_not_clean() {
     let contains = |event_context: EventContext| {
         let outcome = yes(Severity::High, 0, Reason::TopUnknown);
         let document = &ecs(&[(event_context, vec![finding("CS02", outcome)])])[0];
@@ -172,7 +173,7 @@ fn an_absent_stack_is_not_a_clean_one() {
 }
 
 #[test]
-fn what_is_undetermined_is_never_like_a_finding() {
+fn undetermined_answers_differ_from_findings() {
     let (event_context, _) = access();
     let outcome = undetermined(Severity::Critical, Reason::ImageMissing, Input::ImageBytes);
     let events = [(event_context, vec![finding("CS05", outcome)]), nothing()];
@@ -197,7 +198,7 @@ fn what_is_undetermined_is_never_like_a_finding() {
 }
 
 #[test]
-fn ocsf_tells_what_how_severe_and_how_sure() {
+fn ocsf_documents_have_severity_and_confidence() {
     let (event_context, mut findings) = access();
     findings[1].outcome.missing = stackhound_detect::Inputs::of(&[Input::ImageIdentity]);
     let documents = ocsf(&[(event_context, findings)]);
@@ -231,7 +232,7 @@ fn ocsf_tells_what_how_severe_and_how_sure() {
 }
 
 #[test]
-fn an_unknown_time_is_left_out() {
+fn unknown_times_are_absent() {
     let (mut event_context, findings) = access();
     event_context.time = None;
     let events = [(event_context, findings)];
@@ -242,7 +243,7 @@ fn an_unknown_time_is_left_out() {
 }
 
 #[test]
-fn a_technique_has_its_highest_severity_and_its_detections() {
+fn techniques_have_the_highest_severity_and_all_detections() {
     let layer = layer(&[access(), access(), start()]);
     let techniques = layer["techniques"].as_array().unwrap();
     let by_id = |id: &str| techniques.iter().find(|technique| technique["techniqueID"] == id).unwrap();

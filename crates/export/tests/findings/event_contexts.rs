@@ -1,4 +1,4 @@
-//! Evaluated events: some by hand, of the shapes that reports have, and any at all.
+//! Evaluated events: typical ones, and arbitrary ones.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -31,7 +31,7 @@ pub fn undetermined(severity: Severity, reason: Reason, missing: Input) -> Outco
     Outcome::undetermined(severity, reason, Inputs::of(&[Input::Stack]), Inputs::of(&[missing]))
 }
 
-/// `symbol` is a function with the offset in it, such as `NtOpenProcess+0x14`, or empty.
+/// `symbol` is a function with an offset, such as `NtOpenProcess+0x14`, or empty.
 pub fn backed(module: &str, rva: u64, symbol: &str) -> FrameReport {
     let function = symbol.split_once("+0x").map(|(function, offset)| FunctionReport {
         text: function.to_owned(),
@@ -58,7 +58,7 @@ pub fn unbacked(address: u64) -> FrameReport {
     }
 }
 
-/// Shellcode opens lsass: found by two detections, a third cannot tell.
+/// Shellcode opens lsass: two detections find it, a third is undetermined.
 pub fn access() -> (EventContext, Vec<Finding>) {
     let mut caller = unbacked(0x24f_64b7_b7a1);
     caller.leading_bytes = vec![0xff, 0xd0];
@@ -107,7 +107,8 @@ pub fn access() -> (EventContext, Vec<Finding>) {
     (event_context, findings)
 }
 
-/// A process starts another; the stack is the parent's and has kernel frames. Little else is known.
+/// A process starts another one. The stack is that of the parent and has kernel frames. Little else
+/// is known.
 pub fn start() -> (EventContext, Vec<Finding>) {
     let kernel =
         FrameReport { mode: Mode::Kernel, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
@@ -131,7 +132,7 @@ pub fn start() -> (EventContext, Vec<Finding>) {
     (event_context, vec![finding("CS02", yes(Severity::Low, 1, Reason::TopImage))])
 }
 
-/// Nothing is known but that the stack is missing.
+/// Only that the stack is missing is known.
 pub fn nothing() -> (EventContext, Vec<Finding>) {
     let event_context = EventContext { count: 1, ..EventContext::default() };
     let outcome = undetermined(Severity::High, Reason::StackMissing, Input::Stack);
@@ -247,7 +248,7 @@ pub fn event_with_answers() -> impl Strategy<Value = (EventContext, Vec<Finding>
     (event_context(), vec(any_finding(), 0..5))
 }
 
-/// Several of them.
+/// Several events.
 pub fn events() -> impl Strategy<Value = Vec<(EventContext, Vec<Finding>)>> {
     vec(event_with_answers(), 0..4)
 }

@@ -1,4 +1,4 @@
-//! Findings in each format, read again by something that is not the writer: a schema, a parser, or eyes.
+//! Findings in each format, read by a schema, a parser, or compared with expected text.
 
 mod csv;
 mod documents;
@@ -11,7 +11,7 @@ use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_export::findings::{FindingsFormat, Writer};
 
-/// Everything that a writer writes of these events.
+/// The complete output of a writer.
 fn written(
     format: FindingsFormat,
     is_colored: bool,
@@ -28,13 +28,13 @@ fn written(
     String::from_utf8(out).unwrap()
 }
 
-/// What a writer writes of events alone.
+/// The output for events without alerts.
 fn lines(format: FindingsFormat, events: &[(EventContext, Vec<Finding>)]) -> Vec<serde_json::Value> {
     let text = written(format, false, events, &[], &Totals::default());
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Checks values against a schema, and says all that is wrong.
+/// Checks values against a schema, and reports all errors.
 fn validate(schema: &str, values: &[serde_json::Value]) {
     let schema = serde_json::from_str(schema).expect("JSON");
     let schema = jsonschema::validator_for(&schema).expect("a schema");
@@ -46,7 +46,7 @@ fn validate(schema: &str, values: &[serde_json::Value]) {
 }
 
 #[test]
-fn formats_have_names_and_are_found_by_them() {
+fn formats_are_parsed_by_their_names() {
     for format in FindingsFormat::ALL {
         assert_eq!(FindingsFormat::of(format.name()), Some(format));
     }
@@ -54,7 +54,7 @@ fn formats_have_names_and_are_found_by_them() {
 }
 
 #[test]
-fn answers_that_are_no_are_in_no_format() {
+fn answers_no_are_not_written() {
     let (event_context, _) = event_contexts::access();
     let no = event_contexts::finding("CS01", event_contexts::no());
     for format in FindingsFormat::ALL {
@@ -67,7 +67,7 @@ fn answers_that_are_no_are_in_no_format() {
 
 proptest::proptest! {
     #[test]
-    fn equal_events_give_equal_bytes(events in event_contexts::events()) {
+    fn equal_events_have_equal_output(events in event_contexts::events()) {
         for format in FindingsFormat::ALL {
             let once = written(format, true, &events, &[], &Totals::default());
             assert!(once == written(format, true, &events, &[], &Totals::default()), "{}", format.name());

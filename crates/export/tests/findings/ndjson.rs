@@ -1,4 +1,4 @@
-//! NDJSON against the published schema, and back into what it was written from.
+//! NDJSON, checked against the published schema and compared with the written findings.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
-/// Everything that was written is there again.
+/// Checks that a line contains all facts of a finding.
 fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     assert_eq!(text(&line["detection"]), finding.id.name());
     assert_eq!(text(&line["verdict"]), finding.outcome.verdict.name());
@@ -103,14 +103,14 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
 
 proptest! {
     #[test]
-    fn every_line_follows_the_schema_and_has_everything(event in event_with_answers()) {
+    fn lines_follow_the_schema_and_are_complete(event in event_with_answers()) {
         let lines = lines(FindingsFormat::Ndjson, std::slice::from_ref(&event));
         validate(FINDING, &lines);
         let (event_context, findings) = event;
-        let told: Vec<&Finding> =
+        let expected: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict != Verdict::No).collect();
-        assert_eq!(lines.len(), told.len());
-        for (line, finding) in lines.iter().zip(told) {
+        assert_eq!(lines.len(), expected.len());
+        for (line, finding) in lines.iter().zip(expected) {
             compare(line, &event_context, finding);
         }
     }
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn a_line_is_a_finding() {
+fn each_finding_is_a_line() {
     let lines = lines(FindingsFormat::Ndjson, &[access()]);
     let first = &lines[0];
     assert_eq!((&first["type"], &first["schema_version"]), (&json!("finding"), &json!(1)));
@@ -176,7 +176,7 @@ fn a_line_is_a_finding() {
 }
 
 #[test]
-fn what_is_unknown_is_null() {
+fn unknown_values_are_null() {
     let lines = lines(FindingsFormat::Ndjson, &[nothing()]);
     let line = &lines[0];
     for key in ["alert", "time", "host", "pid", "tid", "provider", "event", "frame_index"] {

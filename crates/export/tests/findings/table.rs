@@ -1,4 +1,4 @@
-//! The table as people see it, written by hand, and what must hold whatever is in it.
+//! Tables as people see them, and properties that hold for any content.
 
 use proptest::prelude::*;
 use stackhound_detect::alert::Alert;
@@ -15,7 +15,7 @@ const ACCESS: &str = r"HIGH  CS07  unbacked executable memory calls the native A
   unbacked 0x24f64b7b7a1, in no module, calls the native API. The operation is one that attacks need.
 CRITICAL  CS24  suspicious LSASS handle
   The final user module, unbacked 0x24f64b7b7a1, is neither part of Windows nor an installed program.
-UNDETERMINED  CS11  call stack spoofing: return address not preceded by a call (at most high if so)
+UNDETERMINED  CS11  call stack spoofing: return address not preceded by a call (at most high)
   The image file that would decide is missing.
   Missing evidence: image_bytes.
   tool.exe (pid 4021, thread 5032, parent 640)  C:\Users\Public\tool.exe
@@ -28,7 +28,7 @@ UNDETERMINED  CS11  call stack spoofing: return address not preceded by a call (
   ATT&CK: T1055, T1620, T1003.001
 ";
 
-const NOTHING: &str = r"UNDETERMINED  CS01  direct system call from unbacked memory (at most high if so)
+const NOTHING: &str = r"UNDETERMINED  CS01  direct system call from unbacked memory (at most high)
   The stack, or the part of it that decides, is missing.
   Missing evidence: stack.
   unknown process
@@ -56,7 +56,7 @@ fn table(events: &[(EventContext, Vec<stackhound_detect::report::Finding>)]) -> 
     blocks.strip_suffix('\n').unwrap_or(blocks).to_owned()
 }
 
-/// As [`access`], in one alert, with what was counted.
+/// The alert of [`access`], with counted totals.
 fn alert_and_totals() -> (Alert, Totals) {
     let (event_context, findings) = access();
     let id = |name| DetectionId::parse(name).unwrap();
@@ -80,14 +80,14 @@ fn alert_and_totals() -> (Alert, Totals) {
 }
 
 #[test]
-fn a_block_tells_what_who_where_and_why() {
+fn blocks_have_all_facts() {
     assert_eq!(table(&[access()]), ACCESS);
     assert_eq!(table(&[nothing()]), NOTHING);
     assert_eq!(table(&[access(), nothing()]), format!("{ACCESS}\n{NOTHING}"));
 }
 
 #[test]
-fn what_a_finding_did_without_is_told() {
+fn missing_evidence_is_shown() {
     let (event_context, mut findings) = access();
     findings.truncate(1);
     findings[0].outcome.missing = Inputs::of(&[Input::CompiledCode, Input::Regions]);
@@ -95,13 +95,13 @@ fn what_a_finding_did_without_is_told() {
 }
 
 #[test]
-fn the_summary_has_alerts_findings_and_what_could_not_be_told() {
+fn summaries_have_alerts_findings_and_undetermined_answers() {
     let (alert, totals) = alert_and_totals();
     assert_eq!(written(Table, false, &[], &[alert], &totals), SUMMARY);
 }
 
 #[test]
-fn alerts_stand_by_score_whatever_their_order() {
+fn alerts_are_sorted_by_score() {
     let (high, totals) = alert_and_totals();
     let mut low = high.clone();
     low.detections = vec![(DetectionId::parse("CS08").unwrap(), Severity::Low, 1)];
@@ -114,7 +114,7 @@ fn alerts_stand_by_score_whatever_their_order() {
 }
 
 #[test]
-fn the_same_again_is_one_line() {
+fn repetitions_are_one_line() {
     let again = |record, tick| {
         let (mut event_context, findings) = access();
         event_context.location.record = record;
@@ -123,19 +123,19 @@ fn the_same_again_is_one_line() {
     };
     let line = "  again CS07, CS24, CS11 undetermined  2023-01-01T00:00:00.0000005Z  record 18  3 events\n";
     assert_eq!(table(&[access(), again(18, 5)]), format!("{ACCESS}{line}"));
-    // Another stack is not the same.
+    // A different stack is not a repetition.
     let (mut event_context, findings) = again(18, 5);
     event_context.stack[1].rva = Some(1);
     let other = (event_context, findings);
     assert_eq!(table(&[access(), other.clone()]).matches("HIGH  CS07").count(), 2);
-    // With another block between, the line says which one it repeats.
-    let told = table(&[access(), other, again(20, 5)]);
-    let line = told.lines().find(|line| line.starts_with("  again")).unwrap();
-    assert!(line.ends_with("  record 20  3 events  as record 17"), "{told}");
+    // With another block in between, the line names the repeated one.
+    let text = table(&[access(), other, again(20, 5)]);
+    let line = text.lines().find(|line| line.starts_with("  again")).unwrap();
+    assert!(line.ends_with("  record 20  3 events  as record 17"), "{text}");
 }
 
 #[test]
-fn long_stacks_are_cut_but_not_around_what_is_found() {
+fn long_stacks_are_cut_except_around_findings() {
     let (mut event_context, _) = access();
     event_context.stack = (0..192).map(|index| backed("a.dll", index, "")).collect();
     event_context.stack[100] = unbacked(0x1000);
@@ -157,7 +157,7 @@ fn long_stacks_are_cut_but_not_around_what_is_found() {
 }
 
 #[test]
-fn one_name_does_not_fill_the_screen() {
+fn long_names_are_cut() {
     let (mut event_context, findings) = access();
     event_context.process.path = "é".repeat(1 << 20);
     event_context.process.command_line = "x".repeat(1 << 20);
@@ -165,13 +165,13 @@ fn one_name_does_not_fill_the_screen() {
     assert!(table(&[(event_context, findings)]).len() < 10_000);
 }
 
-/// Text without the colours that the writer puts in.
+/// The text without the colors of the writer.
 fn plain(colored: &str) -> String {
     let mut pieces = colored.split('\u{1b}');
     let first = pieces.next().unwrap_or_default().to_owned();
     pieces.fold(first, |text, piece| {
-        let (color, rest) = piece.split_once('m').expect("a colour");
-        let digits = color.strip_prefix('[').expect("a colour");
+        let (color, rest) = piece.split_once('m').expect("a color");
+        let digits = color.strip_prefix('[').expect("a color");
         assert!(digits.chars().all(|c| c.is_ascii_digit() || c == ';'), "{digits}");
         text + rest
     })
@@ -179,16 +179,16 @@ fn plain(colored: &str) -> String {
 
 proptest! {
     #[test]
-    fn terminals_are_told_nothing_but_colors(events in events()) {
+    fn tables_contain_no_control_characters_but_colors(events in events()) {
         let text = written(Table, false, &events, &[], &Totals::default());
-        let is_obeyed = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
-        assert!(!text.contains(is_obeyed), "{text:?}");
+        let is_interpreted = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
+        assert!(!text.contains(is_interpreted), "{text:?}");
         let colored = written(Table, true, &events, &[], &Totals::default());
-        assert_eq!(plain(&colored), text, "colours carry nothing");
+        assert_eq!(plain(&colored), text, "colors carry no information");
     }
 
     #[test]
-    fn the_frame_that_a_finding_is_about_is_always_shown(len in 1..192_usize, at in any::<prop::sample::Index>()) {
+    fn frames_of_findings_are_always_shown(len in 1..192_usize, at in any::<prop::sample::Index>()) {
         let at = at.index(len);
         let (mut event_context, _) = access();
         event_context.stack = vec![FrameReport::default(); len];
@@ -199,9 +199,9 @@ proptest! {
         assert!(marked[0].starts_with(&format!("  ► {at:>2}  ")), "{text}");
     }
 
-    /// By the words alone: what is undetermined has no severity at its head, no arrow and no technique.
+    /// Undetermined answers have no severity in the heading, no arrow and no technique.
     #[test]
-    fn what_is_undetermined_is_never_like_a_finding(events in events()) {
+    fn undetermined_answers_differ_from_findings(events in events()) {
         for (event_context, mut findings) in events {
             findings.retain(|finding| finding.outcome.verdict == Verdict::Undetermined);
             let text = table(&[(event_context, findings.clone())]);

@@ -1,4 +1,5 @@
-//! The processed-profile format against a schema of it and against itself: every index is in range.
+//! The processed-profile format, checked against a schema and for consistency: every index is in
+//! range.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -29,7 +30,7 @@ fn column<'v>(table: &'v Value, name: &str) -> &'v [Value] {
     table[name].as_array().unwrap_or_else(|| panic!("no column {name}"))
 }
 
-/// Every column has the table's length, and those that are indexes lead somewhere.
+/// Checks that every column has the length of the table, and that indexes are in range.
 fn check(table: &Value, indexes: &[(&str, usize)]) {
     let length = table["length"].as_u64().unwrap() as usize;
     for (name, values) in table.as_object().unwrap() {
@@ -67,7 +68,7 @@ fn check_thread(profile: &Value, thread: &Value) {
     check(&thread["resourceTable"], &[("lib", libs), ("name", strings)]);
     check(&thread["nativeSymbols"], &[("libIndex", libs), ("name", strings)]);
     for (index, prefix) in column(&thread["stackTable"], "prefix").iter().enumerate() {
-        assert!(prefix.as_u64().is_none_or(|prefix| (prefix as usize) < index), "a caller behind its callee");
+        assert!(prefix.as_u64().is_none_or(|prefix| (prefix as usize) < index), "a caller after its callee");
     }
     let frame_table = &thread["frameTable"];
     for (category, sub) in column(frame_table, "category").iter().zip(column(frame_table, "subcategory")) {
@@ -113,7 +114,7 @@ fn path(thread: &Value, stack: &Value) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn profiles_hold_against_the_schema_and_keep_every_sample(facts in facts()) {
+    fn profiles_follow_the_schema_and_contain_every_sample(facts in facts()) {
         let profile = written(&facts);
         let (mut paths, mut weight, mut markers) = (BTreeMap::<Vec<String>, u64>::new(), 0, 0);
         for thread in column(&profile, "threads") {
@@ -130,7 +131,7 @@ proptest! {
         }
         prop_assert_eq!(weight, facts.weight());
         prop_assert_eq!(markers, facts.markers.len());
-        // Names and weights of all stacks, whatever the frames' addresses.
+        // Names and weights of all stacks, whatever the addresses of frames are.
         let mut expected = BTreeMap::<Vec<String>, u64>::new();
         for &(_, _, stack, weight) in &facts.samples {
             let names = facts.stacks[stack].iter().map(|&frame| shown(&facts.frames[frame].0)).collect();
@@ -141,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn modules_have_the_identities_that_symbol_servers_know() {
+fn modules_have_the_identities_of_symbol_servers() {
     let frames = MODULES.iter().enumerate().map(|(module, name)| {
         (format!("{name}!f"), Some(stackhound_types::Mode::User), Some((module, 0x1001, Some(1))))
     });
@@ -164,16 +165,17 @@ fn modules_have_the_identities_that_symbol_servers_know() {
     let nil = "000000000000000000000000000000000";
     assert_eq!(identity(&libs[1]), ["ntdll.dll", "ntdll.dll", nil, "1234ABCD200000"]);
     let thread = &profile["threads"][0];
-    // Each name is that of a symbol: at the function's start, in its library.
+    // Each name belongs to a symbol: at the start of the function, in its library.
     assert_eq!(column(&thread["nativeSymbols"], "address"), [0x1000, 0x1000, 0x1000]);
     assert_eq!(column(&thread["frameTable"], "address"), [0x1001, 0x1001, 0x1001]);
-    // A sample means one interval on the processor, and no more than since the last.
+    // A sample means one interval on the processor, but at most the time since the last one.
     assert_eq!(column(&thread["samples"], "threadCPUDelta"), [1000, 1000]);
     assert_eq!(column(&thread["samples"], "timeDeltas"), [1.5, 7.5]);
     assert_eq!(profile["meta"]["startTime"], 1_700_000_000_000.0);
 }
 
-/// One processor, three threads: each interval that lies between two switches is told, with where the thread waited.
+/// One processor, three threads: each interval between two switches is written, with the stack of
+/// waiting threads.
 #[test]
 fn switches_become_intervals() {
     let facts = Facts {
@@ -186,12 +188,12 @@ fn switches_become_intervals() {
         markers: Vec::new(),
     };
     let profile = written(&facts);
-    let mut told = Vec::new();
+    let mut intervals = Vec::new();
     for thread in column(&profile, "threads") {
         let markers = &thread["markers"];
         for index in 0..length(markers) {
             let name = markers["name"][index].as_u64().unwrap() as usize;
-            told.push((
+            intervals.push((
                 thread["tid"].as_str().unwrap(),
                 thread["stringArray"][name].as_str().unwrap(),
                 markers["startTime"][index].as_f64().unwrap(),
@@ -200,11 +202,11 @@ fn switches_become_intervals() {
             ));
         }
     }
-    told.sort_by(|a, b| a.0.cmp(b.0));
+    intervals.sort_by(|a, b| a.0.cmp(b.0));
     let expected = [
         ("1", "Waiting", 1.0, 4.0, true),
         ("2", "Running", 1.0, 3.0, false),
         ("3", "Running", 3.0, 4.0, false),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(intervals, expected);
 }

@@ -1,4 +1,4 @@
-//! The picture: well-formed, and as wide as the samples.
+//! The flame graph: well-formed XML with the weight of all samples.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,10 @@ use stackhound_types::Mode;
 use crate::folded;
 use crate::profiles::{Facts, facts};
 
-/// Depth of a frame's parents, its title and weight, out of the picture. Reading it at all shows that it is XML.
-fn read(picture: &[u8]) -> (u64, Vec<(String, u64)>) {
-    let mut reader = Reader::from_reader(picture);
+/// The total weight, and the title and weight of each frame. Reading the image also checks that it
+/// is XML.
+fn read(image: &[u8]) -> (u64, Vec<(String, u64)>) {
+    let mut reader = Reader::from_reader(image);
     reader.config_mut().check_end_names = true;
     let (mut total, mut frames, mut title) = (None, Vec::new(), None::<String>);
     let mut buffer = Vec::new();
@@ -47,22 +48,22 @@ fn read(picture: &[u8]) -> (u64, Vec<(String, u64)>) {
     (total.expect("a total"), frames)
 }
 
-fn picture(facts: &Facts) -> Vec<u8> {
-    let mut picture = Vec::new();
-    flamegraph::write(&facts.build(), &mut picture).unwrap();
-    picture
+fn image(facts: &Facts) -> Vec<u8> {
+    let mut image = Vec::new();
+    flamegraph::write(&facts.build(), &mut image).unwrap();
+    image
 }
 
 proptest! {
     #[test]
-    fn the_picture_is_as_wide_as_the_samples(facts in facts()) {
-        let picture = picture(&facts);
-        let (total, frames) = read(&picture);
+    fn widths_are_the_weights_of_samples(facts in facts()) {
+        let image = image(&facts);
+        let (total, frames) = read(&image);
         prop_assert_eq!(total, facts.weight());
         let all = (format!("all ({total} samples, 100%)"), total);
         prop_assert!(frames.contains(&all));
-        // One frame for each beginning of a path, as wide as all paths that begin so. Frames of different modes differ
-        // in colour.
+        // One frame per prefix of a path, with the weight of all paths that have the prefix. Frames
+        // of different modes differ in color.
         let mut beginnings = BTreeMap::<Vec<&str>, u64>::new();
         let paths = folded::expected(&facts, |mode| if mode == Some(Mode::Kernel) { "k" } else if mode == Some(Mode::User) { "u" } else { "" });
         for (path, weight) in &paths {
@@ -76,15 +77,15 @@ proptest! {
         expected.sort_unstable();
         read.sort_unstable();
         prop_assert_eq!(read, expected);
-        prop_assert_eq!(picture.clone(), self::picture(&facts), "not the same twice");
-        // No address of another place: it stands for itself. Names of namespaces are no addresses to load from.
-        let text = String::from_utf8(picture).unwrap();
+        prop_assert_eq!(image.clone(), self::image(&facts), "different output for the same profile");
+        // The image loads nothing. Names of namespaces are not loaded.
+        let text = String::from_utf8(image).unwrap();
         prop_assert!(!text.contains("src=") && !text.contains("@import"));
     }
 }
 
 #[test]
-fn without_samples_there_is_no_picture() {
+fn profiles_without_samples_are_errors() {
     let profile = ProfileBuilder::new("nothing", 0).finish();
     assert!(flamegraph::write(&profile, &mut Vec::new()).is_err());
 }

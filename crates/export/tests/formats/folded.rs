@@ -1,4 +1,4 @@
-//! Folded stacks against a count of whole paths.
+//! Folded stacks, compared with a count of complete paths.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use stackhound_types::Mode;
 
 use crate::profiles::{Facts, facts, shown};
 
-/// What a name becomes: it can neither end a frame nor a line.
+/// A name without characters that end a frame or a line.
 fn plain(name: &str) -> String {
     shown(name).replace(';', ":")
 }
 
-/// All paths with their weights; `mark` is put behind names.
+/// All paths with their weights. `mark` is appended to names.
 pub fn expected(facts: &Facts, mark: impl Fn(Option<Mode>) -> &'static str) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for &(thread, _, stack, weight) in &facts.samples {
@@ -31,7 +31,7 @@ pub fn expected(facts: &Facts, mark: impl Fn(Option<Mode>) -> &'static str) -> B
 
 proptest! {
     #[test]
-    fn lines_are_the_paths_with_their_weights(facts in facts()) {
+    fn lines_are_paths_with_weights(facts in facts()) {
         let mut text = Vec::new();
         folded::write(&facts.build(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();

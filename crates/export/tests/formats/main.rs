@@ -1,6 +1,7 @@
-//! Each format, read again by something that is not the writer: a schema, a parser, or a count of our own.
+//! Each format, read by an independent reader: a schema, a parser, or a computation in the test.
 //!
-//! The profiles are arbitrary: names as Windows would not allow them, stacks of any shape, threads without an id.
+//! The profiles are arbitrary: names that Windows does not allow, stacks of any shape, threads
+//! without ids.
 
 mod firefox;
 #[cfg(feature = "flamegraph")]

@@ -1,5 +1,5 @@
-//! The trace as bytes: packets of known fields, and as many samples as there should be. What packets mean is checked by
-//! `scripts/check-perfetto.py`, with Perfetto's own definitions.
+//! The trace as bytes: packets with known fields, and the expected number of samples.
+//! `scripts/check-perfetto.py` checks the contents of packets with Perfetto's own definitions.
 
 use proptest::prelude::*;
 use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
@@ -7,7 +7,7 @@ use stackhound_export::perfetto;
 
 use crate::profiles::facts;
 
-/// The fields of all packets, in their order.
+/// The fields of each packet, in order.
 fn fields(mut trace: &[u8]) -> Vec<Vec<u32>> {
     let mut packets = Vec::new();
     while !trace.is_empty() {
@@ -28,7 +28,7 @@ fn fields(mut trace: &[u8]) -> Vec<Vec<u32>> {
 
 proptest! {
     #[test]
-    fn there_is_a_packet_for_each_sample_and_event(facts in facts()) {
+    fn samples_and_events_have_packets(facts in facts()) {
         let mut trace = Vec::new();
         perfetto::write(&facts.build(), &mut trace).unwrap();
         let packets = fields(&trace);

@@ -1,4 +1,4 @@
-//! Profiles to write.
+//! Generated profiles.
 
 use proptest::prelude::*;
 use stackhound_export::{
@@ -7,29 +7,29 @@ use stackhound_export::{
 };
 use stackhound_types::{AddressKind, Guid, ImageIdentity, Mode, PdbIdentity};
 
-/// Module, rva and the offset in the function.
+/// Module, offset in the module, and offset in the function.
 pub type InModule = (usize, u32, Option<u32>);
 
-/// What a profile is made from, so that a test can count for itself.
+/// The contents of a profile, so that tests can compute the expected output.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Names and ids.
     pub processes: Vec<(String, Option<u32>)>,
     /// Process and id.
     pub threads: Vec<(usize, Option<u32>)>,
-    /// Names, some with a place.
+    /// Names, modes, and locations of some frames.
     pub frames: Vec<(String, Option<Mode>, Option<InModule>)>,
-    /// Frames, outermost first. Never empty.
+    /// Frames, outermost first. Stacks are never empty.
     pub stacks: Vec<Vec<usize>>,
     /// Thread, time, stack, weight.
     pub samples: Vec<(usize, u64, usize, u32)>,
     /// Processor, time, old and new thread.
     pub switches: Vec<(u16, u64, usize, usize)>,
-    /// Thread, time, length, whether with the stack 0; kind.
+    /// Thread, time, length, whether the marker has stack 0, and kind.
     pub markers: Vec<(usize, u64, Option<u64>, bool, usize)>,
 }
 
-/// The kinds of markers: one has keys that formats use themselves, and twice the same.
+/// The kinds of markers. One has duplicate keys and keys that formats use themselves.
 pub const KINDS: [(&str, &[&str]); 2] =
     [("FileIo/Create", &["OpenPath", "type", "type"]), ("Image/Load", &[])];
 
@@ -41,7 +41,7 @@ impl Facts {
     }
 
     pub fn build(&self) -> Profile {
-        let mut builder = ProfileBuilder::new("a recording.etl", 1_700_000_000_000_000_000);
+        let mut builder = ProfileBuilder::new("a trace.etl", 1_700_000_000_000_000_000);
         builder.set_interval(Nanos(1_000_000));
         let processes = self.processes.iter().map(|(name, pid)| {
             builder.process(Process { pid: *pid, name: name.clone(), ..Process::default() }).unwrap()
@@ -123,7 +123,7 @@ impl Facts {
     }
 }
 
-/// A name as formats have it: a mark stands for each character that is obeyed.
+/// A name as formats show it: control characters are replaced.
 pub fn shown(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_control() || "\u{202e}\u{fffe}".contains(c) { '\u{fffd}' } else { c })
@@ -133,7 +133,7 @@ pub fn shown(name: &str) -> String {
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-zA-Z_:!+.]{1,12}",
-        // What files can be called, and what symbols are.
+        // Characters that file names and symbols can contain.
         r"[ #;<>&'0-9\[\]\n\t\u{e9}\u{202e}\u{fffe}]{0,6}[a-z]?[ 0-9.]{0,3}",
         Just("ntdll.dll+0x1234".to_owned()),
     ]

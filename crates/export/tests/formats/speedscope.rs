@@ -1,4 +1,4 @@
-//! Speedscope's format, read as a value.
+//! The format of speedscope, read as JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::profiles::{facts, shown};
 
 proptest! {
     #[test]
-    fn the_samples_of_each_thread_are_there_in_the_order_of_time(facts in facts()) {
+    fn samples_of_each_thread_are_in_the_order_of_time(facts in facts()) {
         let mut text = Vec::new();
         speedscope::write(&facts.build(), &mut text).unwrap();
         let file: Value = serde_json::from_slice(&text).unwrap();
         let names: Vec<&str> = file["shared"]["frames"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
         let profiles = file["profiles"].as_array().unwrap();
         prop_assert!(file["activeProfileIndex"].as_u64().unwrap() < profiles.len() as u64);
-        // By thread: each sample's path, as often as it weighs.
+        // By thread: the path of each sample, repeated by its weight.
         let mut expected = BTreeMap::<usize, Vec<_>>::new();
         for &(thread, time, stack, weight) in &facts.samples {
             let path: Vec<String> = facts.stacks[stack].iter().map(|&frame| shown(&facts.frames[frame].0)).collect();

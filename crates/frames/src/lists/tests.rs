@@ -5,7 +5,7 @@ fn roles(path: &str) -> Roles {
 }
 
 #[test]
-fn patterns_fit_like_globs() {
+fn patterns_match_like_globs() {
     for (pattern, text, expected) in [
         ("*.ni.dll", "mscorlib.ni.dll", true),
         ("*.ni.dll", "mscorlib.dll", false),
@@ -23,7 +23,7 @@ fn patterns_fit_like_globs() {
 }
 
 #[test]
-fn names_count_where_windows_keeps_them() {
+fn roles_depend_on_the_folder() {
     let ntdll = roles(r"\SystemRoot\System32\ntdll.dll");
     assert!(ntdll.has(Role::SystemCall) && ntdll.has(Role::Ntdll) && ntdll.has(Role::Windows));
     let copy = roles(r"C:\Users\a\ntdll.dll");
@@ -38,7 +38,7 @@ fn names_count_where_windows_keeps_them() {
 }
 
 #[test]
-fn own_lists_take_the_place_of_keys() {
+fn custom_lists_replace_keys() {
     let lists = Lists::with("[modules]\nhook = ['mine.dll']\n[alerts]\nwindow_seconds = 5").unwrap();
     let facts = |path: &str| ModuleFacts { path: path.into(), ..ModuleFacts::default() };
     assert!(lists.roles(&facts(r"C:\mine.dll"), None).has(Role::Hook));
@@ -48,7 +48,7 @@ fn own_lists_take_the_place_of_keys() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_line() {
+fn errors_are_reported_with_their_line() {
     for (text, line) in
         [("[modules]\nhook = 3", 2), ("\n[modules]\n\nhok = []", 4), ("[[", 1), ("\n[module]\n", 2)]
     {
@@ -57,7 +57,7 @@ fn mistakes_are_told_with_their_line() {
 }
 
 #[test]
-fn known_images_go_by_path_name_or_sum() {
+fn known_images_match_by_path_name_or_sum() {
     let lists =
         Lists::default().with_known_images("# comment\n\nexplorer.exe\nC:\\Windows\\System32\\*.dll\n");
     assert!(lists.knows_system_images());
@@ -70,7 +70,7 @@ fn known_images_go_by_path_name_or_sum() {
 }
 
 #[test]
-fn services_have_one_name_or_several() {
+fn service_aliases_are_recognized() {
     let lists = Lists::default();
     assert!(lists.is_same_service("NtOpenProcess", "ZwOpenProcess"));
     assert!(lists.is_same_service("RtlQuerySystemTime", "NtQuerySystemTime"));

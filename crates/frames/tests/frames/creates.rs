@@ -1,4 +1,4 @@
-//! Files that are requested for, and what becomes of them.
+//! Requests to create files, and their results.
 
 use stackhound_frames::{CreateDisposition, CreateResult, CreateStats};
 use stackhound_stacks::Window;
@@ -13,8 +13,8 @@ fn check(script: &str, expected: &[&str]) -> CreateStats {
 }
 
 #[test]
-fn an_event_says_what_was_asked_and_what_became_of_it() {
-    for (ask, status, info, expected) in [
+fn create_outcomes_have_request_and_result() {
+    for (disposition, status, info, expected) in [
         (1, 0_u32, 1_u32, "open: open -> opened 0x0"),
         (2, 0, 2, "creation: create -> created 0x0"),
         (3, 0, 1, "open: open-if -> opened 0x0"),
@@ -22,7 +22,7 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
         (0, 0, 0, "creation: supersede -> superseded 0x0"),
         (5, 0, 3, "creation: overwrite-if -> overwritten 0x0"),
         (4, 0, 3, "creation: overwrite -> overwritten 0x0"),
-        // Nothing became of it: what was requested decides whether it would have been an open.
+        // Without an effect, the requested disposition decides whether it is an open.
         (1, 0xc000_0034, 0, "open: open -> does-not-exist 0xc0000034"),
         (1, 0xc000_0022, 0, "open: open -> refused 0xc0000022"),
         (2, 0xc000_0035, 4, "creation: create -> exists 0xc0000035"),
@@ -32,7 +32,7 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
         (9, 0, 1, "open: other -> opened 0x0"),
     ] {
         let script = format!(
-            r"@10 create by=7/8 irp=1 ask={ask} \a.txt
+            r"@10 create by=7/8 irp=1 disposition={disposition} \a.txt
               @20 end irp=1 status={status} info={info}"
         );
         let stats = check(&script, &[&format!("@10 {expected}")]);
@@ -40,22 +40,22 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
     }
 }
 
-/// What NtCreateFile gives for each disposition, by number.
+/// The results that NtCreateFile can return for each disposition, by number.
 const PERMITTED: [&[u32]; 6] = [&[0, 2], &[1], &[2], &[1, 2], &[3], &[3, 2]];
 
 #[test]
-fn a_result_that_the_request_cannot_have_is_contradictory() {
-    for (ask, permitted) in (0..).zip(PERMITTED) {
+fn impossible_results_are_contradictory() {
+    for (disposition, permitted) in (0..).zip(PERMITTED) {
         for info in 0..4_u32 {
             let script = format!(
-                r"@10 create by=7/8 irp=1 ask={ask} \a.txt
+                r"@10 create by=7/8 irp=1 disposition={disposition} \a.txt
                   @20 end irp=1 status=0 info={info}"
             );
-            let requested = CreateDisposition::of(ask).name();
+            let requested = CreateDisposition::of(disposition).name();
             let is_permitted = permitted.contains(&info);
             let result = if is_permitted { CreateResult::of(0, info.into()).name() } else { "contradictory" };
-            // Where the result proves nothing, the request decides whether it is an open.
-            let is_open = if is_permitted { info == 1 } else { ask == 1 };
+            // For a contradictory result, the request decides whether it is an open.
+            let is_open = if is_permitted { info == 1 } else { disposition == 1 };
             let kind = if is_open { "open" } else { "creation" };
             let stats = check(&script, &[&format!("@10 {kind}: {requested} -> {result} 0x0")]);
             assert_eq!((stats.joined, stats.contradictory), (1, u64::from(!is_permitted)));
@@ -64,11 +64,11 @@ fn a_result_that_the_request_cannot_have_is_contradictory() {
 }
 
 #[test]
-fn the_stack_is_on_the_create_and_the_end_is_an_event_of_its_own() {
+fn the_create_has_the_stack_and_the_end_is_a_separate_event() {
     let replay = run_script(
         r"@1 process start pid=7 parent=4 by=4/1 a.exe
           @2 image load pid=7 by=7/8 0x400000+0x10000 \a.exe
-          @10 create by=7/8 irp=1 ask=2 \a.txt
+          @10 create by=7/8 irp=1 disposition=2 \a.txt
           @11 stack @10 by=7/8 0xfffff80000000011 0x400011
           @20 end irp=1 status=0 info=2",
     );
@@ -78,11 +78,11 @@ fn the_stack_is_on_the_create_and_the_end_is_an_event_of_its_own() {
 }
 
 #[test]
-fn requests_are_used_again() {
+fn irps_are_reused() {
     let stats = check(
-        r"@10 create by=7/8 irp=1 ask=2 \a
+        r"@10 create by=7/8 irp=1 disposition=2 \a
           @20 end irp=1 status=0 info=2
-          @30 create by=7/9 irp=1 ask=1 \b
+          @30 create by=7/9 irp=1 disposition=1 \b
           @40 end irp=1 status=0 info=1",
         &["@10 creation: create -> created 0x0", "@30 open: open -> opened 0x0"],
     );
@@ -90,17 +90,17 @@ fn requests_are_used_again() {
 }
 
 #[test]
-fn an_end_that_was_lost_is_not_made_up() {
+fn a_lost_end_displaces_its_create() {
     let stats = check(
-        r"@10 create by=7/8 irp=1 ask=2 \a
-          @30 create by=7/9 irp=1 ask=1 \b
+        r"@10 create by=7/8 irp=1 disposition=2 \a
+          @30 create by=7/9 irp=1 disposition=1 \b
           @40 end irp=1 status=0 info=1",
         &["@10 creation: create -> displaced", "@30 open: open -> opened 0x0"],
     );
     assert_eq!((stats.joined, stats.displaced), (1, 1));
-    // What ends is the read.
+    // The end belongs to the read.
     let stats = check(
-        r"@10 create by=7/8 irp=1 ask=2 \a
+        r"@10 create by=7/8 irp=1 disposition=2 \a
           @30 read by=7/9 irp=1
           @40 end irp=1 status=0 info=1",
         &["@10 creation: create -> displaced"],
@@ -109,11 +109,11 @@ fn an_end_that_was_lost_is_not_made_up() {
 }
 
 #[test]
-fn creates_are_nested_on_one_thread() {
+fn nested_creates_on_one_thread_are_joined() {
     check(
-        r"@10 create by=7/8 irp=1 ask=2 \outer
-          @11 create by=7/8 irp=2 ask=1 \inner
-          @12 create by=7/8 irp=3 ask=1 \innermost
+        r"@10 create by=7/8 irp=1 disposition=2 \outer
+          @11 create by=7/8 irp=2 disposition=1 \inner
+          @12 create by=7/8 irp=3 disposition=1 \innermost
           @13 end irp=3 status=0xc0000034 info=0
           @14 end irp=2 status=0 info=1
           @15 end irp=1 status=0 info=2",
@@ -126,17 +126,17 @@ fn creates_are_nested_on_one_thread() {
 }
 
 #[test]
-fn an_end_before_its_create_is_that_of_an_older_one() {
+fn an_end_before_its_create_is_not_joined() {
     let stats = check(
         r"@5 end irp=1 status=0 info=2
-          @10 create by=7/8 irp=1 ask=1 \a
+          @10 create by=7/8 irp=1 disposition=1 \a
           @20 end irp=1 status=0xc0000022 info=0",
         &["@10 open: open -> refused 0xc0000022"],
     );
     assert_eq!((stats.joined, stats.other_ends), (1, 1));
-    // Events of one instant are in no order: an end on another processor can be read first.
+    // Events with equal times have no defined order: an end on another processor can be read first.
     let stats = check(
-        r"@10 create by=7/8 irp=1 ask=1 cpu=1 \a
+        r"@10 create by=7/8 irp=1 disposition=1 cpu=1 \a
           @10 end irp=1 status=0 info=1 cpu=0",
         &["@10 open: open -> opened 0x0"],
     );
@@ -144,13 +144,13 @@ fn an_end_before_its_create_is_that_of_an_older_one() {
 }
 
 #[test]
-fn ends_that_never_come_hold_nothing_up() {
+fn missing_ends_do_not_delay_events() {
     let stats = check(
-        r"@10 create by=7/8 irp=1 ask=2 \a
-          @5000 create by=7/8 irp=2 ask=1 \b
+        r"@10 create by=7/8 irp=1 disposition=2 \a
+          @5000 create by=7/8 irp=2 disposition=1 \b
           @6500 end irp=1 status=0 info=2
-          @6600 create by=7/8 irp=0 ask=1 \c
-          @6700 create by=7/8 irp=3 ask=1 \d",
+          @6600 create by=7/8 irp=0 disposition=1 \c
+          @6700 create by=7/8 irp=3 disposition=1 \d",
         &[
             "@10 creation: create -> late",
             "@5000 open: open -> late",
@@ -162,37 +162,35 @@ fn ends_that_never_come_hold_nothing_up() {
 }
 
 #[test]
-fn the_window_bounds_ends_too() {
+fn the_window_limits_ends() {
     for (at, expected) in [(1_010, "opened 0x0"), (1_011, "late")] {
-        let script = format!("@10 create by=7/8 irp=1 ask=1 a\n@{at} end irp=1 status=0 info=1");
+        let script = format!("@10 create by=7/8 irp=1 disposition=1 a\n@{at} end irp=1 status=0 info=1");
         check(&script, &[&format!("@10 open: open -> {expected}")]);
     }
 }
 
 #[test]
-fn many_creates_under_way_are_all_joined() {
+fn many_concurrent_creates_are_joined() {
     let mut script = String::new();
     for n in 1..=3000 {
-        script += &format!("@{n} create by=7/8 irp={n} ask=1 a\n");
+        script += &format!("@{n} create by=7/8 irp={n} disposition=1 a\n");
         if n > 50 {
             script += &format!("@{n} end irp={} status=0 info=1\n", n - 50);
         }
     }
     let trace = trace(&script);
-    let wide: Replay = replay_trace(&trace, 2, WINDOW);
-    assert_eq!(
-        (wide.creates.len(), wide.create_stats.joined, wide.create_stats.unfinished),
-        (3000, 2950, 50)
-    );
-    // Fewer events are held than creates are under way.
-    let narrow = replay_trace(&trace, 1, Window { max_pending: 60, ..WINDOW });
-    let stats = narrow.create_stats;
-    assert_eq!((narrow.creates.len(), stats.joined + stats.late + stats.unfinished), (3000, 3000));
+    let full: Replay = replay_trace(&trace, 2, WINDOW);
+    let stats = full.create_stats;
+    assert_eq!((full.creates.len(), stats.joined, stats.unfinished), (3000, 2950, 50));
+    // The correlator holds fewer events than there are concurrent creates.
+    let limited = replay_trace(&trace, 1, Window { max_pending: 60, ..WINDOW });
+    let stats = limited.create_stats;
+    assert_eq!((limited.creates.len(), stats.joined + stats.late + stats.unfinished), (3000, 3000));
     assert!(stats.late > 2000);
 }
 
 #[test]
-fn numbers_mean_what_windows_says() {
+fn numbers_have_the_meaning_of_windows() {
     assert_eq!(
         [0, 1, 2, 3, 4, 5].map(|n| CreateDisposition::of(n).name()),
         ["supersede", "open", "create", "open-if", "overwrite", "overwrite-if"]

@@ -1,11 +1,11 @@
-//! Defects of another program's stack enrichment, each shown to be absent here: B of finding a stack's event, S of
-//! giving meaning to its addresses.
+//! Defects of another program's stack enrichment, each shown to be absent here: B in joining stacks
+//! to events, S in resolving addresses.
 
 use stackhound_stacks::Window;
 
 use crate::script::{WINDOW, check_stacks, replay_trace, run_script, trace};
 
-/// A process whose modules are all known, with one thread, and a kernel.
+/// A process with known modules and one thread, and a kernel.
 const MACHINE: &str = r"
     @1 image dcstart pid=0 0xfffff80000000000+0x100000 \SystemRoot\system32\ntoskrnl.exe
     @2 process start pid=7 parent=4 by=4/1 a.exe
@@ -18,7 +18,7 @@ fn on_machine(script: &str) -> String {
 }
 
 #[test]
-fn b1_two_events_with_one_timestamp_keep_both_their_stacks() {
+fn b1_events_with_equal_timestamps_keep_their_stacks() {
     let replay = run_script(&on_machine(
         "@100 event 090e by=7/8 cpu=0
          @100 event 090e by=7/9 cpu=1
@@ -32,9 +32,9 @@ fn b1_two_events_with_one_timestamp_keep_both_their_stacks() {
     assert_eq!((replay.events, replay.stack_stats.ambiguous_parts), (6, 0));
 }
 
-/// What decides is how far the times of the records lie apart, however late they are read.
+/// The time between the records decides, not the time at which they are read.
 #[test]
-fn b2_stacks_expire_by_the_time_of_the_trace() {
+fn b2_stacks_expire_by_trace_time() {
     let near = run_script(&on_machine(
         "@100 event 090e by=7/8
          @1099 event 090e by=7/9
@@ -42,7 +42,7 @@ fn b2_stacks_expire_by_the_time_of_the_trace() {
          @9999 event 090e by=7/9",
     ));
     assert_eq!((near.stacks.len(), near.stack_stats.orphaned_parts, near.events), (1, 0, 7));
-    // When an event later than the window comes, the first one goes out.
+    // An event after the end of the window delivers the first one.
     let far = run_script(&on_machine(
         "@100 event 090e by=7/8
          @1101 event 090e by=7/9
@@ -53,7 +53,7 @@ fn b2_stacks_expire_by_the_time_of_the_trace() {
 }
 
 #[test]
-fn b3_both_halves_of_a_stack_are_kept() {
+fn b3_kernel_and_user_stack_are_joined() {
     check_stacks(
         &on_machine(
             "@100 event 090e by=7/8
@@ -64,9 +64,9 @@ fn b3_both_halves_of_a_stack_are_kept() {
     );
 }
 
-/// There is no channel and no lock to wait for: who takes events late gets the same ones.
+/// There are no channels and no locks: a consumer that takes events late gets the same ones.
 #[test]
-fn b4_a_slow_consumer_stalls_nothing() {
+fn b4_a_slow_consumer_gets_the_same_events() {
     let mut script = MACHINE.to_owned();
     for n in 0..300 {
         let (at, thread) = (100 + n * 10, 8 + n % 3);
@@ -83,11 +83,11 @@ fn b4_a_slow_consumer_stalls_nothing() {
 }
 
 #[test]
-fn b5_creates_find_stack_and_end_by_thread_and_request() {
+fn b5_creates_are_joined_by_thread_and_request() {
     let mut script = MACHINE.to_owned();
-    // All of them at one time, under way together.
+    // Concurrent creates with equal times.
     for n in 0..500 {
-        script += &format!("@100 create by=7/{} irp={} ask=2 a\n", 8 + n, 1 + n);
+        script += &format!("@100 create by=7/{} irp={} disposition=2 a\n", 8 + n, 1 + n);
     }
     for n in (0..500).rev() {
         script += &format!(
@@ -110,11 +110,11 @@ fn b5_creates_find_stack_and_end_by_thread_and_request() {
 }
 
 #[test]
-fn b6_what_cannot_be_enriched_is_delivered() {
+fn b6_events_without_context_are_delivered() {
     let replay = run_script(
         "@100 event 090e by=77/8
          @101 stack @100 by=77/8 0xfffff80000000011 0x400011
-         @110 create by=77/8 irp=1 ask=1 short
+         @110 create by=77/8 irp=1 disposition=1 short
          @120 audit 5 by=77/8 0x400011 0x400012
          @130 image load pid=9 by=77/8 0x400000+0x10000 short",
     );
@@ -124,11 +124,11 @@ fn b6_what_cannot_be_enriched_is_delivered() {
 }
 
 #[test]
-fn b7_what_waits_is_bounded_and_counted() {
+fn b7_pending_events_are_limited_and_counted() {
     let mut script = MACHINE.to_owned();
     for n in 0..2000 {
         script += &format!("@{} stack @50 by=9/9 0x10 0x20\n", 100 + n);
-        script += &format!("@{} create by=7/8 irp={} ask=1 a\n", 100 + n, n + 1);
+        script += &format!("@{} create by=7/8 irp={} disposition=1 a\n", 100 + n, n + 1);
     }
     let small = Window { max_hold: 1_000_000, max_pending: 100 };
     for passes in [1, 2] {
@@ -140,8 +140,8 @@ fn b7_what_waits_is_bounded_and_counted() {
 }
 
 #[test]
-fn s1_the_kernel_is_a_half_and_no_list_of_modules() {
-    // Session space, and the lowest address of the upper half: both lie below all modules of the kernel.
+fn s1_kernel_addresses_are_recognized_without_modules() {
+    // Session space, and the lowest kernel address: both are below all kernel modules.
     let replay = run_script(&on_machine(
         "@100 event 090e by=7/8
          @101 stack @100 by=7/8 0xfffff96000000011 0xffff800000000001 0x400011",
@@ -151,7 +151,7 @@ fn s1_the_kernel_is_a_half_and_no_list_of_modules() {
 }
 
 #[test]
-fn s2_modules_of_a_parent_back_nothing() {
+fn s2_modules_of_a_parent_do_not_back_frames_of_a_child() {
     check_stacks(
         &on_machine(
             r"@10 image load pid=7 by=7/8 0x500000+0x1000 \b.dll
@@ -167,7 +167,7 @@ fn s2_modules_of_a_parent_back_nothing() {
 }
 
 #[test]
-fn s3_the_stack_of_a_creation_is_looked_up_where_it_was_taken() {
+fn s3_the_stack_of_a_creation_is_resolved_in_the_creator() {
     check_stacks(
         &on_machine(
             r"@10 image load pid=7 by=7/8 0x500000+0x1000 \creator.dll
@@ -184,7 +184,7 @@ fn s3_the_stack_of_a_creation_is_looked_up_where_it_was_taken() {
 }
 
 #[test]
-fn s4_what_was_unloaded_leaves_no_names() {
+fn s4_unloaded_modules_do_not_name_frames() {
     check_stacks(
         &on_machine(
             r"@10 image load pid=7 by=7/8 0x500000+0x1000 \old.dll
@@ -206,7 +206,7 @@ fn s4_what_was_unloaded_leaves_no_names() {
 }
 
 #[test]
-fn s5_what_was_not_found_can_be_found_later() {
+fn s5_unresolved_addresses_can_be_resolved_later() {
     check_stacks(
         &on_machine(
             r"@10 memory alloc pid=7 by=7/8 0x500000+0x10000 reserve,commit
@@ -233,7 +233,7 @@ fn s5_what_was_not_found_can_be_found_later() {
 }
 
 #[test]
-fn s6_the_state_is_that_of_the_time_of_the_event() {
+fn s6_frames_are_resolved_at_the_time_of_the_event() {
     check_stacks(
         &on_machine(
             r"@100 event 090e by=7/8
@@ -259,7 +259,7 @@ fn s6_the_state_is_that_of_the_time_of_the_event() {
 }
 
 #[test]
-fn s7_a_return_address_is_looked_up_where_its_call_is() {
+fn s7_a_return_address_is_looked_up_at_its_call() {
     check_stacks(
         &on_machine(
             r"@10 image load pid=7 by=7/8 0x500000+0x1000 \calls.dll
@@ -271,7 +271,7 @@ fn s7_a_return_address_is_looked_up_where_its_call_is() {
         ),
         &[
             "@100 a.exe: calls.dll+0x1000 unknown!",
-            // Where a sample was taken, the instruction had not run.
+            // The address of a sample is an instruction that has not run yet.
             "@110 a.exe: next.dll+0x0 calls.dll+0x1000",
         ],
     );

@@ -1,4 +1,4 @@
-//! Whole recordings, read as the library does.
+//! Tests with whole traces, read as the library reads them.
 
 mod corpus;
 mod creates;

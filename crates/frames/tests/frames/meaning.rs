@@ -1,10 +1,10 @@
-//! Whose stacks they are, what memory their frames lie in, and what they come down to.
+//! Processes of stacks, memory regions of frames, and summaries.
 
 use stackhound_frames::{FrameResolver, Region, RegionKind, RegionSource};
 use stackhound_system::{Evidence, Protection};
 use stackhound_types::{Address, AddressKind};
 
-use crate::read::{EventView, read};
+use crate::read::{ReadStep, read};
 use crate::script::{WINDOW, check_stacks, run_script, trace};
 
 const MACHINE: &str = r"
@@ -21,7 +21,7 @@ fn on_machine(script: &str) -> String {
 }
 
 #[test]
-fn a_creation_shows_the_creator_whoever_is_said_to_be_the_parent() {
+fn a_creation_belongs_to_the_creator_and_not_the_parent() {
     check_stacks(
         &on_machine(
             r"@20 process start pid=5 parent=4 by=4/1 broker.exe
@@ -43,7 +43,7 @@ fn a_creation_shows_the_creator_whoever_is_said_to_be_the_parent() {
     );
 }
 
-/// What has no ids in its header belongs to whom the stack names, and never to whom the payload does.
+/// If the header has no ids, the stack record identifies the process, and never the payload.
 #[test]
 fn stack_records_name_the_process_where_headers_do_not() {
     check_stacks(
@@ -58,7 +58,7 @@ fn stack_records_name_the_process_where_headers_do_not() {
 }
 
 #[test]
-fn a_process_id_is_that_of_the_time() {
+fn process_ids_are_resolved_at_the_time_of_the_event() {
     check_stacks(
         &on_machine(
             r"@50 process end pid=7 parent=4 by=7/8 a.exe
@@ -69,18 +69,18 @@ fn a_process_id_is_that_of_the_time() {
               @80 event 090e by=7/8
               @81 stack @80 by=7/8 0x400011 0x500011",
         ),
-        // The last events of a process come after its end. A process without ntdll.dll is still being made, so that its
-        // modules are not all known.
+        // The last events of a process follow its end. A process without ntdll.dll is still being
+        // created, so that its modules are not all known.
         &["@60 a.exe: a.exe+0x11", "@80 b.exe: unknown? b.exe+0x11"],
     );
 }
 
-/// The region of an address of process 7 at the end of a story.
+/// The region of an address of process 7 at the end of a script.
 fn region(script: &str, address: u64) -> Region {
     let trace = trace(&on_machine(&format!("{script}\n@900 event 090e by=7/8")));
     let mut found = None;
-    let mut look = |seen: EventView<'_, '_>| {
-        if let EventView::Popped(delivered, system) = seen
+    let mut look = |step: ReadStep<'_, '_>| {
+        if let ReadStep::Popped(delivered, system) = step
             && delivered.event.hook_id() == Some(0x090e)
         {
             let mut resolver = FrameResolver::default();
@@ -94,66 +94,76 @@ fn region(script: &str, address: u64) -> Region {
 }
 
 #[test]
-fn each_kind_of_memory_is_known_by_its_evidence() {
-    let kept = |kind, extent: Option<(u64, u64)>, protection: Option<u8>, evidence| Region {
+fn memory_is_classified_by_its_records() {
+    let region_of = |kind, extent: Option<(u64, u64)>, protection: Option<u8>, evidence| Region {
         kind,
         extent: extent.map(|(base, size)| (Address(base), size)),
         protection: protection.map(Protection::of_section),
         evidence,
     };
-    let seen = |source| Some((source, Evidence::Observed));
+    let observed = |source| Some((source, Evidence::Observed));
     let clr = RegionKind::Jit(stackhound_system::Runtime::Clr);
     for (script, address, expected) in [
         (
             "@10 event 0001 by=7/8",
             0x400010,
-            kept(RegionKind::Image, Some((0x400000, 0x10000)), None, seen(RegionSource::Modules)),
+            region_of(RegionKind::Image, Some((0x400000, 0x10000)), None, observed(RegionSource::Modules)),
         ),
         (
             "@10 view map pid=7 0x400000+0x10000 protection=7",
             0x400010,
-            kept(RegionKind::Image, Some((0x400000, 0x10000)), Some(7), seen(RegionSource::Modules)),
+            region_of(RegionKind::Image, Some((0x400000, 0x10000)), Some(7), observed(RegionSource::Modules)),
         ),
         (
             "@10 view map pid=7 0x500000+0x3000 protection=2",
             0x502fff,
-            kept(RegionKind::Mapped, Some((0x500000, 0x3000)), Some(2), seen(RegionSource::Views)),
+            region_of(RegionKind::Mapped, Some((0x500000, 0x3000)), Some(2), observed(RegionSource::Views)),
         ),
         (
             "@10 memory alloc pid=7 by=5/5 0x500000+0x3000 reserve,commit",
             0x501000,
-            kept(RegionKind::Private, Some((0x500000, 0x3000)), None, seen(RegionSource::Allocations)),
+            region_of(
+                RegionKind::Private,
+                Some((0x500000, 0x3000)),
+                None,
+                observed(RegionSource::Allocations),
+            ),
         ),
         (
             "@10 memory alloc pid=7 by=7/8 0x500000+0x3000 reserve,commit
              @20 method load pid=7 0x501000+0x80 A.Main",
             0x501010,
-            kept(clr, Some((0x500000, 0x3000)), None, seen(RegionSource::Methods)),
+            region_of(clr, Some((0x500000, 0x3000)), None, observed(RegionSource::Methods)),
         ),
         (
             "@20 method load pid=7 0x501000+0x80 A.Main",
             0x501010,
-            kept(clr, Some((0x501000, 0x80)), None, seen(RegionSource::Methods)),
+            region_of(clr, Some((0x501000, 0x80)), None, observed(RegionSource::Methods)),
         ),
-        // A place that is given up and taken again.
+        // Memory that is freed and reused.
         (
             "@10 memory alloc pid=7 by=7/8 0x500000+0x3000 reserve,commit
              @20 memory free pid=7 by=7/8 0x500000+0x0 release
              @30 view map pid=7 0x500000+0x1000 protection=1",
             0x500010,
-            kept(RegionKind::Mapped, Some((0x500000, 0x1000)), Some(1), seen(RegionSource::Views)),
+            region_of(RegionKind::Mapped, Some((0x500000, 0x1000)), Some(1), observed(RegionSource::Views)),
         ),
-        // The same, with what gave it up missing from the recording.
+        // The same, without the free in the trace.
         (
             "@10 view map pid=7 0x500000+0x1000 protection=1
              @30 memory alloc pid=7 by=7/8 0x500000+0x3000 reserve,commit",
             0x500010,
-            kept(RegionKind::Private, Some((0x500000, 0x3000)), None, seen(RegionSource::Allocations)),
+            region_of(
+                RegionKind::Private,
+                Some((0x500000, 0x3000)),
+                None,
+                observed(RegionSource::Allocations),
+            ),
         ),
         (
             "@30 view map pid=7 0x3f0000+0x100000 protection=1",
             0x400010,
-            kept(RegionKind::Mapped, Some((0x3f0000, 0x100000)), Some(1), seen(RegionSource::Views)),
+            region_of(RegionKind::Mapped, Some((0x3f0000, 0x100000)), Some(1), observed(RegionSource::Views)),
         ),
         ("@10 event 0001 by=7/8", 0x500010, Region::UNKNOWN),
     ] {
@@ -162,8 +172,8 @@ fn each_kind_of_memory_is_known_by_its_evidence() {
 }
 
 #[test]
-fn unbacked_needs_all_modules_to_be_known() {
-    // Nothing tells of the modules that the process had before the recording.
+fn unbacked_requires_all_modules_to_be_known() {
+    // The modules that were loaded before the trace are not known.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
           @3 image load pid=7 by=7/8 0x400000+0x10000 \late.dll
@@ -171,7 +181,7 @@ fn unbacked_needs_all_modules_to_be_known() {
           @11 stack @10 by=7/8 0x400011 0x500011",
         &["@10 a.exe: late.dll+0x11 unknown?"],
     );
-    // A rundown does.
+    // A rundown describes them.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
           @2 image dcstart pid=7 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
@@ -180,7 +190,7 @@ fn unbacked_needs_all_modules_to_be_known() {
           @11 stack @10 by=7/8 0x400011 0x500011",
         &["@10 a.exe: a.exe+0x11 unknown!"],
     );
-    // With a buffer missing, nothing is sure again.
+    // After a lost buffer, they are uncertain again.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
           @2 image dcstart pid=7 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
@@ -195,7 +205,7 @@ fn unbacked_needs_all_modules_to_be_known() {
 }
 
 #[test]
-fn a_summary_is_what_a_stack_comes_down_to() {
+fn stacks_are_summarized() {
     for (frames, expected) in [
         (
             "0xfffff80000000011 0xfffff80000000022 0x7ff00011 0x7ff00022 0x600011 0x400011 0x7fe00011 0x7ff00033",
@@ -205,20 +215,20 @@ fn a_summary_is_what_a_stack_comes_down_to() {
             "0xfffff80000000011 0x7ff00011 0x500011 0x500022 0x7fe00011",
             "ntdll.dll|unbacked|kernel32.dll / ntoskrnl.exe / yes / unbacked / ntoskrnl.exe",
         ),
-        // The innermost frame can be the one that asked, and the only one.
+        // The innermost and only frame can be the final user frame.
         ("0x400011", "a.exe /  / no / a.exe / none"),
         ("0xfffff80000000011 0x400011", "a.exe / ntoskrnl.exe / no / a.exe / ntoskrnl.exe"),
-        // Nobody but the native layer.
+        // Only the native layer.
         (
             "0xfffff80000000011 0x7ff00011 0x7fe00011",
             "ntdll.dll|kernel32.dll / ntoskrnl.exe / no / kernel32.dll / ntoskrnl.exe",
         ),
-        // A callback into user mode: kernel frames between user frames are not those of the call.
+        // A callback to user mode: kernel frames between user frames do not belong to the call.
         (
             "0xfffff80000000011 0x7ff00011 0x7ff00022 0xfffff80000000022 0x600011",
             "ntdll.dll|lib.dll / ntoskrnl.exe / no / lib.dll / ntoskrnl.exe",
         ),
-        // Without a user part, nothing is known of it.
+        // Without a user stack.
         ("0xfffff80000000011", " / ntoskrnl.exe / undetermined / none / ntoskrnl.exe"),
     ] {
         let script = format!("@100 event 090e by=7/8\n@101 stack @100 by=7/8 {frames}");
@@ -227,7 +237,7 @@ fn a_summary_is_what_a_stack_comes_down_to() {
 }
 
 #[test]
-fn compiled_code_and_foreign_files_of_that_name_ask_themselves() {
+fn jit_code_and_other_files_named_ntdll_are_final_user_modules() {
     let replay = run_script(&on_machine(
         r"@10 image load pid=7 by=7/8 0x500000+0x1000 \Device\HarddiskVolume1\Users\ntdll.dll
           @20 method load pid=7 0x700000+0x100 A.B.Main

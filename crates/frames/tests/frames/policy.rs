@@ -1,4 +1,4 @@
-//! What is named of which events, by default and with config files.
+//! The level of detail of each event, by default and with config files.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
 const PROCESS: &str = "Microsoft-Windows-Kernel-Process";
 const FILE: &str = "Microsoft-Windows-Kernel-File";
 
-/// Provider, event and level, a row for each kind that the built-in policy tells apart.
+/// Provider, event and level of each kind of event that the built-in policy distinguishes.
 const ROWS: [(&str, &str, Level); 43] = [
     ("Kernel", "Process/Start", Level::Full),
     (PROCESS, "ProcessStart/Start", Level::Full),
@@ -52,7 +52,7 @@ const ROWS: [(&str, &str, Level); 43] = [
     (AUDIT, "OpenThread", Level::Full),
     (AUDIT, "SetThreadContext", Level::Full),
     (AUDIT, "CreateSymbolicLink", Level::Full),
-    // As the manifest of the provider calls all of them.
+    // The name of all events in the provider's manifest.
     (AUDIT, "task_0", Level::Full),
     ("Kernel", "PageFault/VirtualAlloc", Level::Full),
     ("Kernel", "ThreadPool/CallbackEnqueue", Level::Full),
@@ -61,11 +61,11 @@ const ROWS: [(&str, &str, Level); 43] = [
     ("Kernel", "Thread/CSwitch", Level::Modules),
     ("Kernel", "PageFault/VirtualFree", Level::Modules),
     ("Kernel", "Hook(0x7777)", Level::Modules),
-    ("Anybody", "Anything", Level::Modules),
+    ("Other-Provider", "Event", Level::Modules),
 ];
 
 #[test]
-fn every_row_of_the_built_in_policy() {
+fn the_built_in_policy_has_the_expected_levels() {
     let policy = Policy::default();
     for (provider, event, level) in ROWS {
         assert_eq!(policy.level(provider, event), level, "{provider} {event}");
@@ -74,7 +74,7 @@ fn every_row_of_the_built_in_policy() {
 }
 
 #[test]
-fn built_in_names_are_those_of_events() {
+fn built_in_patterns_name_known_events() {
     let known: Vec<&str> = kernel::events().map(|event| event.name).collect();
     for setting in Policy::default().settings() {
         let Some(name) = setting.key.strip_prefix("events.\"").and_then(|key| key.strip_suffix('"')) else {
@@ -94,7 +94,7 @@ fn with_files(files: &[&str]) -> Policy {
 }
 
 #[test]
-fn files_override_and_the_most_specific_pattern_counts() {
+fn files_override_and_the_most_specific_pattern_applies() {
     let policy = with_files(&[
         r#"
             kernel_symbols = "full"
@@ -110,7 +110,7 @@ fn files_override_and_the_most_specific_pattern_counts() {
         "#,
     ]);
     for (provider, event, level) in [
-        // The file's wildcard outweighs the built-in name.
+        // The wildcard of the file overrides the built-in name.
         ("Kernel", "FileIo/Delete", Level::None),
         ("Kernel", "FileIo/Create", Level::Modules),
         ("Kernel", "FileIo/Create(open)", Level::None),
@@ -118,7 +118,7 @@ fn files_override_and_the_most_specific_pattern_counts() {
         ("Kernel", "Registry/SetValue", Level::Modules),
         ("Kernel", "Registry/Create", Level::Full),
         (AUDIT, "OpenProcess", Level::None),
-        ("Anybody", "Anything", Level::Modules),
+        ("Other-Provider", "Event", Level::Modules),
     ] {
         assert_eq!(policy.level(provider, event), level, "{provider} {event}");
     }
@@ -126,7 +126,7 @@ fn files_override_and_the_most_specific_pattern_counts() {
 }
 
 #[test]
-fn every_value_knows_where_it_comes_from() {
+fn settings_have_their_origin() {
     let policy = with_files(&[
         "kernel_symbols = \"off\"\n[events]\n\"Process/Start\" = \"none\"",
         "[events]\n\"*\" = \"full\"",
@@ -143,13 +143,13 @@ fn every_value_knows_where_it_comes_from() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn policy_errors_are_reported() {
     for (text, reason) in [
         ("levels = 1", "unknown field `levels`"),
         ("kernel_symbols = \"some\"", "unknown variant `some`"),
         ("[events]\n\"A\" = \"all\"", "unknown variant `all`"),
-        ("[events]\n\"A[\" = \"full\"", "`A[` is no pattern of event names"),
-        ("[events]\n\"a{b\" = \"full\"", "`a{b` is no pattern of event names"),
+        ("[events]\n\"A[\" = \"full\"", "`A[` is not a valid pattern of event names"),
+        ("[events]\n\"a{b\" = \"full\"", "`a{b` is not a valid pattern of event names"),
     ] {
         let error = toml::from_str::<PolicyText>(text).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
@@ -158,7 +158,7 @@ fn mistakes_are_told() {
 
 const PROVIDER: Guid = Guid([9; 16]);
 
-/// Asks for the level of each record, with the names that the caller gives.
+/// The level of each record, with the names from the caller.
 fn decide(
     decisions: &mut Decisions,
     headers: &[HeaderSpec<'_>],
@@ -188,7 +188,7 @@ fn kernel_event(hook_id: u16) -> HeaderSpec<'static> {
     HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: None, counters: &[] }
 }
 
-fn described(id: u16) -> HeaderSpec<'static> {
+fn manifest_event(id: u16) -> HeaderSpec<'static> {
     of_provider(PROVIDER, id)
 }
 
@@ -208,13 +208,13 @@ fn of_provider(provider: Guid, id: u16) -> HeaderSpec<'static> {
 fn each_kind_of_event_is_matched_by_name_once() {
     let mut decisions = Decisions::new(Policy::default());
     let kernel = kernel_event;
-    let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
+    let never = || -> EventNames<'static> { panic!("the names of kernel events are not requested") };
     let hook_ids = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
     let levels = decide(&mut decisions, &hook_ids, false, never);
     assert_eq!(levels, [Level::Full, Level::Modules, Level::Full, Level::Modules, Level::Full]);
     assert_eq!(decide(&mut decisions, &[kernel(0x0440); 2], true, never), [Level::Modules; 2]);
 
-    let mut asked = 0;
+    let mut calls = 0;
     let names = |are_known| {
         move || {
             let names = ("Microsoft-Windows-Kernel-Process", "ProcessStart/Start");
@@ -222,21 +222,21 @@ fn each_kind_of_event_is_matched_by_name_once() {
         }
     };
     let known = names(true);
-    let levels = decide(&mut decisions, &[described(1); 3], false, || {
-        asked += 1;
+    let levels = decide(&mut decisions, &[manifest_event(1); 3], false, || {
+        calls += 1;
         known()
     });
-    assert_eq!((levels, asked), (vec![Level::Full; 3], 1));
-    // Without a schema, the name can be another one the next time.
-    let (mut asked, unknown) = (0, names(false));
-    decide(&mut decisions, &[described(2); 3], false, || {
-        asked += 1;
+    assert_eq!((levels, calls), (vec![Level::Full; 3], 1));
+    // Without a schema, the name can change.
+    let (mut calls, unknown) = (0, names(false));
+    decide(&mut decisions, &[manifest_event(2); 3], false, || {
+        calls += 1;
         unknown()
     });
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
-/// Rows of the built-in policy as recorded events: what happens, hooks of it, level.
+/// Kernel events of the built-in policy: description, hook ids, level.
 const RECORDED: [(&str, &[u16], Level); 14] = [
     ("a process is created", &[0x0301], Level::Full),
     ("a thread is created or ends", &[0x0501, 0x0502], Level::Full),
@@ -249,26 +249,27 @@ const RECORDED: [(&str, &[u16], Level); 14] = [
     ("memory is allocated", &[0x0262], Level::Full),
     ("a thread pool gets work", &[0x1c20, 0x1c22], Level::Full),
     ("a process ends", &[0x0302], Level::Modules),
-    ("a key is opened or asked", &[0x090b, 0x0910], Level::Modules),
+    ("a key is opened or queried", &[0x090b, 0x0910], Level::Modules),
     ("a file is read or written", &[0x0443, 0x0444], Level::Modules),
     ("samples and switches", &[0x0f2e, 0x0524], Level::Modules),
 ];
 
 #[test]
-fn every_row_as_recorded_events() {
-    let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
+fn kernel_events_have_the_expected_levels() {
+    let never = || -> EventNames<'static> { panic!("the names of kernel events are not requested") };
     let mut decisions = Decisions::new(Policy::default());
-    for (what, hook_ids, level) in RECORDED {
+    for (description, hook_ids, level) in RECORDED {
         let headers: Vec<_> = hook_ids.iter().copied().map(kernel_event).collect();
-        assert_eq!(decide(&mut decisions, &headers, false, never), vec![level; hook_ids.len()], "{what}");
+        let expected = vec![level; hook_ids.len()];
+        assert_eq!(decide(&mut decisions, &headers, false, never), expected, "{description}");
     }
     let opens = [0x0440, 0x044e].map(kernel_event);
     assert_eq!(decide(&mut decisions, &opens, true, never), [Level::Modules; 2]);
 }
 
-/// Processes and threads are opened, contexts set, links created: the names are those of the built-in tables.
+/// The names of the events are from the built-in schemas.
 #[test]
-fn providers_that_the_policy_knows_are_found_by_their_events() {
+fn known_providers_have_the_expected_levels() {
     const AUDIT_CALLS: &str = "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23";
     const KERNEL_PROCESS: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
     const KERNEL_FILE: &str = "edd08927-9cc4-4e65-b970-c2560fb5c289";
@@ -284,8 +285,7 @@ fn providers_that_the_policy_knows_are_found_by_their_events() {
         for &id in ids {
             let guid: Guid = provider.parse().unwrap();
             let identity = Identity::Manifest { provider: guid, id, version: 0, opcode: 0, task: 0 };
-            let plan =
-                store.lookup(&identity, &[], PointerSize::Eight).expect("a built-in description").clone();
+            let plan = store.lookup(&identity, &[], PointerSize::Eight).expect("a built-in schema").clone();
             let names = || EventNames {
                 provider: plan.schema().provider_name.to_string().into(),
                 event: plan.schema().event_name.to_string().into(),
@@ -297,11 +297,11 @@ fn providers_that_the_policy_knows_are_found_by_their_events() {
     }
 }
 
-/// What a live session asks stacks for is what has names by default, as far as the kernel logs it.
+/// The preset of live sessions requests stacks for the kernel events with [`Level::Full`].
 #[test]
-fn the_preset_for_enrichment_has_the_stacks_that_are_named() {
+fn the_enrichment_preset_requests_the_stacks_that_the_policy_names() {
     let policy = Policy::default();
-    // Thread pools are logged by their processes, not by the kernel's groups.
+    // Events of thread pools are logged by their processes, not by a kernel group.
     let named = kernel::events().filter(|event| {
         event.hook_id.is_some()
             && !event.name.starts_with("ThreadPool/")

@@ -1,25 +1,25 @@
-//! Reading a trace with everything that enrichment needs, in one pass or two.
+//! Reads a trace with the state and the stacks that enrichment needs, in one pass or two.
 
 use stackhound_stacks::{Correlator, Delivered, StackStats, StackSurvey, Window};
 use stackhound_system::System;
 use stackhound_trace::{Event, LossMap, OpenTrace};
 
-/// What happens while a trace is read.
-pub enum EventView<'a, 'e> {
-    /// An event goes into the correlator.
+/// A step of reading a trace.
+pub enum ReadStep<'a, 'e> {
+    /// An event enters the correlator.
     Pushed(&'a Event<'e>),
-    /// No more events come.
+    /// No more events follow.
     Ended,
-    /// An event comes out, with the state of the machine as far as it is known by then.
+    /// An event leaves the correlator, with the state of the machine as known so far.
     Popped(&'a Delivered<'e>, &'a System),
 }
 
-/// Hands everything that happens to `handle`.
+/// Passes each step to `handle`.
 pub fn read(
     trace: &OpenTrace,
     passes: u32,
     window: Window,
-    handle: &mut dyn FnMut(EventView<'_, '_>),
+    handle: &mut dyn FnMut(ReadStep<'_, '_>),
 ) -> (System, StackStats) {
     let mut system = System::of(trace);
     let mut correlator = if passes == 2 {
@@ -39,18 +39,18 @@ pub fn read(
                 if passes == 1 {
                     system.observe(&event);
                 }
-                handle(EventView::Pushed(&event));
+                handle(ReadStep::Pushed(&event));
                 correlator.push(&event);
                 true
             }
             None => {
-                handle(EventView::Ended);
+                handle(ReadStep::Ended);
                 correlator.end();
                 false
             }
         };
         while let Some(delivered) = correlator.pop() {
-            handle(EventView::Popped(&delivered, &system));
+            handle(ReadStep::Popped(&delivered, &system));
         }
         if !more {
             return (system, correlator.stats().clone());

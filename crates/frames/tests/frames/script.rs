@@ -1,4 +1,4 @@
-//! Small recordings in a notation of their own, one record a line, and what becomes of their stacks and creates.
+//! Builds small traces from scripts with one record per line, and replays their stacks and creates.
 //!
 //! ```text
 //! @TIME process start|end|dcstart pid=P parent=P by=P/T NAME
@@ -7,13 +7,18 @@
 //! @TIME memory alloc|free pid=P by=P/T BASE+SIZE reserve,commit
 //! @TIME view map|unmap pid=P by=P/T BASE+SIZE protection=N
 //! @TIME method load|unload pid=P BASE+SIZE TYPE.NAME
-//! @TIME create by=P/T irp=N ask=N PATH        @TIME end irp=N status=N info=N        @TIME read by=P/T irp=N
-//! @TIME event HOOK by=P/T                     @TIME sample IP                        @TIME audit ID by=P/T FRAME…
-//! @TIME stack @EVENT by=P/T FRAME…            a part of the stack of the event of that time
+//! @TIME create by=P/T irp=N disposition=N PATH
+//! @TIME end irp=N status=N info=N
+//! @TIME read by=P/T irp=N
+//! @TIME event HOOK_ID by=P/T
+//! @TIME sample IP
+//! @TIME audit ID by=P/T FRAME…
+//! @TIME stack @EVENT by=P/T FRAME…            a part of the stack of the event at that time
 //! @TIME flush | lose                          the processor's buffer is written, or lost
 //! ```
 //!
-//! `cpu=N` puts a record on a processor, `short` cuts a payload. Numbers are decimal, or hexadecimal with `0x`.
+//! `cpu=N` sets the processor of a record, `short` truncates its payload. Numbers are decimal, or
+//! hexadecimal with `0x`.
 
 use std::io::Cursor;
 
@@ -30,12 +35,12 @@ use stackhound_system::System;
 use stackhound_trace::{OpenTrace, Source};
 use stackhound_types::{Address, Guid, Mode, Pid, PointerSize, RawTime, Tid};
 
-use crate::read::{EventView, read};
+use crate::read::{ReadStep, read};
 
 pub const START: i64 = 1_000;
 const AUDIT: &str = "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23";
 
-/// How long events are held back in stories.
+/// The correlator's window for scripts.
 pub const WINDOW: Window = Window { max_hold: 1_000, max_pending: 1 << 17 };
 
 struct Line<'a>(Vec<&'a str>);
@@ -45,7 +50,7 @@ pub fn number(text: &str) -> u64 {
         Some(hex) => u64::from_str_radix(&hex.replace('_', ""), 16),
         None => text.parse(),
     };
-    parsed.unwrap_or_else(|_| panic!("{text} is no number"))
+    parsed.unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
 impl<'a> Line<'a> {
@@ -88,7 +93,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn wide(text: &str) -> Vec<u8> {
+fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
 }
 
@@ -100,7 +105,7 @@ fn words(values: &[u32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Hook, version and payload of a kernel event.
+/// Hook id, version and payload of a kernel event.
 fn kernel_event(line: &Line<'_>) -> (u16, u8, Vec<u8>) {
     let pid = line.pid();
     let (first, second) = (line.0[0], line.0.get(1).copied().unwrap_or_default());
@@ -126,7 +131,7 @@ fn kernel_event(line: &Line<'_>) -> (u16, u8, Vec<u8>) {
             };
             let (base, size) = line.extent();
             let fixed = [pointers(&[base, size]), words(&[pid, 0, 0, 0]), pointers(&[base]), vec![0; 16]];
-            (hook_id, 2, [fixed.concat(), wide(line.name())].concat())
+            (hook_id, 2, [fixed.concat(), utf16(line.name())].concat())
         }
         ("memory", phase) => {
             let (base, size) = line.extent();
@@ -143,9 +148,9 @@ fn kernel_event(line: &Line<'_>) -> (u16, u8, Vec<u8>) {
             (hook_id, 2, [fixed, words(&[pid])].concat())
         }
         ("create", _) => {
-            let options = (line.get("ask") as u32) << 24;
+            let options = (line.get("disposition") as u32) << 24;
             let fixed = [pointers(&[line.get("irp"), 0x66]), words(&[tid, options, 0, 0])];
-            (0x0440, 3, [fixed.concat(), wide(line.name())].concat())
+            (0x0440, 3, [fixed.concat(), utf16(line.name())].concat())
         }
         ("end", _) => {
             let fixed = pointers(&[line.get("irp"), line.get("info")]);
@@ -155,11 +160,11 @@ fn kernel_event(line: &Line<'_>) -> (u16, u8, Vec<u8>) {
             (0x0443, 3, [pointers(&[0, line.get("irp"), 0x66, 0x55]), words(&[tid, 0, 0])].concat())
         }
         ("event", hook_id) => (number(&format!("0x{hook_id}")) as u16, 2, vec![0; 16]),
-        _ => panic!("what is {first}?"),
+        _ => panic!("unknown record `{first}`"),
     }
 }
 
-/// The recording of a story.
+/// Builds the trace of a script.
 pub fn trace(script: &str) -> OpenTrace {
     let session = Session { processors: 4, start: RawTime(START), buffer_size: 1024, ..Session::default() };
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
@@ -170,7 +175,7 @@ pub fn trace(script: &str) -> OpenTrace {
         let processor = line.get("cpu") as u16;
         let (pointer_size, frames) = (PointerSize::Eight, line.frames());
         let mut items = Vec::new();
-        let mut described = |provider: Guid, id: u16, by: Issuer, frames: &'static [Address]| {
+        let mut manifest_event = |provider: Guid, id: u16, by: Issuer, frames: &'static [Address]| {
             if !frames.is_empty() {
                 items.push(ItemSpec::StackTrace { pointer_size, match_id: 0, frames });
             }
@@ -203,7 +208,7 @@ pub fn trace(script: &str) -> OpenTrace {
             }
             "audit" => {
                 let id = number(line.0[1]) as u16;
-                let of = described(AUDIT.parse().unwrap(), id, line.issuer(), Vec::leak(frames));
+                let of = manifest_event(AUDIT.parse().unwrap(), id, line.issuer(), Vec::leak(frames));
                 (Err(of), words(&[9, 0x1fffff, 0]))
             }
             "method" => {
@@ -212,8 +217,8 @@ pub fn trace(script: &str) -> OpenTrace {
                 let id = if line.0[1] == "load" { 143 } else { 144 };
                 let by = Issuer::new(Pid(line.pid()), Tid(1));
                 let fixed = [pointers(&[1, 2, start]), words(&[size as u32, 0, 0])].concat();
-                let texts = [wide(namespace), wide(name), wide("")].concat();
-                (Err(described(DOT_NET_RUNTIME, id, by, &[])), [fixed, texts].concat())
+                let texts = [utf16(namespace), utf16(name), utf16("")].concat();
+                (Err(manifest_event(DOT_NET_RUNTIME, id, by, &[])), [fixed, texts].concat())
             }
             _ => {
                 let (hook_id, version, payload) = kernel_event(&line);
@@ -239,7 +244,8 @@ pub fn trace(script: &str) -> OpenTrace {
     OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap()
 }
 
-/// `ntdll.dll+0x10`, `A.B.Main`, or the kind of memory, with `!` if it is unbacked and `?` if that is not known.
+/// `ntdll.dll+0x10`, `A.B.Main`, or the kind of memory, with `!` if it is unbacked and `?` if that
+/// is not known.
 pub fn shown(system: &System, frame: &Frame) -> String {
     use stackhound_frames::Backing::{Backed, Unbacked, Unknown};
     let mark = match frame.backing() {
@@ -247,13 +253,13 @@ pub fn shown(system: &System, frame: &Frame) -> String {
         Unbacked => "!",
         Unknown => "?",
     };
-    let what = match (frame.in_loaded(), frame.method) {
+    let location = match (frame.in_loaded(), frame.method) {
         (Some((module, rva)), _) => format!("{}+{rva:#x}", system.module(module).file_name()),
         (None, Some(method)) => system.method(method).to_string(),
         _ => frame.region.kind.name().to_owned(),
     };
     let mode = if frame.mode == Mode::Kernel { "k:" } else { "" };
-    format!("{mode}{what}{mark}")
+    format!("{mode}{location}{mark}")
 }
 
 fn shown_outcome(outcome: CreateOutcome) -> String {
@@ -264,20 +270,21 @@ fn shown_outcome(outcome: CreateOutcome) -> String {
         CreateEnd::Unfinished => "unfinished".into(),
         CreateEnd::Unnamed => "unnamed".into(),
     };
-    let what = if outcome.is_open() { "open" } else { "creation" };
-    format!("{what}: {} -> {end}", outcome.requested.name())
+    let kind = if outcome.is_open() { "open" } else { "creation" };
+    format!("{kind}: {} -> {end}", outcome.requested.name())
 }
 
-/// What a story comes to.
+/// The results of a script.
 #[derive(PartialEq, Debug, Default)]
 pub struct Replay {
-    /// Of each event with a stack: time, the process whose stack it is, its frames.
+    /// For each event with a stack: time, process of the stack, frames.
     pub stacks: Vec<String>,
-    /// Of each of them: `user / kernel / contains unbacked / final user / final kernel`.
+    /// For each event with a stack: `user / kernel / contains unbacked / final user / final
+    /// kernel`.
     pub summaries: Vec<String>,
-    /// Of each create: time and what became of it.
+    /// For each create: time, request and result.
     pub creates: Vec<String>,
-    /// How many events came out, the header of the recording left out.
+    /// Number of delivered events, without the header of the trace.
     pub events: usize,
     pub create_stats: CreateStats,
     pub stack_stats: StackStats,
@@ -290,16 +297,16 @@ fn shown_summary(modules: &Modules, summary: &Summary) -> String {
     format!("{users} / {kernels} / {} / {user} / {kernel}", summary.contains_unbacked().name())
 }
 
-/// Reads a story in so many passes.
+/// Reads the trace of a script in one or two passes.
 pub fn replay_trace(trace: &OpenTrace, passes: u32, window: Window) -> Replay {
     let (mut replay, mut summary) = (Replay::default(), Summary::default());
     let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
     cached.keep_frames(true);
     let mut join = CreateJoin::new(window);
-    let mut took = |seen: EventView<'_, '_>| match seen {
-        EventView::Pushed(event) => join.push(event),
-        EventView::Ended => join.end(),
-        EventView::Popped(delivered, system) => {
+    let mut handle = |step: ReadStep<'_, '_>| match step {
+        ReadStep::Pushed(event) => join.push(event),
+        ReadStep::Ended => join.end(),
+        ReadStep::Popped(delivered, system) => {
             if delivered.event.hook_id() == Some(0) {
                 return;
             }
@@ -325,12 +332,12 @@ pub fn replay_trace(trace: &OpenTrace, passes: u32, window: Window) -> Replay {
             replay.summaries.push(shown_summary(resolver.modules(), &summary));
         }
     };
-    replay.stack_stats = read(trace, passes, window, &mut took).1;
+    replay.stack_stats = read(trace, passes, window, &mut handle).1;
     replay.create_stats = join.stats();
     replay
 }
 
-/// Reads a story in one pass and in two, which must come to the same.
+/// Reads a script in one pass and in two passes, which must have the same results.
 #[track_caller]
 pub fn run_script(script: &str) -> Replay {
     let trace = trace(script);

@@ -1,14 +1,15 @@
-//! Evidence from the memory of processes that are still there: what the frames of live events lie in, and the bytes there.
+//! Evidence from the memory of running processes: the memory and bytes at the frames of live
+//! events.
 //!
-//! It is what was there when it was asked for, which is later than the event. So a process that has gone gives nothing, nor
-//! does memory that was given back or serves something else by now: evidence is missing then, and nothing is denied. A page
-//! that has become another one of the same kind is not noticed.
+//! Memory is read after the event. A process that has ended gives no evidence, and neither does
+//! memory that was freed or is used for another purpose by now: evidence is missing then, and no
+//! answer becomes no. A page that was replaced by another one of the same kind is not noticed.
 //!
-//! For live sessions of this machine only: the processes of a recording are those of another time or machine, and so are
-//! those of sessions that somebody replays. Work and memory are bounded, whatever events come; limits go by the time of
-//! events, and what is beyond them is counted.
+//! Only for live sessions of this machine: the processes of a trace or of a replayed session no
+//! longer exist or are on another machine. Work and memory are bounded for any events. Limits
+//! follow the time of events, and frames beyond the limits are counted.
 //!
-//! Knows frames and processes; must not know what detections make of it, nor events.
+//! This module knows frames and processes. It does not know detections or events.
 
 #[cfg(all(windows, feature = "windows"))]
 mod system;
@@ -24,60 +25,63 @@ use stackhound_frames::{Code, Frame};
 use stackhound_system::ProcessEntity;
 use stackhound_types::{FileTime, Mode, Pid, TICKS_PER_SECOND};
 
-/// What is found at an address is believed for so long, and limits are for such a span.
+/// Answers are valid for this period, and limits apply to each period.
 const PERIOD: i64 = 10 * TICKS_PER_SECOND;
-/// Places that are asked for in a period, at most: about a tenth of a second of work, and 4 MB.
-const PLACES_MAX: usize = 1 << 15;
-/// Of one process, so that one with stacks of its own making does not blind us to others.
-const PLACES_PER_PROCESS_MAX: u32 = 1 << 11;
-/// Processes that are kept open, at most. Windows keeps what is left of a process that has ended for as long.
+/// Maximum number of addresses that are read per period: about a tenth of a second of work, and 4
+/// MB.
+const ADDRESSES_MAX: usize = 1 << 15;
+/// Maximum number for one process, so that a process with manipulated stacks does not prevent
+/// look-ups in others.
+const ADDRESSES_PER_PROCESS_MAX: u32 = 1 << 11;
+/// Maximum number of open processes. Windows keeps the remains of an ended process as long as it is
+/// open.
 const OPEN_MAX: usize = 64;
 
-/// What is at an address of a process.
+/// The memory at an address of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Memory.
+    /// The address has memory.
     Found {
-        /// What it is.
+        /// The memory.
         memory: Memory,
         /// The bytes around the address, if all of them can be read.
         bytes: Option<SiteBytes>,
     },
-    /// None, or Windows does not tell.
+    /// No memory, or Windows does not report it.
     Nothing,
-    /// The process has gone.
+    /// The process has ended.
     Gone,
 }
 
-/// Asks an open process. It is closed when this is dropped.
+/// Reads the memory of an open process, which is closed on drop.
 pub type Look = Box<dyn FnMut(u64) -> Answer + Send>;
 
-/// Opens the process that had an id at a time, when something happened in it: one that was started later is another one.
-/// `None` if it has gone or may not be asked.
+/// Opens the process that had an id at the time of an event. A process that was started later is
+/// another one. Returns `None` if the process has ended or access is denied.
 pub type Open = Box<dyn FnMut(Pid, FileTime) -> Option<Look> + Send>;
 
-/// Which user frames are looked at, beside those in no module and the innermost one of each stack. Never those that a
-/// runtime facts of as compiled.
+/// The user frames that are read, in addition to those in no module and the innermost one of each
+/// stack. Frames of JIT-compiled code that a runtime reported are never read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// No others.
     Code,
-    /// All others, too: of images that tells whether somebody wrote to them.
+    /// All others: for images, this shows whether a page was modified.
     Images,
 }
 
-/// What was counted.
+/// Statistics of memory look-ups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryStats {
-    /// Places that were asked for.
-    pub asked: u64,
-    /// Of these, places where there was memory.
+    /// Number of addresses that were read.
+    pub lookups: u64,
+    /// Number of these addresses with memory.
     pub found: u64,
-    /// Frames whose memory had become something else since their event.
+    /// Number of frames whose memory was of another kind than at the time of the event.
     pub changed: u64,
-    /// How often a process could not be opened, or had gone when it was asked.
+    /// How often a process could not be opened, or had ended.
     pub closed: u64,
-    /// Frames that were not looked at, since too many had been.
+    /// Number of frames that were not read because of the limits.
     pub beyond_limits: u64,
 }
 
@@ -85,18 +89,18 @@ pub struct MemoryStats {
 pub struct LiveMemory {
     open: Open,
     reach: Reach,
-    /// The period of which everything below is.
-    moment: i64,
+    /// The period of the answers below.
+    period: i64,
     answers: HashMap<(ProcessEntity, u64), Answer, foldhash::fast::RandomState>,
     processes: HashMap<ProcessEntity, Tally, foldhash::fast::RandomState>,
-    /// The last one was used last. Outlives periods.
+    /// Open processes, the last used one at the end. They are kept across periods.
     opened: Vec<Opened>,
     stats: MemoryStats,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    locations: u32,
+    addresses: u32,
     is_closed: bool,
 }
 
@@ -108,10 +112,10 @@ struct Opened {
 
 impl fmt::Debug for LiveMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LiveMemory { reach, moment, stats, .. } = self;
+        let LiveMemory { reach, period, stats, .. } = self;
         f.debug_struct("LiveMemory")
             .field("reach", reach)
-            .field("moment", moment)
+            .field("period", period)
             .field("opened", &self.opened.len())
             .field("stats", stats)
             .finish_non_exhaustive()
@@ -119,12 +123,12 @@ impl fmt::Debug for LiveMemory {
 }
 
 impl LiveMemory {
-    /// Of processes that `open` opens.
+    /// Reads memory of processes that `open` opens.
     pub fn new(open: Open, reach: Reach) -> LiveMemory {
         LiveMemory {
             open,
             reach,
-            moment: i64::MIN,
+            period: i64::MIN,
             answers: HashMap::default(),
             processes: HashMap::default(),
             opened: Vec::new(),
@@ -132,8 +136,9 @@ impl LiveMemory {
         }
     }
 
-    /// Of the processes of this machine; `None` where it is no Windows. Takes the privilege to open those of other users and
-    /// of the system, if this process has it.
+    /// Reads memory of the processes of this machine; `None` if it does not run Windows. Enables
+    /// the debug privilege, which allows opening the processes of other users and the system, if
+    /// this process holds it.
     pub fn of_this_machine(reach: Reach) -> Option<LiveMemory> {
         #[cfg(all(windows, feature = "windows"))]
         return Some(LiveMemory::new(system::opener(), reach));
@@ -144,17 +149,17 @@ impl LiveMemory {
         }
     }
 
-    /// What was counted.
+    /// Statistics of memory look-ups.
     pub fn stats(&self) -> MemoryStats {
         self.stats
     }
 
-    /// The period that a time is in: answers of one period are the same whenever they are asked for.
-    pub(super) fn moment(at: FileTime) -> i64 {
+    /// The period that contains a time. All answers of a period are the same.
+    pub(super) fn period(at: FileTime) -> i64 {
         at.0.div_euclid(PERIOD)
     }
 
-    /// What the memory of the frames of a stack is, of an event in a process at a time: one entry for each frame.
+    /// Reads the memory at the frames of an event's stack into `live`, one entry per frame.
     pub(super) fn read(
         &mut self,
         process: ProcessEntity,
@@ -162,7 +167,7 @@ impl LiveMemory {
         frames: &[Frame],
         live: &mut Vec<LiveFrame>,
     ) {
-        self.turn_to(LiveMemory::moment(at));
+        self.start_period(LiveMemory::period(at));
         live.clear();
         let mut is_top = true;
         for frame in frames {
@@ -176,7 +181,7 @@ impl LiveMemory {
                 is_top = false;
                 if let Some(address) = frame.address.filter(|_| is_wanted)
                     && let Answer::Found { memory, bytes } = self.answer(process, at, address.0)
-                    && self.is_as_it_was(frame, memory)
+                    && self.is_unchanged(frame, memory)
                 {
                     read = LiveFrame { memory, bytes };
                 }
@@ -185,36 +190,36 @@ impl LiveMemory {
         }
     }
 
-    /// Trace time goes on; an event that is late finds what the newer ones found.
-    fn turn_to(&mut self, moment: i64) {
-        if moment <= self.moment {
+    /// Starts a new period. Late events use the answers of the current period.
+    fn start_period(&mut self, period: i64) {
+        if period <= self.period {
             return;
         }
-        self.moment = moment;
+        self.period = period;
         self.answers.clear();
         self.processes.clear();
         self.opened.retain_mut(|opened| std::mem::take(&mut opened.was_used));
     }
 
     fn answer(&mut self, process: ProcessEntity, at: FileTime, address: u64) -> Answer {
-        let is_full = self.answers.len() >= PLACES_MAX;
-        let location = match self.answers.entry((process, address)) {
+        let is_full = self.answers.len() >= ADDRESSES_MAX;
+        let entry = match self.answers.entry((process, address)) {
             Entry::Occupied(known) => return *known.get(),
-            Entry::Vacant(location) => location,
+            Entry::Vacant(entry) => entry,
         };
-        // As many as there are places, and no more.
+        // Bounded by the number of addresses.
         let tally = self.processes.entry(process).or_default();
         if tally.is_closed {
             return Answer::Gone;
         }
-        if is_full || tally.locations >= PLACES_PER_PROCESS_MAX {
+        if is_full || tally.addresses >= ADDRESSES_PER_PROCESS_MAX {
             self.stats.beyond_limits += 1;
             return Answer::Nothing;
         }
-        tally.locations += 1;
+        tally.addresses += 1;
         let answer = match opened(&mut self.opened, &mut self.open, process, at) {
             Some(opened) => {
-                self.stats.asked += 1;
+                self.stats.lookups += 1;
                 (opened.look)(address)
             }
             None => Answer::Gone,
@@ -228,11 +233,12 @@ impl LiveMemory {
                 self.opened.retain(|opened| opened.process != process);
             }
         }
-        *location.insert(answer)
+        *entry.insert(answer)
     }
 
-    /// What the trace says is of the time of the event. Memory of another kind has come later, and says nothing.
-    fn is_as_it_was(&mut self, frame: &Frame, memory: Memory) -> bool {
+    /// The trace reports memory at the time of the event. Memory of another kind was allocated
+    /// later and is not evidence.
+    fn is_unchanged(&mut self, frame: &Frame, memory: Memory) -> bool {
         let then = MemoryKind::of(frame.region.kind);
         let is_same = then.is_none() || memory.kind.is_none() || then == memory.kind;
         self.stats.changed += u64::from(!is_same);
@@ -240,7 +246,7 @@ impl LiveMemory {
     }
 }
 
-/// A process, opened if it is not open yet; the one that was used longest ago makes room.
+/// A process, opened if necessary. The least recently used one is closed at the limit.
 fn opened<'o>(
     all: &'o mut Vec<Opened>,
     open: &mut Open,

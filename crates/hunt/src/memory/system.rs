@@ -1,4 +1,4 @@
-//! The processes of this machine, as Windows tells of them.
+//! Access to the memory of the processes of this machine, through Windows.
 
 use stackhound_detect::{Memory, MemoryKind, SiteBytes};
 use stackhound_types::{FileTime, Pid};
@@ -6,11 +6,11 @@ use stackhound_windows::memory::{Kind, Process, State, take_debug_privilege};
 
 use super::{Answer, Look, Open};
 
-/// Every program may have memory here, and none must.
+/// An address that every process can query, with or without memory.
 const SOMEWHERE: u64 = 0x1_0000;
 
 pub(super) fn opener() -> Open {
-    // Who does not have it can open fewer processes, which is counted.
+    // Without the privilege, fewer processes can be opened; failures are counted.
     let _ = take_debug_privilege();
     Box::new(open)
 }
@@ -18,7 +18,7 @@ pub(super) fn opener() -> Open {
 fn open(pid: Pid, at: FileTime) -> Option<Look> {
     let process = Process::open(pid.0).ok()?;
     let created = i64::try_from(process.created().ok()?).ok()?;
-    // Windows gives numbers out again.
+    // Windows reuses process ids.
     if created > at.0 {
         return None;
     }
@@ -28,7 +28,7 @@ fn open(pid: Pid, at: FileTime) -> Option<Look> {
 fn look(process: &Process, address: u64) -> Answer {
     let state = match process.region(address) {
         Ok(region) => region.state,
-        // Stacks have any numbers in them. Only a process that has ended has no place that can be asked for.
+        // Stacks contain arbitrary values. If the process has not ended, the address is invalid.
         Err(_) if process.region(SOMEWHERE).is_ok() => return Answer::Nothing,
         Err(_) => return Answer::Gone,
     };
@@ -40,7 +40,7 @@ fn look(process: &Process, address: u64) -> Answer {
         Kind::Other(_) => None,
     };
     let bytes = bytes(process, address);
-    // After the bytes were read, so that the page is there.
+    // After the bytes were read, so that the page is in memory.
     let is_original = if kind == Some(MemoryKind::Image) { process.is_original(address) } else { None };
     Answer::Found { memory: Memory { kind, protection: Some(protection), is_original }, bytes }
 }

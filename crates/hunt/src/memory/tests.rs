@@ -8,7 +8,8 @@ use stackhound_types::Address;
 
 use super::*;
 
-/// What a machine was asked, as it writes it down: processes that were opened and closed, and places.
+/// A log of the operations on a machine: processes that were opened and closed, and addresses that
+/// were read.
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<String>>>);
 
@@ -17,7 +18,7 @@ impl Journal {
         self.0.lock().unwrap().push(text);
     }
 
-    /// What was noted since this was called last.
+    /// The operations since the last call.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -35,17 +36,17 @@ const WRITABLE: Memory =
     Memory { kind: Some(MemoryKind::Private), protection: Some(0x40), is_original: None };
 const BYTES: SiteBytes = SiteBytes { before: [0xff; 16], after: [0x90; 16] };
 
-/// A machine where everything is memory that can be written to and run. Process 13 cannot be opened, and at address 0xdead
-/// of others they have gone.
+/// A machine where all memory is private, writable and executable. Process 13 cannot be opened.
+/// Reading address 0xdead shows that the process has ended.
 fn machine(reach: Reach) -> (LiveMemory, Journal) {
-    let book = Journal::default();
-    let noted = book.clone();
+    let journal = Journal::default();
+    let log = journal.clone();
     let open = move |Pid(pid): Pid, _| -> Option<Look> {
-        noted.note(format!("open {pid}"));
+        log.note(format!("open {pid}"));
         if pid == 13 {
             return None;
         }
-        let closing = Closing(noted.clone(), pid);
+        let closing = Closing(log.clone(), pid);
         Some(Box::new(move |address| {
             closing.0.note(format!("{pid}:{address:x}"));
             match address {
@@ -55,7 +56,7 @@ fn machine(reach: Reach) -> (LiveMemory, Journal) {
             }
         }))
     };
-    (LiveMemory::new(Box::new(open), reach), book)
+    (LiveMemory::new(Box::new(open), reach), journal)
 }
 
 fn frame(address: u64, code: Code) -> Frame {
@@ -72,7 +73,7 @@ fn read(memory: &mut LiveMemory, process: ProcessEntity, at: FileTime, frames: &
     live
 }
 
-/// Looks at frames in no module, at a number of seconds.
+/// Reads frames in no module at a time in seconds.
 fn look(memory: &mut LiveMemory, pid: u32, seconds: i64, addresses: &[u64]) -> Vec<bool> {
     let frames: Vec<Frame> = addresses.iter().map(|address| frame(*address, Code::Unbacked)).collect();
     let live = read(memory, process(pid), FileTime(seconds * TICKS_PER_SECOND), &frames);
@@ -80,96 +81,96 @@ fn look(memory: &mut LiveMemory, pid: u32, seconds: i64, addresses: &[u64]) -> V
 }
 
 #[test]
-fn a_place_is_asked_for_once_in_a_period() {
-    let (mut memory, book) = machine(Reach::Code);
+fn addresses_are_read_once_per_period() {
+    let (mut memory, journal) = machine(Reach::Code);
     assert_eq!(look(&mut memory, 8, 100, &[0x10, 0x20, 0x10]), [true; 3]);
-    assert_eq!(book.take(), ["open 8", "8:10", "8:20"]);
+    assert_eq!(journal.take(), ["open 8", "8:10", "8:20"]);
     assert_eq!(look(&mut memory, 8, 109, &[0x20, 0x30]), [true; 2]);
-    assert_eq!(book.take(), ["8:30"]);
-    // The same address of another process is another place.
+    assert_eq!(journal.take(), ["8:30"]);
+    // The same address of another process is a different one.
     look(&mut memory, 9, 109, &[0x10]);
-    assert_eq!(book.take(), ["open 9", "9:10"]);
+    assert_eq!(journal.take(), ["open 9", "9:10"]);
     // In the next period, both are still open.
     look(&mut memory, 8, 110, &[0x10]);
-    assert_eq!(book.take(), ["8:10"]);
-    // What is late finds what is known.
+    assert_eq!(journal.take(), ["8:10"]);
+    // Late events use known answers.
     look(&mut memory, 8, 109, &[0x10]);
-    assert_eq!(book.take(), [""; 0]);
-    // A process that was not asked for in a period is closed.
+    assert_eq!(journal.take(), [""; 0]);
+    // A process that was not used in a period is closed.
     look(&mut memory, 8, 120, &[0x10]);
-    assert_eq!(book.take(), ["close 9", "8:10"]);
+    assert_eq!(journal.take(), ["close 9", "8:10"]);
     drop(memory);
-    assert_eq!(book.take(), ["close 8"]);
+    assert_eq!(journal.take(), ["close 8"]);
 }
 
 #[test]
-fn a_process_that_has_gone_gives_nothing_until_the_next_period() {
-    let (mut memory, book) = machine(Reach::Code);
+fn ended_processes_are_not_read_until_the_next_period() {
+    let (mut memory, journal) = machine(Reach::Code);
     assert_eq!(look(&mut memory, 13, 100, &[0x10, 0x20]), [false; 2]);
-    assert_eq!(book.take(), ["open 13"]);
+    assert_eq!(journal.take(), ["open 13"]);
     assert_eq!(look(&mut memory, 8, 101, &[0x10, 0xdead, 0x20]), [true, false, false]);
-    assert_eq!(book.take(), ["open 8", "8:10", "8:dead", "close 8"]);
-    // What was found before holds.
+    assert_eq!(journal.take(), ["open 8", "8:10", "8:dead", "close 8"]);
+    // Earlier answers remain valid.
     assert_eq!(look(&mut memory, 8, 102, &[0x10, 0x30]), [true, false]);
-    assert_eq!(book.take(), [""; 0]);
+    assert_eq!(journal.take(), [""; 0]);
     assert_eq!(look(&mut memory, 8, 110, &[0x30]), [true]);
-    assert_eq!(book.take(), ["open 8", "8:30"]);
-    let expected = MemoryStats { asked: 3, found: 2, closed: 2, ..MemoryStats::default() };
+    assert_eq!(journal.take(), ["open 8", "8:30"]);
+    let expected = MemoryStats { lookups: 3, found: 2, closed: 2, ..MemoryStats::default() };
     assert_eq!(memory.stats(), expected);
 }
 
 #[test]
-fn where_nothing_is_told_the_process_is_asked_on() {
-    let (mut memory, book) = machine(Reach::Code);
+fn missing_memory_does_not_end_look_ups() {
+    let (mut memory, journal) = machine(Reach::Code);
     assert_eq!(look(&mut memory, 8, 100, &[0xf4ee, 0x10, 0xf4ee]), [false, true, false]);
-    assert_eq!(book.take(), ["open 8", "8:f4ee", "8:10"]);
+    assert_eq!(journal.take(), ["open 8", "8:f4ee", "8:10"]);
 }
 
 #[test]
-fn work_has_limits_by_process_and_in_all() {
-    let (mut memory, book) = machine(Reach::Code);
+fn look_ups_have_limits_per_process_and_in_total() {
+    let (mut memory, journal) = machine(Reach::Code);
     let addresses: Vec<u64> = (1..3000).collect();
     let view = look(&mut memory, 8, 100, &addresses);
-    assert_eq!(view.iter().filter(|view| **view).count(), PLACES_PER_PROCESS_MAX as usize);
-    assert_eq!(memory.stats().beyond_limits, 2999 - u64::from(PLACES_PER_PROCESS_MAX));
-    // Another one is looked at all the same, and so is this one later.
+    assert_eq!(view.iter().filter(|view| **view).count(), ADDRESSES_PER_PROCESS_MAX as usize);
+    assert_eq!(memory.stats().beyond_limits, 2999 - u64::from(ADDRESSES_PER_PROCESS_MAX));
+    // Another process is still read, and so is this one in the next period.
     assert_eq!(look(&mut memory, 9, 100, &[0x10]), [true]);
     assert_eq!(look(&mut memory, 8, 110, &[2999]), [true]);
-    book.take();
+    journal.take();
 
-    let (mut memory, book) = machine(Reach::Code);
-    let enough = PLACES_MAX as u32 / PLACES_PER_PROCESS_MAX;
+    let (mut memory, journal) = machine(Reach::Code);
+    let enough = ADDRESSES_MAX as u32 / ADDRESSES_PER_PROCESS_MAX;
     (0..enough + 2).for_each(|number| drop(look(&mut memory, 1000 + number, 100, &addresses)));
-    assert_eq!(memory.stats().asked, PLACES_MAX as u64);
-    let opened = book.take().into_iter().filter(|line| line.starts_with("open"));
+    assert_eq!(memory.stats().lookups, ADDRESSES_MAX as u64);
+    let opened = journal.take().into_iter().filter(|line| line.starts_with("open"));
     assert_eq!(opened.count(), enough as usize);
 }
 
 #[test]
-fn few_processes_are_open_at_a_time() {
-    let (mut memory, book) = machine(Reach::Code);
+fn the_number_of_open_processes_is_limited() {
+    let (mut memory, journal) = machine(Reach::Code);
     for pid in 1000..1003 + OPEN_MAX as u32 {
-        // The first one is used again and again.
+        // The first one is used repeatedly.
         look(&mut memory, 1000, 100, &[u64::from(pid)]);
         look(&mut memory, pid, 100, &[0x10]);
     }
-    let closed: Vec<String> = book.take().into_iter().filter(|line| line.starts_with("close")).collect();
+    let closed: Vec<String> = journal.take().into_iter().filter(|line| line.starts_with("close")).collect();
     assert_eq!(closed, ["close 1001", "close 1002", "close 1003"]);
 }
 
-/// Process ids are given out again.
+/// Process ids are reused.
 #[test]
-fn processes_of_one_id_are_told_apart_by_their_start() {
-    let (mut memory, book) = machine(Reach::Code);
+fn processes_with_the_same_id_are_distinguished_by_their_start() {
+    let (mut memory, journal) = machine(Reach::Code);
     for start in [None, Some(TraceTime(5)), Some(TraceTime(5)), Some(TraceTime(7))] {
         let process = ProcessEntity { pid: Pid(8), start };
         read(&mut memory, process, FileTime(0), &[frame(0x10, Code::Unbacked)]);
     }
-    assert_eq!(book.take(), ["open 8", "8:10", "open 8", "8:10", "open 8", "8:10"]);
+    assert_eq!(journal.take(), ["open 8", "8:10", "open 8", "8:10", "open 8", "8:10"]);
 }
 
 #[test]
-fn frames_are_looked_at_where_that_can_tell_something() {
+fn only_useful_frames_are_read() {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let image = Code::Image(detector.module(&ModuleFacts::default(), None), 0x10);
     let frames = [
@@ -188,14 +189,14 @@ fn frames_are_looked_at_where_that_can_tell_something() {
         let view: Vec<u64> = view.map(|(frame, _)| frame.address.unwrap().0).collect();
         assert_eq!(view, expected, "{reach:?}");
     }
-    // The innermost user frame may be one that is never looked at.
+    // The innermost user frame may be one that is never read.
     let (mut memory, _) = machine(Reach::Code);
     let frames = [frame(0x5, Code::Jit(Runtime::Clr)), frame(0x2, image)];
     assert_eq!(read(&mut memory, process(8), FileTime(0), &frames), [LiveFrame::default(); 2]);
 }
 
 #[test]
-fn memory_that_has_become_something_else_tells_nothing() {
+fn changed_memory_is_not_evidence() {
     for (then, expected) in [
         (RegionKind::Unknown, WRITABLE),
         (RegionKind::Private, WRITABLE),
@@ -212,7 +213,7 @@ fn memory_that_has_become_something_else_tells_nothing() {
     }
 }
 
-/// A program with memory of each kind; `scripts/windows-check.sh` makes it, and tells where it is.
+/// A program with memory of each kind. `scripts/windows-check.sh` builds it and passes its folder.
 #[cfg(all(windows, feature = "windows"))]
 mod with_a_program {
     use std::io::{BufRead, BufReader};
@@ -253,9 +254,9 @@ mod with_a_program {
             process(self.0.id())
         }
 
-        /// A frame in no module, 100 bytes behind a place of the program.
+        /// A frame in no module, 100 bytes after a named address of the program.
         fn frame(&self, name: &str) -> Frame {
-            let location = self.1.iter().find(|(known, _)| known == name).expect("a place of this name");
+            let location = self.1.iter().find(|(known, _)| known == name).expect("an address of this name");
             frame(location.1 + 100, Code::Unbacked)
         }
     }
@@ -267,10 +268,10 @@ mod with_a_program {
         }
     }
 
-    /// Later than any process of this test starts.
+    /// After the start of any process in this test.
     const LATER: FileTime = FileTime(i64::MAX);
 
-    /// What CS09 says of a stack of one frame.
+    /// The answer of CS09 for a stack of one frame.
     fn evaluated(frame: Frame, live: &[LiveFrame]) -> Outcome {
         let case = Case {
             event: Event::OTHER,
@@ -292,14 +293,14 @@ mod with_a_program {
     }
 
     #[test]
-    fn code_in_memory_of_its_own_is_found() {
+    fn code_in_memory_of_each_kind_is_found() {
         let Some(program) = Program::start() else { return };
         let mut memory = LiveMemory::of_this_machine(Reach::Code).expect("this is Windows");
         for (name, expected) in [
             ("writable-code", Some(Reason::WritableCode)),
             ("code", Some(Reason::PrivateCode)),
             ("mapped", Some(Reason::MappedCode)),
-            // Memory that was given back tells nothing of what was there.
+            // Freed memory is not evidence.
             ("reserved", None),
             ("freed", None),
         ] {
@@ -319,26 +320,26 @@ mod with_a_program {
                 }
             }
         }
-        assert_eq!(memory.stats(), MemoryStats { asked: 5, found: 3, ..MemoryStats::default() });
+        assert_eq!(memory.stats(), MemoryStats { lookups: 5, found: 3, ..MemoryStats::default() });
     }
 
     #[test]
-    fn bytes_are_those_around_the_address() {
+    fn bytes_around_addresses_are_read() {
         let Some(program) = Program::start() else { return };
         let mut memory = LiveMemory::of_this_machine(Reach::Code).expect("this is Windows");
         let frames = [program.frame("code"), program.frame("guarded"), frame(u64::MAX >> 2, Code::Unbacked)];
         let live = read(&mut memory, program.process(), LATER, &frames);
         let written = |from: u32| std::array::from_fn(|at| ((from + at as u32) * 7 + 3) as u8);
         assert_eq!(live[0].bytes, Some(SiteBytes { before: written(84), after: written(100) }));
-        // It would take the mark away that the program waits for.
+        // Reading would clear the guard flag, which the program needs.
         assert_eq!((live[1].memory.protection, live[1].bytes), (Some(0x120), None));
-        // No process has such an address, which says nothing of the process.
+        // No process has such an address, so it does not show whether the process has ended.
         assert_eq!(live[2].memory, Memory::UNKNOWN);
         assert_eq!(memory.stats().closed, 0);
     }
 
     #[test]
-    fn a_process_that_has_gone_or_came_later_gives_nothing() {
+    fn ended_and_later_processes_are_not_read() {
         let Some(program) = Program::start() else { return };
         let (process, code) = (program.process(), program.frame("code"));
         let mut memory = LiveMemory::of_this_machine(Reach::Code).expect("this is Windows");

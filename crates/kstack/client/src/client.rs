@@ -1,4 +1,4 @@
-//! Who asks.
+//! The client of the driver.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,38 +8,40 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{Device, Error, Reply, Thread};
 
-/// How long a driver that is busy is asked again.
+/// The retries if the driver is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// Attempts in all, at least one.
+    /// The total number of attempts, at least one.
     pub attempts: u32,
-    /// How long to wait between two.
+    /// The pause between two attempts.
     pub pause: Duration,
 }
 
 impl Default for Patience {
-    /// A tenth of a second in all: other captures end within that, but for those that wait for threads that do not react.
+    /// A tenth of a second in total. Other captures end within this time, except those that wait
+    /// for threads that do not react.
     fn default() -> Self {
         Patience { attempts: 5, pause: Duration::from_millis(25) }
     }
 }
 
-/// Asks the driver. Not for several threads at a time: each opens the device for itself.
+/// A client of the driver. It serves one thread at a time; several threads open one client each.
 #[derive(Debug)]
 pub struct Client<D> {
     device: D,
     patience: Patience,
-    /// Of the next request.
+    /// The id of the next request.
     id: u64,
-    /// For answers.
+    /// The buffer for answers.
     buffer: Vec<u8>,
 }
 
 impl<D: Device> Client<D> {
-    /// Asks the device what version it speaks.
+    /// Creates a client for a device, and requests the version of its driver.
     ///
     /// # Errors
-    /// [`Error::OtherVersion`] if it is not ours, [`Error::NotOurs`] if it is no answer of the driver.
+    /// [`Error::OtherVersion`] if the driver has another version, [`Error::NotOurs`] if the answer
+    /// is not that of the driver.
     pub fn over(mut device: D, patience: Patience) -> Result<Client<D>, Error> {
         let mut answer = [0; size_of::<Version>()];
         let written = device.control(Code::Version, &[], &mut answer)?;
@@ -51,15 +53,16 @@ impl<D: Device> Client<D> {
         Ok(Client { device, patience, id: 1, buffer: Vec::new() })
     }
 
-    /// Asks for one stack. The request gets a number of its own, whatever `id` is in `capture`. Waits as long as the capture allows, and
-    /// for a driver that is busy as long as the [`Patience`] says.
+    /// Captures the stack of one thread. The field `id` of `capture` is replaced by an id of the
+    /// client. Waits at most for the timeout of the capture and, if the driver is busy, for the
+    /// retries of the [`Patience`].
     ///
     /// # Errors
-    /// If there is no answer to it. Nothing can be said of the thread then.
+    /// If there is no valid answer. Then nothing is known about the thread.
     pub fn capture(&mut self, capture: &Capture) -> Result<Reply, Error> {
         let capture = Capture { id: self.id, ..*capture };
         let request = Request::from(capture);
-        // A refusal of the driver does not say what is wrong.
+        // A refusal of the driver does not contain the reason.
         Request::parse(request.as_bytes()).map_err(Error::Request)?;
         self.id += 1;
         self.buffer.resize(AnswerHeader::length_with(capture.max_frames.into()), 0);
@@ -77,8 +80,9 @@ impl<D: Device> Client<D> {
         Reply::read(&self.buffer[..written.min(self.buffer.len())], &capture)
     }
 
-    /// Asks for the stacks of several threads of a process, one after another, as each is taken from the iterator. What else is asked is
-    /// what `like` says. May take its limit of time, and the time of the [`Patience`], for each thread.
+    /// Captures the stacks of several threads of a process, one after another, as the iterator is
+    /// advanced. All other fields of the requests are those of `like`. May take the timeout and the
+    /// retries of the [`Patience`] for each thread.
     pub fn captures(
         &mut self,
         threads: impl IntoIterator<Item = Thread>,

@@ -1,23 +1,23 @@
-//! The seam to the system.
+//! The interface to the system.
 
 use stackhound_kstack_proto::Code;
 
-/// Who answers requests: the driver's device, or what takes its place in tests.
+/// A device that answers requests: that of the driver, or a fake in tests.
 pub trait Device {
-    /// Sends a request, and waits for the answer. Gives how many bytes of `output` were written.
+    /// Sends a request, and waits for the answer. Returns the number of bytes written to `output`.
     ///
     /// # Errors
-    /// If there is no answer. What `output` holds then is not known.
+    /// If there is no answer. The content of `output` is then undefined.
     fn control(&mut self, code: Code, input: &[u8], output: &mut [u8]) -> Result<usize, Refused>;
 }
 
-/// A call of the system that did not succeed.
+/// A system call that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// The function of Windows.
+    /// The Windows function.
     pub function: &'static str,
-    /// Its error, as a number of Windows.
+    /// The Windows error code.
     pub code: u32,
-    /// What the system says of it.
+    /// The system's text for the error.
     pub text: String,
 }

@@ -1,57 +1,60 @@
-//! What can go wrong, in sentences.
+//! Errors.
 
 use stackhound_kstack_proto::{AnswerError, MAX_OUTSTANDING, RequestError, VERSION};
 
 use crate::Refused;
 
-/// Why there is no answer. That a thread has ended or does not react is an answer, see [`crate::Reply`].
+/// The reason why there is no answer. A thread that has ended or does not react is an answer, see
+/// [`crate::Reply`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no device.
-    #[error("the driver for kernel stacks is not loaded; docs/driver.md says how it is installed")]
+    /// The device does not exist.
+    #[error("the kernel-stack driver is not loaded: install it as described in docs/driver.md")]
     NotLoaded,
-    /// The process lacks the privilege that the driver asks for.
+    /// The process does not hold the privilege that the driver requires.
     #[error(
-        "this process does not have SeDebugPrivilege, without which the driver answers nobody: run it as administrator"
+        "this process does not hold SeDebugPrivilege, which the kernel-stack driver requires: run it as administrator"
     )]
     NoPrivilege,
-    /// The system or the driver refused.
+    /// The system or the driver denied access.
     #[error(
-        "access to the driver for kernel stacks was denied: it answers administrators who have SeDebugPrivilege, and only the process that opened it"
+        "access to the kernel-stack driver was denied: it answers only administrators with SeDebugPrivilege, and only the process that opened it"
     )]
     Denied,
-    /// Other captures are in the way.
+    /// The driver cannot start another capture.
     #[error(
-        "the driver is busy: it has {MAX_OUTSTANDING} captures under way, or one of this thread, and still had after {attempts} attempts"
+        "the kernel-stack driver is busy: it has {MAX_OUTSTANDING} captures in progress, or one of this thread; try again later (attempts: {attempts})"
     )]
     Busy {
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// The driver belongs to another version of this program.
+    /// The driver has another version of the protocol.
     #[error(
-        "the driver that is loaded speaks version {driver}, and this program version {VERSION}: install the driver that belongs to this program"
+        "the loaded kernel-stack driver has protocol version {driver}, but this program needs version {VERSION}: install the driver that belongs to this program"
     )]
     OtherVersion {
-        /// What the driver speaks.
+        /// The version of the driver.
         driver: u16,
     },
-    /// What answers is something else.
-    #[error("what answers in the place of the driver for kernel stacks is something else")]
+    /// The device does not belong to the driver.
+    #[error(
+        "the device of the kernel-stack driver did not answer with a valid version: it may belong to another driver"
+    )]
     NotOurs,
-    /// The answer cannot be believed.
+    /// The answer is not valid.
     #[error("{0}")]
     Damaged(AnswerError),
-    /// This is not sent, because it would be refused.
-    #[error("this cannot be asked of the driver: {0}")]
+    /// The request is not valid, and was not sent.
+    #[error("invalid request to the kernel-stack driver: {0}")]
     Request(RequestError),
     /// Another error of the system.
     #[error("{}: {} (error {})", .0.function, .0.text, .0.code)]
     System(Refused),
 }
 
-/// Numbers of `winerror.h`, with what the system makes of the driver's own where it is one.
+/// Error codes of `winerror.h`, and the status codes of the driver that the system maps to them.
 mod code {
     pub(super) const FILE_NOT_FOUND: u32 = 2;
     pub(super) const PATH_NOT_FOUND: u32 = 3;
@@ -61,7 +64,7 @@ mod code {
     pub(super) const BUSY: u32 = 170;
 }
 
-/// What a refusal means to who asks once.
+/// The meaning of a failed call, with one attempt.
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
         match refused.code {
@@ -78,17 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_says_what_to_do() {
-        for (code, part) in [
-            (2, "is not loaded; docs/driver.md"),
-            (3, "is not loaded; docs/driver.md"),
-            (5, "administrators who have SeDebugPrivilege"),
-            (170, "64 captures under way"),
-            (87, "DeviceIoControl: words of the system (error 87)"),
+    fn each_refusal_has_advice() {
+        for (code, expected) in [
+            (2, "is not loaded: install it as described in docs/driver.md"),
+            (3, "is not loaded: install it as described in docs/driver.md"),
+            (5, "administrators with SeDebugPrivilege"),
+            (170, "64 captures in progress"),
+            (87, "DeviceIoControl: text of the system (error 87)"),
         ] {
-            let refused = Refused { function: "DeviceIoControl", code, text: "words of the system".into() };
+            let refused = Refused { function: "DeviceIoControl", code, text: "text of the system".into() };
             let text = Error::from(refused).to_string();
-            assert!(text.contains(part), "{code}: {text}");
+            assert!(text.contains(expected), "{code}: {text}");
         }
         let text = Error::OtherVersion { driver: 9 }.to_string();
         assert!(text.contains("version 9") && text.contains("version 2"), "{text}");

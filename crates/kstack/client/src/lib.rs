@@ -1,10 +1,12 @@
-//! Asks the driver for the kernel stacks of threads.
+//! The client of the kernel-stack driver.
 //!
-//! On Windows, `Client::open` takes the privilege that the driver wants, opens its device and sees to it that both speak one version.
-//! [`Client::capture`] then asks for the stack of one thread, [`Client::captures`] for those of many, one after another. Everything but
-//! the device itself is the same on all systems: whoever implements [`Device`] can be asked.
+//! On Windows, `Client::open` enables the privilege that the driver requires, opens the device, and
+//! checks that client and driver have the same version. [`Client::capture`] then captures the stack
+//! of one thread, [`Client::captures`] those of many threads, one after another. Everything except
+//! the device itself is the same on all systems: any implementation of [`Device`] can be used.
 //!
-//! Knows the driver's requests and answers, and what refusals mean; must not know modules or names.
+//! The crate handles the requests and answers of the driver, and the meaning of refusals. It does
+//! not resolve modules or names.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,4 +1,4 @@
-//! What the driver said, owned.
+//! The replies of the driver, as owned values.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use stackhound_kstack_proto::{Answer, AnswerError, AnswerHeader, Capture, Flags,
 
 use crate::Error;
 
-/// A thread to ask for.
+/// A thread whose stack is requested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Thread {
-    /// Its number.
+    /// The thread id.
     pub id: u32,
-    /// When it was created, in units of 100 ns since 1601-01-01 UTC, if that is known. Then no other thread is asked that was given
-    /// its number meanwhile.
+    /// The creation time, in units of 100 ns since 1601-01-01 UTC, if it is known. Then another
+    /// thread that has the same id by now is not captured.
     pub created: Option<u64>,
 }
 
-/// What came of asking a thread.
+/// The result of a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// Its stack.
+    /// The stack of the thread.
     Captured(Stack),
-    /// There is no such thread, or no more: it has ended.
+    /// The thread does not exist, or has ended.
     NoThread,
-    /// It is ending.
+    /// The thread is terminating.
     Terminating,
-    /// It did not answer in time.
+    /// The thread did not answer in time.
     TimedOut,
-    /// It is an idle one, which cannot be asked.
+    /// The thread is an idle thread. Idle threads cannot be captured.
     Idle,
 }
 
 impl Reply {
-    /// The stack, if there is one.
+    /// The stack, if it was captured.
     pub fn stack(&self) -> Option<&Stack> {
         match self {
             Reply::Captured(stack) => Some(stack),
@@ -44,38 +44,42 @@ impl Reply {
 /// The stack of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
-    /// When the thread was created, in units of 100 ns since 1601-01-01 UTC, if the system tells.
+    /// The creation time of the thread, in units of 100 ns since 1601-01-01 UTC, if the system
+    /// reports it.
     pub created: Option<u64>,
-    /// The part in the kernel, if it was asked for.
+    /// The kernel stack, if it was requested.
     pub kernel: Option<Part>,
-    /// The part in user mode, if it was asked for, with the kernel frames of callbacks to user mode, which lie between user frames.
+    /// The user stack, if it was requested. The kernel frames of callbacks to user mode are between
+    /// its user frames.
     pub user: Option<Part>,
-    /// [`stackhound_kstack_proto::hash`] of all frames, and of what stands in the place of missing ones.
+    /// The [`stackhound_kstack_proto::hash`] of all entries: frames, and sentinels of missing
+    /// stacks.
     pub hash: u64,
-    /// Whether the thread asked for its own stack.
+    /// Whether the thread requested its own stack.
     pub own: bool,
-    /// Frames of the capture itself that were left out.
+    /// The number of frames of the capture itself that were omitted.
     pub machinery: u16,
-    /// Frames left out as the request asks.
+    /// The number of frames that were omitted because the request skips them.
     pub skipped: u16,
-    /// How long the driver waited for the thread.
+    /// The duration of the capture in the driver.
     pub waited: Duration,
 }
 
-/// One part of a stack, or why it is not there.
+/// The kernel stack or the user stack, or the reason why it is missing.
 pub type Part = Result<Frames, Missing>;
 
-/// Frames of one part.
+/// The frames of a kernel stack or user stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frames {
-    /// Addresses, the innermost first; at least one. But for the innermost of a thread that was interrupted, they are return addresses.
+    /// At least one address, innermost first. All are return addresses, except possibly the
+    /// innermost one of a thread that was interrupted.
     pub addresses: Vec<u64>,
-    /// There were more than room.
+    /// Whether the stack was cut.
     pub cut: bool,
 }
 
 impl Reply {
-    /// Reads what came back for a capture.
+    /// Parses the answer to a capture.
     pub(crate) fn read(bytes: &[u8], capture: &Capture) -> Result<Reply, Error> {
         let answer = Answer::parse(bytes, capture).map_err(Error::Damaged)?;
         let stack = match answer.outcome() {
@@ -108,11 +112,13 @@ impl Stack {
     }
 }
 
-/// A part that was asked for has frames or a reason; one that was not has neither.
-fn part(told: Result<Vec<u64>, Missing>, asked: bool, cut: bool) -> Result<Option<Part>, Error> {
-    match told {
-        Ok(addresses) if addresses.is_empty() != asked => Ok(asked.then_some(Ok(Frames { addresses, cut }))),
-        Err(missing) if asked => Ok(Some(Err(missing))),
+/// A requested stack has frames or a reason; a stack that was not requested has neither.
+fn part(entries: Result<Vec<u64>, Missing>, requested: bool, cut: bool) -> Result<Option<Part>, Error> {
+    match entries {
+        Ok(addresses) if addresses.is_empty() != requested => {
+            Ok(requested.then_some(Ok(Frames { addresses, cut })))
+        }
+        Err(missing) if requested => Ok(Some(Err(missing))),
         _ => Err(Error::Damaged(AnswerError::Value)),
     }
 }

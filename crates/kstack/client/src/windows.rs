@@ -8,7 +8,7 @@ use stackhound_windows::{self as system, device};
 
 use crate::{Client, Device, Error, Patience, Refused, Thread};
 
-/// The device that the driver has made.
+/// The device of the driver.
 #[derive(Debug)]
 pub struct SystemDevice(device::Device);
 
@@ -19,10 +19,12 @@ impl Device for SystemDevice {
 }
 
 impl Client<SystemDevice> {
-    /// Opens the driver's device, and takes `SeDebugPrivilege` for that, which this process then keeps.
+    /// Enables `SeDebugPrivilege`, which stays enabled in this process, and opens the device of the
+    /// driver.
     ///
     /// # Errors
-    /// If the privilege is not held, the driver is not loaded, refuses, or is of another version.
+    /// If the privilege is not held, or the driver is not loaded, denies access, or has another
+    /// version.
     pub fn open() -> Result<Client<SystemDevice>, Error> {
         take_debug_privilege().map_err(|error| match error {
             system::Error::NoPrivilege(_) => Error::NoPrivilege,
@@ -33,7 +35,7 @@ impl Client<SystemDevice> {
     }
 }
 
-/// The threads that a process has now, by number. None if there is no such process.
+/// The current threads of a process, by id. Empty if the process does not exist.
 pub fn threads(process_id: u32) -> Result<Vec<Thread>, Error> {
     let threads = system::threads::of_process(process_id).map_err(|error| Error::System(refused(&error)))?;
     Ok(threads.into_iter().map(|thread| Thread { id: thread.id, created: thread.created }).collect())
@@ -44,14 +46,14 @@ fn refused(error: &system::Error) -> Refused {
         system::Error::Call { function, source } => Refused {
             function,
             code: source.raw_os_error().unwrap_or_default().cast_unsigned(),
-            text: words(source),
+            text: without_code(source),
         },
         other => Refused { function: "Windows", code: 0, text: other.to_string() },
     }
 }
 
-/// What Windows says, without the number that is told beside it.
-fn words(error: &io::Error) -> String {
+/// The text of Windows without the error code, which [`Refused`] has separately.
+fn without_code(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().trim_end_matches(['.', '\r', '\n', ' ']).to_owned()
 }
@@ -60,22 +62,22 @@ fn words(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// Nobody has loaded the driver where these tests run.
+    /// The driver is not loaded where these tests run.
     #[test]
-    fn without_a_driver_that_is_what_is_said() {
+    fn a_missing_driver_is_reported() {
         assert_eq!(Client::open().expect_err("there is no driver"), Error::NotLoaded);
     }
 
     #[test]
-    fn threads_have_times_of_creation() {
+    fn threads_have_creation_times() {
         let threads = threads(std::process::id()).expect("the threads of this process");
         assert!(!threads.is_empty());
         assert!(threads.iter().all(|thread| thread.created.is_some()), "{threads:?}");
     }
 
     #[test]
-    fn errors_of_the_system_keep_function_number_and_words() {
-        let error = device::Device::open(r"\\.\StackhoundNoSuchDevice").expect_err("nobody made it");
+    fn system_errors_keep_function_code_and_text() {
+        let error = device::Device::open(r"\\.\StackhoundNoSuchDevice").expect_err("there is no such device");
         let refused = refused(&error);
         assert_eq!((refused.function, refused.code), ("CreateFileW", 2));
         assert!(!refused.text.is_empty() && !refused.text.contains("os error"), "{refused:?}");

@@ -1,12 +1,13 @@
-//! What happens in the thread whose stack is captured.
+//! The APC, which runs in the thread whose stack is captured.
 
 use stackhound_kstack_proto::Missing;
 
 use crate::slot::{Phase, Walked, open};
 use crate::{Kernel, Part, Progress, Slot, Stale, Ticket};
 
-/// The way of an APC after it left its thread's queue: it ran, or it was run down because the thread ended. Each ends with the same
-/// clean-up. Taken step by step to its end, whatever happens meanwhile.
+/// The state machine of an APC that has left its thread's queue: it runs, or its rundown routine is
+/// called because the thread ends. Both paths end with the same cleanup. It must be stepped to its
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Apc {
     ticket: Ticket,
@@ -17,8 +18,9 @@ pub struct Apc {
 enum Stage {
     Begin,
     Kernel,
-    /// The kernel part is given out before the user part is walked, which may read in pages, and hang in that.
-    GiveKernel,
+    /// The kernel stack is published before the user stack is walked, because that walk may read in
+    /// pages and hang.
+    PublishKernel,
     User,
     Finish,
     RunDown,
@@ -28,41 +30,41 @@ enum Stage {
 }
 
 impl Apc {
-    /// The APC runs, in its thread.
+    /// The APC runs in its thread.
     pub fn ran(ticket: Ticket) -> Self {
         Self { ticket, stage: Stage::Begin }
     }
 
-    /// The thread ended with the APC in its queue.
+    /// The thread ends with the APC in its queue.
     pub fn run_down(ticket: Ticket) -> Self {
         Self { ticket, stage: Stage::RunDown }
     }
 
-    /// All steps at once.
+    /// Takes all remaining steps.
     ///
     /// # Errors
-    /// As [`Self::step`].
+    /// As for [`Self::step`].
     pub fn finish<K: Kernel>(mut self, kernel: &K) -> Result<(), Stale> {
         while self.step(kernel)? == Progress::Again {}
         Ok(())
     }
 
-    /// The next step.
+    /// Takes the next step.
     ///
     /// # Errors
-    /// If the slot is not the APC's, which cannot be.
+    /// If the slot no longer belongs to the APC, which cannot happen.
     pub fn step<K: Kernel>(&mut self, kernel: &K) -> Result<Progress<()>, Stale> {
         let slot = open(kernel, self.ticket)?;
         self.stage = match self.stage {
-            // Of one that nobody waits for, nobody wants to know the frames.
+            // If the request was abandoned, nothing is walked.
             Stage::Begin if slot.advance(Phase::Waiting, Phase::Running) => Stage::Kernel,
             Stage::Begin => Stage::Release,
             Stage::Kernel => {
                 slot.set_kernel(walk_kernel(kernel, slot));
-                Stage::GiveKernel
+                Stage::PublishKernel
             }
-            Stage::GiveKernel if slot.advance(Phase::Running, Phase::KernelDone) => Stage::User,
-            Stage::GiveKernel => Stage::Release,
+            Stage::PublishKernel if slot.advance(Phase::Running, Phase::KernelDone) => Stage::User,
+            Stage::PublishKernel => Stage::Release,
             Stage::User => {
                 slot.set_user(walk_user(kernel, slot));
                 Stage::Finish
@@ -86,7 +88,7 @@ impl Apc {
     }
 }
 
-/// Walks the kernel part into the slot's first frames.
+/// Walks the kernel stack into the first frames of the slot.
 pub(crate) fn walk_kernel<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
     let frames = slot.frames();
     match slot.wanted().kernel_room(frames.len()) {
@@ -95,7 +97,7 @@ pub(crate) fn walk_kernel<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Fram
     }
 }
 
-/// Walks the user part into the slot's frames behind those of the kernel part.
+/// Walks the user stack into the frames of the slot after those of the kernel stack.
 pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
     let wanted = slot.wanted();
     let rest = slot.frames().get(slot.kernel().count()..).unwrap_or_default();
@@ -103,7 +105,7 @@ pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames
         (None, _) => Walked::Not,
         (Some(Err(missing)), _) => Walked::Missing(missing),
         (Some(Ok(())), 0) => Walked::Missing(Missing::NoRoom),
-        // Such a thread may hold a lock of a file system, which reading in a page would wait for.
+        // Such a thread may hold a file system lock for which reading in a page would wait.
         (Some(Ok(())), _) if !wanted.in_critical_region && kernel.in_critical_region() => {
             Walked::Missing(Missing::CriticalRegion)
         }

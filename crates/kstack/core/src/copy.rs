@@ -1,7 +1,8 @@
-//! From a slot into an answer: frames of the capture itself are left out, missing parts are told.
+//! Copies frames from a slot into an answer, without the frames of the capture itself, and with
+//! sentinels for missing stacks.
 //!
-//! Parts of slices are taken by `get` where the compiler would not see that they exist: a panic would stop the whole system, so the
-//! driver's image has no code for one.
+//! Slices are accessed with `get` where the compiler could not prove that the range exists: a panic
+//! would stop the system, so the driver's image must contain no path to one.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,30 +12,32 @@ use crate::Slot;
 use crate::slot::Walked;
 use crate::sync::AtomicU64;
 
-/// Frames that the capture itself has at most: a slot has room for so many beside those that are answered.
+/// The maximum number of frames of the capture itself. A slot has space for these in addition to
+/// the frames of an answer.
 pub const MACHINERY: usize = 16;
 
-/// What was copied.
+/// The entries that were copied into an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Copied {
-    /// Entries of the kernel part.
+    /// The number of entries of the kernel stack.
     pub kernel: u16,
-    /// Entries of the user part.
+    /// The number of entries of the user stack.
     pub user: u16,
-    /// There were more kernel frames than room.
+    /// The kernel stack was cut.
     pub kernel_cut: bool,
-    /// There were more user frames than room.
+    /// The user stack was cut.
     pub user_cut: bool,
-    /// The thread asked for its own stack.
+    /// The thread requested its own stack.
     pub own: bool,
-    /// Frames of the capture itself that were left out.
+    /// The number of frames of the capture itself that were omitted.
     pub machinery: u16,
-    /// Frames that were left out because the request asks for it.
+    /// The number of frames that were omitted because the request skips them.
     pub skipped: u16,
 }
 
-/// Copies what is in the slot: the kernel part, and what is known of the user part. `user` is that part as far as it may be read.
-/// `is_own` says of an address whether it lies in the code that captures, `entries` has room for as many as the capture asks for.
+/// Copies the kernel stack and the user stack from the slot. `user` is the result of the user walk
+/// as far as it may be read. `is_own` returns whether an address is in the code of the driver.
+/// `entries` has space for as many entries as the capture requests.
 pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
     is_own: impl Fn(u64) -> bool,
     slot: &Slot<Objects, Frames>,
@@ -46,14 +49,14 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
     let mut copied = Copied { own, ..Copied::default() };
     let (wanted, frames) = (slot.wanted(), slot.frames());
     let room = usize::from(capture.max_frames).min(entries.len());
-    // The user part has at least one entry: a frame, or why there is none.
+    // The user stack has at least one entry: a frame, or the reason why there is none.
     let for_kernel = room.saturating_sub(usize::from(capture.flags.has(Flags::USER)));
     let (walked, rest) = frames.split_at(slot.kernel().count().min(frames.len()));
     match slot.kernel() {
         Walked::Not => {}
         Walked::Missing(missing) => copied.kernel = put(first(entries, for_kernel), &[], Some(missing)).0,
         Walked::Frames(_) => {
-            // A thread that walks its own stack has no dispatcher of APCs above it.
+            // A thread that walks its own stack was not called by the APC dispatcher.
             let machinery = match capture.flags.has(Flags::KEEP_MACHINERY) {
                 true => 0,
                 false => machinery(is_own, walked, !own),
@@ -73,8 +76,8 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {
             let walked = rest.get(..usize::from(count)).unwrap_or(rest);
-            // Kernel addresses belong to it: in a callback from the kernel to user mode, the kernel frames that made the callback
-            // lie between two runs of user frames.
+            // Kernel addresses are kept: during a callback from the kernel to user mode, the kernel
+            // frames that made the callback are between two runs of user frames.
             let kept = until(walked, |address| Missing::from_sentinel(address).is_none());
             (copied.user, copied.user_cut) = put(entries, kept, None);
             let ended = kept.len() == walked.len() && walked.len() < wanted.user_room(rest.len());
@@ -88,22 +91,23 @@ fn first(entries: &mut [Entry], count: usize) -> &mut [Entry] {
     entries.get_mut(..count).unwrap_or_default()
 }
 
-/// How many of the innermost frames are the capture's: those in its own code, and, where an APC made it, the one who called it,
-/// which is the system's dispatcher of APCs. Others of the dispatcher may follow; they can be told by name only.
+/// The number of innermost frames that belong to the capture: those in the code of the driver and,
+/// if an APC walked the stack, the frame that called the APC, which is in the APC dispatcher. More
+/// frames of the dispatcher may follow; they can only be recognized by name.
 fn machinery(is_own: impl Fn(u64) -> bool, frames: &[AtomicU64], by_apc: bool) -> usize {
     let own = frames.iter().take_while(|frame| is_own(frame.load(Relaxed))).count();
     if own == 0 { 0 } else { (own + usize::from(by_apc)).min(frames.len()) }
 }
 
-/// The frames before the first that is zero or does not belong to this part.
+/// The frames before the first one that is zero or does not belong to this stack.
 fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     let kept = frames.iter().map(|frame| frame.load(Relaxed));
     let kept = kept.take_while(|&address| address != 0 && belongs(address)).count();
     frames.get(..kept).unwrap_or_default()
 }
 
-/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether
-/// there was more than room.
+/// Writes the frames, or a sentinel if there are none, also if all of them were omitted. Returns
+/// the number of entries written, and whether the frames exceeded the space.
 fn put(entries: &mut [Entry], frames: &[AtomicU64], missing: Option<Missing>) -> (u16, bool) {
     if frames.is_empty() {
         let Some(entry) = entries.first_mut() else { return (0, false) };

@@ -1,9 +1,9 @@
-//! Who may open the device, and what it answers: everything between the system's request packet and a
-//! capture.
+//! Access to the device, and the dispatch of its requests: everything between the system's request
+//! packet and a capture.
 //!
-//! Requests are buffered: input and output are one buffer of the system's, so an answer is written over its
-//! request, and nothing of the caller's memory is touched. The bytes of both are told in
-//! `docs/kstack-protocol.md`, with the order in which they are checked.
+//! Requests are buffered: input and output share one system buffer, so an answer overwrites its
+//! request, and the caller's memory is never touched. `docs/kstack-protocol.md` specifies the bytes
+//! of both, and the order of the checks.
 
 use core::num::NonZeroU32;
 
@@ -15,70 +15,72 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{Copied, End, Kernel, Requester};
 
-/// Who calls, as the system says.
+/// The caller, as reported by the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The call comes from a program, not from another driver.
     pub from_user_mode: bool,
-    /// The process.
+    /// The process id.
     pub pid: u32,
 }
 
-/// The process that opened the device. The driver keeps its number with the open file, and gives it back with
-/// each request.
+/// The process that opened the device. The driver stores its id with the open file, and passes it
+/// with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opener(NonZeroU32);
 
 impl Opener {
-    /// The number to keep: the process.
+    /// The number to store: the process id.
     pub const fn number(self) -> NonZeroU32 {
         self.0
     }
 
-    /// The opener of whom [`Self::number`] was kept. Only [`open`] says who may be one.
+    /// The opener with a stored [`Self::number`]. Only [`open`] checks whether a process may be an
+    /// opener.
     pub const fn kept(number: NonZeroU32) -> Self {
         Self(number)
     }
 }
 
-/// Why a request is refused. Nothing was begun, and nothing is written.
+/// The reason why a request is refused. No capture was made, and nothing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The caller may not do this.
+    /// The caller is not allowed to do this.
     AccessDenied,
-    /// There is no such request.
+    /// The control code is unknown.
     UnknownRequest,
-    /// The request is not as it must be.
+    /// The input is not a valid request.
     InvalidParameter,
-    /// There is no room for the answer.
+    /// The output buffer is too small for the answer.
     BufferTooSmall,
-    /// As many captures as there may be are under way, or one of this thread is.
+    /// The maximum number of captures is in progress, or one of this thread is.
     Busy,
-    /// Something happened that cannot be: a slot was not its owner's any more, or the buffer is shorter than
-    /// the system says.
+    /// A condition that cannot occur: a slot no longer belonged to the capture, or the buffer is
+    /// shorter than the system states.
     Internal,
 }
 
-/// Whether a caller may open the device: a program that holds `SeDebugPrivilege` and has switched it on.
+/// Checks whether a caller may open the device: it must be a program that holds `SeDebugPrivilege`
+/// and has enabled it.
 ///
 /// # Errors
-/// [`Refusal::AccessDenied`] for everybody else.
+/// [`Refusal::AccessDenied`] for all other callers.
 pub fn open(caller: Caller, debug_privilege: bool) -> Result<Opener, Refusal> {
     let opener = NonZeroU32::new(caller.pid).filter(|_| caller.from_user_mode && debug_privilege);
     opener.map(Opener).ok_or(Refusal::AccessDenied)
 }
 
-/// Answers one request to the device. `buffer` is what the system gave for input and output: its first
-/// `input` bytes are the request, and its first `output` bytes take the answer; behind the input it is zero.
-/// Gives the number of bytes that were written, from the first on. May wait as long as the request allows,
-/// see [`Requester`].
+/// Answers one request to the device. `buffer` is the system buffer for input and output: its first
+/// `input` bytes are the request, and its first `output` bytes receive the answer. After the input
+/// it is zero. Returns the number of bytes written, counted from the first byte. May wait until the
+/// timeout of the request, see [`Requester`].
 ///
-/// Checked in this order: the caller, the code, the lengths against the buffer, the input (its length, then
-/// the fields in the order of [`Request::parse`]), the room for the output, and only then whether there is
-/// such a thread and a free slot.
+/// The checks are made in this order: the caller; the code; the lengths against the buffer; the
+/// input, first its length, then the fields in the order of [`Request::parse`]; the space for the
+/// output; the thread and a free slot.
 ///
 /// # Errors
-/// The first of these that fails; the buffer is as it was.
+/// The first check that fails. The buffer is then unchanged.
 pub fn control<K: Kernel>(
     kernel: &K,
     opener: Opener,
@@ -119,15 +121,15 @@ fn version<K: Kernel>(kernel: &K) -> Version {
     }
 }
 
-/// Captures, and writes the answer: the entries at their place behind the header, and last the header, over
-/// the request.
+/// Captures, and writes the answer: the entries at their offset after the header, and last the
+/// header, over the request.
 fn answer<K: Kernel>(kernel: &K, capture: Capture, output: &mut [u8]) -> Result<usize, Refusal> {
     let room = AnswerHeader::length_with(usize::from(capture.max_frames));
     let output = output.get_mut(..room).ok_or(Refusal::BufferTooSmall)?;
     let (header, entries) = output.split_at_mut(AnswerHeader::LENGTH);
     let entries = <[Entry]>::mut_from_bytes(entries).map_err(|_| Refusal::Internal)?;
     let Ok(end) = Requester::new(capture).finish(kernel, entries) else {
-        // It may have come so far that there are frames. Nobody is to see them.
+        // Frames may already have been copied. They must not be returned.
         entries.as_mut_bytes().fill(0);
         return Err(Refusal::Internal);
     };

@@ -1,115 +1,121 @@
-//! What a capture needs of the system it runs in.
+//! The functions of the system that a capture needs.
 
 use stackhound_kstack_proto::{Capture, Missing, Outcome};
 
 use crate::sync::AtomicU64;
 use crate::{Slot, Ticket};
 
-/// A part of a stack.
+/// The stack to walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Frames of the kernel.
+    /// The kernel stack.
     Kernel,
-    /// Frames of the program.
+    /// The user stack.
     User,
 }
 
-/// Who a thread is to the one that asks for its stack.
+/// The relation of a thread to the thread that requests its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadRelation {
-    /// It asks for its own.
+    /// The requesting thread itself.
     Own,
     /// Another thread.
     Other,
-    /// An idle thread, which no APC reaches.
+    /// An idle thread, which takes no APCs.
     Idle,
 }
 
 /// A thread that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<Thread> {
-    /// The thread, referenced: it does not go away before [`Kernel::release_thread`].
+    /// The thread, referenced: it stays valid until [`Kernel::release_thread`].
     pub thread: Thread,
-    /// Its number, as the system says it of the thread: a system may find a thread by other numbers as well, as Windows does, which
-    /// ignores the two lowest bits.
+    /// The thread id that the system reports for the thread. A system may find a thread by other
+    /// ids as well; Windows ignores the two lowest bits.
     pub tid: u32,
-    /// Who it is.
-    pub location: ThreadRelation,
-    /// When it was created, in 100 ns since 1601; 0 if the system does not tell.
+    /// The relation of the thread to the requesting thread.
+    pub relation: ThreadRelation,
+    /// The creation time, in 100 ns since 1601; 0 if the system does not report it.
     pub created: u64,
-    /// Whether it has a user part that may be shown, or why not.
+    /// `Ok` if the thread has a user stack that may be shown.
     pub user: Result<(), Missing>,
 }
 
-/// What became of the wish to take an APC out of its thread's queue.
+/// The result of removing an APC from the queue of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// It is out, and will neither run nor be run down.
+    /// The APC was removed. It will neither run nor be run down.
     Removed,
-    /// It was no longer queued: it runs, has run, or was run down.
+    /// The APC was no longer queued: it is running, has run, or was run down.
     NotQueued,
-    /// This system cannot do it.
+    /// This system cannot remove APCs.
     Unsupported,
 }
 
-/// The system. In the driver these are functions of ntoskrnl, in tests a model of them.
+/// The system: in the driver functions of ntoskrnl, in tests a model of them.
 pub trait Kernel {
-    /// What the system keeps for one slot: an APC and an event.
+    /// The objects that the system keeps for one slot: an APC and an event.
     type Objects;
-    /// The memory for the frames of one slot; [`crate::MACHINERY`] more than are ever answered.
+    /// The memory for the frames of one slot: [`crate::MACHINERY`] frames more than the longest
+    /// answer.
     type Frames: AsRef<[AtomicU64]>;
     /// A referenced thread.
     type Thread: Copy;
 
-    /// The slots: always the same, for as long as anybody may use one.
+    /// The slots. They are always the same, and exist as long as one of them may be used.
     fn slots(&self) -> &[Slot<Self::Objects, Self::Frames>];
 
-    /// Finds the thread by its number, its process and the time of its creation, and references it.
+    /// Finds the thread by its thread id, process id and creation time, and references it.
     ///
     /// # Errors
-    /// [`Outcome::NoThread`] if there is none to whom all of it applies.
+    /// [`Outcome::NoThread`] if no thread matches all of them.
     fn find(&self, capture: &Capture) -> Result<Found<Self::Thread>, Outcome>;
 
-    /// Ends the reference of [`Self::find`].
+    /// Releases the reference of [`Self::find`].
     fn release_thread(&self, thread: Self::Thread);
 
-    /// Makes the slot's event one that is not signalled, and its APC one for this thread.
+    /// Initializes the slot's event, not signaled, and the slot's APC, for this thread.
     fn prepare(&self, ticket: Ticket, thread: Self::Thread);
 
-    /// Queues the APC. From then on, and before this returns, [`crate::Apc::ran`] or [`crate::Apc::run_down`] may be called for
-    /// the ticket, once in all. False if the thread takes no APCs any more; then neither will be.
+    /// Queues the APC. From then on, even before this function returns, [`crate::Apc::ran`] or
+    /// [`crate::Apc::run_down`] may be called for the ticket, once in total. Returns false if the
+    /// thread takes no APCs any more; then neither is called.
     fn queue(&self, ticket: Ticket) -> bool;
 
-    /// Whether the system can take an APC out of its thread's queue at all.
+    /// Whether this system can remove an APC from the queue of its thread.
     fn can_remove(&self) -> bool;
 
-    /// Tries to take the APC out of its thread's queue; [`Removal::Unsupported`] where [`Self::can_remove`] says no.
+    /// Tries to remove the APC from the queue of its thread. Returns [`Removal::Unsupported`] if
+    /// [`Self::can_remove`] returns false.
     fn remove(&self, ticket: Ticket) -> Removal;
 
-    /// Waits for the slot's event; false if it was not signalled for so many milliseconds.
+    /// Waits for the slot's event. Returns false if it was not signaled within the timeout, in
+    /// milliseconds.
     fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool;
 
     /// Signals the slot's event.
     fn signal(&self, ticket: Ticket);
 
-    /// Keeps the system from suspending the calling thread, until [`Self::leave_critical_region`]. APCs of captures still run.
+    /// Prevents the system from suspending the calling thread until
+    /// [`Self::leave_critical_region`]. APCs of captures still run.
     fn enter_critical_region(&self);
 
-    /// Ends what [`Self::enter_critical_region`] began, once for each.
+    /// Reverts one call of [`Self::enter_critical_region`].
     fn leave_critical_region(&self);
 
-    /// Whether the calling thread is in a critical region, and so may hold locks of file systems.
+    /// Whether the calling thread is in a critical region, and so may hold file system locks.
     fn in_critical_region(&self) -> bool;
 
-    /// Walks the calling thread's stack into the frames, the innermost first, until they are full or the part ends.
+    /// Walks the stack of the calling thread into the frames, innermost first, until they are full
+    /// or the stack ends. Returns the number of frames.
     ///
     /// # Errors
-    /// Why the part is missing. No frames are [`Missing::Nothing`].
+    /// The reason why the stack is missing. A walk without frames returns [`Missing::Nothing`].
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing>;
 
-    /// Whether an address lies in the code that captures.
+    /// Whether an address is in the code of the driver.
     fn is_own(&self, address: u64) -> bool;
 
-    /// The time, in 100 ns since some moment.
+    /// The time, in 100 ns since an arbitrary moment.
     fn now(&self) -> u64;
 }

@@ -1,10 +1,15 @@
-//! The life of one capture of a stack, and what the device of the driver may be asked.
+//! The life cycle of a stack capture, and the requests to the driver's device.
 //!
-//! A thread's kernel stack can be walked only by the thread itself. So a capture sends the thread a special kernel APC, waits for a
-//! bounded time, and copies what the APC found. Two parties then share what the capture is made in, and neither knows which of them is
-//! the last: this crate holds everything that makes that safe, as a state machine whose steps are single accesses to what is shared, so that
-//! tests can explore every order of them. It knows nothing of Windows: whoever implements [`Kernel`] does. The memory of captures is a
-//! fixed number of [`Slot`]s which is never given back, so nothing is allocated, and a late APC never writes into memory of others.
+//! A thread's kernel stack can only be walked by the thread itself. Therefore, a capture sends the
+//! thread a special kernel APC, waits for a bounded time, and copies the frames that the APC
+//! walked. The request and the APC share the memory of the capture, and neither knows which of them
+//! finishes last. This crate contains everything that makes this safe, as state machines whose
+//! steps are single accesses to shared memory, so that tests can explore every order of them.
+//! `docs/apc.md` describes the life cycle.
+//!
+//! The crate contains nothing specific to Windows; that is in the implementation of [`Kernel`]. The
+//! memory of captures is a fixed number of [`Slot`]s that is never deallocated. Nothing is
+//! allocated, and a late APC never writes to foreign memory.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What happens in the thread that asks.
+//! The request, which runs in the requesting thread.
 
 use stackhound_kstack_proto::{Capture, Entry, Outcome};
 
@@ -7,33 +7,34 @@ use crate::copy::{Copied, copy};
 use crate::slot::{Phase, Wanted, open};
 use crate::{Found, Kernel, Progress, Removal, Stale, ThreadRelation, Ticket};
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// There is an answer.
+    /// The request has an answer.
     Answered {
-        /// How the capture ended.
+        /// The outcome of the capture.
         outcome: Outcome,
-        /// When the thread was created, in 100 ns since 1601; 0 if not known.
+        /// The creation time of the thread, in 100 ns since 1601; 0 if not known.
         created: u64,
-        /// How long it took, in 100 ns.
+        /// The duration of the capture, in 100 ns.
         waited: u64,
-        /// What was copied; nothing unless the outcome is [`Outcome::Captured`].
+        /// The entries that were copied; none unless the outcome is [`Outcome::Captured`].
         copied: Copied,
     },
-    /// As many captures as there may be are under way, or one of this thread is. Nothing was begun.
+    /// The maximum number of captures is in progress, or one of this thread is. No capture was
+    /// started.
     Busy,
 }
 
-/// One wish for a stack, from finding the thread to the answer. Taken step by step to its end: it ends after at most
-/// 13 steps and two for each slot, of which one waits, for as long as the request allows.
+/// The state machine of one request for a stack, from finding the thread to the answer. It must be
+/// stepped to its end, which it reaches after at most 13 steps plus two for each slot. One of the
+/// steps waits, at most for the timeout of the request.
 #[derive(Clone, Debug)]
 pub struct Requester<Thread> {
     capture: Capture,
     stage: Stage,
     found: Option<Found<Thread>>,
     begun: u64,
-    /// What to answer.
     outcome: Option<Outcome>,
     copied: Copied,
 }
@@ -54,16 +55,16 @@ enum Stage {
     Wait(Ticket),
     Remove(Ticket),
     Abandon(Ticket),
-    /// With the user part, or as far as the kernel part only.
+    /// Copies both stacks, or only the kernel stack.
     Copy(Ticket, Complete),
-    /// The APC will neither run nor be run down: its reference is ended for it.
+    /// The APC will neither run nor be run down, so the request releases the APC's reference.
     ReleaseApc(Ticket),
     Release(Ticket),
     Free(Ticket),
     ReleaseThread,
 }
 
-/// Whether both parts are there, or the APC still walks the user part.
+/// Whether both stacks are complete, or the APC is still walking the user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Complete {
     Yes,
@@ -71,16 +72,16 @@ enum Complete {
 }
 
 impl<Thread: Copy> Requester<Thread> {
-    /// A wish.
+    /// A request that has not started.
     pub fn new(capture: Capture) -> Self {
         Self { capture, stage: Stage::Find, found: None, begun: 0, outcome: None, copied: Copied::default() }
     }
 
-    /// All steps at once, in a critical region of the system: nothing suspends the thread that asks while it holds a slot and a
-    /// reference. `entries` takes the frames.
+    /// Takes all steps, in a critical region of the system: the requesting thread is not suspended
+    /// while it holds a slot and a reference. The frames are written to `entries`.
     ///
     /// # Errors
-    /// As [`Self::step`].
+    /// As for [`Self::step`].
     pub fn finish<K: Kernel<Thread = Thread>>(
         mut self,
         kernel: &K,
@@ -98,10 +99,10 @@ impl<Thread: Copy> Requester<Thread> {
         end
     }
 
-    /// The next step.
+    /// Takes the next step.
     ///
     /// # Errors
-    /// If the slot is not the requester's, which cannot be.
+    /// If the slot no longer belongs to the request, which cannot happen.
     pub fn step<K: Kernel<Thread = Thread>>(
         &mut self,
         kernel: &K,
@@ -112,15 +113,16 @@ impl<Thread: Copy> Requester<Thread> {
                 self.begun = kernel.now();
                 match kernel.find(&self.capture) {
                     Err(outcome) => return Ok(Progress::Done(self.answer(kernel, outcome))),
-                    // The system takes other numbers for this thread's, too: the limit of one capture for each would not hold.
+                    // The system also finds the thread by other ids, which would bypass the limit
+                    // of one capture for each thread.
                     Ok(found) if found.tid != self.capture.tid => {
                         kernel.release_thread(found.thread);
                         return Ok(Progress::Done(self.answer(kernel, Outcome::NoThread)));
                     }
                     Ok(found) => {
                         self.found = Some(found);
-                        match found.location {
-                            // Only idle threads have the number that means a free slot.
+                        match found.relation {
+                            // Only idle threads have the id that marks a free slot.
                             _ if found.tid == 0 => self.end_with(Outcome::Idle),
                             ThreadRelation::Own | ThreadRelation::Other => Stage::Claim(0),
                             ThreadRelation::Idle => self.end_with(Outcome::Idle),
@@ -135,8 +137,8 @@ impl<Thread: Copy> Requester<Thread> {
                     Some(ticket) => Stage::Compare(ticket, 0),
                 },
             },
-            // Of two that claim for the same thread at once, each sees the other or only one does: both may withdraw, never
-            // do both go on.
+            // If two requests claim slots for the same thread, at least one of them sees the other.
+            // Both may withdraw, but never do both continue.
             Stage::Compare(ticket, index) => match kernel.slots().get(index as usize) {
                 None => Stage::Begin(ticket),
                 Some(slot) if index != ticket.index && slot.is_of(self.capture.tid) => Stage::Free(ticket),
@@ -144,9 +146,9 @@ impl<Thread: Copy> Requester<Thread> {
             },
             Stage::Begin(ticket) => {
                 let found = self.found.as_ref().ok_or(Stale)?;
-                let wanted = Wanted::new(&self.capture, found.user, found.location == ThreadRelation::Own);
+                let wanted = Wanted::new(&self.capture, found.user, found.relation == ThreadRelation::Own);
                 open(kernel, ticket)?.begin(wanted);
-                match found.location {
+                match found.relation {
                     ThreadRelation::Own => Stage::WalkKernel(ticket),
                     _ => Stage::Prepare(ticket),
                 }
@@ -166,7 +168,7 @@ impl<Thread: Copy> Requester<Thread> {
                 kernel.prepare(ticket, self.found.as_ref().ok_or(Stale)?.thread);
                 Stage::Refer(ticket)
             }
-            // Before it is queued: it may have run when queueing returns.
+            // Before the APC is queued, because it may have run when the queueing call returns.
             Stage::Refer(ticket) => {
                 open(kernel, ticket)?.refer();
                 Stage::Queue(ticket)
@@ -197,11 +199,12 @@ impl<Thread: Copy> Requester<Thread> {
                     Removal::NotQueued | Removal::Unsupported => Stage::Abandon(ticket),
                 }
             }
-            // However the wait ended, what was reached by now decides, and what comes later is nobody's.
+            // The phase that the APC has reached by now decides, whatever ended the wait. Later
+            // phases are ignored.
             Stage::Abandon(ticket) => self.after(open(kernel, ticket)?.abandon(), ticket),
             Stage::Copy(ticket, complete) => {
                 let slot = open(kernel, ticket)?;
-                let own = self.found.as_ref().is_some_and(|found| found.location == ThreadRelation::Own);
+                let own = self.found.as_ref().is_some_and(|found| found.relation == ThreadRelation::Own);
                 let user = match complete {
                     Complete::Yes => slot.user(),
                     Complete::KernelOnly => slot.wanted().unfinished(),
@@ -211,7 +214,7 @@ impl<Thread: Copy> Requester<Thread> {
                 self.outcome = Some(Outcome::Captured);
                 Stage::Release(ticket)
             }
-            // Never the last one, since the requester still has its own.
+            // Never the last reference, because the request still has its own.
             Stage::ReleaseApc(ticket) => match open(kernel, ticket)?.end_reference() {
                 true => return Err(Stale),
                 false => Stage::Release(ticket),

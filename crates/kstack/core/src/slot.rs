@@ -1,13 +1,21 @@
-//! Where a capture is made, shared by the one who asks and the APC.
+//! The memory of a capture, shared by the request and the APC.
 //!
-//! A slot has an owner (the number of the thread whose stack is captured) and is free without one. It is held by references: one of the
-//! requester and, from before it is queued, one of the APC. Whoever ends the last one frees the slot, which changes its generation: a ticket of an
-//! earlier one opens nothing.
+//! A slot has an owner, the id of the thread whose stack is captured; a slot without an owner is
+//! free. References keep a slot alive: one of the request and, from before it is queued, one of the
+//! APC. The side that releases the last reference frees the slot. Freeing changes the slot's
+//! generation, so tickets of earlier generations are refused.
 //!
-//! What orders the accesses of different threads: the owner, all changes of which and all looks at which by those who claim are
-//! read-modify-writes, so that each comes after all that were before; the phase; and the end of the references. What the APC reads is
-//! ordered by the system, which runs it after it was queued. `tests/loom.rs` fails where one of these is weakened, but for the half of an
-//! ordering at the owner that matters only to processors on which read-modify-writes of different memory pass each other: loom has none.
+//! These accesses order the steps of different threads:
+//!
+//! - the owner: all changes, and all reads by claiming requests, are read-modify-writes, so each
+//!   comes after all earlier ones;
+//! - the phase;
+//! - the release of references.
+//!
+//! The reads of the APC are ordered by the system, which runs the APC after it was queued.
+//! `tests/loom.rs` fails if one of these orderings is weakened, with one exception: the half of the
+//! ordering at the owner that matters only on processors on which read-modify-writes of different
+//! memory locations can be reordered, which loom does not model.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -19,18 +27,18 @@ use crate::{Kernel, MACHINERY};
 /// The right to use a slot until its reference ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// Which slot.
+    /// The index of the slot.
     pub index: u32,
-    /// Of the slot, while the ticket is good.
+    /// The generation of the slot for which the ticket is valid.
     pub generation: u32,
 }
 
-/// A ticket was used after its slot had been freed. It cannot happen; that it is noticed is the last line of defence, and what the
-/// exploration of all orders looks for.
+/// A ticket was used after its slot had been freed. This cannot happen. The check is the last line
+/// of defense, and the exploration of all orders looks for this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale;
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<T> {
     /// There are more steps.
@@ -39,21 +47,22 @@ pub enum Progress<T> {
     Done(T),
 }
 
-/// How far a capture is. Each change is made by one party only: the APC changes by comparing, the requester's giving up is a swap.
+/// The phase of a capture. The APC changes it by compare-and-exchange, the request only to
+/// `Abandoned`, by a swap. So exactly one of them decides how the capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Phase {
-    /// The APC has not begun.
+    /// The APC has not started.
     Waiting,
-    /// The APC walks the kernel part.
+    /// The APC is walking the kernel stack.
     Running,
-    /// The kernel part is there, and the APC walks the user part.
+    /// The kernel stack is published, and the APC is walking the user stack.
     KernelDone,
-    /// All frames are there.
+    /// All frames are published.
     Captured,
     /// The thread ended before the APC ran.
     RunDown,
-    /// Nobody waits any more.
+    /// The request waits no longer.
     Abandoned,
 }
 
@@ -70,10 +79,10 @@ impl Phase {
     }
 }
 
-/// What a capture is made in.
+/// The memory of one capture.
 #[derive(Debug)]
 pub struct Slot<Objects, Frames> {
-    /// The thread whose stack is captured, 0 for none.
+    /// The id of the thread whose stack is captured; 0 if the slot is free.
     owner: AtomicU32,
     generation: AtomicU32,
     references: AtomicU32,
@@ -92,7 +101,7 @@ impl<Objects, Frames> Slot<Objects, Frames> {
         Self::of([const { AtomicU32::new(0) }; 7], objects, frames)
     }
 
-    /// A free slot. Loom's atomics cannot be made at compile time.
+    /// A free slot. Loom's atomics cannot be created at compile time.
     #[cfg(loom)]
     pub fn new(objects: Objects, frames: Frames) -> Self {
         Self::of(core::array::from_fn(|_| AtomicU32::new(0)), objects, frames)
@@ -103,34 +112,36 @@ impl<Objects, Frames> Slot<Objects, Frames> {
         Self { owner, generation, references, phase, wanted, kernel, user, frames, objects }
     }
 
-    /// The system's part.
+    /// The objects of the system.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// References to it; 0 for a free one.
+    /// The number of references to the slot; 0 if it is free.
     pub fn references(&self) -> u32 {
         self.references.load(Relaxed)
     }
 
-    /// The thread it is taken for, if it is.
+    /// The id of the thread whose stack is captured, or `None` if the slot is free.
     pub fn owner(&self) -> Option<u32> {
         Some(self.owner.load(Relaxed)).filter(|&owner| owner != 0)
     }
 
-    /// Takes the slot for a thread if it is free.
+    /// Claims the slot for a thread if it is free.
     pub(crate) fn claim(&self, index: u32, tid: u32) -> Option<Ticket> {
         self.owner.compare_exchange(0, tid, AcqRel, Relaxed).ok()?;
         Some(Ticket { index, generation: self.generation.load(Relaxed) })
     }
 
-    /// Whether the slot is taken for a thread. Of two that have claimed slots and then ask this of each other's, one at least is told that
-    /// it is: a load could be too early for both, what changes the owner comes before or after what the other did.
+    /// Whether the slot is claimed for a thread. If two requests have claimed slots and then check
+    /// each other's slot, at least one of them gets true. With plain loads, both could read too
+    /// early; a read-modify-write comes either before or after that of the other request.
     pub(crate) fn is_of(&self, tid: u32) -> bool {
         self.owner.fetch_add(0, AcqRel) == tid
     }
 
-    /// Makes a claimed slot a new capture's: nothing of an earlier one is left to be read, and the requester has a reference.
+    /// Initializes a claimed slot for a new capture: nothing of an earlier capture can be read, and
+    /// the request has a reference.
     pub(crate) fn begin(&self, wanted: Wanted) {
         self.wanted.store(wanted.pack(), Relaxed);
         self.kernel.store(Walked::default().pack(), Relaxed);
@@ -143,28 +154,29 @@ impl<Objects, Frames> Slot<Objects, Frames> {
         Wanted::unpack(self.wanted.load(Relaxed))
     }
 
-    /// The APC gets its reference.
+    /// Counts the reference of the APC.
     pub(crate) fn refer(&self) {
         self.references.fetch_add(1, Relaxed);
     }
 
-    /// Ends a reference. True if it was the last: then [`Self::free`] must follow.
+    /// Releases a reference. Returns true if it was the last one: then [`Self::free`] must follow.
     pub(crate) fn end_reference(&self) -> bool {
         self.references.fetch_sub(1, AcqRel) == 1
     }
 
-    /// Gives the slot back. Only for the one who ended the last reference.
+    /// Frees the slot. Only the side that released the last reference may call this.
     pub(crate) fn free(&self) {
         self.generation.fetch_add(1, Relaxed);
         self.owner.swap(0, AcqRel);
     }
 
-    /// Goes on to `to` if the phase is `from`; says whether it was. What was written before is seen by whoever abandons then.
+    /// Changes the phase to `to` if it is `from`, and returns whether it was. Earlier writes are
+    /// visible to the request once it has abandoned the capture.
     pub(crate) fn advance(&self, from: Phase, to: Phase) -> bool {
         self.phase.compare_exchange(from as u32, to as u32, Release, Relaxed).is_ok()
     }
 
-    /// Nobody waits any more. Gives the phase that was reached before.
+    /// Abandons the capture. Returns the phase that was reached before.
     pub(crate) fn abandon(&self) -> Phase {
         Phase::from_number(self.phase.swap(Phase::Abandoned as u32, Acquire))
     }
@@ -195,28 +207,30 @@ impl<Objects, Frames: AsRef<[AtomicU64]>> Slot<Objects, Frames> {
 /// The slot of a ticket.
 ///
 /// # Errors
-/// If it was freed since.
+/// If the slot has been freed since.
 pub(crate) fn open<K: Kernel>(kernel: &K, ticket: Ticket) -> Result<&Slot<K::Objects, K::Frames>, Stale> {
     let slot = kernel.slots().get(ticket.index as usize).ok_or(Stale)?;
     let current = slot.owner.load(Relaxed) != 0 && slot.generation.load(Relaxed) == ticket.generation;
     current.then_some(slot).ok_or(Stale)
 }
 
-/// What the APC is to do.
+/// The work of the APC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Frames of the kernel part beside those of the capture itself, if it is wanted: those to answer, and those to skip.
+    /// The number of kernel frames in addition to those of the capture itself, if the kernel stack
+    /// is requested: those to return and those to skip.
     pub kernel: Option<u16>,
-    /// The user part, unless there is a reason not to look at it.
+    /// `None` if the user stack is not requested, an error if it must not be walked.
     pub user: Option<Result<(), Missing>>,
-    /// Whether the user part is walked in a critical region, too.
+    /// Whether the user stack is walked also in a critical region.
     pub in_critical_region: bool,
-    /// Entries of the answer, 1 to 256.
+    /// The maximum number of entries of the answer, 1 to 256.
     pub frames: u16,
 }
 
 impl Wanted {
-    /// A thread that walks its own stack is in a critical region that the capture has entered, and holds no lock: it called the driver.
+    /// A thread that walks its own stack is in the critical region that the capture has entered. It
+    /// holds no lock, because it called the driver.
     pub(crate) fn new(capture: &Capture, user: Result<(), Missing>, own: bool) -> Self {
         let Capture { flags, max_frames, frames_to_skip, .. } = *capture;
         Self {
@@ -227,17 +241,18 @@ impl Wanted {
         }
     }
 
-    /// How many frames of the kernel part are walked into a slot that has so many, if any are wanted.
+    /// The number of kernel frames to walk into a slot with space for `frames`, if the kernel stack
+    /// is requested.
     pub(crate) fn kernel_room(self, frames: usize) -> Option<usize> {
         self.kernel.map(|kernel| (usize::from(kernel) + MACHINERY).min(frames))
     }
 
-    /// How many frames of the user part are walked where so many are left.
+    /// The number of user frames to walk if `left` frames of the slot are left.
     pub(crate) fn user_room(self, left: usize) -> usize {
         usize::from(self.frames).min(left)
     }
 
-    /// What there is of the user part while it is being walked.
+    /// The result for the user stack while it is still being walked.
     pub(crate) fn unfinished(self) -> Walked {
         match self.user {
             None => Walked::Not,
@@ -246,7 +261,7 @@ impl Wanted {
         }
     }
 
-    /// Both numbers of frames are far below 2^11.
+    /// Both numbers of frames are below 2^11.
     fn pack(self) -> u32 {
         let user = match self.user {
             None => 0,
@@ -276,19 +291,19 @@ impl Wanted {
     }
 }
 
-/// What walking a part gave: entries of the slot's frames, or why there are none.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Walked {
-    /// It was not asked for.
+    /// The stack was not requested.
     #[default]
     Not,
-    /// So many frames.
+    /// The number of frames in the slot.
     Frames(u16),
     Missing(Missing),
 }
 
 impl Walked {
-    /// How many frames it gave.
+    /// The number of frames in the slot.
     pub(crate) fn count(self) -> usize {
         match self {
             Walked::Frames(count) => count.into(),
@@ -321,13 +336,13 @@ fn missing_of(number: u32) -> Missing {
 mod tests {
     use super::*;
 
-    /// One of all that a part can be missing for, and that it is not.
+    /// Each reason why a stack can be missing, and `Ok`.
     fn reasons() -> impl Iterator<Item = Result<(), Missing>> {
         Missing::ALL.into_iter().map(Err).chain([Ok(())])
     }
 
     #[test]
-    fn what_is_wanted_comes_back() {
+    fn wanted_is_unpacked_as_packed() {
         for frames in [1, 2, 255, 256] {
             for kernel in [None, Some(1), Some(256), Some(512)] {
                 for user in reasons().map(Some).chain([None]) {
@@ -341,17 +356,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_walked_comes_back() {
+    fn walked_is_unpacked_as_packed() {
         let counts = [0, 1, 272, u16::MAX].map(Walked::Frames);
         let missing = Missing::ALL.map(Walked::Missing);
         for walked in counts.into_iter().chain(missing).chain([Walked::Not]) {
             assert_eq!(Walked::unpack(walked.pack()), walked);
         }
-        assert_eq!(Walked::unpack(0), Walked::Not, "a slot that was never used says nothing");
+        assert_eq!(Walked::unpack(0), Walked::Not, "a slot that was never used");
     }
 
     #[test]
-    fn a_phase_comes_back() {
+    fn each_phase_has_its_number() {
         use Phase::*;
         for phase in [Waiting, Running, KernelDone, Captured, RunDown, Abandoned] {
             assert_eq!(Phase::from_number(phase as u32), phase);
@@ -359,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_taken_by_one_at_a_time_and_every_time_anew() {
+    fn a_slot_has_one_owner_at_a_time_and_each_claim_a_new_generation() {
         let slot = Slot::new((), [const { AtomicU64::new(0) }; 1]);
         let first = slot.claim(0, 4).expect("it is free");
         assert_eq!((slot.claim(0, 8), slot.owner()), (None, Some(4)));

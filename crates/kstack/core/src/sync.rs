@@ -1,4 +1,5 @@
-//! The atomics that slots are made of. Under `--cfg loom` they are loom's, which tries every order that the memory model allows.
+//! The atomics of slots. With `--cfg loom` they are loom's, which explores every order that the
+//! memory model allows.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};

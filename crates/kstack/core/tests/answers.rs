@@ -1,5 +1,5 @@
-//! What an answer has of what was walked: the capture's own frames are left out, no part is longer than it may be, and what is no
-//! frame of a part is not taken for one.
+//! The entries of an answer: the frames of the capture itself are omitted, no stack exceeds its
+//! limit, and invalid addresses do not count as frames.
 
 #![cfg(not(loom))]
 
@@ -15,24 +15,24 @@ use stackhound_kstack_proto::{Capture, Entry, Flags, MAX_FRAMES, Missing, Outcom
 
 const BOTH: Flags = Flags::KERNEL.and(Flags::USER);
 
-/// Two addresses in the code that captures, and one of the dispatcher of APCs.
+/// Two addresses in the code of the driver, and one in the APC dispatcher.
 const OWN: u64 = 0xffff_f800_0000_1000;
 const OWN_TOO: u64 = 0xffff_f800_0000_1040;
 const DISPATCHER: u64 = 0xffff_f807_0000_0000;
-/// What stands in an entry before.
+/// The value of an entry before a capture.
 const UNTOUCHED: u64 = 0x0123_4567_89ab_cdef;
 
-/// A frame of the kernel part.
+/// A frame of the kernel stack.
 fn k(number: u64) -> u64 {
     0xffff_8000_0000_0000 + number
 }
 
-/// A frame of the user part.
+/// A frame of the user stack.
 fn u(number: u64) -> u64 {
     0x7ff6_0000_0000 + number
 }
 
-/// Asks for the kernel part of a thread.
+/// A request for the kernel stack of a thread.
 fn capture() -> Capture {
     let (flags, max_frames) = (Flags::KERNEL, MAX_FRAMES);
     Capture { pid: 4, tid: 8, created: None, max_frames, flags, timeout_ms: 1, id: 0, frames_to_skip: 0 }
@@ -46,22 +46,21 @@ impl AsRef<[AtomicU64]> for Frames {
     }
 }
 
-/// A thread with these frames. Its APC runs before queueing it is over.
+/// A thread with these frames. Its APC runs before the queueing call returns.
 struct Thread {
     slots: [Slot<(), Frames>; 1],
     own: bool,
     kernel: Result<Vec<u64>, Missing>,
     user: Result<Vec<u64>, Missing>,
-    /// Whether there is a user part, as the system says beforehand.
+    /// The field `user` of [`Found`].
     user_allowed: Result<(), Missing>,
-    /// Its number, if the system finds it by others as well.
+    /// The thread id, if the system also finds the thread by other ids.
     tid: Option<u32>,
-    /// References to it.
     references: Cell<u32>,
-    /// By how many frames walks say more than there is room for.
-    exaggerates: usize,
-    /// Whether the system says that the APC was taken out of its queue, though it ran.
-    takes_back_what_ran: bool,
+    /// The number of frames by which walks exceed the space.
+    exaggeration: usize,
+    /// Whether the system reports that the APC was removed from its queue, although it ran.
+    removes_after_run: bool,
 }
 
 impl Thread {
@@ -75,16 +74,16 @@ impl Thread {
             user_allowed: Ok(()),
             tid: None,
             references: Cell::new(0),
-            exaggerates: 0,
-            takes_back_what_ran: false,
+            exaggeration: 0,
+            removes_after_run: false,
         }
     }
 
-    fn asks_itself(self) -> Self {
+    fn requests_itself(self) -> Self {
         Self { own: true, ..self }
     }
 
-    /// The entries of the kernel part and of the user part.
+    /// The entries of the kernel stack and of the user stack.
     fn ask(&self, flags: Flags, max_frames: u16, frames_to_skip: u16) -> (Copied, Vec<u64>, Vec<u64>) {
         let capture = Capture {
             pid: 4,
@@ -97,14 +96,14 @@ impl Thread {
             frames_to_skip,
         };
         let mut entries = [Entry::new(UNTOUCHED); MAX_FRAMES as usize + 1];
-        let end = Requester::new(capture).finish(self, &mut entries).expect("nobody else uses the slot");
+        let end = Requester::new(capture).finish(self, &mut entries).expect("the slot is not shared");
         let End::Answered { outcome: Outcome::Captured, copied, .. } = end else { panic!("{end:?}") };
         let mut entries = entries.iter().map(|entry| entry.get());
         let kernel = entries.by_ref().take(copied.kernel.into()).collect();
         let user = entries.by_ref().take(copied.user.into()).collect();
         assert!(copied.kernel + copied.user <= max_frames, "{copied:?}");
-        assert!(entries.all(|entry| entry == UNTOUCHED), "more was written than is said");
-        assert_eq!(self.references.get(), 0, "the thread is let go");
+        assert!(entries.all(|entry| entry == UNTOUCHED), "more was written than reported");
+        assert_eq!(self.references.get(), 0, "the thread was not released");
         (copied, kernel, user)
     }
 }
@@ -119,12 +118,12 @@ impl Kernel for Thread {
     }
 
     fn find(&self, capture: &Capture) -> Result<Found<()>, Outcome> {
-        let location = if self.own { ThreadRelation::Own } else { ThreadRelation::Other };
+        let relation = if self.own { ThreadRelation::Own } else { ThreadRelation::Other };
         self.references.update(|references| references + 1);
         Ok(Found {
             thread: (),
             tid: self.tid.unwrap_or(capture.tid),
-            location,
+            relation,
             created: 0,
             user: self.user_allowed,
         })
@@ -148,11 +147,11 @@ impl Kernel for Thread {
     }
 
     fn remove(&self, _: Ticket) -> Removal {
-        if self.takes_back_what_ran { Removal::Removed } else { Removal::NotQueued }
+        if self.removes_after_run { Removal::Removed } else { Removal::NotQueued }
     }
 
     fn wait(&self, _: Ticket, _: u32) -> bool {
-        !self.takes_back_what_ran
+        !self.removes_after_run
     }
 
     fn signal(&self, _: Ticket) {}
@@ -172,7 +171,7 @@ impl Kernel for Thread {
         };
         let walked = walked.map_err(|&missing| missing)?;
         frames.iter().zip(walked).for_each(|(frame, &address)| frame.store(address, Relaxed));
-        Ok(walked.len().min(frames.len()) + self.exaggerates)
+        Ok(walked.len().min(frames.len()) + self.exaggeration)
     }
 
     fn is_own(&self, address: u64) -> bool {
@@ -185,16 +184,17 @@ impl Kernel for Thread {
 }
 
 #[test]
-fn frames_of_the_capture_are_left_out() {
-    // What was walked, who walks, what is left, and how many were left out.
+fn frames_of_the_capture_are_omitted() {
+    // The walked frames, whether the thread walks its own stack, the frames that remain, and the
+    // number of omitted frames.
     let cases: &[(&[u64], bool, &[u64], u16)] = &[
         (&[OWN, OWN_TOO, DISPATCHER, k(1), k(2)], false, &[k(1), k(2)], 3),
         (&[OWN, DISPATCHER, k(1)], false, &[k(1)], 2),
-        // Who walks by itself has no dispatcher.
+        // A thread that walks its own stack was not called by the dispatcher.
         (&[OWN, OWN_TOO, k(1), k(2)], true, &[k(1), k(2)], 2),
-        // The thread itself was in the code that captures, waiting for another.
+        // The thread was in the code of the driver itself, waiting for another thread.
         (&[OWN, DISPATCHER, k(1), OWN_TOO, k(2)], false, &[k(1), OWN_TOO, k(2)], 2),
-        // Whatever begins with other frames is not what is known.
+        // If the innermost frame is not in the code of the driver, nothing is omitted.
         (&[DISPATCHER, k(1)], false, &[DISPATCHER, k(1)], 0),
         (&[k(1), OWN, k(2)], false, &[k(1), OWN, k(2)], 0),
         (&[k(1), k(2)], true, &[k(1), k(2)], 0),
@@ -212,7 +212,7 @@ fn frames_of_the_capture_are_left_out() {
 }
 
 #[test]
-fn frames_are_skipped_behind_those_of_the_capture() {
+fn frames_are_skipped_after_those_of_the_capture() {
     let walked = [OWN, DISPATCHER, k(1), k(2), k(3)];
     let cases: &[(u16, Flags, &[u64], u16)] = &[
         (1, Flags::KERNEL, &[k(2), k(3)], 1),
@@ -225,18 +225,19 @@ fn frames_are_skipped_behind_those_of_the_capture() {
         let (copied, kernel, _) = Thread::new(&walked, &[]).ask(flags, 256, skip);
         assert_eq!((&kernel[..], copied.skipped, copied.kernel_cut), (left, skipped, false), "{skip}");
     }
-    // The walk goes on for as many as are skipped.
+    // The walk is longer by the number of skipped frames.
     let deep: Vec<u64> = [OWN, DISPATCHER].into_iter().chain((0..200).map(k)).collect();
     let (copied, kernel, _) = Thread::new(&deep, &[]).ask(Flags::KERNEL, 2, 100);
     assert_eq!((kernel, copied.skipped, copied.kernel_cut), (vec![k(100), k(101)], 100, true));
 }
 
 #[test]
-fn parts_share_the_room_and_each_has_some() {
+fn both_stacks_share_the_entries_and_each_has_one() {
     let deep: Vec<u64> = [OWN, DISPATCHER].into_iter().chain((0..300).map(k)).collect();
     let few = [OWN, DISPATCHER, k(0), k(1)];
     let program: Vec<u64> = (0..300).map(u).collect();
-    // What is walked, entries, and how many of the kernel and the user part there are, and whether each was cut.
+    // The walked frames, the requested stacks, the maximum number of entries, and the expected
+    // lengths and cuts of both stacks.
     type Case<'a> = (&'a [u64], &'a [u64], Flags, u16, (usize, usize, bool, bool));
     let cases: &[Case] = &[
         (&few, &program[..2], BOTH, 256, (2, 2, false, false)),
@@ -258,37 +259,38 @@ fn parts_share_the_room_and_each_has_some() {
         assert!(kernel.iter().copied().eq((0..).map(k).take(kernel.len())), "{kernel:x?}");
         assert!(user.iter().copied().eq((0..).map(u).take(user.len())), "{user:x?}");
     }
-    // A kernel part without end leaves none.
+    // A kernel stack that fills the buffer leaves no space for the user stack.
     let (copied, _, user) = Thread::new(&deep, &program).ask(BOTH, 256, 0);
     assert_eq!((copied.kernel, user, copied.user_cut), (255, vec![Missing::NoRoom.sentinel()], false));
 }
 
 #[test]
-fn what_is_no_frame_of_a_part_ends_it() {
+fn invalid_addresses_end_a_stack() {
     let sentinel = Missing::Protected.sentinel();
     for end in [0, u(9), sentinel, 0x5d00_0000_0000_0000] {
         let walked = [OWN, DISPATCHER, k(1), end, k(2)];
         let (copied, kernel, _) = Thread::new(&walked, &[]).ask(Flags::KERNEL, 256, 0);
         assert_eq!((kernel, copied.kernel_cut), (vec![k(1)], false), "{end:x}");
-        // Nor does a full walk mean that there was more.
+        // A walk that fills the buffer does not count as cut if the stack ended before.
         let walked: Vec<u64> = walked.into_iter().chain((0..300).map(k)).collect();
         let (copied, ..) = Thread::new(&walked, &[]).ask(Flags::KERNEL, 256, 0);
         assert_eq!((copied.kernel, copied.kernel_cut), (1, false), "{end:x}");
     }
-    // A program writes on its stack what it likes. What is left out then is said to be.
+    // A program can write any value to its stack. The frames that are omitted then are reported as
+    // cut.
     for end in [0, sentinel, Missing::Nothing.sentinel()] {
         let (copied, _, user) = Thread::new(&[], &[u(1), end, u(2)]).ask(Flags::USER, 256, 0);
         assert_eq!((user, copied.user_cut), (vec![u(1)], true), "{end:x}");
         let (copied, kernel, user) = Thread::new(&[k(1)], &[end, u(2)]).ask(BOTH, 256, 0);
         assert_eq!((kernel, user), (vec![k(1)], vec![Missing::Nothing.sentinel()]), "{end:x}");
-        assert!(!copied.user_cut, "no frames, so none are missing: {end:x}");
+        assert!(!copied.user_cut, "a stack without frames is not cut: {end:x}");
     }
 }
 
-/// In a callback to user mode, as window procedures are called, the walk of the user part goes through the kernel frames that made the
-/// callback.
+/// During a callback from the kernel to user mode, as for window procedures, the walk of the user
+/// stack passes the kernel frames that made the callback.
 #[test]
-fn a_user_part_goes_on_through_callbacks_from_the_kernel() {
+fn a_user_stack_continues_through_callbacks_from_the_kernel() {
     for chain in [
         vec![u(1), u(2), k(3), k(4), u(5), u(6)],
         vec![u(1), k(2), u(3), k(4), k(5), u(6)],
@@ -298,7 +300,7 @@ fn a_user_part_goes_on_through_callbacks_from_the_kernel() {
     ] {
         let (copied, kernel, user) = Thread::new(&[k(9)], &chain).ask(BOTH, 256, 0);
         assert_eq!((kernel, user, copied.user_cut), (vec![k(9)], chain.clone(), false));
-        // Cut like any other frames.
+        // Kernel frames are cut like others.
         let room = chain.len() as u16 - 1;
         let (copied, _, user) = Thread::new(&[], &chain).ask(Flags::USER, room, 0);
         assert_eq!((&user[..], copied.user_cut), (&chain[..chain.len() - 1], true));
@@ -306,7 +308,7 @@ fn a_user_part_goes_on_through_callbacks_from_the_kernel() {
 }
 
 #[test]
-fn a_missing_part_says_why() {
+fn a_missing_stack_has_a_reason() {
     for missing in Missing::ALL {
         let sentinel = vec![missing.sentinel()];
         let thread = Thread { kernel: Err(missing), ..Thread::new(&[], &[u(1)]) };
@@ -314,17 +316,17 @@ fn a_missing_part_says_why() {
         assert_eq!((kernel, user, copied.machinery, copied.skipped), (sentinel.clone(), vec![u(1)], 0, 0));
         let thread = Thread { user: Err(missing), ..Thread::new(&[k(1)], &[]) };
         assert_eq!(thread.ask(BOTH, 2, 0).2, sentinel);
-        // What may not be looked at is not.
+        // A user stack that must not be walked is not walked.
         let thread = Thread { user_allowed: Err(missing), ..Thread::new(&[k(1)], &[u(1)]) };
         assert_eq!(thread.ask(BOTH, 2, 0).2, sentinel);
     }
-    let (_, kernel, user) = Thread::new(&[], &[]).asks_itself().ask(BOTH, 2, 0);
+    let (_, kernel, user) = Thread::new(&[], &[]).requests_itself().ask(BOTH, 2, 0);
     assert_eq!((kernel, user), (vec![Missing::Nothing.sentinel()], vec![Missing::Nothing.sentinel()]));
 }
 
 #[test]
-fn a_walk_that_says_too_much_is_not_believed() {
-    let thread = Thread { exaggerates: 1_000_000, ..Thread::new(&[OWN, DISPATCHER, k(1)], &[u(1)]) };
+fn an_exaggerated_frame_count_is_not_trusted() {
+    let thread = Thread { exaggeration: 1_000_000, ..Thread::new(&[OWN, DISPATCHER, k(1)], &[u(1)]) };
     let (copied, kernel, _) = thread.ask(Flags::KERNEL, 1, 0);
     assert_eq!((kernel, copied.kernel_cut), (vec![k(1)], true));
     let (copied, _, user) = thread.ask(Flags::USER, 1, 0);
@@ -332,26 +334,26 @@ fn a_walk_that_says_too_much_is_not_believed() {
 }
 
 #[test]
-fn a_system_that_takes_back_what_ran_is_found_out() {
-    let thread = Thread { takes_back_what_ran: true, ..Thread::new(&[k(1)], &[]) };
+fn removal_of_an_apc_that_ran_is_detected() {
+    let thread = Thread { removes_after_run: true, ..Thread::new(&[k(1)], &[]) };
     let end = Requester::new(capture()).finish(&thread, &mut [Entry::ZERO; 256]);
     assert_eq!(end, Err(Stale));
 }
 
 #[test]
-fn a_thread_is_found_by_its_own_number_only() {
-    // As Windows does, which finds a thread also by its number and one to three more.
-    for (asked, outcome) in [(8, Outcome::Captured), (9, Outcome::NoThread), (11, Outcome::NoThread)] {
+fn a_thread_is_found_only_by_its_own_id() {
+    // Windows also finds a thread by its id plus one to three.
+    for (tid, outcome) in [(8, Outcome::Captured), (9, Outcome::NoThread), (11, Outcome::NoThread)] {
         let thread = Thread { tid: Some(8), ..Thread::new(&[k(1)], &[]) };
-        let asking = Requester::new(Capture { tid: asked, ..capture() });
-        let end = asking.finish(&thread, &mut [Entry::ZERO; 256]).expect("nobody else uses the slot");
-        assert!(matches!(end, End::Answered { outcome: came, .. } if came == outcome), "{asked}: {end:?}");
-        assert_eq!(thread.references.get(), 0, "{asked}");
+        let requester = Requester::new(Capture { tid, ..capture() });
+        let end = requester.finish(&thread, &mut [Entry::ZERO; 256]).expect("the slot is not shared");
+        assert!(matches!(end, End::Answered { outcome: found, .. } if found == outcome), "{tid}: {end:?}");
+        assert_eq!(thread.references.get(), 0, "{tid}");
     }
 }
 
 #[test]
-fn a_free_slot_is_nobodys() {
+fn a_free_slot_refuses_tickets() {
     let thread = Thread::new(&[k(1)], &[]);
     for ticket in [Ticket { index: 0, generation: 0 }, Ticket { index: 1, generation: 0 }] {
         assert_eq!(Apc::ran(ticket).finish(&thread), Err(Stale));
@@ -360,15 +362,15 @@ fn a_free_slot_is_nobodys() {
 }
 
 #[test]
-fn a_thread_without_a_number_takes_no_slot() {
+fn a_thread_with_the_id_zero_claims_no_slot() {
     let thread = Thread::new(&[k(1)], &[]);
-    let asking = Requester::new(Capture { tid: 0, ..capture() });
-    let end = asking.finish(&thread, &mut [Entry::ZERO; 256]).expect("nobody else uses the slot");
+    let requester = Requester::new(Capture { tid: 0, ..capture() });
+    let end = requester.finish(&thread, &mut [Entry::ZERO; 256]).expect("the slot is not shared");
     assert!(matches!(end, End::Answered { outcome: Outcome::Idle, .. }), "{end:?}");
     assert_eq!(thread.references.get(), 0);
 }
 
-/// Anything that may lie on a stack.
+/// Any value that a walk may return.
 fn frame() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(OWN),
@@ -386,7 +388,7 @@ fn frame() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn an_answer_is_a_piece_of_what_was_walked(
+    fn an_answer_is_a_slice_of_the_walked_frames(
         kernel in prop::collection::vec(frame(), 0..300),
         user in prop::collection::vec(frame(), 0..300),
         own: bool,
@@ -400,12 +402,12 @@ proptest! {
         let (copied, of_kernel, of_user) = thread.ask(flags, max_frames, skip);
         prop_assert_eq!(!of_kernel.is_empty(), flags.has(Flags::KERNEL));
         prop_assert_eq!(!of_user.is_empty(), flags.has(Flags::USER));
-        let is_missing = |part: &[u64]| part.len() == 1 && Missing::from_sentinel(part[0]).is_some();
+        let is_missing = |stack: &[u64]| stack.len() == 1 && Missing::from_sentinel(stack[0]).is_some();
         if !is_missing(&of_kernel) {
             let from = usize::from(copied.machinery + copied.skipped);
             prop_assert_eq!(&kernel[..][from.min(kernel.len())..][..of_kernel.len()], &of_kernel[..]);
             prop_assert!(of_kernel.iter().all(|&address| address >> 63 == 1));
-            // What comes next is no frame, or is said to be left out.
+            // The next value is not a kernel address, or the stack is marked as cut.
             if let Some(next) = kernel.get(from + of_kernel.len()).filter(|_| flags.has(Flags::KERNEL)) {
                 prop_assert!(next >> 63 == 0 || copied.kernel_cut);
             }

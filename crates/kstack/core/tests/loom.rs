@@ -1,8 +1,9 @@
-//! Every order of memory accesses that the memory model allows, of requests, APCs and the next user of the slot; tried by loom. Run by
-//! `RUSTFLAGS="--cfg loom" cargo test -p stackhound-kstack-core --test loom --release`; without that there is nothing here.
+//! Explores with loom every order of memory accesses that the memory model allows, for requests,
+//! APCs and the next user of the slot. Run it with `RUSTFLAGS="--cfg loom" cargo test -p
+//! stackhound-kstack-core --test loom --release`; without that flag this file is empty.
 //!
-//! What a kernel orders by itself is ordered here, too: an APC begins after it was queued. All else must come from the slot: signalling and
-//! waiting order nothing in this model.
+//! Orderings that a kernel guarantees are modeled: an APC starts after it was queued. All other
+//! orderings must come from the slot. In this model, signaling and waiting do not order anything.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -20,18 +21,21 @@ use stackhound_kstack_proto::{Capture, Entry, Flags, Missing, Outcome};
 /// The first user frame.
 const USER: u64 = 0x7ff6_0000_0000;
 
-/// Where threads take no APCs: one that keeps its APC, and one from which it is taken back.
+/// Threads in a system that delivers no APCs: one keeps its APC, and the APC of the other is
+/// removed.
 const KEPT: u32 = 4;
-const GIVEN_BACK: u32 = 8;
+const REMOVED: u32 = 8;
 
-/// Memory without a value of which loom sees who uses it: uses that nothing orders, one of them a writer's, are a failure.
+/// Memory without a value. Loom tracks its uses and fails if two of them are not ordered and one is
+/// a write.
 type Memory = Arc<UnsafeCell<()>>;
 
 struct Objects {
-    /// The event and the APC themselves.
+    /// The memory of the event and the APC.
     memory: Memory,
-    signalled: AtomicBool,
-    /// Of the frames of the kernel part; those of the user part may be written while the kernel part is read.
+    signaled: AtomicBool,
+    /// The memory of the kernel frames. The user frames may be written while the kernel frames are
+    /// read.
     walked: Memory,
 }
 
@@ -44,12 +48,12 @@ impl AsRef<[AtomicU64]> for Frames {
     }
 }
 
-/// What all share.
+/// The state that all threads share.
 struct Shared {
     slots: Vec<Slot<Objects, Frames>>,
     /// Whether threads take APCs.
     delivers: bool,
-    /// APCs that were queued, and never ran.
+    /// The number of APCs that were queued and never ran.
     kept: Counter,
 }
 
@@ -59,21 +63,21 @@ impl Shared {
         let slot = |_| {
             let walked = memory();
             let frames = Frames([AtomicU64::new(0), AtomicU64::new(0)], walked.clone());
-            Slot::new(Objects { memory: memory(), signalled: AtomicBool::new(false), walked }, frames)
+            Slot::new(Objects { memory: memory(), signaled: AtomicBool::new(false), walked }, frames)
         };
         Arc::new(Self { slots: (0..slots).map(slot).collect(), delivers, kept: Counter::new(0) })
     }
 }
 
-/// The system, as one request and its APC see it.
+/// The system for one request and its APC.
 #[derive(Clone)]
 struct Model {
     shared: Arc<Shared>,
-    /// Which request: its frames are told by it.
+    /// The number of the request, which is part of its frames.
     request: u64,
     parts: Flags,
     tid: u32,
-    /// For the APC: its slot.
+    /// The ticket of the APC.
     ticket: Option<Ticket>,
 }
 
@@ -86,7 +90,7 @@ impl Model {
         0xffff_8000_0000_0000 | self.request << 8 | number
     }
 
-    /// Asks for the kernel part of a thread's stack, and looks at the answer.
+    /// Requests the kernel stack of a thread, and checks the answer.
     fn ask(shared: &Arc<Shared>, request: u64, tid: u32) -> Option<Outcome> {
         let model = Model { shared: shared.clone(), request, parts: Flags::KERNEL, tid, ticket: None };
         let (outcome, entries) = model.capture()?;
@@ -96,14 +100,14 @@ impl Model {
         Some(outcome)
     }
 
-    /// Asks for both parts, a frame of each, and says whether the user part is there.
+    /// Requests both stacks, with one frame each. Returns whether the answer has the user stack.
     fn ask_for_both(shared: &Arc<Shared>, request: u64, tid: u32) -> Option<(Outcome, bool)> {
         let parts = Flags::KERNEL.and(Flags::USER);
         let model = Model { shared: shared.clone(), request, parts, tid, ticket: None };
         let (outcome, [kernel, user]) = model.capture()?;
         let is_there = user != Missing::Unfinished.sentinel();
         if outcome == Outcome::Captured {
-            assert_eq!(kernel, model.frame(1), "the kernel part is there before it is said to be");
+            assert_eq!(kernel, model.frame(1), "the kernel stack was published before its frame");
             assert!(!is_there || user == USER | request, "{user:x}");
         }
         Some((outcome, is_there))
@@ -147,7 +151,7 @@ impl Kernel for Model {
         Ok(Found {
             thread: capture.tid,
             tid: capture.tid,
-            location: ThreadRelation::Other,
+            relation: ThreadRelation::Other,
             created: 0,
             user: Ok(()),
         })
@@ -158,7 +162,7 @@ impl Kernel for Model {
     fn prepare(&self, ticket: Ticket, _: u32) {
         let objects = self.objects(ticket);
         objects.memory.with_mut(|_| ());
-        objects.signalled.store(false, Relaxed);
+        objects.signaled.store(false, Relaxed);
     }
 
     fn queue(&self, ticket: Ticket) -> bool {
@@ -173,7 +177,7 @@ impl Kernel for Model {
     }
 
     fn can_remove(&self) -> bool {
-        !self.shared.delivers && self.tid == GIVEN_BACK
+        !self.shared.delivers && self.tid == REMOVED
     }
 
     fn remove(&self, ticket: Ticket) -> Removal {
@@ -184,13 +188,13 @@ impl Kernel for Model {
     fn wait(&self, ticket: Ticket, _: u32) -> bool {
         let objects = self.objects(ticket);
         objects.memory.with(|_| ());
-        objects.signalled.load(Relaxed)
+        objects.signaled.load(Relaxed)
     }
 
     fn signal(&self, ticket: Ticket) {
         let objects = self.objects(ticket);
         objects.memory.with(|_| ());
-        objects.signalled.store(true, Relaxed);
+        objects.signaled.store(true, Relaxed);
     }
 
     fn enter_critical_region(&self) {}
@@ -226,7 +230,7 @@ impl Kernel for Model {
     }
 }
 
-/// Which ends were reached in any order.
+/// The number of times that each result was reached.
 #[derive(Default)]
 struct Ends {
     captured: Counter,
@@ -240,7 +244,7 @@ impl Ends {
             None => &self.busy,
             Some(Outcome::Captured) => &self.captured,
             Some(Outcome::TimedOut) => &self.timed_out,
-            Some(other) => panic!("{other} cannot be"),
+            Some(other) => panic!("unexpected outcome: {other}"),
         };
         counter.fetch_add(1, SeqCst);
     }
@@ -250,8 +254,8 @@ impl Ends {
     }
 }
 
-/// Tries every order in which threads are interrupted four times in all; where they wait for one another they change as often as they
-/// like. Without this bound it takes minutes, and hours with four threads.
+/// Explores every order with at most four preemptions in total. Switches between waiting threads do
+/// not count. Without this bound, the exploration takes minutes, and with four threads hours.
 fn bounded(execution: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -259,7 +263,7 @@ fn bounded(execution: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn a_slot_that_is_used_again_has_nothing_of_the_last_capture() {
+fn a_reused_slot_has_nothing_of_the_last_capture() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
     loom::model(move || {
@@ -272,22 +276,22 @@ fn a_slot_that_is_used_again_has_nothing_of_the_last_capture() {
 }
 
 #[test]
-fn a_slot_goes_from_one_to_another_who_waits_for_it() {
+fn a_slot_is_reused_by_a_concurrent_request() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
     bounded(move || {
         let shared = Shared::new(1, true);
         let (other, other_counted) = (shared.clone(), counted.clone());
-        let asked = thread::spawn(move || other_counted.count(Model::ask(&other, 2, 8)));
+        let request = thread::spawn(move || other_counted.count(Model::ask(&other, 2, 8)));
         counted.count(Model::ask(&shared, 1, 4));
-        asked.join().unwrap();
+        request.join().unwrap();
     });
     println!("captured, timed out, busy: {:?}", ends.all());
     assert!(ends.all().iter().all(|&count| count > 0));
 }
 
 #[test]
-fn a_kernel_part_is_there_whatever_becomes_of_the_user_part() {
+fn the_kernel_stack_is_complete_without_the_user_stack() {
     let (whole, kernel_only, timed_out) = (Counter::new(0), Counter::new(0), Counter::new(0));
     let counts = Arc::new([whole, kernel_only, timed_out]);
     let counted = counts.clone();
@@ -297,28 +301,29 @@ fn a_kernel_part_is_there_whatever_becomes_of_the_user_part() {
             Some((Outcome::Captured, true)) => 0,
             Some((Outcome::Captured, false)) => 1,
             Some((Outcome::TimedOut, _)) => 2,
-            other => panic!("{other:?} cannot be"),
+            other => panic!("unexpected result: {other:?}"),
         };
         counted[index].fetch_add(1, SeqCst);
     });
     let counts = counts.each_ref().map(|count| count.load(SeqCst));
-    println!("whole, kernel part only, timed out: {counts:?}");
+    println!("both stacks, kernel stack only, timed out: {counts:?}");
     assert!(counts.iter().all(|&count| count > 0));
 }
 
 #[test]
-fn of_two_who_ask_for_one_thread_one_goes_on_at_most() {
+fn at_most_one_of_two_requests_for_a_thread_continues() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
     bounded(move || {
-        // The first slot is given back while the other looks for one: so each may hold the slot that the other looked at before.
+        // The first slot is freed while the other request looks for one, so each may hold the slot
+        // that the other checked before.
         let shared = Shared::new(2, false);
         let (other, other_counted) = (shared.clone(), counted.clone());
-        let asked = thread::spawn(move || other_counted.count(Model::ask(&other, 2, KEPT)));
-        Model::ask(&shared, 1, GIVEN_BACK);
+        let request = thread::spawn(move || other_counted.count(Model::ask(&other, 2, KEPT)));
+        Model::ask(&shared, 1, REMOVED);
         counted.count(Model::ask(&shared, 3, KEPT));
-        asked.join().unwrap();
-        assert!(shared.kept.load(SeqCst) <= 1, "one thread is captured twice at once");
+        request.join().unwrap();
+        assert!(shared.kept.load(SeqCst) <= 1, "one thread is captured twice at the same time");
     });
     println!("captured, timed out, busy: {:?}", ends.all());
     let [captured, timed_out, busy] = ends.all();

@@ -1,4 +1,4 @@
-//! The device: made, closed to all but those who may open it, and only then given a name that programs can reach.
+//! The device: it is created, gets its access list, and only then a name that programs can reach.
 
 use core::ffi::c_void;
 use core::ptr::{from_ref, null_mut};
@@ -16,37 +16,37 @@ use crate::wide::wide;
 static DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
 static LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
 
-/// Makes the device of the driver. There is none after an error.
+/// Creates the device of the driver. After an error, no device exists.
 ///
-/// The system refuses to open a device before the driver's entry has returned (`DO_DEVICE_INITIALIZING`), so nobody gets in before
-/// the access list is set.
+/// The system refuses to open a device before the driver's entry point has returned
+/// (`DO_DEVICE_INITIALIZING`), so the device cannot be opened before the access list is set.
 pub fn create(driver: *mut DriverObject) -> Result<(), Status> {
     let (name, link) = (UnicodeString::new(&DEVICE), UnicodeString::new(&LINK));
     let mut device = null_mut();
-    // With FILE_DEVICE_SECURE_OPEN the access list holds for names behind the device's name, too.
+    // With FILE_DEVICE_SECURE_OPEN, the access list also applies to names below the device's name.
     //
-    // SAFETY: the driver object is that of the driver's entry, the other pointers are of variables.
+    // SAFETY: the driver object is that of the entry point; the other pointers point to variables.
     let created = unsafe {
         IoCreateDevice(driver, 0, &name, FILE_DEVICE_UNKNOWN, FILE_DEVICE_SECURE_OPEN, 0, &mut device)
     };
     created.check()?;
-    let made = secure(device).and_then(|()| {
-        // SAFETY: both names live as long as the call.
+    let linked = secure(device).and_then(|()| {
+        // SAFETY: both names are valid for the duration of the call.
         unsafe { IoCreateSymbolicLink(&link, &name) }.check()
     });
-    if made.is_err() {
-        // SAFETY: the device was made above, and could not be opened yet.
+    if linked.is_err() {
+        // SAFETY: the device was created above, and could not be opened yet.
         unsafe { IoDeleteDevice(device) };
     }
-    made
+    linked
 }
 
 /// Sets the access list of the device.
 fn secure(device: *mut DeviceObject) -> Result<(), Status> {
     let mut handle = null_mut();
-    // From kernel mode, no object type need be given.
+    // In kernel mode, the object type is optional.
     //
-    // SAFETY: the device was made by the caller; `handle` is a variable.
+    // SAFETY: the device was created by the caller; `handle` is a variable.
     let opened = unsafe {
         ObOpenObjectByPointer(
             device.cast(),
@@ -60,9 +60,9 @@ fn secure(device: *mut DeviceObject) -> Result<(), Status> {
     };
     opened.check()?;
     let descriptor = from_ref(&security::DEVICE).cast::<c_void>();
-    // SAFETY: the handle is open for this, and the descriptor is whole, see its tests.
+    // SAFETY: the handle was opened with this right, and the descriptor is complete, see its tests.
     let set = unsafe { ZwSetSecurityObject(handle, DACL_SECURITY_INFORMATION, descriptor) };
-    // SAFETY: the handle was opened above, and is not used any more.
+    // SAFETY: the handle was opened above, and is no longer used.
     let closed = unsafe { ZwClose(handle) };
     set.check().and(closed.check())
 }

@@ -1,4 +1,4 @@
-//! Where the driver begins, and where it would end.
+//! The entry point and the panic handler of the driver.
 
 use core::panic::PanicInfo;
 
@@ -8,7 +8,8 @@ use crate::nt::{
 };
 use crate::{device, irp, kernel};
 
-// A library would export whatever has a name for the linker. This name is for the linker's `/ENTRY` only.
+// A `#[no_mangle]` function would be exported by the library. This symbol exists only for the
+// linker's `/ENTRY`.
 core::arch::global_asm!(
     ".text",
     ".p2align 4",
@@ -18,13 +19,15 @@ core::arch::global_asm!(
     entry = sym entry,
 );
 
-/// Called once by the system, when the driver is loaded. Whatever it made is gone if it fails.
+/// Called once by the system when the driver is loaded. If it fails, it leaves no object in the
+/// system.
 ///
-/// `DriverUnload` stays empty, so the system never takes the image away: an APC that was abandoned may still come, and must
-/// find its code.
+/// `DriverUnload` stays empty, so the system never unloads the image: the APC of an abandoned
+/// request may still run, and must find its code.
 unsafe extern "system" fn entry(driver: *mut DriverObject, _registry_path: *const UnicodeString) -> Status {
     kernel::look_up();
-    // SAFETY: the system gives a driver object that is ours; nobody else uses it before this returns.
+    // SAFETY: the system passes the driver object of this driver, and does not use it before this
+    // returns.
     let functions = unsafe { &mut (*driver).major_function };
     functions[IRP_MJ_CREATE] = Some(irp::create);
     functions[IRP_MJ_CLEANUP] = Some(irp::close);
@@ -36,11 +39,11 @@ unsafe extern "system" fn entry(driver: *mut DriverObject, _registry_path: *cons
     }
 }
 
-/// The code of the bug check by which a panic would end the system: `SHKS`.
+/// The bug check code with which a panic would stop the system: `SHKS`.
 const PANIC: u32 = u32::from_be_bytes(*b"SHKS");
 
-/// Nothing in the image calls this: `tests/image.rs` sees to it that `KeBugCheckEx` is not imported. It is here because the
-/// language wants it, and in case that changes.
+/// Nothing in the image calls this function: `tests/image` checks that `KeBugCheckEx` is not
+/// imported. The language requires a panic handler.
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
     KeBugCheckEx(PANIC, 0, 0, 0, 0)

@@ -1,6 +1,7 @@
-//! From a request packet of the system to what it asks for, and back. What is answered is decided in `stackhound-kstack-core`.
+//! Translation of the system's request packets to calls of `stackhound-kstack-core`, which decides
+//! all answers.
 //!
-//! The system calls these in the thread that asks, at `PASSIVE_LEVEL`.
+//! The system calls these functions in the requesting thread, at `PASSIVE_LEVEL`.
 
 use core::num::NonZeroU32;
 use core::ptr::without_provenance_mut;
@@ -16,11 +17,12 @@ use crate::nt::{
 /// `SE_DEBUG_PRIVILEGE`.
 const DEBUG_PRIVILEGE: Luid = Luid { low: 20, high: 0 };
 
-/// `IRP_MJ_CREATE`: whether the caller may open the device. Who it is stays with the open file.
+/// `IRP_MJ_CREATE`: checks whether the caller may open the device, and stores its process id with
+/// the open file.
 pub unsafe extern "system" fn create(_: *mut DeviceObject, irp: *mut Irp) -> Status {
-    // SAFETY: the system gives a packet that is ours until it is completed.
+    // SAFETY: the system passes a packet that belongs to the driver until it is completed.
     unsafe {
-        // With user mode as the mode, the privilege must be held and switched on.
+        // With user mode as the mode, the privilege must be held and enabled.
         let privileged = SeSinglePrivilegeCheck(DEBUG_PRIVILEGE, USER_MODE) != 0;
         let file = (*location(irp)).file;
         let opened = match stackhound_kstack_core::open(caller(irp), privileged) {
@@ -41,47 +43,48 @@ pub unsafe extern "system" fn close(_: *mut DeviceObject, irp: *mut Irp) -> Stat
     unsafe { complete(irp, Ok(0)) }
 }
 
-/// `IRP_MJ_DEVICE_CONTROL`: a request. May wait, for as long as the request allows.
+/// `IRP_MJ_DEVICE_CONTROL`: a request. May wait until the timeout of the request.
 pub unsafe extern "system" fn control(_: *mut DeviceObject, irp: *mut Irp) -> Status {
     // SAFETY: as for `create`.
     unsafe {
-        let answered = answer(irp);
-        complete(irp, answered)
+        let result = answer(irp);
+        complete(irp, result)
     }
 }
 
-/// Hands the request to the device, and gives how many bytes were answered.
+/// Passes the request to the device, and returns the length of the answer in bytes.
 ///
 /// # Safety
-/// The packet is one of `IRP_MJ_DEVICE_CONTROL` that is ours.
+/// The packet is an `IRP_MJ_DEVICE_CONTROL` packet that belongs to the driver.
 unsafe fn answer(irp: *mut Irp) -> Result<usize, Refusal> {
-    // SAFETY: of such a packet, these are the current location, its file and the parameters.
+    // SAFETY: such a packet has a current location with a file and these parameters.
     let (code, input, output, file) = unsafe {
         let location = location(irp);
         let (input, output) = ((*location).input_buffer_length, (*location).output_buffer_length);
         ((*location).io_control_code, input as usize, output as usize, (*location).file)
     };
-    // The system tells of how a buffer is given by the code's lowest bits. Other ways than buffered are none of ours.
+    // The lowest bits of the code are the transfer method. The driver has no codes with other
+    // methods than buffered.
     if code & 3 != METHOD_BUFFERED {
         return Err(Refusal::UnknownRequest);
     }
-    // Programs send requests by an open file; other drivers can without one.
+    // Programs send requests with an open file; other drivers can do so without one.
     if file.is_null() {
         return Err(Refusal::AccessDenied);
     }
-    // SAFETY: the file is one of this device, and only `create` has written there.
+    // SAFETY: the file belongs to this device, and only `create` writes this field.
     let opener = unsafe { (*file).context2 }.addr();
     let opener = u32::try_from(opener).ok().and_then(NonZeroU32::new).ok_or(Refusal::AccessDenied)?;
-    // SAFETY: the packet is ours.
+    // SAFETY: the packet belongs to the driver.
     let (caller, start) = unsafe { (caller(irp), (*irp).system_buffer) };
     let length = input.max(output);
     let buffer = if length == 0 || start.is_null() {
         &mut []
     } else {
-        // The system has copied the input, and left what was in its memory behind it.
+        // The system has copied the input. After it, the buffer may contain old data.
         //
-        // SAFETY: the system's buffer is as long as the longer of the two, and ours alone. All of it has values after it was zeroed
-        // behind the input.
+        // SAFETY: the system buffer is as long as the longer of the two lengths, and is used only
+        // by the driver. It is fully initialized once it is zeroed after the input.
         unsafe {
             start.add(input).write_bytes(0, length - input);
             core::slice::from_raw_parts_mut(start, length)
@@ -92,12 +95,12 @@ unsafe fn answer(irp: *mut Irp) -> Result<usize, Refusal> {
 
 const METHOD_BUFFERED: u32 = 0;
 
-/// Who sends a packet.
+/// The sender of a packet.
 ///
 /// # Safety
-/// The packet is ours.
+/// The packet belongs to the driver.
 unsafe fn caller(irp: *mut Irp) -> Caller {
-    // SAFETY: the packet is ours.
+    // SAFETY: the packet belongs to the driver.
     let mode = unsafe { (*irp).requestor_mode };
     Caller { from_user_mode: mode == USER_MODE, pid: PsGetCurrentProcessId() as u32 }
 }
@@ -105,22 +108,22 @@ unsafe fn caller(irp: *mut Irp) -> Caller {
 /// `IoGetCurrentIrpStackLocation`.
 ///
 /// # Safety
-/// The packet is ours.
+/// The packet belongs to the driver.
 unsafe fn location(irp: *mut Irp) -> *mut IoStackLocation {
-    // SAFETY: the packet is ours.
+    // SAFETY: the packet belongs to the driver.
     unsafe { (*irp).current_stack_location }
 }
 
-/// Completes a packet, with so many bytes for the caller.
+/// Completes a packet with a status, and the number of bytes for the caller.
 ///
 /// # Safety
-/// The packet is ours, and is not used any more.
+/// The packet belongs to the driver, and is not used afterwards.
 unsafe fn complete(irp: *mut Irp, result: Result<usize, Refusal>) -> Status {
     let (status, information) = match result {
         Ok(written) => (Status::SUCCESS, written),
         Err(refusal) => (status_of(refusal), 0),
     };
-    // SAFETY: the packet is ours until the call.
+    // SAFETY: the packet belongs to the driver until the call.
     unsafe {
         (*irp).status.status = status;
         (*irp).status.information = information;

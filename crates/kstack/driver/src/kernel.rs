@@ -1,4 +1,4 @@
-//! What a capture needs of the system, by functions of the system.
+//! The implementation of [`Kernel`] with functions of the system.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -14,7 +14,7 @@ use stackhound_kstack_proto::{Capture, MAX_FRAMES, MAX_OUTSTANDING, Missing, Out
 use crate::wide::wide;
 use crate::{guard, nt};
 
-/// The system the driver runs in, and the memory of all captures.
+/// The system in which the driver runs, and the memory of all captures.
 pub static SYSTEM: System = System {
     slots: [const { Slot::new(Objects::new(), Frames::new()) }; MAX_OUTSTANDING],
     remove_queue_apc: AtomicPtr::new(null_mut()),
@@ -31,17 +31,17 @@ pub struct System {
     get_thread_create_time: AtomicPtr<c_void>,
 }
 
-/// `KeRemoveQueueApc`, which is not documented: true if the APC was still queued.
+/// `KeRemoveQueueApc`, which is not documented. Returns true if the APC was still queued.
 type RemoveQueueApc = unsafe extern "system" fn(*mut nt::Apc) -> u8;
-/// `PsGetThreadCreateTime`: in 100 ns since 1601.
+/// `PsGetThreadCreateTime`. Returns the time in 100 ns since 1601.
 type GetThreadCreateTime = unsafe extern "system" fn(*mut nt::Thread) -> u64;
 
-/// Finds the functions that not every system has. Once, before there is a device.
+/// Looks up the functions that not every system has. Called once, before the device exists.
 pub fn look_up() {
     static REMOVE_QUEUE_APC: [u16; 16] = wide("KeRemoveQueueApc");
     static GET_THREAD_CREATE_TIME: [u16; 21] = wide("PsGetThreadCreateTime");
     let address = |name: &'static [u16]| {
-        // SAFETY: the name is a text that lives on.
+        // SAFETY: the name is static.
         unsafe { nt::MmGetSystemRoutineAddress(&nt::UnicodeString::new(name)) }
     };
     SYSTEM.remove_queue_apc.store(address(&REMOVE_QUEUE_APC), Relaxed);
@@ -60,13 +60,14 @@ impl System {
         unsafe { transmute::<*mut c_void, Option<GetThreadCreateTime>>(address) }
     }
 
-    /// The objects of a ticket's slot; none for a ticket that never was one.
+    /// The objects of a ticket's slot, or `None` for an invalid ticket.
     fn objects(&self, ticket: Ticket) -> Option<&Objects> {
         self.slots.get(ticket.index as usize).map(Slot::objects)
     }
 }
 
-/// The system's objects for one capture. Only their addresses are ever used here: they are the system's to read and write.
+/// The system's objects for one capture. The driver uses only their addresses; the system reads and
+/// writes them.
 pub struct Objects {
     apc: UnsafeCell<nt::Apc>,
     event: UnsafeCell<nt::Event>,
@@ -84,8 +85,9 @@ impl fmt::Debug for Objects {
     }
 }
 
-// SAFETY: nothing here reads or writes their insides while the system may: the requester initializes both before it queues the APC,
-// as the only one who has the slot, and the run-down routine reads what the system left it.
+// SAFETY: the driver does not access their content while the system may: the request initializes
+// both before it queues the APC, while it is the only user of the slot, and the rundown routine
+// reads an APC that the system has returned.
 unsafe impl Sync for Objects {}
 
 /// The frames of one capture.
@@ -104,7 +106,7 @@ impl AsRef<[AtomicU64]> for Frames {
     }
 }
 
-/// A thread that is referenced.
+/// A referenced thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread(*mut nt::Thread);
 
@@ -118,7 +120,7 @@ impl Kernel for System {
     }
 
     fn find(&self, capture: &Capture) -> Result<Found<Thread>, Outcome> {
-        // Threads of the idle process are in no table.
+        // The threads of the idle process cannot be looked up.
         if capture.pid == 0 {
             return Err(Outcome::Idle);
         }
@@ -135,18 +137,21 @@ impl Kernel for System {
     }
 
     fn release_thread(&self, thread: Thread) {
-        // SAFETY: `find` has referenced it, and its reference ends here.
+        // SAFETY: `find` has referenced the thread; this releases that reference.
         unsafe { nt::ObfDereferenceObject(thread.0.cast()) };
     }
 
     fn prepare(&self, ticket: Ticket, thread: Thread) {
         let Some(objects) = self.objects(ticket) else { return };
-        // A special APC: it has no normal routine, so that only a guarded region or a raised IRQL keep it waiting. It is for the
-        // thread's own process: while the thread is attached to another one it waits, and may time out. An APC for the other process
-        // could still be queued when the thread leaves it from within a guarded region, and the system stops at that.
+        // A special APC has no normal routine, so only a guarded region or a raised IRQL delays it.
+        // It is for the thread's own process: while the thread is attached to another process, it
+        // waits, and the capture may time out. An APC for the other process could still be queued
+        // when the thread leaves that process within a guarded region, and the system stops in this
+        // case.
         //
-        // SAFETY: the slot is the requester's alone, so the objects are not in use. The thread is referenced until the requester has
-        // ended; an APC that is queued longer is run by the thread before the thread is gone.
+        // SAFETY: only the request uses the slot, so the objects are not in use. The thread is
+        // referenced until the request has ended; a thread runs an APC that is queued longer before
+        // it is deleted.
         unsafe {
             nt::KeInitializeEvent(objects.event.get(), nt::NOTIFICATION_EVENT, 0);
             nt::KeInitializeApc(
@@ -166,7 +171,7 @@ impl Kernel for System {
         let Some(objects) = self.objects(ticket) else { return false };
         let index = without_provenance_mut(ticket.index as usize);
         let generation = without_provenance_mut(ticket.generation as usize);
-        // The thread gets no more priority than it has.
+        // The thread gets no priority boost.
         //
         // SAFETY: `prepare` has initialized the APC, and it is queued once.
         unsafe { nt::KeInsertQueueApc(objects.apc.get(), index, generation, 0) != 0 }
@@ -189,11 +194,12 @@ impl Kernel for System {
 
     fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool {
         let Some(objects) = self.objects(ticket) else { return false };
-        // Negative: from now on, in 100 ns.
+        // Negative: relative to now, in 100 ns.
         let timeout = -i64::from(milliseconds) * 10_000;
-        // Neither alerts nor APCs of user mode end it, so that it ends by the event or by the time alone.
+        // Neither alerts nor user-mode APCs end the wait; only the event and the timeout do.
         //
-        // SAFETY: `prepare` has initialized the event; a request comes at `PASSIVE_LEVEL`, where waiting is allowed.
+        // SAFETY: `prepare` has initialized the event; a request runs at `PASSIVE_LEVEL`, where
+        // waiting is allowed.
         let waited = unsafe {
             let event = objects.event.get().cast();
             nt::KeWaitForSingleObject(event, nt::EXECUTIVE, nt::KERNEL_MODE, 0, &timeout)
@@ -203,13 +209,14 @@ impl Kernel for System {
 
     fn signal(&self, ticket: Ticket) {
         if let Some(objects) = self.objects(ticket) {
-            // SAFETY: `prepare` has initialized the event. The slot is not given to others before the caller has ended its reference.
+            // SAFETY: `prepare` has initialized the event. The slot is not reused before the caller
+            // has released its reference.
             unsafe { nt::KeSetEvent(objects.event.get(), 0, 0) };
         }
     }
 
-    /// From here on, the routine by which the system suspends a thread, a normal kernel APC, does not run in the calling thread; special
-    /// ones do.
+    /// The system suspends a thread with a normal kernel APC, which does not run in a critical
+    /// region. Special kernel APCs do.
     fn enter_critical_region(&self) {
         nt::KeEnterCriticalRegion();
     }
@@ -218,17 +225,18 @@ impl Kernel for System {
         nt::KeLeaveCriticalRegion();
     }
 
-    /// A special kernel APC runs in critical regions, too, and leaves their count as it is.
+    /// A special kernel APC also runs in critical regions, and does not change their count.
     fn in_critical_region(&self) -> bool {
         nt::KeAreApcsDisabled() != 0
     }
 
-    /// At `APC_LEVEL` in an APC, at `PASSIVE_LEVEL` in the thread that asks: never above, where user memory could not be touched.
+    /// Runs at `APC_LEVEL` in an APC, and at `PASSIVE_LEVEL` in the requesting thread, but never
+    /// above, where user memory cannot be accessed.
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
         let (part, stack) = match part {
-            Part::Kernel => (guard::Part::Kernel, STACK_FOR_KERNEL_PART),
+            Part::Kernel => (guard::Part::Kernel, STACK_FOR_KERNEL_WALK),
             Part::User if nt::KeIsAttachedProcess() != 0 => return Err(Missing::Attached),
-            Part::User => (guard::Part::User, STACK_FOR_USER_PART),
+            Part::User => (guard::Part::User, STACK_FOR_USER_WALK),
         };
         if remaining_stack() < stack {
             return Err(Missing::NotNow);
@@ -237,7 +245,8 @@ impl Kernel for System {
     }
 
     fn is_own(&self, address: u64) -> bool {
-        // SAFETY: the linker puts the image's header there, and the driver is never unloaded.
+        // SAFETY: the linker places the image header at this symbol, and the driver is never
+        // unloaded.
         let (start, length) = unsafe {
             let start = (&raw const __ImageBase).cast::<u8>();
             let header = start.add(OFFSET_OF_PE_HEADER).cast::<u32>().read();
@@ -252,14 +261,16 @@ impl Kernel for System {
     }
 }
 
-/// What must be left of a thread's kernel stack, in bytes, for its kernel part to be walked: a processor context and the unwinder's
-/// calls. A thread may be interrupted anywhere; one whose stack overflows stops the system.
-const STACK_FOR_KERNEL_PART: usize = 6 << 10;
+/// The minimum number of bytes of kernel stack that must be left for a walk of the kernel stack: a
+/// processor context and the frames of the unwinder. The thread may be interrupted at any point,
+/// and an overflow of its stack stops the system.
+const STACK_FOR_KERNEL_WALK: usize = 6 << 10;
 
-/// What must be left for the user part: a page that has to be read in takes the way through the file system.
-const STACK_FOR_USER_PART: usize = 12 << 10;
+/// The minimum for a walk of the user stack: reading in a page needs the path through the file
+/// system.
+const STACK_FOR_USER_WALK: usize = 12 << 10;
 
-/// How many bytes of the calling thread's kernel stack are left.
+/// The number of bytes that are left of the calling thread's kernel stack.
 fn remaining_stack() -> usize {
     let (mut low, mut high) = (0, 0);
     // SAFETY: both are variables.
@@ -267,50 +278,51 @@ fn remaining_stack() -> usize {
     (&raw const low).addr().saturating_sub(low)
 }
 
-/// In an image's first bytes: where the rest of its header is.
+/// `e_lfanew`: the offset of the PE header.
 const OFFSET_OF_PE_HEADER: usize = 0x3c;
-/// In that header: `SizeOfImage`, behind signature and file header, at 56 of the optional header.
+/// The offset of `SizeOfImage` in the PE header: after the signature and the file header, at 56 of
+/// the optional header.
 const OFFSET_OF_IMAGE_SIZE: usize = 4 + 20 + 56;
 
 unsafe extern "C" {
-    /// The image's first byte; defined by the linker.
+    /// The first bytes of the image; defined by the linker.
     static __ImageBase: [u8; 64];
 }
 
 impl System {
-    /// What is to be known of a thread, if it is the one that is wanted.
+    /// The properties of a thread, if it is the requested one.
     ///
     /// # Safety
     /// The thread is referenced.
     unsafe fn identify(&self, thread: *mut nt::Thread, capture: &Capture) -> Result<Found<Thread>, Outcome> {
-        // SAFETY: the thread is referenced, for this and what follows.
+        // SAFETY: the thread is referenced, also for the calls below.
         let (pid, tid, created) = unsafe {
             let ids = (nt::PsGetThreadProcessId(thread), nt::PsGetThreadId(thread) as u32);
             (ids.0, ids.1, self.get_thread_create_time().map(|get| get(thread)))
         };
-        // Where the time is not known, nothing is the thread that was created then.
+        // If the creation time is not known, no thread matches a requested one.
         if pid != capture.pid as usize || capture.created.is_some_and(|time| created != Some(time)) {
             return Err(Outcome::NoThread);
         }
-        // A thread that was told to end is asked as any other: it takes APCs until almost its last step, and one that hangs before that
-        // is what people look for.
+        // A terminating thread is requested like others: it takes APCs until almost its last step,
+        // and a thread that hangs before that is a common subject of investigation.
         //
         // SAFETY: as above.
-        let user = unsafe { user_part(thread) };
-        let location = if nt::PsGetCurrentThreadId() == tid as usize {
+        let user = unsafe { user_stack(thread) };
+        let relation = if nt::PsGetCurrentThreadId() == tid as usize {
             ThreadRelation::Own
         } else {
             ThreadRelation::Other
         };
-        Ok(Found { thread: Thread(thread), tid, location, created: created.unwrap_or(0), user })
+        Ok(Found { thread: Thread(thread), tid, relation, created: created.unwrap_or(0), user })
     }
 }
 
-/// Whether a thread has a user part that may be shown.
+/// Whether a thread has a user stack that may be shown.
 ///
 /// # Safety
 /// The thread is referenced.
-unsafe fn user_part(thread: *mut nt::Thread) -> Result<(), Missing> {
+unsafe fn user_stack(thread: *mut nt::Thread) -> Result<(), Missing> {
     // SAFETY: the thread is referenced, and holds its process.
     unsafe {
         if nt::PsIsSystemThread(thread) != 0 {
@@ -324,7 +336,7 @@ unsafe fn user_part(thread: *mut nt::Thread) -> Result<(), Missing> {
     }
 }
 
-/// What the system calls in the thread, at `APC_LEVEL`.
+/// The kernel routine of the APC. The system calls it in the thread, at `APC_LEVEL`.
 unsafe extern "system" fn kernel_routine(
     _apc: *mut nt::Apc,
     _normal_routine: *mut *mut c_void,
@@ -332,21 +344,22 @@ unsafe extern "system" fn kernel_routine(
     argument1: *mut *mut c_void,
     argument2: *mut *mut c_void,
 ) {
-    // SAFETY: the system gives the arguments that the APC was queued with.
+    // SAFETY: the system passes the arguments with which the APC was queued.
     let ticket = unsafe { ticket(*argument1, *argument2) };
-    // A ticket that opens nothing leaves nothing to do.
+    // With a stale ticket, there is nothing to do.
     let _ = Apc::ran(ticket).finish(&SYSTEM);
 }
 
-/// What the system calls instead, when the thread ends before. A precaution: a thread that ends runs what is in its queue of kernel APCs
-/// before it looks for what is left, and stops the system if something is.
+/// The rundown routine of the APC. The system calls it instead if the thread ends first. It is a
+/// precaution: a terminating thread runs its queued kernel APCs before it checks the queue, and the
+/// system stops if an APC is left.
 unsafe extern "system" fn rundown_routine(apc: *mut nt::Apc) {
-    // SAFETY: the system gives the APC that was queued; it is in its slot.
+    // SAFETY: the system passes the APC that was queued; it is in its slot.
     let ticket = unsafe { ticket((*apc).system_argument1, (*apc).system_argument2) };
     let _ = Apc::run_down(ticket).finish(&SYSTEM);
 }
 
-/// The ticket that [`Kernel::queue`] made these of.
+/// The ticket that [`Kernel::queue`] passed in these arguments.
 fn ticket(argument1: *mut c_void, argument2: *mut c_void) -> Ticket {
     Ticket { index: argument1.addr() as u32, generation: argument2.addr() as u32 }
 }

@@ -1,12 +1,14 @@
-//! The driver that captures kernel stacks: the only part of Stackhound that runs in the kernel of Windows.
+//! The kernel-stack driver, the only part of Stackhound that runs in the kernel of Windows.
 //!
-//! What a capture is, who may ask for one, and what is answered stands in `stackhound-kstack-core` and
-//! `stackhound-kstack-proto`, which are portable and without unsafe code. Here is only what those need of the system: the
-//! entry and the table of requests, the declarations of the system's functions and structures, and the implementation of
-//! [`stackhound_kstack_core::Kernel`] with them. There is no way to unload it, and it allocates no memory. `docs/driver.md`
-//! says what it can do to a system, and why each limit is there.
+//! Captures, access control and answers are implemented in `stackhound-kstack-core` and
+//! `stackhound-kstack-proto`, which are portable and have no unsafe code. This crate contains only
+//! the parts that depend on the system: the entry point and the dispatch table, the declarations of
+//! the system's functions and structures, and the implementation of
+//! [`stackhound_kstack_core::Kernel`]. The driver cannot be unloaded, and allocates no memory.
+//! `docs/driver.md` describes its effects on a system, and the reason for each limit.
 //!
-//! It is built for `x86_64-pc-windows-msvc`. Elsewhere only [`security`] and [`wide`] are there, to be tested.
+//! It is built for `x86_64-pc-windows-msvc`. On other targets only [`security`] and [`wide`] exist,
+//! for tests.
 #![cfg_attr(target_env = "msvc", no_std)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -1,9 +1,10 @@
-//! What the system's loader needs to know for control flow guard: the load configuration.
+//! The load configuration, which the system's loader reads for control flow guard.
 //!
-//! Usually the C runtime brings it along. The linker fills in the symbols that begin with `__guard_`; some of them are
-//! numbers in the place of addresses, which is why this is written in assembler. Where the kernel checks indirect calls, its loader
-//! replaces the two pointers; elsewhere they lead to the two functions below, which check nothing. Layout:
-//! `IMAGE_LOAD_CONFIG_DIRECTORY64`, up to the table of long jumps.
+//! Usually the C runtime provides it. The linker defines the symbols that begin with `__guard_`.
+//! Some of them are numbers instead of addresses, so this module is written in assembly. If the
+//! kernel checks indirect calls, its loader replaces the two pointers; otherwise they point to the
+//! two functions below, which check nothing. The layout is that of `IMAGE_LOAD_CONFIG_DIRECTORY64`,
+//! up to the table of long jumps.
 
 core::arch::global_asm!(
     ".section .text,\"xr\"",
@@ -21,7 +22,8 @@ core::arch::global_asm!(
     ".p2align 3",
     "_load_config_used:",
     ".long 0xc0",
-    // Of time stamp to security cookie and exception handlers of 32-bit code, nothing is used.
+    // The fields from the time stamp to the security cookie, and the exception handlers of 32-bit
+    // code, are not used.
     ".zero 0x70 - 4",
     ".quad __guard_check_icall_fptr",
     ".quad __guard_dispatch_icall_fptr",

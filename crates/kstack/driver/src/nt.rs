@@ -1,9 +1,11 @@
-//! What the driver uses of the system: functions of ntoskrnl.exe, and the structures they take, for x64.
+//! Declarations of the functions of ntoskrnl.exe that the driver uses, and of their structures, for
+//! x64.
 //!
-//! Written down by hand from Microsoft's documentation ("Kernel" of the driver reference) and, for what is not documented (asynchronous
-//! procedure calls, walking stacks), from the public headers of other projects and from symbols of the system. Only the fields that are
-//! used are here; the offset of each is checked below. Imported is only what every Windows 10 has; the rest is looked
-//! up, see `kernel.rs`. `tests/image.rs` holds the list of what the image imports.
+//! They were written by hand from Microsoft's documentation ("Kernel" in the driver reference) and,
+//! for undocumented functions (asynchronous procedure calls, stack walks), from the public headers
+//! of other projects and from symbols of the system. Only the used fields are declared; their
+//! offsets are checked below. Only functions that every Windows 10 has are imported; the others are
+//! looked up, see `kernel.rs`. `tests/image/headers.rs` contains the list of the imports.
 
 use core::ffi::c_void;
 use core::mem::{offset_of, size_of};
@@ -22,7 +24,8 @@ impl Status {
     pub const BUFFER_TOO_SMALL: Status = Status(0xc000_0023);
     pub const INTERNAL_ERROR: Status = Status(0xc000_00e5);
 
-    /// The result of a function that may fail. As for `NT_SUCCESS`, information is a success; warnings are not.
+    /// An error unless the function succeeded. As for `NT_SUCCESS`, information is a success; a
+    /// warning is not.
     pub const fn check(self) -> Result<(), Status> {
         if self.0 >> 31 == 0 { Ok(()) } else { Err(self) }
     }
@@ -38,7 +41,7 @@ pub struct UnicodeString {
 }
 
 impl UnicodeString {
-    /// The text, which must be short.
+    /// The string for a text of less than 32 Ki units.
     pub const fn new(text: &'static [u16]) -> Self {
         let length = 2 * text.len() as u16;
         Self { length, maximum_length: length, buffer: text.as_ptr() }
@@ -58,12 +61,12 @@ pub type ProcessorMode = i8;
 pub const KERNEL_MODE: ProcessorMode = 0;
 pub const USER_MODE: ProcessorMode = 1;
 
-/// `ETHREAD`, of which nothing is known.
+/// `ETHREAD`, which is opaque.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Thread([u8; 0]);
 
-/// `EPROCESS`, of which nothing is known.
+/// `EPROCESS`, which is opaque.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Process([u8; 0]);
@@ -78,7 +81,8 @@ pub struct DriverObject {
     kind: i16,
     size: i16,
     _unused: [u64; 13],
-    /// By the major function of a request. Where the driver has none, the system's own refuses the request.
+    /// The handlers, by the major function of a request. Without a handler of the driver, the
+    /// system's default handler refuses the request.
     pub major_function: [Option<Dispatch>; 28],
 }
 pub const IRP_MJ_CREATE: usize = 0x00;
@@ -86,14 +90,14 @@ pub const IRP_MJ_CLOSE: usize = 0x02;
 pub const IRP_MJ_DEVICE_CONTROL: usize = 0x0e;
 pub const IRP_MJ_CLEANUP: usize = 0x12;
 
-/// `DEVICE_OBJECT`; nothing of it is used.
+/// `DEVICE_OBJECT`, none of whose fields is used.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DeviceObject([u8; 0]);
 pub const FILE_DEVICE_UNKNOWN: u32 = 0x22;
 pub const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
 
-/// `FILE_OBJECT`, up to what is the driver's own.
+/// `FILE_OBJECT`, up to the fields of the driver.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FileObject {
@@ -102,7 +106,7 @@ pub struct FileObject {
     device: *mut DeviceObject,
     volume: *mut c_void,
     context: *mut c_void,
-    /// The driver's own; zero for a new file.
+    /// For use by the driver; zero for a new file.
     pub context2: *mut c_void,
 }
 
@@ -113,7 +117,7 @@ pub struct Irp {
     kind: i16,
     size: u16,
     _unused: [u32; 5],
-    /// Input and output of requests that are buffered.
+    /// Input and output of buffered requests.
     pub system_buffer: *mut u8,
     _thread_list: [*mut c_void; 2],
     pub status: IoStatusBlock,
@@ -159,15 +163,15 @@ pub struct IoStackLocation {
 #[repr(C)]
 pub struct Apc {
     _unused: [usize; 8],
-    /// As given to [`KeInsertQueueApc`].
+    /// As passed to [`KeInsertQueueApc`].
     pub system_argument1: *mut c_void,
-    /// As given to [`KeInsertQueueApc`].
+    /// As passed to [`KeInsertQueueApc`].
     pub system_argument2: *mut c_void,
     _unused2: u64,
 }
 
 impl Apc {
-    /// One that was not initialized yet.
+    /// Zeroed, not initialized.
     pub const fn new() -> Self {
         use core::ptr::null_mut;
         Self { _unused: [0; 8], system_argument1: null_mut(), system_argument2: null_mut(), _unused2: 0 }
@@ -184,7 +188,7 @@ pub type KernelRoutine = unsafe extern "system" fn(
 );
 /// `PKRUNDOWN_ROUTINE`: runs when the thread ends before the APC ran.
 pub type RundownRoutine = unsafe extern "system" fn(*mut Apc);
-/// `OriginalApcEnvironment`: whatever process the thread is attached to.
+/// `OriginalApcEnvironment`: the thread's own process, whatever process it is attached to.
 pub const ORIGINAL_APC_ENVIRONMENT: i32 = 0;
 
 /// `KEVENT`: a `DISPATCHER_HEADER`.
@@ -193,7 +197,7 @@ pub const ORIGINAL_APC_ENVIRONMENT: i32 = 0;
 pub struct Event([usize; 3]);
 
 impl Event {
-    /// One that was not initialized yet.
+    /// Zeroed, not initialized.
     pub const fn new() -> Self {
         Self([0; 3])
     }
@@ -224,7 +228,8 @@ const _: () = {
     assert!(size_of::<Event>() == 0x18);
 };
 
-// Names and parameters are the system's. What may be called with any parameters, at any time the driver runs, is safe.
+// Names and parameters are those of the system. Functions that may be called with any parameters,
+// whenever the driver runs, are declared safe.
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     pub fn IoCreateDevice(
@@ -299,7 +304,7 @@ unsafe extern "system" {
 
     pub fn MmGetSystemRoutineAddress(name: *const UnicodeString) -> *mut c_void;
     pub fn RtlWalkFrameChain(callers: *mut *mut c_void, count: u32, flags: u32) -> u32;
-    /// The handler of functions with a scope table; called by the system only.
+    /// The exception handler of functions with a scope table; only the system calls it.
     pub fn __C_specific_handler(
         record: *mut c_void,
         frame: *mut c_void,

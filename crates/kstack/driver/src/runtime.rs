@@ -1,9 +1,10 @@
-//! What the linker would otherwise take from a C runtime.
+//! Symbols that the linker would otherwise take from a C runtime.
 
 use core::ffi::c_void;
 
-// The standard library is compiled for programs whose panics unwind and that calculate with floating point, and names both symbols
-// for it. Nothing of that is in the image: `tests/image.rs` finds no function but the guarded walk that has a handler.
+// The standard library is compiled for programs with unwinding panics and floating-point
+// arithmetic, and references both symbols for them. The image contains neither: `tests/image`
+// checks that only the guarded walk has an exception handler.
 core::arch::global_asm!(
     ".text",
     ".p2align 4",
@@ -14,8 +15,8 @@ core::arch::global_asm!(
     ".set _fltused, 0",
 );
 
-// What the compiler calls of its own accord; ntoskrnl.exe has them. Declared so that the linker finds them, and called from nowhere
-// in these sources.
+// Functions that compiler-generated code calls. ntoskrnl.exe exports them. They are declared for
+// the linker, and are not called in these sources.
 #[expect(dead_code, reason = "the compiler calls them")]
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "C" {

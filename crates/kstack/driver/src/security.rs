@@ -1,16 +1,17 @@
-//! Who may open the device: the system and administrators, nobody else.
+//! The access list of the device: only the system and administrators may open it.
 //!
-//! As text it is `D:P(A;;FA;;;SY)(A;;FA;;;BA)`. The rights are those of files, as the system maps `GENERIC_ALL` for devices, so
-//! that they mean the same whether they are mapped once more or not. Laid out as `SECURITY_DESCRIPTOR_RELATIVE`, `ACL`,
-//! `ACCESS_ALLOWED_ACE` and `SID` of Microsoft's documentation [MS-DTYP 2.4.6, 2.4.5, 2.4.4.2, 2.4.2.2].
+//! As text, it is `D:P(A;;FA;;;SY)(A;;FA;;;BA)`. The rights are the file rights to which the system
+//! maps `GENERIC_ALL` for devices, so another mapping does not change them. The layout is that of
+//! `SECURITY_DESCRIPTOR_RELATIVE`, `ACL`, `ACCESS_ALLOWED_ACE` and `SID` in Microsoft's
+//! documentation [MS-DTYP 2.4.6, 2.4.5, 2.4.4.2, 2.4.2.2].
 
-/// A security descriptor that holds everything it names.
+/// A self-relative security descriptor.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Descriptor([u8; LENGTH]);
 
 impl Descriptor {
-    /// Its bytes.
+    /// The bytes of the descriptor.
     pub const fn bytes(&self) -> &[u8; LENGTH] {
         &self.0
     }
@@ -22,18 +23,18 @@ pub static DEVICE: Descriptor = Descriptor(descriptor());
 const LENGTH: usize = HEADER + ACL + ACE + SID_HEADER + 4 + ACE + SID_HEADER + 8;
 const HEADER: usize = 20;
 const ACL: usize = 8;
-/// Before the SID.
+/// The length of an entry up to its SID.
 const ACE: usize = 8;
-/// Before the sub-authorities.
+/// The length of a SID up to its sub-authorities.
 const SID_HEADER: usize = 8;
 
-/// The list of who may what is there, nothing is inherited into it, and everything is in one piece.
+/// The descriptor has an access list that inherits nothing, and is self-relative.
 const CONTROL: u16 = SE_DACL_PRESENT | SE_DACL_PROTECTED | SE_SELF_RELATIVE;
 const SE_DACL_PRESENT: u16 = 0x0004;
 const SE_DACL_PROTECTED: u16 = 0x1000;
 const SE_SELF_RELATIVE: u16 = 0x8000;
 const FILE_ALL_ACCESS: u32 = 0x001f_01ff;
-/// The last authority of the SIDs below: "NT Authority".
+/// The last byte of the identifier authority of the SIDs below: "NT Authority".
 const NT_AUTHORITY: u8 = 5;
 const LOCAL_SYSTEM: [u32; 1] = [18];
 const ADMINISTRATORS: [u32; 2] = [32, 544];
@@ -42,7 +43,7 @@ const fn descriptor() -> [u8; LENGTH] {
     let bytes = [0; LENGTH];
     let bytes = put(bytes, 0, &[1, 0]);
     let bytes = put(bytes, 2, &CONTROL.to_le_bytes());
-    // No owner, no group, no audit list: those of the device stay as they are.
+    // No owner, group or audit list: those of the device are not changed.
     let bytes = put(bytes, 16, &(HEADER as u32).to_le_bytes());
     let bytes = put(bytes, HEADER, &[2, 0]);
     let bytes = put(bytes, HEADER + 2, &((LENGTH - HEADER) as u16).to_le_bytes());
@@ -52,7 +53,7 @@ const fn descriptor() -> [u8; LENGTH] {
     allow(bytes, first + ACE + SID_HEADER + 4 * LOCAL_SYSTEM.len(), &ADMINISTRATORS)
 }
 
-/// Writes the entry that allows the group with these sub-authorities everything.
+/// Writes an entry that grants all rights to the account with these sub-authorities.
 const fn allow(bytes: [u8; LENGTH], at: usize, authorities: &[u32]) -> [u8; LENGTH] {
     let length = ACE + SID_HEADER + 4 * authorities.len();
     let bytes = put(bytes, at, &[0, 0]);
@@ -92,8 +93,8 @@ mod tests {
         let mut rest = &list[8..];
         let mut text = String::new();
         for _ in 0..number(&list[4..6]) {
-            let (entry, behind) = rest.split_at(number(&rest[2..4]) as usize);
-            rest = behind;
+            let (entry, remaining) = rest.split_at(number(&rest[2..4]) as usize);
+            rest = remaining;
             let sid = &entry[8..];
             let authority = sid[2..8].iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
             let parts: Vec<String> = sid[8..].chunks(4).map(|part| number(part).to_string()).collect();
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_and_administrators_have_all_rights_and_nobody_else_has_any() {
+    fn only_the_system_and_administrators_have_rights() {
         let bytes = DEVICE.bytes();
         assert_eq!((bytes[0], bytes[1]), (1, 0), "revision and padding");
         assert_eq!(number(&bytes[2..4]), 0x9004, "present, protected, self-relative");

@@ -1,6 +1,6 @@
-//! Text as the system takes it: UTF-16, made when the driver is compiled.
+//! UTF-16 text for the system, encoded at compile time.
 
-/// The text in UTF-16. Stops the compiler unless it is ASCII and `N` long.
+/// Encodes a text as UTF-16. Compilation fails unless the text is ASCII and has `N` characters.
 pub const fn wide<const N: usize>(text: &str) -> [u16; N] {
     let bytes = text.as_bytes();
     assert!(bytes.len() == N && text.is_ascii());
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_the_standard_library_encodes_them() {
+    fn names_are_encoded_as_by_the_standard_library() {
         const DEVICE: [u16; DEVICE_NAME.len()] = wide(DEVICE_NAME);
         const LINK: [u16; LINK_NAME.len()] = wide(LINK_NAME);
         assert!(DEVICE.into_iter().eq(DEVICE_NAME.encode_utf16()));

@@ -1,4 +1,5 @@
-//! The installation file: its sections refer to each other properly, and it installs what is meant to be installed.
+//! The installation file: its sections reference each other correctly, and it installs the driver
+//! as a service.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -6,7 +7,8 @@ use std::collections::BTreeSet;
 const TEXT: &str = include_str!("../stackhound_kstack.inf");
 const DRIVER: &str = "stackhound_kstack.sys";
 
-/// A line of a section: what stands before the equals sign, if there is one, and the values, which commas separate.
+/// A line of a section: the key before the equals sign, if there is one, and the values, which are
+/// separated by commas.
 type Line = (Option<String>, Vec<String>);
 
 /// The sections, in their order.
@@ -39,21 +41,21 @@ fn section(name: &str) -> Vec<Line> {
 /// The values of a key.
 fn values(name: &str, key: &str) -> Vec<String> {
     let lines = section(name);
-    let mut found = lines.into_iter().filter(|(is, _)| is.as_deref() == Some(key));
+    let mut found = lines.into_iter().filter(|(line_key, _)| line_key.as_deref() == Some(key));
     let values = found.next().unwrap_or_else(|| panic!("[{name}] has no {key}")).1;
     assert!(found.next().is_none(), "[{name}] has two {key}");
     values
 }
 
 #[test]
-fn each_section_is_referred_to_and_no_other_is() {
+fn the_sections_are_those_that_are_referenced() {
     let [service, flags, service_section] = &values("DefaultInstall.NTamd64.Services", "AddService")[..]
     else {
         panic!("AddService has three values")
     };
     assert_eq!((service.as_str(), flags.as_str()), ("StackhoundKstack", ""));
     let files = values("DefaultInstall.NTamd64", "CopyFiles");
-    // Where Windows begins to read.
+    // The sections with which Windows begins.
     let mut expected: BTreeSet<String> = [
         "Version",
         "DestinationDirs",
@@ -67,13 +69,13 @@ fn each_section_is_referred_to_and_no_other_is() {
     .into();
     expected.insert(service_section.clone());
     expected.extend(files);
-    let there: BTreeSet<String> = sections().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(there, expected);
-    assert_eq!(there.len(), sections().len(), "a section stands there twice");
+    let present: BTreeSet<String> = sections().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(present, expected);
+    assert_eq!(present.len(), sections().len(), "a section occurs twice");
 }
 
 #[test]
-fn the_driver_is_copied_from_the_package_to_where_its_service_runs_it() {
+fn the_driver_is_copied_to_the_folder_of_its_service() {
     let files = &values("DefaultInstall.NTamd64", "CopyFiles")[0];
     assert_eq!(section(files), [(None, vec![DRIVER.to_owned()])]);
     let disk = &values("SourceDisksFiles", DRIVER)[0];
@@ -85,7 +87,7 @@ fn the_driver_is_copied_from_the_package_to_where_its_service_runs_it() {
 }
 
 #[test]
-fn the_service_is_a_driver_that_starts_when_it_is_asked_for() {
+fn the_service_is_a_driver_that_starts_on_demand() {
     let service = &values("DefaultInstall.NTamd64.Services", "AddService")[2];
     for (key, number) in [("ServiceType", "1"), ("StartType", "3"), ("ErrorControl", "1")] {
         assert_eq!(values(service, key), [number], "{key}");
@@ -93,7 +95,7 @@ fn the_service_is_a_driver_that_starts_when_it_is_asked_for() {
 }
 
 #[test]
-fn each_text_is_used_and_each_that_is_used_is_there() {
+fn the_strings_are_those_that_are_used() {
     let texts: BTreeSet<String> = section("Strings").into_iter().filter_map(|(key, _)| key).collect();
     let others = sections().into_iter().filter(|(name, _)| name != "Strings");
     let values: Vec<String> = others.flat_map(|(_, lines)| lines).flat_map(|(_, values)| values).collect();
@@ -114,6 +116,6 @@ fn windows_accepts_it_as_a_primitive_driver_of_this_version() {
     let guid = &version("ClassGuid")[0];
     let digits = guid.trim_matches(['{', '}']).split('-').map(str::len).collect::<Vec<_>>();
     assert_eq!(digits, [8, 4, 4, 4, 12], "{guid}");
-    // Lines end as on Windows, and nothing depends on a code page.
+    // Lines end with CR LF, and the text does not depend on a code page.
     assert!(TEXT.is_ascii() && TEXT.split_inclusive('\n').all(|line| line.ends_with("\r\n")));
 }

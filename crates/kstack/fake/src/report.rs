@@ -1,4 +1,4 @@
-//! What the fake tells a test: the threads that it made, and where its functions lie.
+//! The report of the fake to a test: its threads, and the addresses of its functions.
 //!
 //! ```text
 //! process 52
@@ -9,98 +9,99 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// How a thread of the fake's behaves.
+/// The behavior of a thread of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behaviour {
-    /// It takes every APC at once, at the end of the chain of functions [`CHAIN`].
+pub enum Behavior {
+    /// Takes every APC at once, in the innermost function of [`CHAIN`].
     Waits,
-    /// As [`Self::Waits`], and the system says that it is a thread of its own.
+    /// Like [`Self::Waits`], and the system reports that it is a system thread.
     System,
-    /// It takes its APCs only when [`crate::settings::Settings::wakes`] changes.
+    /// Takes its APCs only when [`crate::settings::Settings::wakes`] changes.
     Deaf,
-    /// It ends some time after it was sent an APC, without taking it.
+    /// Ends some time after an APC was queued to it, without taking it.
     Exits,
-    /// As [`Self::Waits`], and the system says that it is ending: as in Windows, where that is so from the moment at which
-    /// its end is asked for, while it takes APCs until almost its last step.
+    /// Like [`Self::Waits`], and the system reports that it is terminating. On Windows, this is so
+    /// from the request to terminate it, while it takes APCs until almost its last step.
     Ending,
     /// Queueing an APC fails.
     Refuses,
 }
 
-impl Behaviour {
-    /// All of them.
-    pub const ALL: [Behaviour; 6] = [
-        Behaviour::Waits,
-        Behaviour::System,
-        Behaviour::Deaf,
-        Behaviour::Exits,
-        Behaviour::Ending,
-        Behaviour::Refuses,
+impl Behavior {
+    /// All behaviors.
+    pub const ALL: [Behavior; 6] = [
+        Behavior::Waits,
+        Behavior::System,
+        Behavior::Deaf,
+        Behavior::Exits,
+        Behavior::Ending,
+        Behavior::Refuses,
     ];
 
-    /// What a report calls it.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
-            Behaviour::Waits => "waits",
-            Behaviour::System => "system",
-            Behaviour::Deaf => "deaf",
-            Behaviour::Exits => "exits",
-            Behaviour::Ending => "ending",
-            Behaviour::Refuses => "refuses",
+            Behavior::Waits => "waits",
+            Behavior::System => "system",
+            Behavior::Deaf => "deaf",
+            Behavior::Exits => "exits",
+            Behavior::Ending => "ending",
+            Behavior::Refuses => "refuses",
         }
     }
 
-    /// How many threads there are of it: of deaf ones, more than captures can be under way.
+    /// The number of threads with this behavior. There are more deaf threads than captures can be
+    /// in progress.
     pub fn threads(self) -> usize {
         match self {
-            Behaviour::Deaf => 66,
-            Behaviour::Exits => 2,
+            Behavior::Deaf => 66,
+            Behavior::Exits => 2,
             _ => 1,
         }
     }
 }
 
-/// The functions of a waiting thread, the innermost first.
+/// The functions of a waiting thread, innermost first.
 pub const CHAIN: [&str; 4] = ["leaf_wait", "middle", "outer", "start"];
 
-/// The function that plays the kernel's dispatcher of APCs.
+/// The function that stands for the APC dispatcher of the kernel.
 pub const DISPATCHER: &str = "deliver";
 
 /// The threads and functions of a fake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The process in which the driver runs.
+    /// The id of the process in which the driver runs.
     pub process: u32,
-    /// Behaviours and thread numbers.
+    /// The behavior and id of each thread.
     pub threads: Vec<(String, u32)>,
-    /// Names of functions and their addresses in the process.
+    /// The name and the addresses of each function in the process.
     pub functions: Vec<(String, Range<u64>)>,
 }
 
 impl Report {
-    /// Where the file is.
+    /// The path of the report.
     pub fn path() -> PathBuf {
         PathBuf::from(crate::FOLDER).join("threads.txt")
     }
 
-    /// Where calls are written, a line each.
+    /// The path of the log of calls, with one call per line.
     pub fn calls() -> PathBuf {
         PathBuf::from(crate::FOLDER).join("calls.txt")
     }
 
-    /// The numbers of all threads of a behaviour.
-    pub fn threads_that(&self, behaviour: Behaviour) -> Vec<u32> {
-        let of_it = self.threads.iter().filter(|(name, _)| name == behaviour.name());
-        of_it.map(|&(_, tid)| tid).collect()
+    /// The ids of all threads with a behavior.
+    pub fn threads_with(&self, behavior: Behavior) -> Vec<u32> {
+        let threads = self.threads.iter().filter(|(name, _)| name == behavior.name());
+        threads.map(|&(_, tid)| tid).collect()
     }
 
-    /// The name of the function in which an address lies.
+    /// The name of the function that contains an address.
     pub fn function_at(&self, address: u64) -> Option<&str> {
         let function = self.functions.iter().find(|(_, range)| range.contains(&address));
         function.map(|(name, _)| name.as_str())
     }
 
-    /// Reads a report's text.
+    /// Parses the text of a report.
     pub fn parse(text: &str) -> Option<Report> {
         let mut report = Report::default();
         for line in text.lines() {
@@ -137,20 +138,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_report_is_parsed_as_written() {
         let report = Report {
             process: 52,
             threads: vec![("waits".into(), 60), ("deaf".into(), 64)],
             functions: vec![("leaf_wait".into(), 0x7f00_0000_1000..0x7f00_0000_1040)],
         };
         assert_eq!(Report::parse(&report.to_string()), Some(report.clone()));
-        assert_eq!(report.threads_that(Behaviour::Deaf), [64]);
+        assert_eq!(report.threads_with(Behavior::Deaf), [64]);
         assert_eq!(report.function_at(0x7f00_0000_103f), Some("leaf_wait"));
         assert_eq!(report.function_at(0x7f00_0000_1040), None);
     }
 
     #[test]
-    fn half_a_line_is_no_report() {
+    fn incomplete_lines_are_rejected() {
         for text in ["thread waits", "process x", "function f 1 2", "more"] {
             assert_eq!(Report::parse(text), None, "{text}");
         }

@@ -1,59 +1,61 @@
-//! What a test wants of the fake: a small text file, read again at every call that depends on it.
+//! The settings of the fake for a test: a small text file that is read again at every call that
+//! depends on it.
 //!
 //! ```text
-//! privilege = missing           # the caller has not the privilege asked for, whatever his token says
+//! privilege = missing           # the caller does not hold the privilege, regardless of its token
 //! missing = KeRemoveQueueApc, PsGetThreadCreateTime    # functions that the system does not have
 //! fail = ZwSetSecurityObject, IoCreateSymbolicLink     # functions that fail
-//! own = mapped                  # the driver's own frames look like the kernel's, too; see `walk.rs`
-//! callback = 2                  # behind the first frame of a user part, so many kernel frames of a callback to user mode
-//! user = 4                      # user frames of the user part of every thread ...
+//! own = mapped                  # the driver's own frames are kernel addresses, too; see `walk.rs`
+//! callback = 2                  # number of kernel frames of a callback to user mode, after the first user frame
+//! user = 4                      # number of user frames of every thread ...
 //! user = fault                  # ... or reading them raises an exception, ...
-//! user = hang                   # ... or reads a page that does not come before `wakes` changes
+//! user = hang                   # ... or a page is not read before `wakes` changes
 //! region = yes                  # every thread is in a critical region
-//! protected = yes               # every process is a protected one
-//! attached = yes                # every thread looks at another process's memory
-//! exits = woken                 # threads that exit do so when this changes, too:
-//! wakes = 2                     # deaf threads take their APCs when this changes
+//! protected = yes               # every process is protected
+//! attached = yes                # every thread is attached to another process
+//! exits = woken                 # threads that exit do so only when `wakes` changes
+//! wakes = 2                     # deaf threads take their APCs when this number changes
 //! ```
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that can be asked for.
+/// All settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// No caller has the privilege that is asked for.
+    /// No caller holds the requested privilege.
     pub no_privilege: bool,
     /// Functions that are not found by name.
     pub missing: Vec<String>,
     /// Functions that fail.
     pub fail: Vec<String>,
-    /// The driver's own frames are given addresses of the kernel.
+    /// The driver's own frames are mapped to kernel addresses.
     pub own_mapped: bool,
-    /// What walking a user part comes to.
+    /// The result of walking a user stack.
     pub user: UserWalk,
     /// Every thread is in a critical region when it takes an APC.
     pub region: bool,
-    /// Kernel frames behind the first user frame of a user part: those that made a callback to user mode.
+    /// The number of kernel frames after the first user frame, which made a callback to user mode.
     pub callback: u16,
     /// Every process is protected.
     pub protected: bool,
     /// Every thread is attached to another process.
     pub attached: bool,
-    /// Threads that exit wait for a change of `wakes`, and not for a moment only.
+    /// Threads that exit wait for a change of `wakes`, instead of a short time.
     pub exits_when_woken: bool,
     /// A number; deaf threads take their APCs when it changes.
     pub wakes: u32,
 }
 
-/// What walking a user part comes to.
+/// The result of walking a user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserWalk {
-    /// So many user frames. Windows' walk gives those up to the first page that cannot be read.
+    /// This number of user frames. The walk of Windows returns the frames up to the first page that
+    /// cannot be read.
     Frames(u16),
-    /// An exception, which Windows' walk is not known to raise.
+    /// An exception, which the walk of Windows is not known to raise.
     Faults,
-    /// Three frames, as soon as [`Settings::wakes`] changes: a page has to be read in, and takes long.
+    /// Three frames, but only after [`Settings::wakes`] has changed: reading in a page takes long.
     Hangs,
 }
 
@@ -75,33 +77,34 @@ impl Default for Settings {
     }
 }
 
-/// How often a file that is out of reach is tried again, every two milliseconds: for five seconds, since machines are busy.
+/// The number of retries if a file is not accessible, every two milliseconds for five seconds, for
+/// busy machines.
 const TRIES: u32 = 2_500;
 
-/// A line that says nothing known.
+/// A line that is not a known setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub String);
 
 impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "not a setting: {}", self.0)
+        write!(f, "unknown setting: {}", self.0)
     }
 }
 
 impl std::error::Error for SettingsError {}
 
 impl Settings {
-    /// Where the file is.
+    /// The path of the file.
     pub fn path() -> PathBuf {
         PathBuf::from(crate::FOLDER).join("settings.txt")
     }
 
-    /// Reads the file; without one, everything is as by default.
+    /// Reads the file. Without a file, returns the defaults.
     ///
     /// # Panics
-    /// If it says something unknown: a test is wrong then.
+    /// If the file has an unknown line, which is an error of the test.
     pub fn current() -> Settings {
-        // While it is being replaced, it may be out of reach for a moment.
+        // The file may be inaccessible for a moment while it is being replaced.
         for _ in 0..TRIES {
             match std::fs::read_to_string(Self::path()) {
                 Ok(text) => return Settings::parse(&text).unwrap_or_else(|error| panic!("{error}")),
@@ -112,7 +115,7 @@ impl Settings {
         Settings::default()
     }
 
-    /// Makes these the current ones.
+    /// Writes the file, so that these settings become the current ones.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -134,10 +137,10 @@ impl Settings {
         self.fail.iter().any(|name| name == function)
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a settings file.
     ///
     /// # Errors
-    /// The first line that is none.
+    /// The first line that is not a known setting.
     pub fn parse(text: &str) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -203,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn settings_are_parsed_as_written() {
         let all = Settings {
             no_privilege: true,
             missing: vec!["KeRemoveQueueApc".into(), "PsGetThreadCreateTime".into()],
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_line_is_no_setting() {
+    fn unknown_lines_are_rejected() {
         for line in ["privilege = held", "user = many", "colour = red", "wakes"] {
             assert_eq!(Settings::parse(line), Err(SettingsError(line.to_owned())));
         }

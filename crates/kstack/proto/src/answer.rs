@@ -1,4 +1,4 @@
-//! What comes back of a capture.
+//! The answer to a capture request.
 
 use core::fmt;
 
@@ -7,24 +7,24 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Capture, Entry, Flags, MAGIC, Missing, VERSION, hash};
 
-/// How a capture that was begun ended.
+/// The result of a capture that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Outcome {
-    /// There are frames, or sentinels that say why not.
+    /// The answer has frames, or sentinels with the reason why there are none.
     Captured = 0,
-    /// No such thread in that process, or one created at another time.
+    /// The process has no such thread, or the thread was created at another time.
     NoThread,
-    /// The thread is ending.
+    /// The thread is terminating.
     Terminating,
     /// The thread did not answer in time.
     TimedOut,
-    /// The thread is an idle one: they take no requests.
+    /// The thread is an idle thread. Idle threads cannot be captured.
     Idle,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes, by number.
     pub const ALL: [Outcome; 5] =
         [Outcome::Captured, Outcome::NoThread, Outcome::Terminating, Outcome::TimedOut, Outcome::Idle];
 }
@@ -33,17 +33,17 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Outcome::Captured => "captured",
-            Outcome::NoThread => "there is no such thread in that process",
-            Outcome::Terminating => "the thread is ending",
+            Outcome::NoThread => "the process has no such thread",
+            Outcome::Terminating => "the thread is terminating",
             Outcome::TimedOut => "the thread did not answer in time",
-            Outcome::Idle => "idle threads cannot be asked",
+            Outcome::Idle => "idle threads cannot be captured",
         })
     }
 }
 
-/// The fixed part of an answer, 64 bytes; as many addresses follow as `kernel_count` and `user_count` say
-/// together, the innermost first, the kernel's before the user's. A part that was asked for and is missing is
-/// one sentinel, see [`Missing`]; one that was not asked for has no entry.
+/// The header of an answer, 64 bytes. `kernel_count` and then `user_count` entries follow, each
+/// stack with its innermost frame first. A requested stack that is missing has one entry, a
+/// sentinel (see [`Missing`]). A stack that was not requested has no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AnswerHeader {
@@ -53,51 +53,52 @@ pub struct AnswerHeader {
     pub version: U16,
     /// The length of this header in bytes.
     pub size: U16,
-    /// Of the request.
+    /// The process id of the request.
     pub pid: U32,
-    /// Of the request.
+    /// The thread id of the request.
     pub tid: U32,
-    /// When the thread was created, in 100 ns since 1601; 0 if the system does not tell.
+    /// The creation time of the thread, in 100 ns since 1601. It is 0 if the thread was not found,
+    /// or if the system does not report it.
     pub created: U64,
-    /// Of the request.
+    /// The id of the request.
     pub id: U64,
     /// An [`Outcome`].
     pub outcome: U32,
-    /// Entries of the kernel part.
+    /// The number of entries of the kernel stack.
     pub kernel_count: U16,
-    /// Entries of the user part.
+    /// The number of entries of the user stack.
     pub user_count: U16,
-    /// Bit 0: the capture was made by the thread that asked. Bit 1: the kernel part was cut. Bit 2: the user
-    /// part was cut.
+    /// Bit 0: the thread requested its own stack. Bit 1: the kernel stack was cut. Bit 2: the user
+    /// stack was cut.
     pub flags: U16,
-    /// Frames of the capture itself that were left out.
+    /// The number of frames of the capture itself that were omitted.
     pub machinery: U16,
-    /// Frames left out as [`Capture::frames_to_skip`] asks.
+    /// The number of frames that were omitted due to [`Capture::frames_to_skip`].
     pub skipped: U16,
     /// Zero.
     pub reserved: U16,
-    /// [`hash`] of all entries.
+    /// The [`hash`] of all entries.
     pub hash: U64,
-    /// How long the requester waited, in 100 ns.
+    /// The duration of the capture, in 100 ns.
     pub waited: U64,
 }
 
 impl AnswerHeader {
-    /// Bytes of the header.
+    /// The length of the header in bytes.
     pub const LENGTH: usize = size_of::<AnswerHeader>();
-    /// In `flags`: the thread asked for its own stack.
+    /// Flag: the thread requested its own stack.
     pub const OWN: u16 = 1;
-    /// In `flags`: there were more kernel frames than room.
+    /// Flag: the kernel stack was cut.
     pub const KERNEL_CUT: u16 = 2;
-    /// In `flags`: there were more user frames than room.
+    /// Flag: the user stack was cut.
     pub const USER_CUT: u16 = 4;
 
-    /// Bytes of an answer with so many entries.
+    /// The length in bytes of an answer with this number of entries.
     pub const fn length_with(entries: usize) -> usize {
         Self::LENGTH + entries * size_of::<u64>()
     }
 
-    /// The answer to a capture without frames.
+    /// A header for an answer without entries.
     pub fn new(capture: &Capture, outcome: Outcome) -> Self {
         Self {
             magic: MAGIC.into(),
@@ -119,7 +120,7 @@ impl AnswerHeader {
         }
     }
 
-    /// Whether the numbers can stand together in an answer to `capture` that has this outcome.
+    /// Whether the fields are consistent with each other, with the outcome and with the request.
     fn fits(&self, outcome: Outcome, capture: &Capture) -> bool {
         let captured = outcome == Outcome::Captured;
         let has = |flag| self.flags.get() & flag != 0;
@@ -144,18 +145,19 @@ impl AnswerHeader {
     }
 }
 
-/// What is wrong with an answer.
+/// The reason why an answer was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// It has another length than its header says; how many bytes there are.
+    /// The length in bytes, which does not match the counts in the header.
     Length(usize),
-    /// It is none of ours, or of another version.
+    /// The magic, version or size of the header is wrong.
     Layout,
-    /// An outcome, flags, counts or a time of creation that cannot be in an answer to this request.
+    /// The outcome, a flag, a count or the creation time is not possible in an answer to this
+    /// request.
     Value,
-    /// It answers another request.
+    /// The answer has the process, thread or id of another request.
     Other,
-    /// Its hash is not that of its entries.
+    /// The hash does not match the entries.
     Hash,
 }
 
@@ -163,19 +165,21 @@ impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length(length) => {
-                write!(f, "the driver's answer of {length} bytes is not as long as it says")
+                write!(f, "the driver's answer has {length} bytes, which does not match its header")
             }
-            Self::Layout => f.write_str("the driver's answer is not laid out as this version expects"),
-            Self::Value => f.write_str("the driver's answer has a value that cannot be"),
-            Self::Other => f.write_str("the driver answers another request"),
-            Self::Hash => f.write_str("the driver's answer is damaged: its hash does not fit"),
+            Self::Layout => f.write_str("the driver's answer does not have the layout of this version"),
+            Self::Value => {
+                f.write_str("the driver's answer has a value that is not possible for this request")
+            }
+            Self::Other => f.write_str("the driver's answer belongs to another request"),
+            Self::Hash => f.write_str("the driver's answer is damaged: its hash does not match its frames"),
         }
     }
 }
 
 impl core::error::Error for AnswerError {}
 
-/// An answer that was checked, over the bytes it came in.
+/// A validated answer. It borrows the bytes of its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'bytes> {
     header: AnswerHeader,
@@ -184,10 +188,11 @@ pub struct Answer<'bytes> {
 }
 
 impl<'bytes> Answer<'bytes> {
-    /// Reads what came back for `capture`.
+    /// Parses and validates the answer to `capture`. The cost is linear in the number of entries,
+    /// which are hashed.
     ///
     /// # Errors
-    /// If the bytes are no answer to it.
+    /// If the bytes are not a valid answer to `capture`.
     pub fn parse(bytes: &'bytes [u8], capture: &Capture) -> Result<Self, AnswerError> {
         let (header, rest) =
             AnswerHeader::read_from_prefix(bytes).map_err(|_| AnswerError::Length(bytes.len()))?;
@@ -213,28 +218,30 @@ impl<'bytes> Answer<'bytes> {
         Ok(Self { header, outcome, entries })
     }
 
-    /// How the capture ended.
+    /// The outcome of the capture.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// The fixed part.
+    /// The header.
     pub fn header(&self) -> &AnswerHeader {
         &self.header
     }
 
-    /// The kernel part, the innermost frame first, or why it is missing. Empty if it was not asked for.
+    /// The addresses of the kernel stack, innermost first. Empty if the kernel stack was not
+    /// requested.
     ///
     /// # Errors
-    /// Why it is missing.
+    /// The reason why the kernel stack is missing.
     pub fn kernel(&self) -> Result<impl ExactSizeIterator<Item = u64> + use<'bytes>, Missing> {
         part(&self.entries[..usize::from(self.header.kernel_count.get())])
     }
 
-    /// The user part, the innermost frame first; kernel frames of callbacks to user mode lie in it as well. Empty if it was not asked for.
+    /// The addresses of the user stack, innermost first. They include the kernel frames of
+    /// callbacks from the kernel to user mode. Empty if the user stack was not requested.
     ///
     /// # Errors
-    /// Why it is missing.
+    /// The reason why the user stack is missing.
     pub fn user(&self) -> Result<impl ExactSizeIterator<Item = u64> + use<'bytes>, Missing> {
         part(&self.entries[usize::from(self.header.kernel_count.get())..])
     }
@@ -243,7 +250,7 @@ impl<'bytes> Answer<'bytes> {
 fn part(entries: &[Entry]) -> Result<impl ExactSizeIterator<Item = u64>, Missing> {
     match entries {
         [one] if Missing::from_sentinel(one.get()).is_some() => {
-            Err(Missing::from_sentinel(one.get()).expect("just seen"))
+            Err(Missing::from_sentinel(one.get()).expect("checked by the guard"))
         }
         entries => Ok(entries.iter().map(|entry| entry.get())),
     }

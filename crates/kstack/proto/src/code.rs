@@ -1,20 +1,20 @@
-//! Control codes, and what the driver says of itself.
+//! Control codes, and the version structure of the driver.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What the device can be asked.
+/// The requests that the device accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// No input, a [`Version`] as output.
+    /// No input; the output is a [`Version`].
     Version,
-    /// A [`crate::Request`] as input, an [`crate::Answer`] as output.
+    /// The input is a [`crate::Request`], the output an [`crate::Answer`].
     Capture,
 }
 
-/// `CTL_CODE(FILE_DEVICE_UNKNOWN, function, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)`; see
-/// "Defining I/O Control Codes" of Microsoft's documentation. With both rights, the system itself refuses
-/// handles that were opened for less.
+/// `CTL_CODE(FILE_DEVICE_UNKNOWN, function, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)`;
+/// see "Defining I/O Control Codes" in Microsoft's documentation. Because of the two access rights,
+/// the system itself refuses handles that were not opened for both reading and writing.
 const fn control(function: u32) -> u32 {
     const FILE_DEVICE_UNKNOWN: u32 = 0x22;
     const FILE_READ_DATA: u32 = 1;
@@ -24,10 +24,10 @@ const fn control(function: u32) -> u32 {
 }
 
 impl Code {
-    /// Both.
+    /// All codes.
     pub const ALL: [Code; 2] = [Code::Version, Code::Capture];
 
-    /// The number that `DeviceIoControl` takes.
+    /// The control code for `DeviceIoControl`.
     pub const fn number(self) -> u32 {
         match self {
             Code::Version => control(0x800),
@@ -35,13 +35,13 @@ impl Code {
         }
     }
 
-    /// What a number asks for.
+    /// The request with this control code, if there is one.
     pub fn from_number(number: u32) -> Option<Code> {
         Code::ALL.into_iter().find(|code| code.number() == number)
     }
 }
 
-/// What the driver says of itself, 16 bytes.
+/// The version and the limits of the driver, 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Version {
@@ -55,12 +55,12 @@ pub struct Version {
     pub max_timeout_ms: U32,
     /// [`crate::MAX_OUTSTANDING`] of the driver.
     pub max_outstanding: U16,
-    /// Bit 0: an APC can be taken out of a thread's queue again on this system.
+    /// Bit 0: this system can remove an APC from the queue of a thread.
     pub abilities: U16,
 }
 
 impl Version {
-    /// In `abilities`: an APC can be taken out of its queue, so a capture that timed out leaves nothing
-    /// behind.
+    /// Bit of `abilities`: this system can remove an APC from its queue, so a capture that timed
+    /// out does not stay in progress.
     pub const CAN_REMOVE: u16 = 1;
 }

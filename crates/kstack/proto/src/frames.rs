@@ -1,36 +1,39 @@
-//! Addresses of frames, what stands where they are missing, and their hash.
+//! Addresses of frames, sentinels for missing stacks, and the hash of the entries.
 
-/// An address, or a sentinel, behind the header of an answer.
+/// An entry after the header of an answer: an address or a sentinel.
 pub type Entry = zerocopy::little_endian::U64;
 
-/// Why a part of a stack is not there. It stands in the place of the part's frames, as an address that no
-/// processor takes for one: bits 63 to 56 of an address are all equal, with 57-bit addresses too; here they
-/// are `0x5d`.
+/// The reason why a requested stack is missing. In an answer, it is a sentinel that replaces the
+/// frames. No processor accepts the sentinel as an address: bits 63 to 56 of an address are all
+/// equal, also with 57-bit addresses; those of a sentinel are `0x5d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Missing {
-    /// The walk gave no frame: unwind data of the kernel are not in memory, or there are none, or the innermost user page cannot be read.
+    /// The walk returned no frames: unwind data is not in memory or does not exist, the innermost
+    /// page of the user stack cannot be read, or all frames were omitted.
     Nothing = 1,
-    /// The thread has no user part: it is of the system.
+    /// The thread is a system thread and has no user stack.
     System,
-    /// Reading the user stack failed with an exception. The system's walk is known to catch those of pages that cannot be read.
+    /// Reading the user stack raised an exception. The walk of the system itself is known to catch
+    /// exceptions of pages that cannot be read.
     Faulted,
-    /// The thread looks at another process's memory at the moment, where its own stack is not.
+    /// The thread is attached to another process, whose memory does not contain its stack.
     Attached,
-    /// The process is protected: of it, only the kernel part is given.
+    /// The process is protected: only its kernel stacks are available.
     Protected,
-    /// The buffer was full before the part began.
+    /// The buffer was full before this stack began.
     NoRoom,
     /// Too little of the thread's kernel stack was left for the walk.
     NotNow,
-    /// The thread is in a critical region, and may hold a lock that reading in a page would wait for.
+    /// The thread is in a critical region, and may hold a lock for which reading in a page would
+    /// wait.
     CriticalRegion,
-    /// The walk had not ended when the time was up.
+    /// The walk was still running when the timeout expired.
     Unfinished,
 }
 
 impl Missing {
-    /// All of them.
+    /// All reasons, by number.
     pub const ALL: [Missing; 9] = [
         Missing::Nothing,
         Missing::System,
@@ -44,19 +47,20 @@ impl Missing {
     ];
     const SENTINEL: u64 = 0x5d00_0bad_0000_0000;
 
-    /// What stands in the place of the frames.
+    /// The entry that replaces the frames.
     pub const fn sentinel(self) -> u64 {
         Self::SENTINEL | self as u64
     }
 
-    /// What an address says, if it is such a one.
+    /// The reason that an entry stands for, or `None` if the entry is not a sentinel.
     pub fn from_sentinel(address: u64) -> Option<Missing> {
         Missing::ALL.into_iter().find(|missing| missing.sentinel() == address)
     }
 }
 
-/// The hash of frames in their order, sentinels included: FNV-1a, 64 bits, over each address's eight bytes in
-/// little-endian order. It tells stacks apart; it does not withstand somebody who wants two to be equal.
+/// The hash of entries in their order, sentinels included: 64-bit FNV-1a over the eight bytes of
+/// each entry in little-endian order. Two stacks with different hashes are different. The hash does
+/// not resist deliberate collisions.
 pub fn hash(frames: impl IntoIterator<Item = u64>) -> u64 {
     frames.into_iter().flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! What a capture is asked for with.
+//! Capture requests.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{MAGIC, MAX_FRAMES, MAX_TIMEOUT_MS, VERSION};
 
-/// A request as bytes, 48 of them. [`Request::parse`] makes a [`Capture`] of it.
+/// A request as it is sent, 48 bytes. [`Request::parse`] validates it and returns a [`Capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Request {
@@ -17,23 +17,24 @@ pub struct Request {
     pub version: U16,
     /// The length of this structure in bytes.
     pub size: U16,
-    /// The process of the thread.
+    /// The process id of the thread.
     pub pid: U32,
-    /// The thread.
+    /// The thread id.
     pub tid: U32,
-    /// When the thread was created, in 100 ns since 1601; 0 if that is not to be checked. Windows gives
-    /// numbers of threads again.
+    /// The creation time of the thread, in 100 ns since 1601; 0 for a thread of any age. Windows
+    /// reuses thread ids.
     pub created: U64,
-    /// Addresses at most in the answer, both parts and sentinels together: at least one for each part, at
-    /// most [`MAX_FRAMES`].
+    /// The maximum number of entries in the answer, both stacks and sentinels together: at least
+    /// one for each requested stack, at most [`MAX_FRAMES`].
     pub max_frames: U16,
     /// See [`Flags`].
     pub flags: U16,
-    /// How long to wait for the thread, 1 to [`MAX_TIMEOUT_MS`] milliseconds.
+    /// The timeout, 1 to [`MAX_TIMEOUT_MS`] milliseconds.
     pub timeout_ms: U32,
-    /// Comes back in the answer.
+    /// Returned in the answer.
     pub id: U64,
-    /// Innermost frames of the kernel part to leave out, after those of the capture itself.
+    /// The number of innermost frames of the kernel stack to omit, after those of the capture
+    /// itself.
     pub frames_to_skip: U16,
     /// Zeros.
     pub reserved: [U16; 3],
@@ -44,117 +45,124 @@ pub struct Request {
 pub struct Flags(u16);
 
 impl Flags {
-    /// The kernel part of the stack.
+    /// Capture the kernel stack.
     pub const KERNEL: Flags = Flags(1);
-    /// The user part of the stack.
+    /// Capture the user stack.
     pub const USER: Flags = Flags(2);
-    /// Keep the frames of the capture itself, which otherwise are left out.
+    /// Keep the frames of the capture itself, which are otherwise omitted.
     pub const KEEP_MACHINERY: Flags = Flags(4);
-    /// The user part also of a thread that is in a critical region, where reading in a page of its stack can deadlock.
+    /// Walk the user stack also if the thread is in a critical region, where reading in a page of
+    /// its stack can deadlock.
     pub const USER_IN_CRITICAL_REGION: Flags = Flags(8);
     const ALL: u16 = 15;
 
-    /// The flags of a number; `None` if it has others.
+    /// The flags with these bits, or `None` if an undefined bit is set.
     pub fn from_bits(bits: u16) -> Option<Flags> {
         (bits & !Self::ALL == 0).then_some(Flags(bits))
     }
 
-    /// The number.
+    /// The bits, as in [`Request::flags`].
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether all of `other` are among these.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// How many parts of the stack these ask for, 0 to 2.
+    /// The number of stacks that these flags request, 0 to 2.
     pub const fn parts(self) -> u16 {
         (self.0 & (Self::KERNEL.0 | Self::USER.0)).count_ones() as u16
     }
 
-    /// These and `other`.
+    /// The flags of both.
     #[must_use]
     pub const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 }
 
-/// What is wrong with a request. Nothing was started.
+/// The reason why a request was rejected. No capture was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// The input is not as long as a request; how long it is, in bytes.
+    /// The length of the input in bytes, which is not that of a request.
     Length(usize),
-    /// It does not begin with [`MAGIC`].
+    /// The first four bytes, which are not [`MAGIC`].
     Magic(u32),
-    /// It is of another version.
+    /// The version, which is not [`VERSION`].
     Version(u16),
-    /// It says another length of itself.
+    /// The value of the size field, which is not [`Request::LENGTH`].
     Size(u16),
-    /// Flags that do not exist, or neither the kernel's part nor the user's.
+    /// The flags, of which one is undefined, or which request no stack.
     Flags(u16),
-    /// No addresses, or more than [`MAX_FRAMES`].
+    /// The number of entries, which is less than one for each requested stack, or more than
+    /// [`MAX_FRAMES`].
     Frames(u16),
-    /// No time, or more than [`MAX_TIMEOUT_MS`].
+    /// The timeout, which is 0 or more than [`MAX_TIMEOUT_MS`].
     Timeout(u32),
-    /// More to skip than there can be.
+    /// The number of frames to skip, which is more than [`MAX_FRAMES`].
     Skip(u16),
-    /// Reserved bytes that are not zero.
+    /// A reserved byte is not zero.
     Reserved,
 }
 
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Length(length) => write!(f, "a request has {} bytes, this one {length}", Request::LENGTH),
-            Self::Magic(magic) => write!(f, "a request begins with {MAGIC:#x}, this one with {magic:#x}"),
-            Self::Version(version) => write!(f, "the version is {VERSION}, that of the request {version}"),
-            Self::Size(size) => write!(f, "a request has {} bytes, this one says {size}", Request::LENGTH),
-            Self::Flags(flags) => write!(f, "flags {flags:#x} ask for nothing, or for what does not exist"),
+            Self::Length(length) => write!(f, "expected {} bytes, found {length}", Request::LENGTH),
+            Self::Magic(magic) => write!(f, "expected the magic {MAGIC:#x}, found {magic:#x}"),
+            Self::Version(version) => write!(f, "expected version {VERSION}, found {version}"),
+            Self::Size(size) => write!(f, "expected the size {}, found {size}", Request::LENGTH),
+            Self::Flags(flags) => write!(f, "the flags {flags:#x} are undefined or request no stack"),
             Self::Frames(frames) => {
-                write!(f, "one frame for each part to {MAX_FRAMES} can be had, not {frames}")
+                write!(f, "expected 1 frame for each stack up to {MAX_FRAMES} frames, found {frames}")
             }
-            Self::Timeout(limit) => write!(f, "a capture takes 1 to {MAX_TIMEOUT_MS} ms, not {limit}"),
-            Self::Skip(skip) => write!(f, "0 to {MAX_FRAMES} frames can be skipped, not {skip}"),
-            Self::Reserved => f.write_str("reserved bytes are not zero"),
+            Self::Timeout(limit) => {
+                write!(f, "expected a timeout of 1 to {MAX_TIMEOUT_MS} ms, found {limit}")
+            }
+            Self::Skip(skip) => write!(f, "expected 0 to {MAX_FRAMES} frames to skip, found {skip}"),
+            Self::Reserved => f.write_str("expected zeros in the reserved bytes"),
         }
     }
 }
 
 impl core::error::Error for RequestError {}
 
-/// A request that was checked: every number is within its bounds.
+/// A request for one capture. [`Request::parse`] returns only captures whose fields are within
+/// their bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// The process of the thread.
+    /// The process id of the thread.
     pub pid: u32,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
-    /// When the thread was created, in 100 ns since 1601, if that is to be checked.
+    /// The required creation time of the thread, in 100 ns since 1601; `None` for a thread of any
+    /// age.
     pub created: Option<u64>,
-    /// Addresses at most, both parts and sentinels together: at least one for each part, at most
-    /// [`MAX_FRAMES`].
+    /// The maximum number of entries, both stacks and sentinels together: at least one for each
+    /// requested stack, at most [`MAX_FRAMES`].
     pub max_frames: u16,
-    /// What of the stack; at least one of [`Flags::KERNEL`] and [`Flags::USER`].
+    /// The requested stacks, at least one of [`Flags::KERNEL`] and [`Flags::USER`], and other
+    /// flags.
     pub flags: Flags,
-    /// How long to wait for the thread, 1 to [`MAX_TIMEOUT_MS`] milliseconds.
+    /// The timeout, 1 to [`MAX_TIMEOUT_MS`] milliseconds.
     pub timeout_ms: u32,
-    /// Comes back in the answer.
+    /// Returned in the answer.
     pub id: u64,
-    /// Innermost frames of the kernel part to leave out, 0 to [`MAX_FRAMES`].
+    /// The number of innermost frames of the kernel stack to omit, 0 to [`MAX_FRAMES`].
     pub frames_to_skip: u16,
 }
 
 impl Request {
-    /// Bytes of a request.
+    /// The length of a request in bytes.
     pub const LENGTH: usize = size_of::<Request>();
 
-    /// What the bytes ask for.
+    /// Parses and validates a request.
     ///
     /// # Errors
-    /// The first thing that is wrong with them. Unknown flags and reserved bytes are refused, so that later
-    /// versions can use them.
+    /// The first field that is not valid. Undefined flags and reserved bytes are refused, so that
+    /// later versions can define them.
     pub fn parse(bytes: &[u8]) -> Result<Capture, RequestError> {
         let request = Request::read_from_bytes(bytes).map_err(|_| RequestError::Length(bytes.len()))?;
         let flags = request.flags.get();

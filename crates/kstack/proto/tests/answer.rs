@@ -1,4 +1,4 @@
-//! Answers: what is one to a request, and that everything else is refused.
+//! Valid answers are parsed; all others are refused.
 
 use proptest::prelude::*;
 use stackhound_kstack_proto::{
@@ -28,7 +28,7 @@ fn header(capture: &Capture, outcome: Outcome) -> AnswerHeader {
     AnswerHeader { created: created.into(), waited: 70_000.into(), ..AnswerHeader::new(capture, outcome) }
 }
 
-/// An answer that its driver could have given.
+/// A valid answer.
 fn answer(capture: &Capture, kernel: &[u64], user: &[u64]) -> Vec<u8> {
     let entries = kernel.iter().chain(user).copied();
     let header = AnswerHeader {
@@ -50,7 +50,7 @@ fn with(offset: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn parts_are_told_apart() {
+fn kernel_and_user_stacks_are_separated() {
     let bytes = answer(&capture(), &KERNEL, &USER);
     let answer = Answer::parse(&bytes, &capture()).expect("an answer");
     assert_eq!(answer.outcome(), Outcome::Captured);
@@ -60,7 +60,7 @@ fn parts_are_told_apart() {
 }
 
 #[test]
-fn a_part_that_is_missing_says_why() {
+fn a_missing_stack_has_a_reason() {
     for missing in Missing::ALL {
         let bytes = answer(&capture(), &KERNEL, &[missing.sentinel()]);
         let parsed = Answer::parse(&bytes, &capture()).expect("an answer");
@@ -79,7 +79,7 @@ fn outcomes_without_frames_are_answers() {
         let header = header(&capture(), outcome);
         let parsed = Answer::parse(header.as_bytes(), &capture());
         if outcome == Outcome::Captured {
-            assert_eq!(parsed.err(), Some(AnswerError::Value), "captured, but neither part");
+            assert_eq!(parsed.err(), Some(AnswerError::Value), "captured, but without any stack");
         } else {
             let parsed = parsed.expect("an answer");
             assert_eq!(parsed.outcome(), outcome);
@@ -102,13 +102,13 @@ fn every_other_length_is_refused() {
     }
 }
 
-/// Counts that claim more than there is, than was asked for, or than there can be.
+/// Counts that exceed the present entries, the request, or the maximum.
 #[test]
 fn too_many_entries_are_refused() {
     let small = capture();
-    let wide = Capture { max_frames: MAX_FRAMES, ..small };
+    let large = Capture { max_frames: MAX_FRAMES, ..small };
     let length = Some(AnswerError::Length(answer(&small, &KERNEL, &USER).len()));
-    for (kernel, user, of_small, of_wide) in [
+    for (kernel, user, of_small, of_large) in [
         (4u16, 2u16, length, length),
         (3, 3, length, length),
         (6, 2, length, length),
@@ -120,16 +120,16 @@ fn too_many_entries_are_refused() {
     ] {
         let bytes = with(36, &[kernel.to_le_bytes(), user.to_le_bytes()].concat());
         assert_eq!(Answer::parse(&bytes, &small).err(), of_small, "{kernel} and {user}");
-        assert_eq!(Answer::parse(&bytes, &wide).err(), of_wide, "{kernel} and {user}");
+        assert_eq!(Answer::parse(&bytes, &large).err(), of_large, "{kernel} and {user}");
     }
-    // All of them there, and still more than was asked for.
+    // All entries are present, but more than requested.
     let bytes = answer(&small, &[KERNEL[0]; 7], &USER);
     assert_eq!(Answer::parse(&bytes, &small).err(), Some(AnswerError::Value));
-    assert!(Answer::parse(&bytes, &wide).is_ok());
+    assert!(Answer::parse(&bytes, &large).is_ok());
 }
 
 #[test]
-fn each_kind_of_damage_is_told() {
+fn each_kind_of_damage_has_its_error() {
     for (bytes, error) in [
         (with(0, b"SHKT"), AnswerError::Layout),
         (with(4, &[1, 0]), AnswerError::Layout),
@@ -139,9 +139,9 @@ fn each_kind_of_damage_is_told() {
         (with(24, &[0]), AnswerError::Other),
         (with(32, &[5]), AnswerError::Value),
         (with(32, &[0, 0, 0, 1]), AnswerError::Value),
-        // Frames with an outcome that has none.
+        // Frames with an outcome without frames.
         (with(32, &[3]), AnswerError::Value),
-        // Counts that fit the length, but not what was asked for.
+        // Counts that match the length, but not the request.
         (with(36, &[5, 0, 0, 0]), AnswerError::Value),
         (with(36, &[0, 0, 5, 0]), AnswerError::Value),
         (with(40, &[8]), AnswerError::Value),
@@ -170,7 +170,7 @@ fn an_answer_fits_its_request_only() {
     let bytes = answer(&capture(), &KERNEL, &USER);
     let kernel = Capture { flags: Flags::KERNEL, ..capture() };
     let user = Capture { flags: Flags::USER, ..capture() };
-    let born = |time| Capture { created: Some(time), ..capture() };
+    let created_at = |time| Capture { created: Some(time), ..capture() };
     for (other, error) in [
         (Capture { pid: 1, ..capture() }, AnswerError::Other),
         (Capture { tid: 1, ..capture() }, AnswerError::Other),
@@ -178,15 +178,15 @@ fn an_answer_fits_its_request_only() {
         (Capture { max_frames: 4, ..capture() }, AnswerError::Value),
         (kernel, AnswerError::Value),
         (user, AnswerError::Value),
-        (born(1), AnswerError::Value),
+        (created_at(1), AnswerError::Value),
     ] {
         assert_eq!(Answer::parse(&bytes, &other).err(), Some(error), "{other:?}");
     }
-    assert!(Answer::parse(&bytes, &born(0x01db_0000_0000_0001)).is_ok());
-    // A thread that is not there was not created at any time.
+    assert!(Answer::parse(&bytes, &created_at(0x01db_0000_0000_0001)).is_ok());
+    // A thread that was not found has no creation time.
     let gone = AnswerHeader { created: 1.into(), ..header(&capture(), Outcome::NoThread) };
     assert_eq!(Answer::parse(gone.as_bytes(), &capture()).err(), Some(AnswerError::Value));
-    // What only the kernel part has is not there without it.
+    // Fields of the kernel stack must be clear without it.
     let only_user = answer(&user, &[], &USER);
     assert!(Answer::parse(&only_user, &user).is_ok());
     for (offset, byte) in [(40, 2), (42, 1), (44, 1)] {
@@ -201,10 +201,10 @@ fn an_answer_fits_its_request_only() {
     assert_eq!(Answer::parse(&bytes, &keeps).err(), Some(AnswerError::Value));
 }
 
-/// Which bits of an answer can be flipped without being noticed is what the page says, bit by bit; and none
-/// of them changes a frame.
+/// The bits of an answer that can be flipped undetected are exactly those that the page lists, and
+/// none of them changes a frame.
 #[test]
-fn only_what_the_page_names_can_be_flipped_unnoticed() {
+fn only_the_documented_bits_can_be_flipped_undetected() {
     /// Bits of the bytes from an offset on.
     fn bits(offset: usize, bits: impl IntoIterator<Item = usize>) -> Vec<usize> {
         bits.into_iter().map(|bit| offset * 8 + bit).collect()
@@ -230,7 +230,8 @@ fn only_what_the_page_names_can_be_flipped_unnoticed() {
         ),
         (keeps, answer(&keeps, &KERNEL, &[]), [&created, &bits(40, 0..2), &[], &[], &waited]),
         (user, answer(&user, &[], &USER), [&created, &bits(40, [0, 2]), &[], &[], &waited]),
-        // No thread (1) and too late (3) differ in one bit, and so do ending (2) and too late.
+        // No thread (1) and timed out (3) differ in one bit, and so do terminating (2) and timed
+        // out.
         (
             both,
             header(&both, Outcome::NoThread).as_bytes().to_vec(),
@@ -248,13 +249,13 @@ fn only_what_the_page_names_can_be_flipped_unnoticed() {
         ),
         (both, header(&both, Outcome::Idle).as_bytes().to_vec(), [&created, &[], &[], &[], &waited]),
     ];
-    for (number, (capture, bytes, unnoticed)) in cases.iter().enumerate() {
+    for (number, (capture, bytes, undetected)) in cases.iter().enumerate() {
         let whole = Answer::parse(bytes, capture).expect("an answer");
         let frames = |answer: &Answer<'_>| {
             let kernel = answer.kernel().map(|frames| frames.collect::<Vec<_>>());
             (kernel, answer.user().map(|frames| frames.collect::<Vec<_>>()))
         };
-        let taken: Vec<usize> = (0..bytes.len() * 8)
+        let accepted: Vec<usize> = (0..bytes.len() * 8)
             .filter(|bit| {
                 let mut changed = bytes.clone();
                 changed[bit / 8] ^= 1 << (bit % 8);
@@ -265,26 +266,26 @@ fn only_what_the_page_names_can_be_flipped_unnoticed() {
                 })
             })
             .collect();
-        assert_eq!(taken, unnoticed.concat(), "case {number}");
+        assert_eq!(accepted, undetected.concat(), "case {number}");
     }
 }
 
 proptest! {
     #[test]
-    fn an_answer_comes_back_from_its_bytes(
+    fn an_answer_is_parsed_from_its_bytes(
         kernel in prop::collection::vec(any::<u64>(), 2..128),
         user in prop::collection::vec(any::<u64>(), 2..128),
     ) {
-        let wide = Capture { max_frames: MAX_FRAMES, ..capture() };
-        let bytes = answer(&wide, &kernel, &user);
-        let answer = Answer::parse(&bytes, &wide).expect("an answer");
+        let large = Capture { max_frames: MAX_FRAMES, ..capture() };
+        let bytes = answer(&large, &kernel, &user);
+        let answer = Answer::parse(&bytes, &large).expect("an answer");
         prop_assert_eq!(answer.kernel().expect("frames").collect::<Vec<_>>(), kernel);
         prop_assert_eq!(answer.user().expect("frames").collect::<Vec<_>>(), user);
     }
 
-    /// Whatever comes, it is refused, or what it says is within the bounds.
+    /// Any bytes are refused, or their values are within the bounds.
     #[test]
-    fn any_bytes_can_be_read(
+    fn any_bytes_can_be_parsed(
         changes in prop::collection::vec((0..104usize, any::<u8>()), 0..4),
         length in 0..120usize,
         cut: bool,
@@ -295,7 +296,7 @@ proptest! {
             bytes.resize(length, 0);
         }
         if let Ok(answer) = Answer::parse(&bytes, &capture()) {
-            let count = |part: Result<usize, Missing>| part.unwrap_or(1);
+            let count = |stack: Result<usize, Missing>| stack.unwrap_or(1);
             let kernel = count(answer.kernel().map(|frames| frames.len()));
             let user = count(answer.user().map(|frames| frames.len()));
             prop_assert_eq!(bytes.len(), AnswerHeader::length_with(kernel + user));

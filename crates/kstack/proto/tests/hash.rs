@@ -1,4 +1,4 @@
-//! The hash against published values, and against what it must do.
+//! The hash against published values and against its required properties.
 
 use proptest::prelude::*;
 use stackhound_kstack_proto::hash;
@@ -9,7 +9,7 @@ fn of_bytes(bytes: &[u8]) -> u64 {
     hash(words.iter().map(|word| u64::from_le_bytes(*word)))
 }
 
-/// Written as the definition has it, with a multiplication by shifts: the prime is 2^40 + 2^8 + 0xb3.
+/// The hash by its definition, with a multiplication by shifts: the prime is 2^40 + 2^8 + 0xb3.
 fn by_definition(bytes: &[u8]) -> u64 {
     let mut hash = 14_695_981_039_346_656_037u64;
     for byte in bytes {
@@ -20,8 +20,8 @@ fn by_definition(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// From the list of test vectors of the hash's authors, those whose length is a multiple of eight, and from
-/// their page the shortest input whose hash is zero.
+/// The test vectors of the hash's authors whose length is a multiple of eight, and the shortest
+/// input whose hash is zero, from their page.
 #[test]
 fn published_values() {
     let vectors: [(&[u8], u64); 4] = [
@@ -34,7 +34,7 @@ fn published_values() {
         assert_eq!(of_bytes(bytes), value);
         assert_eq!(by_definition(bytes), value);
     }
-    // Those of other lengths show that the second way of computing it is right.
+    // Vectors of other lengths confirm the hash by definition.
     assert_eq!(by_definition(b"a"), 0xaf63_dc4c_8601_ec8c);
     assert_eq!(by_definition(b"foobar"), 0x8594_4171_f739_67e8);
 }
@@ -46,33 +46,33 @@ proptest! {
         prop_assert_eq!(hash(frames), by_definition(&bytes));
     }
 
-    /// Each step can be undone, so two inputs that differ in one byte never come together again.
+    /// Each step is invertible, so two inputs that differ in one byte have different hashes.
     #[test]
     fn a_change_of_one_byte_changes_it(
         frames in prop::collection::vec(any::<u64>(), 1..40),
-        location in any::<prop::sample::Index>(),
+        index in any::<prop::sample::Index>(),
         byte in 0..8,
         change in 1..=255u64,
     ) {
         let mut changed = frames.clone();
-        changed[location.index(frames.len())] ^= change << (8 * byte);
+        changed[index.index(frames.len())] ^= change << (8 * byte);
         prop_assert_ne!(hash(frames), hash(changed));
     }
 
-    /// Not certain for a hash, but these are 1 to 2^64.
+    /// This is not certain for a hash, but the probability of a collision is 1 in 2^64.
     #[test]
     fn the_order_counts(
         frames in prop::collection::vec(any::<u64>(), 2..40),
-        locations in any::<(prop::sample::Index, prop::sample::Index)>(),
+        indexes in any::<(prop::sample::Index, prop::sample::Index)>(),
     ) {
         let mut swapped = frames.clone();
-        swapped.swap(locations.0.index(frames.len()), locations.1.index(frames.len()));
+        swapped.swap(indexes.0.index(frames.len()), indexes.1.index(frames.len()));
         prop_assert_eq!(frames == swapped, hash(frames) == hash(swapped));
     }
 }
 
 #[test]
-fn a_sum_would_not_tell_these_apart() {
+fn stacks_with_equal_sums_have_different_hashes() {
     let stacks: [&[u64]; 6] = [&[1, 2], &[2, 1], &[3], &[3, 0], &[0, 3], &[1, 1, 1]];
     for (number, stack) in stacks.iter().enumerate() {
         for other in &stacks[..number] {

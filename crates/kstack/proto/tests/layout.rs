@@ -1,4 +1,5 @@
-//! The structures against the page that documents them, and against numbers that were worked out by hand.
+//! The structures against the page that documents them, and against numbers that were computed by
+//! hand.
 
 use std::mem::offset_of;
 
@@ -10,7 +11,7 @@ use zerocopy::IntoBytes;
 
 const PAGE: &str = include_str!("../../../../docs/kstack-protocol.md");
 
-/// A field: its name and the byte it begins at.
+/// A field: its name and its offset.
 type Field = (&'static str, usize);
 
 fn request() -> (&'static str, Vec<Field>, usize) {
@@ -80,11 +81,11 @@ fn number(text: &str) -> u64 {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     }
-    .unwrap_or_else(|_| panic!("{text} is no number"))
+    .unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
 #[test]
-fn the_page_says_where_each_field_is() {
+fn the_page_documents_the_offset_of_each_field() {
     for (name, fields, size) in [request(), version(), answer()] {
         let rows = rows(name);
         assert_eq!(rows[0][..3], ["offset", "bytes", "field"]);
@@ -99,7 +100,7 @@ fn the_page_says_where_each_field_is() {
 }
 
 #[test]
-fn fields_are_where_version_2_has_them() {
+fn fields_have_the_offsets_of_version_2() {
     let request_offsets = [0, 4, 6, 8, 12, 16, 24, 26, 28, 32, 40, 42];
     let version_offsets = [0, 4, 6, 8, 12, 14];
     let answer_offsets = [0, 4, 6, 8, 12, 16, 24, 32, 36, 38, 40, 42, 44, 46, 48, 56];
@@ -116,7 +117,7 @@ fn fields_are_where_version_2_has_them() {
 }
 
 #[test]
-fn a_request_is_these_bytes() {
+fn a_request_has_the_documented_bytes() {
     let capture = Capture {
         pid: 0x0403_0201,
         tid: 0x0807_0605,
@@ -140,8 +141,8 @@ fn a_request_is_these_bytes() {
     assert_eq!(Request::parse(&bytes), Ok(capture));
 }
 
-/// `CTL_CODE` is `device << 16 | access << 14 | function << 2 | method`: 0x22 is the unknown device, 3 is
-/// reading and writing, 0 is buffered.
+/// `CTL_CODE` is `device << 16 | access << 14 | function << 2 | method`: 0x22 is
+/// `FILE_DEVICE_UNKNOWN`, 3 is reading and writing, 0 is buffered.
 #[test]
 fn control_codes_are_those_of_the_page() {
     assert_eq!(Code::Version.number(), 0x0022_e000);
@@ -163,8 +164,8 @@ fn control_codes_are_those_of_the_page() {
 fn limits_and_names_are_those_of_the_page() {
     assert_eq!((MAGIC, VERSION), (0x534b_4853, 2));
     assert_eq!((MAX_FRAMES, MAX_TIMEOUT_MS, MAX_OUTSTANDING), (256, 1000, 64));
-    let said: Vec<&str> = rows("Version")[1..].iter().map(|row| row[3]).collect();
-    assert_eq!(said[..5], ["`SHKS`, 0x534b4853", "2", "256", "1000", "64"]);
+    let values: Vec<&str> = rows("Version")[1..].iter().map(|row| row[3]).collect();
+    assert_eq!(values[..5], ["`SHKS`, 0x534b4853", "2", "256", "1000", "64"]);
     let names: Vec<&str> = rows("The device")[1..3].iter().map(|row| row[1]).collect();
     assert_eq!(names, [format!("`{DEVICE_NAME}`"), format!("`{LINK_NAME}`")]);
     assert!(rows("The device")[3][1].starts_with(&format!("`{PATH}`")));
@@ -181,7 +182,7 @@ fn outcomes_are_those_of_the_page() {
 }
 
 #[test]
-fn sentinels_are_those_of_the_page_and_no_addresses() {
+fn sentinels_are_those_of_the_page_and_not_addresses() {
     let rows = rows("Sentinels");
     assert_eq!(rows.len() - 1, Missing::ALL.len());
     for (missing, row) in Missing::ALL.into_iter().zip(&rows[1..]) {
@@ -193,7 +194,7 @@ fn sentinels_are_those_of_the_page_and_no_addresses() {
             let canonical = (sentinel as i64) << unused >> unused;
             assert_ne!(canonical as u64, sentinel, "an address of {width} bits");
         }
-        // A frame that differs in one bit is a frame, or says something else.
+        // An entry that differs in one bit is an address or another sentinel.
         for bit in 0..64 {
             assert_ne!(Missing::from_sentinel(sentinel ^ 1 << bit), Some(missing));
         }

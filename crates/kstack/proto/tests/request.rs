@@ -1,4 +1,4 @@
-//! Requests: what is one, and what is wrong with others.
+//! Valid requests are parsed; others are refused with an error.
 
 use proptest::prelude::*;
 use stackhound_kstack_proto::{Capture, Flags, Request, RequestError};
@@ -24,42 +24,46 @@ fn parse(capture: Capture, offset: usize, bytes: &[u8]) -> Result<Capture, Reque
 }
 
 #[test]
-fn each_bound_is_where_the_page_says() {
-    let narrow = |offset: usize| move |number: u32| parse(capture(), offset, &(number as u16).to_le_bytes());
-    let wide = |offset: usize| move |number: u32| parse(capture(), offset, &number.to_le_bytes());
+fn each_field_has_the_documented_bounds() {
+    let with_u16 =
+        |offset: usize| move |number: u32| parse(capture(), offset, &(number as u16).to_le_bytes());
+    let with_u32 = |offset: usize| move |number: u32| parse(capture(), offset, &number.to_le_bytes());
     let magic: u32 = 0x534b_4853;
     for number in [magic - 1, magic + 1, 0, magic.swap_bytes()] {
-        assert_eq!(wide(0)(number), Err(RequestError::Magic(number)));
+        assert_eq!(with_u32(0)(number), Err(RequestError::Magic(number)));
     }
     for number in [0, 1, 3, 0xffff] {
-        assert_eq!(narrow(4)(number), Err(RequestError::Version(number as u16)));
+        assert_eq!(with_u16(4)(number), Err(RequestError::Version(number as u16)));
     }
     for number in [0, 47, 49, 64, 0xffff] {
-        assert_eq!(narrow(6)(number), Err(RequestError::Size(number as u16)));
+        assert_eq!(with_u16(6)(number), Err(RequestError::Size(number as u16)));
     }
     for number in [0, 257, 0x8000, 0xffff] {
-        assert_eq!(narrow(24)(number), Err(RequestError::Frames(number as u16)));
+        assert_eq!(with_u16(24)(number), Err(RequestError::Frames(number as u16)));
     }
     for number in [0, 4, 8, 12, 16, 17, 0x8001, 0xffff] {
-        assert_eq!(narrow(26)(number), Err(RequestError::Flags(number as u16)));
+        assert_eq!(with_u16(26)(number), Err(RequestError::Flags(number as u16)));
     }
     for number in [0, 1001, 0x8000_0001, u32::MAX] {
-        assert_eq!(wide(28)(number), Err(RequestError::Timeout(number)));
+        assert_eq!(with_u32(28)(number), Err(RequestError::Timeout(number)));
     }
     for number in [257, 0xffff] {
-        assert_eq!(narrow(40)(number), Err(RequestError::Skip(number as u16)));
+        assert_eq!(with_u16(40)(number), Err(RequestError::Skip(number as u16)));
     }
     for byte in 42..48 {
         assert_eq!(parse(capture(), byte, &[1]), Err(RequestError::Reserved));
     }
     for (offset, numbers) in [(24, [1, 256]), (26, [1, 2]), (26, [3, 5]), (26, [6, 7]), (40, [0, 256])] {
-        assert!(numbers.into_iter().all(|number| narrow(offset)(number).is_ok()), "at {offset}: {numbers:?}");
+        assert!(
+            numbers.into_iter().all(|number| with_u16(offset)(number).is_ok()),
+            "at {offset}: {numbers:?}"
+        );
     }
-    assert!([1, 1000].into_iter().all(|number| wide(28)(number).is_ok()));
+    assert!([1, 1000].into_iter().all(|number| with_u32(28)(number).is_ok()));
 }
 
 #[test]
-fn two_parts_take_two_entries() {
+fn each_requested_stack_needs_one_entry() {
     for (flags, least) in [(1, 1), (2, 1), (5, 1), (6, 1), (9, 1), (14, 1), (3, 2), (7, 2), (11, 2), (15, 2)]
     {
         let flags = Flags::from_bits(flags).expect("flags that exist");
@@ -71,7 +75,7 @@ fn two_parts_take_two_entries() {
 }
 
 #[test]
-fn what_is_wrong_first_is_told() {
+fn the_first_error_is_reported() {
     let mut bytes = [0xff; 49];
     let mut wrong = Vec::new();
     let steps: [(usize, &[u8]); 8] = [
@@ -101,7 +105,7 @@ fn what_is_wrong_first_is_told() {
     ];
     assert_eq!(wrong, expected);
     assert!(Request::parse(&bytes[..48]).is_ok());
-    // Each says something else, in one line.
+    // Each error has its own text, in one line.
     let texts: std::collections::BTreeSet<String> = wrong.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), expected.len());
     assert!(texts.iter().all(|text| !text.is_empty() && !text.contains('\n')));
@@ -111,7 +115,7 @@ fn captures() -> impl Strategy<Value = Capture> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>());
     let bounded = (1..=256u16, 1..=15u16, 1..=1000u32, 0..=256u16);
     (numbers, bounded).prop_filter_map(
-        "asks for no part, or for more than there is room",
+        "requests no stack, or more stacks than entries",
         |((pid, tid, created, id), (max_frames, flags, timeout_ms, frames_to_skip))| {
             let flags = Flags::from_bits(flags)?;
             let created = Some(created).filter(|&created| created != 0);
@@ -123,13 +127,13 @@ fn captures() -> impl Strategy<Value = Capture> {
 
 proptest! {
     #[test]
-    fn a_capture_comes_back_from_its_bytes(capture in captures()) {
+    fn a_capture_is_parsed_from_its_bytes(capture in captures()) {
         prop_assert_eq!(Request::parse(Request::from(capture).as_bytes()), Ok(capture));
     }
 
-    /// There is one spelling of each request: whatever is taken is what would have been sent.
+    /// Each request has one encoding: accepted bytes are those that would have been sent.
     #[test]
-    fn bytes_come_back_from_their_capture(
+    fn accepted_bytes_are_encoded_as_before(
         capture in captures(),
         changes in prop::collection::vec((0..48usize, any::<u8>()), 0..3),
     ) {
@@ -142,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn other_lengths_are_no_requests(
+    fn other_lengths_are_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..100),
         capture in captures(),
     ) {

@@ -1,7 +1,7 @@
-//! What Windows' errors mean for sessions, and what access a provider needs.
+//! The meaning of Windows errors for sessions, and the access that a provider requires.
 //!
-//! Numbers of errors are those of Microsoft's pages "StartTraceW function", "EnableTraceEx2 function", "OpenTraceW
-//! function" and "ControlTraceW function".
+//! Error codes are those of Microsoft's pages "StartTraceW function", "EnableTraceEx2 function",
+//! "OpenTraceW function" and "ControlTraceW function".
 
 use stackhound_schema::provider_guid;
 use stackhound_types::Guid;
@@ -15,21 +15,21 @@ const KERNEL_AUDIT: Guid = provider_guid::KERNEL_AUDIT_API_CALLS;
 /// Microsoft-Windows-Security-Auditing.
 const SECURITY_AUDITING: Guid = provider_guid::SECURITY_AUDITING;
 
-/// What somebody must be to get at something.
+/// The access that is required for a session or provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessNeed {
-    /// For sessions of one's own and ordinary providers.
+    /// For own sessions and ordinary providers.
     Group,
-    /// For kernel events, other people's sessions and providers that are closed to others.
+    /// For kernel events, sessions of other users, and restricted providers.
     Administrator,
-    /// For what security products see.
+    /// For providers of security products.
     Antimalware,
-    /// For the session of the security log, which only it has.
+    /// For the provider of the security log, which only the session of the security log receives.
     System,
 }
 
 impl AccessNeed {
-    /// In words.
+    /// A description for messages.
     pub fn text(self) -> &'static str {
         match self {
             AccessNeed::Group => {
@@ -37,18 +37,18 @@ impl AccessNeed {
             }
             AccessNeed::Administrator => "an administrator with an elevated token",
             AccessNeed::Antimalware => {
-                "an antimalware-light protected process, which takes a driver signed for early launch \
+                "an antimalware-light protected process, which needs a driver signed for early launch \
                  (ELAM); administrator rights are not enough"
             }
             AccessNeed::System => {
                 "the session EventLog-Security, to which a program of the SYSTEM account can attach; no other session \
-                 gets this provider"
+                 receives its events"
             }
         }
     }
 }
 
-/// Who can enable a provider.
+/// The access that is required to enable a provider.
 pub fn access_needed(provider: Guid) -> AccessNeed {
     match provider {
         THREAT_INTELLIGENCE => AccessNeed::Antimalware,
@@ -58,20 +58,20 @@ pub fn access_needed(provider: Guid) -> AccessNeed {
     }
 }
 
-/// What was tried when Windows refused.
+/// The operation that Windows refused.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(any(all(windows, feature = "windows"), test)),
     expect(dead_code, reason = "only Windows refuses")
 )]
 pub(super) enum Tried<'a> {
-    /// Something with a session.
+    /// An operation on a session.
     Session { name: &'a str, kernel: bool },
     /// Enabling a provider.
     Provider(Guid),
 }
 
-/// The meaning of an error of a function of Windows.
+/// Converts an error of a Windows function.
 #[cfg_attr(
     not(any(all(windows, feature = "windows"), test)),
     expect(dead_code, reason = "only Windows refuses")
@@ -92,7 +92,7 @@ pub(super) fn meaning(tried: Tried<'_>, function: &'static str, code: u32, text:
         (Tried::Session { .. }, 1450) => Error::NoSessionsLeft,
         // No WMI instance of this name.
         (Tried::Session { name, .. }, 4201) => Error::NoSession(name.into()),
-        // Invalid parameter; no GUID of WMI; not found.
+        // Invalid parameter; not a GUID of WMI; not found.
         (Tried::Provider(provider), 87 | 4200 | 1168) => Error::InvalidProvider(provider),
         _ => plain(text),
     }
@@ -104,27 +104,27 @@ mod tests {
 
     #[track_caller]
     fn check(tried: Tried<'_>, code: u32, expected: &[&str]) {
-        let text = meaning(tried, "StartTraceW", code, "what Windows says".into()).to_string();
+        let text = meaning(tried, "StartTraceW", code, "the message of Windows".into()).to_string();
         for part in expected {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_state_the_action() {
         let user = Tried::Session { name: "mine", kernel: false };
         let kernel = Tried::Session { name: "mine", kernel: true };
         check(user, 5, &["\"mine\"", "Administrators", "Performance Log Users"]);
         check(kernel, 5, &["\"mine\"", "administrator"]);
         check(kernel, 1314, &["administrator"]);
-        check(user, 183, &["\"mine\"", "runs already"]);
-        check(user, 1450, &["no more sessions", "64", "8"]);
+        check(user, 183, &["\"mine\"", "already running"]);
+        check(user, 1450, &["no free session", "64", "8"]);
         check(user, 4201, &["\"mine\"", "no session"]);
-        check(user, 112, &["StartTraceW", "112", "what Windows says"]);
+        check(user, 112, &["StartTraceW", "112", "the message of Windows"]);
     }
 
     #[test]
-    fn refused_providers_say_what_access_they_need() {
+    fn denied_providers_report_the_required_access() {
         let of = |text: &str| Tried::Provider(text.parse().unwrap());
         let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
         check(of(intelligence), 5, &[intelligence, "antimalware-light protected process", "ELAM"]);

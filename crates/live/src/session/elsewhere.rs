@@ -9,17 +9,17 @@ use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::{Error, Incoming, ProviderSettings, Queue, Session};
 
 const UNSUPPORTED: Error = Error::Unsupported(if cfg!(windows) {
-    "this program was built without the feature `windows`: live sessions need it"
+    "live sessions need the feature `windows`, which this program was built without"
 } else {
-    "live sessions need Windows; recordings (.etl files) can be read on every system, and sessions write them"
+    "live sessions need Windows; traces (.etl files), which sessions can write, can be read on every system"
 });
 
-/// A running session that is listened to. There is none on this system.
+/// A running session. It cannot be created on this system.
 #[derive(Debug)]
 pub struct LiveSession(Infallible);
 
 impl LiveSession {
-    /// Starts a session and listens to it.
+    /// Starts a session and receives its events.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on this system.
@@ -28,7 +28,7 @@ impl LiveSession {
         _: &[ProviderSettings],
         _: Queue,
     ) -> Result<(LiveSession, Incoming), Error> {
-        // What is wrong on Windows is wrong here.
+        // Settings that are invalid on Windows are reported here as well.
         session.numbers()?;
         Err(UNSUPPORTED)
     }
@@ -42,7 +42,7 @@ impl LiveSession {
         Err(UNSUPPORTED)
     }
 
-    /// Listens to a session that somebody else has started.
+    /// Receives the events of a session that another program started.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on this system.
@@ -50,7 +50,7 @@ impl LiveSession {
         Err(UNSUPPORTED)
     }
 
-    /// All sessions that run.
+    /// All running sessions.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on this system.
@@ -66,7 +66,7 @@ impl LiveSession {
         Err(UNSUPPORTED)
     }
 
-    /// Stops a session, whosever it is.
+    /// Stops a session, even if another program started it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on this system.
@@ -74,42 +74,42 @@ impl LiveSession {
         Err(UNSUPPORTED)
     }
 
-    /// Its name.
+    /// The name of the session.
     pub fn name(&self) -> &str {
         match self.0 {}
     }
 
-    /// Enables a provider or changes what was asked of it.
+    /// Enables a provider or changes its settings.
     pub fn enable(&self, _: &ProviderSettings) -> Result<(), Error> {
         match self.0 {}
     }
 
-    /// The provider's events no longer come.
+    /// Disables a provider.
     pub fn disable(&self, _: Guid) -> Result<(), Error> {
         match self.0 {}
     }
 
-    /// Has all buffers handed over.
+    /// Requests delivery of all buffers.
     pub fn flush(&self) -> Result<(), Error> {
         match self.0 {}
     }
 
-    /// Changes the most buffers there can be, and how often they are handed over.
+    /// Changes the maximum number of buffers and the flush time.
     pub fn update(&self, _: u32, _: Duration) -> Result<(), Error> {
         match self.0 {}
     }
 
-    /// What the session says of itself.
+    /// The counters of the session.
     pub fn counters(&self) -> Result<SessionCounters, Error> {
         match self.0 {}
     }
 
-    /// Whether somebody else has started it.
+    /// Whether another program started the session.
     pub fn is_attached(&self) -> bool {
         match self.0 {}
     }
 
-    /// Whether nothing comes any more.
+    /// Whether no more events will arrive.
     pub fn has_ended(&self) -> bool {
         match self.0 {}
     }
@@ -119,14 +119,14 @@ impl LiveSession {
         match self.0 {}
     }
 
-    /// Stops the session and waits until its last event was taken.
+    /// Stops the session and waits until its last event was received.
     pub fn stop(self) -> Result<SessionCounters, Error> {
         match self.0 {}
     }
 }
 
-/// Has `handler` called when the console ends this program. There are no sessions on this system that would outlive it, so
-/// nothing is done.
+/// Calls `handler` when the console ends this program. This system has no sessions that would
+/// outlive the program, so nothing is done.
 pub fn on_program_end(_: impl Fn(ProgramEnd) + Send + Sync + 'static) -> Result<(), Error> {
     Ok(())
 }
@@ -137,7 +137,7 @@ mod tests {
     use crate::{KernelGroups, Overflow};
 
     #[test]
-    fn other_systems_say_what_works_there() {
+    fn other_systems_report_what_works_there() {
         let queue = Queue::new(Overflow::Block);
         let session = Session::kernel("k", KernelGroups::PROCESS);
         for error in [
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_cannot_be_is_refused_here_too() {
+    fn invalid_sessions_are_refused_on_every_system() {
         let session = Session::user("u").kernel_groups(KernelGroups::PROCESS);
         let error = LiveSession::start(&session, &[], Queue::new(Overflow::Block)).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::NoKernelSession(_)));

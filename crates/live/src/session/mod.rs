@@ -1,6 +1,7 @@
-//! Live sessions: started, listened to and stopped as [`crate::Session`] describes them.
+//! Running live sessions, as described by [`crate::Session`].
 //!
-//! On Windows only. Elsewhere all of it is there and says [`Error::Unsupported`], so that programs are the same.
+//! Windows only. On other systems the same functions exist and return [`Error::Unsupported`], so
+//! that programs need no conditions.
 //!
 //! [`Error::Unsupported`]: crate::Error::Unsupported
 
@@ -20,14 +21,14 @@ pub use access::{AccessNeed, access_needed};
 /// How the console ends a program. Sessions outlive a program that does not stop them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramEnd {
-    /// Ctrl-C or Ctrl-Break: the program ends when it likes.
+    /// Ctrl-C or Ctrl-Break. The program can end at any time.
     Interrupt,
-    /// The console is closed, the user logs off, or the system shuts down. Windows ends the program as soon as the handler
-    /// returns, and after about five seconds in any case.
+    /// The console is closed, the user logs off, or the system shuts down. Windows ends the program
+    /// as soon as the handler returns, and after about five seconds in any case.
     Close,
 }
 
-/// What a session says of itself.
+/// The counters of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionCounters {
@@ -35,22 +36,22 @@ pub struct SessionCounters {
     pub events_lost: u64,
     /// Buffers that could not be written to the file.
     pub buffers_lost: u64,
-    /// Buffers that could not be handed over, with all events in them.
+    /// Buffers that could not be delivered, with all events in them.
     pub real_time_buffers_lost: u64,
-    /// Buffers written to the file or handed over.
+    /// Buffers that were written to the file or delivered.
     pub buffers_written: u64,
-    /// Bytes of these buffers, which are full or not.
+    /// The size of these buffers in bytes, whether they were full or not.
     pub bytes_written: u64,
-    /// Buffers there are.
+    /// The number of buffers.
     pub buffers: u32,
-    /// Of these, how many are unused.
+    /// The number of unused buffers.
     pub free_buffers: u32,
-    /// Nothing comes any more. Counters are those of the last time the session could be asked.
+    /// The session has ended. The counters are those of its last successful query.
     pub ended: bool,
 }
 
 impl SessionCounters {
-    /// Whether anything was lost before it could be taken.
+    /// Whether any events or buffers were lost.
     pub fn lost_something(&self) -> bool {
         self.events_lost != 0 || self.buffers_lost != 0 || self.real_time_buffers_lost != 0
     }
@@ -60,22 +61,22 @@ impl SessionCounters {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its name.
+    /// The name of the session.
     pub name: String,
-    /// The file it writes, if any.
+    /// The file that the session writes, if any.
     pub file: Option<String>,
-    /// Logging mode; see Microsoft's page "Logging Mode Constants".
+    /// The logging mode; see Microsoft's page "Logging Mode Constants".
     pub mode: u32,
-    /// Kernel groups by their flags.
+    /// The kernel groups that have flags.
     pub enable_flags: u32,
-    /// Size of a buffer in KiB.
+    /// The size of a buffer in KiB.
     pub buffer_size_kib: u32,
-    /// Its counters.
+    /// The counters of the session.
     pub counters: SessionCounters,
 }
 
 impl SessionInfo {
-    /// Whether events can be taken while it runs.
+    /// Whether events can be received while the session runs.
     pub fn is_real_time(&self) -> bool {
         self.mode & 0x0000_0100 != 0
     }

@@ -1,4 +1,4 @@
-//! Sessions of this Windows.
+//! Live sessions on Windows.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,10 +20,10 @@ use crate::{
     ProviderSettings, Queue, Session, SessionNumbers, channel,
 };
 
-/// Takes events where Windows hands them over.
-struct Taking(Capture);
+/// Receives events from Windows.
+struct CaptureSink(Capture);
 
-impl Sink for Taking {
+impl Sink for CaptureSink {
     #[inline]
     fn event(&mut self, event: &EventView<'_>) -> Flow {
         let EventView { header, processor, items, payload } = *event;
@@ -39,35 +39,39 @@ impl Sink for Taking {
     }
 }
 
-/// A running session that is listened to. Dropped, it is stopped if this program started it.
+/// A running session. Dropping the value stops the session if this program started it.
 ///
-/// Its events go into the [`Incoming`] that it came with. Somebody must read that, or have dropped it, while the session
-/// is stopped, if what has no room is to wait ([`Overflow::Block`](crate::Overflow::Block)).
+/// Its events are delivered to the [`Incoming`] that was returned with it. With
+/// [`Overflow::Block`](crate::Overflow::Block), that value must be read or dropped while the
+/// session is being stopped.
 #[derive(Debug)]
 pub struct LiveSession {
     name: String,
     kernel: bool,
     control: etw::Session,
-    /// Started by us, and to be stopped by us.
+    /// This program started the session and has to stop it.
     owned: bool,
-    /// Told to stop.
-    told: bool,
+    /// Stopping was requested.
+    stop_requested: bool,
     flush_timer: FlushTimer,
-    /// The kernel's groups, which an update has to set again.
+    /// The kernel groups, which must be set again after an update.
     groups: Option<[u32; 8]>,
-    /// The time between samples that this machine had before, if it was changed.
+    /// The previous sampling interval of the machine, if it was changed.
     sample_interval_before: Option<u32>,
     consumer: Option<Consumer>,
     last: Mutex<SessionCounters>,
 }
 
 impl LiveSession {
-    /// Starts a session, listens to it and enables providers. Settings of one provider are merged; each caller's own
-    /// [`ProviderSettings::wants`] takes away what others asked for.
+    /// Starts a session, receives its events and enables providers. The settings of each provider
+    /// are merged; each caller's own [`ProviderSettings::wants`] removes the events that only
+    /// others requested.
     ///
     /// # Errors
-    /// Settings that Windows would refuse; missing access, with what is needed; a session of this name, unless it is to be
-    /// replaced or attached to; no sessions left; a session that writes a file. A session that was begun is stopped again.
+    /// Settings that Windows would refuse; missing access, with the required access; a session of
+    /// this name, unless it is to be replaced or attached to; no sessions left; a session that
+    /// writes a file. If an error occurs after the session was started, the session is stopped
+    /// again.
     pub fn start(
         session: &Session,
         providers: &[ProviderSettings],
@@ -83,14 +87,14 @@ impl LiveSession {
             }
             begun => begun?,
         };
-        // From here on the session is stopped when `live` goes.
+        // From here on the session is stopped when `live` is dropped.
         let incoming = live.listen(queue, session.delivered())?;
         live.set_up(&numbers, providers)?;
         Ok((live, incoming))
     }
 
-    /// Starts a session that writes a file ([`Session::to_file`]), and enables providers. No events come from it;
-    /// [`LiveSession::counters`] says how it goes.
+    /// Starts a session that writes a file ([`Session::to_file`]), and enables providers. It
+    /// delivers no events; [`LiveSession::counters`] reports its progress.
     ///
     /// # Errors
     /// As [`LiveSession::start`]; a session without a file.
@@ -110,12 +114,13 @@ impl LiveSession {
             etw::take_system_profile_privilege().map_err(|error| error_of(tried, error))?;
         }
         let control = begin(session, numbers).map_err(|error| error_of(tried, error))?;
+        tracing::debug!(name = session.name(), kernel = session.is_kernel(), "session started");
         Ok(LiveSession {
             name: session.name().into(),
             kernel: session.is_kernel(),
             control,
             owned: true,
-            told: false,
+            stop_requested: false,
             flush_timer: FlushTimer::of_numbers(numbers.flush_timer, numbers.mode),
             groups: numbers.group_masks.last().copied(),
             sample_interval_before: None,
@@ -124,7 +129,8 @@ impl LiveSession {
         })
     }
 
-    /// Listens to a session that somebody else has started, and leaves it running in the end.
+    /// Receives the events of a session that another program started. The session is left running
+    /// at the end.
     ///
     /// # Errors
     /// No session of this name; missing access.
@@ -142,7 +148,7 @@ impl LiveSession {
             kernel: false,
             control,
             owned: false,
-            told: false,
+            stop_requested: false,
             flush_timer: FlushTimer::of_numbers(state.flush_timer, state.mode),
             groups: None,
             sample_interval_before: None,
@@ -156,7 +162,7 @@ impl LiveSession {
             Delivery::WholeBuffers => etw::Delivery::WholeBuffers,
             Delivery::Events => etw::Delivery::Events,
         };
-        let opened = etw::open::<Taking>(&self.name, delivery).map_err(|error| self.error(error))?;
+        let opened = etw::open::<CaptureSink>(&self.name, delivery).map_err(|error| self.error(error))?;
         let state = self.control.query().map_err(|error| self.error(error))?;
         // Processing would end at once, as it does for a session that has ended.
         if state.mode & REAL_TIME == 0 {
@@ -164,7 +170,7 @@ impl LiveSession {
         }
         let header = header_of(opened.facts(), &state, &self.name)?;
         let (capture, incoming) = channel(Arc::new(header), queue.for_flush(self.flush_timer.duration()));
-        let consumer = opened.run(Taking(capture)).map_err(|error| self.error(error))?;
+        let consumer = opened.run(CaptureSink(capture)).map_err(|error| self.error(error))?;
         self.consumer = Some(consumer);
         Ok(incoming)
     }
@@ -193,7 +199,7 @@ impl LiveSession {
         for words in others {
             of(self.control.set_groups(words))?;
         }
-        // Before the groups are on, so that no event of theirs comes without its stack.
+        // Before the groups are enabled, so that none of their events lacks its stack.
         if !numbers.stacks.is_empty() {
             of(self.control.set_stacks(&numbers.stacks))?;
         }
@@ -213,7 +219,7 @@ impl LiveSession {
         error_of(if of_session { self.tried() } else { Tried::Provider(provider) }, error)
     }
 
-    /// All sessions that run.
+    /// All running sessions.
     pub fn list() -> Result<Vec<SessionInfo>, Error> {
         let tried = Tried::Session { name: "", kernel: false };
         let states = etw::list().map_err(|error| error_of(tried, error))?;
@@ -228,11 +234,12 @@ impl LiveSession {
         Ok(states.into_iter().map(info).collect())
     }
 
-    /// Stops sessions with generated names whose process has ended without stopping them, and gives their names. Windows keeps
-    /// such sessions: it has few, and whoever starts them takes places that others need.
+    /// Stops sessions with generated names whose process has ended without stopping them, and
+    /// returns their names. Windows keeps such sessions. It has few, so they would block other
+    /// programs.
     ///
     /// # Errors
-    /// If sessions or processes cannot be listed, or a session cannot be stopped.
+    /// Sessions or processes cannot be listed, or a session cannot be stopped.
     pub fn stop_orphans() -> Result<Vec<String>, Error> {
         let tried = Tried::Session { name: "", kernel: false };
         let processes = windows::process::list().map_err(|error| error_of(tried, error))?;
@@ -246,7 +253,7 @@ impl LiveSession {
         Ok(stopped)
     }
 
-    /// Stops a session, whosever it is.
+    /// Stops a session, even if another program started it.
     ///
     /// # Errors
     /// No session of this name; missing access.
@@ -256,15 +263,16 @@ impl LiveSession {
         Ok(SessionCounters { ended: true, ..counters_of(&state) })
     }
 
-    /// Its name.
+    /// The name of the session.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Enables a provider or changes what was asked of it: these settings take the place of earlier ones.
+    /// Enables a provider or changes its settings. These settings replace earlier ones.
     ///
     /// # Errors
-    /// No provider of this GUID; missing access, with what is needed; a session that has ended.
+    /// No provider of this GUID; missing access, with the required access; a session that has
+    /// ended.
     pub fn enable(&self, settings: &ProviderSettings) -> Result<(), Error> {
         let EnableParameters { provider, level, any, all, properties, filters, rundown } =
             settings.parameters();
@@ -279,18 +287,18 @@ impl LiveSession {
         Ok(())
     }
 
-    /// The provider's events no longer come.
+    /// Disables a provider.
     pub fn disable(&self, provider: Guid) -> Result<(), Error> {
         self.control.disable(provider.0).map_err(|error| self.provider_error(provider, error))
     }
 
-    /// Has all buffers handed over.
+    /// Requests delivery of all buffers.
     pub fn flush(&self) -> Result<(), Error> {
         self.control.flush().map_err(|error| self.error(error))
     }
 
-    /// Changes the most buffers there can be, and how often they are handed over: in whole milliseconds if the session was
-    /// started with less than a second, else in whole seconds.
+    /// Changes the maximum number of buffers and the flush time: in whole milliseconds if the
+    /// session was started with less than a second, otherwise in whole seconds.
     pub fn update(&self, maximum_buffers: u32, flush: Duration) -> Result<(), Error> {
         let timer = match self.flush_timer {
             FlushTimer::Milliseconds(_) => flush.as_millis(),
@@ -304,14 +312,14 @@ impl LiveSession {
         updated.map_err(|error| self.error(error))
     }
 
-    /// What the session says of itself: a call of Windows, for once a second or so. Once it has ended, that is what it said
-    /// last.
+    /// The counters of the session. This calls Windows, and is meant for about one call per second.
+    /// Once the session has ended, the last counters are returned.
     ///
     /// # Errors
-    /// If Windows does not tell.
+    /// The query of Windows failed.
     pub fn counters(&self) -> Result<SessionCounters, Error> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.told {
+        if !self.stop_requested {
             match self.control.query() {
                 Ok(state) => *last = counters_of(&state),
                 Err(error) if matches!(error.code(), Some((_, 4201))) => last.ended = true,
@@ -322,28 +330,31 @@ impl LiveSession {
         Ok(SessionCounters { ended, ..last.clone() })
     }
 
-    /// Whether somebody else has started it: then it is left running.
+    /// Whether another program started the session. It is then left running.
     pub fn is_attached(&self) -> bool {
         !self.owned
     }
 
-    /// Whether nothing comes any more. Of a session that writes a file, [`LiveSession::counters`] knows.
+    /// Whether no more events will arrive. For a session that writes a file, use
+    /// [`LiveSession::counters`].
     pub fn has_ended(&self) -> bool {
-        self.told || self.consumer.as_ref().is_some_and(Consumer::has_ended)
+        self.stop_requested || self.consumer.as_ref().is_some_and(Consumer::has_ended)
     }
 
-    /// Stops the session, or stops listening if it is somebody else's, without waiting: what is in its buffers still
-    /// comes, and then [`Incoming`] ends. For those who read in the thread that also stops.
+    /// Stops the session, or stops receiving events if another program started it, without waiting:
+    /// the content of its buffers still arrives, and then [`Incoming`] ends. Use this if the same
+    /// thread reads and stops.
     pub fn end(&mut self) -> Result<(), Error> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.stop_requested, true) {
             return Ok(());
         }
         if !self.owned {
-            // It goes on, and its last word comes later than ours.
+            // The session continues, so its final counters are not available later.
             if let Ok(state) = self.control.query() {
                 *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counters_of(&state);
             }
-            // Not everybody may; without it, what the last buffers hold is left to others.
+            // Not every caller may flush; without it, the content of the last buffers is not
+            // received.
             let _ = self.control.flush();
             if let Some(consumer) = &mut self.consumer {
                 consumer.close();
@@ -355,17 +366,17 @@ impl LiveSession {
                 *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counters_of(&state);
                 Ok(())
             }
-            // Somebody else was quicker.
+            // Another program stopped it first.
             Err(error) if matches!(error.code(), Some((_, 4201))) => Ok(()),
             Err(error) => Err(self.error(error)),
         }
     }
 
-    /// Stops the session, or stops listening if it is somebody else's; waits until the last event was taken, and frees
-    /// everything. No event is taken afterwards.
+    /// Stops the session, or stops receiving events if another program started it; waits until the
+    /// last event was received, and frees all resources. No event is received afterwards.
     ///
     /// # Errors
-    /// What processing ended with.
+    /// The error with which processing ended.
     pub fn stop(mut self) -> Result<SessionCounters, Error> {
         self.finish()?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -373,43 +384,44 @@ impl LiveSession {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let told = self.end();
+        let stopped = self.end();
         if let Some(interval) = self.sample_interval_before.take() {
             etw::set_sample_interval(interval).map_err(|error| self.error(error))?;
         }
-        let Some(consumer) = self.consumer.take() else { return told };
-        // A session that could not be stopped would keep its consumer waiting.
-        let ended = if self.owned && told.is_ok() { Ended::Stopped } else { Ended::GoesOn };
+        let Some(consumer) = self.consumer.take() else { return stopped };
+        // The consumer of a session that could not be stopped would wait forever.
+        let ended = if self.owned && stopped.is_ok() { Ended::Stopped } else { Ended::GoesOn };
         let finished = consumer.finish(ended).map_err(|error| self.error(error));
-        told.and(finished)
+        stopped.and(finished)
     }
 }
 
 impl Drop for LiveSession {
     fn drop(&mut self) {
-        // What went wrong nobody wants to know any more.
+        // Errors cannot be reported here.
         let _ = self.finish();
     }
 }
 
-/// Has `handler` called, in a thread of Windows' own, when the console ends this program. Once in a program.
+/// Calls `handler`, on a thread of Windows, when the console ends this program. Only the first call
+/// in a program has an effect.
 ///
 /// # Errors
-/// What Windows reports.
+/// The error that Windows reports.
 pub fn on_program_end(handler: impl Fn(ProgramEnd) + Send + Sync + 'static) -> Result<(), Error> {
-    let taken = windows::console::on_end(move |end| {
+    let registered = windows::console::on_end(move |end| {
         handler(match end {
             windows::console::End::Interrupt => ProgramEnd::Interrupt,
             windows::console::End::Close => ProgramEnd::Close,
         });
     });
-    taken.map_err(|error| error_of(Tried::Session { name: "", kernel: false }, error))
+    registered.map_err(|error| error_of(Tried::Session { name: "", kernel: false }, error))
 }
 
-/// How long Windows may hold the name of a session that was stopped.
+/// How long the name of a stopped session may remain in use.
 const NAME_HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Starts a session, in place of another if it may.
+/// Starts a session, and replaces an existing one if that is allowed.
 fn begin(session: &Session, numbers: &SessionNumbers) -> Result<etw::Session, windows::Error> {
     let guid = if numbers.guid == Guid::ZERO { fresh_guid() } else { numbers.guid };
     let settings = StartSession {
@@ -465,11 +477,12 @@ fn counters_of(state: &SessionState) -> SessionCounters {
     }
 }
 
-/// The description that a recording of the session would have. Its point of reference is now: raw time and UTC read
-/// together.
+/// The header that a trace file of the session would have. Its reference point is the current time:
+/// raw time and UTC are read together.
 ///
-/// Headers of sessions in real time state a pointer size of 4 on 64-bit Windows (microsoft/perfview, issue 332), and are not
-/// known to state the rest: the system and the session itself are asked.
+/// Headers of real-time sessions state a pointer size of 4 on 64-bit Windows (microsoft/perfview,
+/// issue 332), and it is not known whether their other fields are reliable. Therefore the system
+/// and the session itself are queried.
 fn header_of(facts: &LogfileFacts, state: &SessionState, name: &str) -> Result<LogfileHeader, Error> {
     let clock = match facts.clock_type {
         2 => etw::Clock::SystemTime,
@@ -477,7 +490,7 @@ fn header_of(facts: &LogfileFacts, state: &SessionState, name: &str) -> Result<L
         _ => etw::Clock::PerformanceCounter,
     };
     let now = clock.now().ok_or(Error::Unsupported(
-        "a session stamped with processor cycles can be read live on x86-64 only; use the performance counter",
+        "a session that uses the processor cycle counter can be read live on x86-64 only; use the performance counter",
     ))?;
     let perf_freq = u64::try_from(facts.perf_freq).unwrap_or_default();
     let [major, minor, layout_major, layout_minor] = facts.version;
@@ -492,7 +505,7 @@ fn header_of(facts: &LogfileFacts, state: &SessionState, name: &str) -> Result<L
         maximum_file_size: 0,
         mode: LogFileMode(state.mode),
         buffers_written: facts.buffers_written,
-        // This program is of 64 bits, and so is the system.
+        // This program is a 64-bit program, and so the system is 64-bit.
         pointer_size: PointerSize::Eight,
         events_lost: facts.events_lost,
         cpu_mhz: facts.cpu_mhz,

@@ -1,17 +1,19 @@
-//! Where ETW keeps events until they are handed over: how many buffers, how large, and for how long.
+//! The buffers in which ETW collects events until they are delivered: their number, their size and
+//! their flush time.
 //!
-//! Limits are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure"; what to choose is told in `docs/live.md`.
+//! The limits are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure". `docs/live.md`
+//! describes how to choose values.
 
 use std::time::Duration;
 
 use crate::Error;
 
 const SIZE_KIB: std::ops::RangeInclusive<u32> = 4..=16_384;
-/// A bound of our own: nothing sensible is above, and a wrong unit is.
+/// A limit of this library. Larger values are useless and probably in a wrong unit.
 const MEMORY_KIB_MAX: u64 = 4 << 20;
 const FLUSH_MAX: Duration = Duration::from_secs(3600);
 
-/// The buffers of a session. Values are checked: a `Buffers` is one that ETW takes.
+/// The buffers of a session. The values are checked, so ETW accepts every `Buffers`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffers {
     size_kib: u32,
@@ -21,26 +23,26 @@ pub struct Buffers {
     per_processor: bool,
 }
 
-/// The logging mode by which flush times are in milliseconds. Not in `evntrace.h` of all kits
-/// (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
+/// The logging mode for flush times in milliseconds (`EVENT_TRACE_USE_MS_FLUSH_TIMER`). Not all
+/// kits have it in `evntrace.h`.
 const MS_FLUSH_TIMER: u32 = 0x0000_0010;
 
-/// The time after which a buffer is handed over that is not full, as ETW wants it told.
+/// The time after which a buffer that is not full is delivered, in units of ETW.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushTimer {
     /// Whole seconds.
     Seconds(u32),
-    /// Milliseconds, of which the logging mode has to say that they are meant (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
+    /// Milliseconds, which the logging mode must announce (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
     Milliseconds(u32),
 }
 
 impl FlushTimer {
-    /// Of a session with these numbers, `FlushTimer` and `LogFileMode`.
+    /// The timer of a session with these values of `FlushTimer` and `LogFileMode`.
     pub fn of_numbers(timer: u32, mode: u32) -> FlushTimer {
         if mode & MS_FLUSH_TIMER == 0 { FlushTimer::Seconds(timer) } else { FlushTimer::Milliseconds(timer) }
     }
 
-    /// `FlushTimer`, and what it adds to `LogFileMode`.
+    /// The value of `FlushTimer`, and the flags to add to `LogFileMode`.
     pub fn to_numbers(self) -> (u32, u32) {
         match self {
             FlushTimer::Seconds(seconds) => (seconds, 0),
@@ -48,7 +50,7 @@ impl FlushTimer {
         }
     }
 
-    /// How long that is. Of a session that hands events over, 0 stands for a second.
+    /// The duration. In a session that delivers events, 0 means one second.
     pub fn duration(self) -> Duration {
         match self {
             FlushTimer::Seconds(0) | FlushTimer::Milliseconds(0) => Duration::from_secs(1),
@@ -59,12 +61,14 @@ impl FlushTimer {
 }
 
 impl Buffers {
-    /// `minimum` to `maximum` buffers of `size_kib` KiB each for the whole session; what is in them is handed over after
-    /// `flush` at the latest. Windows raises the minimum to two buffers for each processor.
+    /// `minimum` to `maximum` buffers of `size_kib` KiB each for the whole session. Their content
+    /// is delivered after `flush` at the latest. Windows raises the minimum to two buffers for each
+    /// processor.
     ///
     /// # Errors
-    /// Sizes outside of 4 to 16,384 KiB, no buffers, more than 4 GiB of them; flush times of 0, above an hour, or with
-    /// fractions that ETW has no unit for: whole milliseconds below one second, whole seconds from there on.
+    /// Sizes outside of 4 to 16,384 KiB, no buffers, more than 4 GiB of them; flush times of 0,
+    /// above one hour, or with fractions that ETW has no unit for: whole milliseconds are possible
+    /// below one second, and whole seconds from one second on.
     pub fn new(size_kib: u32, minimum: u32, maximum: u32, flush: Duration) -> Result<Buffers, Error> {
         if !SIZE_KIB.contains(&size_kib) {
             return Err(Error::BufferSize(size_kib));
@@ -83,8 +87,9 @@ impl Buffers {
         Ok(Buffers { size_kib, minimum, maximum, flush, per_processor: true })
     }
 
-    /// For many events: 64 to 512 buffers of 64 KiB, handed over every second. A burst finds room; an event can be a
-    /// second old when it arrives. Larger buffers are for diagnosis and tests only, by Microsoft's page.
+    /// For many events: 64 to 512 buffers of 64 KiB, delivered every second. Bursts fit, and an
+    /// event can be a second old when it arrives. According to Microsoft, larger buffers are for
+    /// diagnosis and tests only.
     pub const fn throughput() -> Buffers {
         Buffers {
             size_kib: 64,
@@ -95,7 +100,7 @@ impl Buffers {
         }
     }
 
-    /// For events that cannot wait: 64 to 512 buffers of 32 KiB, handed over every 5 ms.
+    /// For events that cannot wait: 64 to 512 buffers of 32 KiB, delivered every 5 ms.
     pub const fn low_latency() -> Buffers {
         Buffers {
             size_kib: 32,
@@ -106,7 +111,7 @@ impl Buffers {
         }
     }
 
-    /// As system-call sensors have it: 20 to 128 buffers of 64 KiB, handed over every second.
+    /// For system-call sensors: 20 to 128 buffers of 64 KiB, delivered every second.
     pub const fn syscalls() -> Buffers {
         Buffers {
             size_kib: 64,
@@ -117,38 +122,39 @@ impl Buffers {
         }
     }
 
-    /// One stream for all processors. It slows writers down, and no event says on which processor it was logged.
+    /// One stream for all processors. It slows writers down and removes the processor number from
+    /// events.
     pub fn shared_by_processors(self) -> Buffers {
         Buffers { per_processor: false, ..self }
     }
 
-    /// Size of one buffer in KiB.
+    /// The size of one buffer in KiB.
     pub fn size_kib(&self) -> u32 {
         self.size_kib
     }
 
-    /// Buffers there are from the start.
+    /// The minimum number of buffers, which exist from the start.
     pub fn minimum(&self) -> u32 {
         self.minimum
     }
 
-    /// Buffers there can be.
+    /// The maximum number of buffers.
     pub fn maximum(&self) -> u32 {
         self.maximum
     }
 
-    /// Buffers that there can be on a machine with so many processors: Windows gives each two from the start, and a burst needs
-    /// as many again.
+    /// The maximum number of buffers on a machine with this number of processors. Windows allocates
+    /// two for each processor at the start, and a burst needs as many again.
     pub fn maximum_on(&self, processors: u32) -> u32 {
         self.maximum.max(4 * processors)
     }
 
-    /// Whether each processor has buffers of its own.
+    /// Whether each processor has its own buffers.
     pub fn per_processor(&self) -> bool {
         self.per_processor
     }
 
-    /// The flush time in ETW's units.
+    /// The flush time in units of ETW.
     pub fn flush_timer(&self) -> FlushTimer {
         if self.flush < Duration::from_secs(1) {
             FlushTimer::Milliseconds(self.flush.as_millis() as u32)
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_etw_does_not_take_is_refused() {
+    fn invalid_buffers_are_refused() {
         let second = Duration::from_secs(1);
         let ms = Duration::from_millis;
         let rows = [

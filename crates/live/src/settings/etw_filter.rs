@@ -1,9 +1,11 @@
-//! Filters that ETW itself applies, as `EnableTraceEx2` takes them.
+//! Filters that ETW applies, as `EnableTraceEx2` accepts them.
 //!
-//! They save the cost of events nobody wants, but are no promise: Windows ignores some of them for some providers, takes
-//! others as a reason not to enable a provider at all, and a provider that other sessions enabled as well may deliver more. So whatever a header tells is tested again by
-//! [`ProviderSettings::wants`](super::ProviderSettings::wants). Layouts and limits are those of Microsoft's page
-//! "EVENT_FILTER_DESCRIPTOR structure" and of `evntprov.h`.
+//! They save the cost of unwanted events, but are not reliable: Windows ignores some of them for
+//! some providers, does not enable some providers at all with others, and a provider that other
+//! sessions enabled as well may deliver more. Therefore
+//! [`ProviderSettings::wants`](super::ProviderSettings::wants) tests all properties in the header
+//! again. Layouts and limits are those of Microsoft's page "EVENT_FILTER_DESCRIPTOR structure" and
+//! of `evntprov.h`.
 
 use crate::Error;
 
@@ -18,35 +20,39 @@ const NAMES_MAX: usize = 4096;
 /// `MAX_EVENT_FILTER_PAYLOAD_SIZE`.
 const PAYLOAD_MAX: usize = 4096;
 
-/// One filter. A provider takes one of each kind.
+/// One filter. A provider accepts one of each kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EtwFilter {
     /// Only events with these ids; at most 64.
     EventIds(Vec<u16>),
-    /// Only events without these ids; at most 64. Of one kind with [`EtwFilter::EventIds`].
+    /// Only events without these ids; at most 64. The same kind as [`EtwFilter::EventIds`].
     NotEventIds(Vec<u16>),
-    /// Only events of these processes; at most 8. Windows enables the provider in those of them that run at that moment: one that
-    /// is registered in the kernel, such as Microsoft-Windows-Kernel-Process, is not enabled at all and gives nothing, and a
-    /// process that is started later is left out.
+    /// Only events of these processes; at most 8. Windows enables the provider in those of them
+    /// that run at that moment. A provider that is registered in the kernel, such as
+    /// Microsoft-Windows-Kernel-Process, is not enabled at all and delivers nothing, and a process
+    /// that starts later is not included.
     Pids(Vec<u32>),
-    /// Only events of programs with these file names, such as `notepad.exe`; 1,024 bytes of UTF-16 in all. As with
-    /// [`EtwFilter::Pids`], a provider in the kernel gives nothing.
+    /// Only events of programs with these file names, such as `notepad.exe`; 1,024 bytes of UTF-16
+    /// in total. As with [`EtwFilter::Pids`], a provider in the kernel delivers nothing.
     Executables(Vec<String>),
-    /// Only events of processes of these packages, by their full names; 1,024 bytes of UTF-16 in all.
+    /// Only events of processes of these packages, by their full names; 1,024 bytes of UTF-16 in
+    /// total.
     PackageIds(Vec<String>),
-    /// Only TraceLogging events with these names; 4,096 bytes in all. Windows 10 (1709) and later.
+    /// Only TraceLogging events with these names; 4,096 bytes in total. Windows 10 (1709) and
+    /// later.
     EventNames(Vec<String>),
-    /// Stacks only for events with these ids; at most 64. Needs [`super::EnableProperties::STACK_TRACE`].
+    /// Stacks only for events with these ids; at most 64. Needs
+    /// [`super::EnableProperties::STACK_TRACE`].
     StackIds(Vec<u16>),
-    /// Stacks only for TraceLogging events with these names; 4,096 bytes in all. Needs
+    /// Stacks only for TraceLogging events with these names; 4,096 bytes in total. Needs
     /// [`super::EnableProperties::STACK_TRACE`].
     StackNames(Vec<String>),
-    /// By payload, as `TdhAggregatePayloadFilters` has put it into bytes; at most 4,096.
+    /// By payload, in the bytes that `TdhAggregatePayloadFilters` returns; at most 4,096.
     Payload(Vec<u8>),
 }
 
-/// Which events a filter by name looks at at all: those of the provider's keywords and level.
+/// The events that a filter by name applies to: those with the keywords and level of the provider.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
     pub any: u64,
@@ -59,32 +65,32 @@ pub(super) struct Scope {
 pub struct FilterBytes {
     /// `EVENT_FILTER_TYPE_*`.
     pub kind: u32,
-    /// What `Ptr` points to; `Size` is their number.
+    /// The bytes that `Ptr` points to. Their number is `Size`.
     pub bytes: Vec<u8>,
 }
 
 impl EtwFilter {
-    /// Checks the limits and puts values in order, each once.
+    /// Checks the limits, sorts the values and removes duplicates.
     pub(super) fn checked(mut self) -> Result<EtwFilter, Error> {
-        let what = self.what();
+        let values = self.values();
         let size = |found: usize, limit: usize| match found {
-            0 => Err(Error::EmptyFilter(what)),
-            _ if found > limit => Err(Error::FilterSize { what, found, limit }),
+            0 => Err(Error::EmptyFilter(values)),
+            _ if found > limit => Err(Error::FilterSize { values, found, limit }),
             _ => Ok(()),
         };
         match &mut self {
             EtwFilter::EventIds(ids) | EtwFilter::NotEventIds(ids) | EtwFilter::StackIds(ids) => {
-                in_order(ids, what, IDS_MAX)?;
+                in_order(ids, values, IDS_MAX)?;
             }
-            EtwFilter::Pids(pids) => in_order(pids, what, PIDS_MAX)?,
+            EtwFilter::Pids(pids) => in_order(pids, values, PIDS_MAX)?,
             EtwFilter::Executables(names) | EtwFilter::PackageIds(names) => {
                 named(names, &['\0', ';'])?;
-                in_order(names, what, usize::MAX)?;
+                in_order(names, values, usize::MAX)?;
                 size(joined(names).len(), DATA_MAX)?;
             }
             EtwFilter::EventNames(names) | EtwFilter::StackNames(names) => {
                 named(names, &['\0'])?;
-                in_order(names, what, usize::from(u16::MAX))?;
+                in_order(names, values, usize::from(u16::MAX))?;
                 size(names.iter().map(|name| name.len() + 1).sum(), NAMES_MAX)?;
             }
             EtwFilter::Payload(bytes) => size(bytes.len(), PAYLOAD_MAX)?,
@@ -92,8 +98,8 @@ impl EtwFilter {
         Ok(self)
     }
 
-    /// For messages, in the plural.
-    pub(super) fn what(&self) -> &'static str {
+    /// The kind of the values for messages, in the plural.
+    pub(super) fn values(&self) -> &'static str {
         match self {
             EtwFilter::EventIds(_) | EtwFilter::NotEventIds(_) => "event ids",
             EtwFilter::Pids(_) => "process ids",
@@ -106,7 +112,7 @@ impl EtwFilter {
         }
     }
 
-    /// `EVENT_FILTER_TYPE_*`: what Windows takes one of.
+    /// `EVENT_FILTER_TYPE_*`. Windows accepts one filter of each kind.
     pub(super) fn kind(&self) -> u32 {
         match self {
             EtwFilter::Pids(_) => 0x8000_0004,
@@ -120,12 +126,12 @@ impl EtwFilter {
         }
     }
 
-    /// Whether it only decides which events get stacks.
+    /// Whether the filter only selects the events that get stacks.
     pub(super) fn is_about_stacks(&self) -> bool {
         matches!(self, EtwFilter::StackIds(_) | EtwFilter::StackNames(_))
     }
 
-    /// As Windows takes it.
+    /// The filter as Windows accepts it.
     pub(super) fn to_bytes(&self, scope: Scope) -> FilterBytes {
         let bytes = match self {
             EtwFilter::EventIds(ids) | EtwFilter::StackIds(ids) => by_id(true, ids),
@@ -138,7 +144,8 @@ impl EtwFilter {
         FilterBytes { kind: self.kind(), bytes }
     }
 
-    /// What lets through whatever one of the two lets through; `None` if that has no filter of their kind.
+    /// A filter that passes all events that at least one of the two passes; `None` if no filter of
+    /// their kind does.
     pub(super) fn union(&self, other: &EtwFilter) -> Option<EtwFilter> {
         fn either<T: Clone>(one: &[T], other: &[T]) -> Vec<T> {
             one.iter().chain(other).cloned().collect()
@@ -148,7 +155,7 @@ impl EtwFilter {
             (EtwFilter::NotEventIds(a), EtwFilter::NotEventIds(b)) => {
                 EtwFilter::NotEventIds(a.iter().filter(|id| b.contains(id)).copied().collect())
             }
-            // What one asks for, the other must not keep away.
+            // Events that one filter requests must not be excluded by the other.
             (EtwFilter::EventIds(wanted), EtwFilter::NotEventIds(unwanted))
             | (EtwFilter::NotEventIds(unwanted), EtwFilter::EventIds(wanted)) => {
                 EtwFilter::NotEventIds(unwanted.iter().filter(|id| !wanted.contains(id)).copied().collect())
@@ -166,12 +173,12 @@ impl EtwFilter {
     }
 }
 
-fn in_order<T: Ord>(values: &mut Vec<T>, what: &'static str, limit: usize) -> Result<(), Error> {
-    values.sort_unstable();
-    values.dedup();
-    match values.len() {
-        0 => Err(Error::EmptyFilter(what)),
-        found if found > limit => Err(Error::TooManyInFilter { what, found, limit }),
+fn in_order<T: Ord>(list: &mut Vec<T>, values: &'static str, limit: usize) -> Result<(), Error> {
+    list.sort_unstable();
+    list.dedup();
+    match list.len() {
+        0 => Err(Error::EmptyFilter(values)),
+        found if found > limit => Err(Error::TooManyInFilter { values, found, limit }),
         _ => Ok(()),
     }
 }
@@ -181,7 +188,7 @@ fn named(names: &[String], forbidden: &[char]) -> Result<(), Error> {
     bad.map_or(Ok(()), |name| Err(Error::FilterName(name.clone())))
 }
 
-/// UTF-16, semicolons between the names, a zero behind.
+/// UTF-16 names, separated by semicolons and terminated by a zero.
 fn joined(names: &[String]) -> Vec<u8> {
     names.join(";").encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
 }
@@ -193,7 +200,7 @@ fn by_id(filter_in: bool, ids: &[u16]) -> Vec<u8> {
     [u8::from(filter_in), 0].into_iter().chain(ids).collect()
 }
 
-/// `EVENT_FILTER_EVENT_NAME`: names in UTF-8, each with a zero behind.
+/// `EVENT_FILTER_EVENT_NAME`: zero-terminated names in UTF-8.
 fn by_name(names: &[String], scope: Scope) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(20);
     bytes.extend(scope.any.to_le_bytes());
@@ -249,7 +256,7 @@ mod tests {
     #[test]
     fn limits_are_checked_here() {
         let many = |count: u16| (0..count).collect::<Vec<_>>();
-        let too_many = |what, found, limit| Error::TooManyInFilter { what, found, limit };
+        let too_many = |values, found, limit| Error::TooManyInFilter { values, found, limit };
         let rows = [
             (EtwFilter::EventIds(many(65)), too_many("event ids", 65, 64)),
             (EtwFilter::NotEventIds(many(65)), too_many("event ids", 65, 64)),
@@ -259,15 +266,15 @@ mod tests {
             (EtwFilter::Payload(Vec::new()), Error::EmptyFilter("payload filters")),
             (
                 EtwFilter::Executables(vec!["x".repeat(512)]),
-                Error::FilterSize { what: "executables", found: 1026, limit: 1024 },
+                Error::FilterSize { values: "executables", found: 1026, limit: 1024 },
             ),
             (
                 EtwFilter::EventNames(vec!["x".repeat(4096)]),
-                Error::FilterSize { what: "event names", found: 4097, limit: 4096 },
+                Error::FilterSize { values: "event names", found: 4097, limit: 4096 },
             ),
             (
                 EtwFilter::Payload(vec![0; 4097]),
-                Error::FilterSize { what: "payload filters", found: 4097, limit: 4096 },
+                Error::FilterSize { values: "payload filters", found: 4097, limit: 4096 },
             ),
             (EtwFilter::Executables(texts(&["a;b"])), Error::FilterName("a;b".into())),
             (EtwFilter::EventNames(texts(&[""])), Error::FilterName(String::new())),
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_lets_through_what_either_does() {
+    fn a_union_passes_the_events_of_both_filters() {
         use EtwFilter::{EventIds, NotEventIds, Payload, Pids};
         let rows = [
             (EventIds(vec![1, 2]), EventIds(vec![2, 3]), Some(EventIds(vec![1, 2, 3]))),

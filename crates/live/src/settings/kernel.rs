@@ -1,9 +1,10 @@
-//! What the kernel logs: groups of events, and single events that get stacks.
+//! The events that the kernel logs: groups of events, and single events with stacks.
 //!
-//! Flags are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure" (`EVENT_TRACE_FLAG_*`); other groups can be
-//! reached by group masks only: one bit each in eight words. Microsoft names these groups (page "System Providers") but
-//! not their values; those are in older public headers and in G. Chappell's description of `PERFINFO_GROUPMASK`. The word
-//! is in the upper three bits, the bit in the other 29. Newer builds have more groups, whose values are not published.
+//! Flags are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure" (`EVENT_TRACE_FLAG_*`).
+//! Other groups can be enabled by group masks only: one bit each in eight words. Microsoft names
+//! these groups (page "System Providers") but not their values, which are in older public headers
+//! and in G. Chappell's description of `PERFINFO_GROUPMASK`. The word is in the upper three bits,
+//! the bit in the other 29. Newer builds have more groups, whose values are not published.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -17,7 +18,7 @@ use stackhound_types::Guid;
 
 use crate::Error;
 
-/// Groups of kernel events, joined with `|`.
+/// Groups of kernel events, combined with `|`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KernelGroups {
     flags: u32,
@@ -29,45 +30,45 @@ const fn flag(flags: u32) -> KernelGroups {
 }
 
 impl KernelGroups {
-    /// Nothing but what a session says of itself.
+    /// No groups. The session contains only its own events.
     pub const NONE: KernelGroups = flag(0);
-    /// Processes begin and end.
+    /// Starts and ends of processes.
     pub const PROCESS: KernelGroups = flag(0x0000_0001);
-    /// Threads begin and end.
+    /// Starts and ends of threads.
     pub const THREAD: KernelGroups = flag(0x0000_0002);
-    /// Images are loaded and unloaded.
+    /// Loads and unloads of images.
     pub const IMAGE_LOAD: KernelGroups = flag(0x0000_0004);
     /// Counters of processes at their end.
     pub const PROCESS_COUNTERS: KernelGroups = flag(0x0000_0008);
-    /// Threads are switched.
+    /// Context switches of threads.
     pub const CONTEXT_SWITCH: KernelGroups = flag(0x0000_0010);
     /// Deferred procedure calls.
     pub const DPC: KernelGroups = flag(0x0000_0020);
     /// Interrupts.
     pub const INTERRUPT: KernelGroups = flag(0x0000_0040);
-    /// System calls begin and end.
+    /// Starts and ends of system calls.
     pub const SYSTEM_CALL: KernelGroups = flag(0x0000_0080);
-    /// Disk operations end.
+    /// Completed disk operations.
     pub const DISK_IO: KernelGroups = flag(0x0000_0100);
-    /// Names of the files that disk operations are about; needs [`KernelGroups::DISK_IO`].
+    /// Names of the files of disk operations; needs [`KernelGroups::DISK_IO`].
     pub const DISK_FILE_IO: KernelGroups = flag(0x0000_0200);
-    /// Disk operations begin.
+    /// Starts of disk operations.
     pub const DISK_IO_INIT: KernelGroups = flag(0x0000_0400);
-    /// Threads become ready to run.
+    /// Threads that become ready to run.
     pub const DISPATCHER: KernelGroups = flag(0x0000_0800);
     /// All page faults.
     pub const PAGE_FAULTS: KernelGroups = flag(0x0000_1000);
     /// Page faults that read from a disk.
     pub const HARD_FAULTS: KernelGroups = flag(0x0000_2000);
-    /// Memory is allocated and freed.
+    /// Allocation and release of memory.
     pub const VIRTUAL_ALLOC: KernelGroups = flag(0x0000_4000);
-    /// Files are mapped and unmapped.
+    /// Mapping and unmapping of files.
     pub const VAMAP: KernelGroups = flag(0x0000_8000);
     /// TCP and UDP.
     pub const NETWORK_TCPIP: KernelGroups = flag(0x0001_0000);
     /// The registry.
     pub const REGISTRY: KernelGroups = flag(0x0002_0000);
-    /// What drivers print for debuggers.
+    /// Debug output of drivers.
     pub const DEBUG_PRINT: KernelGroups = flag(0x0004_0000);
     /// Jobs.
     pub const JOB: KernelGroups = flag(0x0008_0000);
@@ -75,23 +76,23 @@ impl KernelGroups {
     pub const ALPC: KernelGroups = flag(0x0010_0000);
     /// Disk operations of volumes that are split over disks.
     pub const SPLIT_IO: KernelGroups = flag(0x0020_0000);
-    /// Events of debugging.
+    /// Debug events.
     pub const DEBUG_EVENTS: KernelGroups = flag(0x0040_0000);
-    /// Drivers serve operations.
+    /// Operations of drivers.
     pub const DRIVER: KernelGroups = flag(0x0080_0000);
-    /// Samples of what processors do.
+    /// Samples of the processors' instruction pointers.
     pub const PROFILE: KernelGroups = flag(0x0100_0000);
-    /// File operations end.
+    /// Completed file operations.
     pub const FILE_IO: KernelGroups = flag(0x0200_0000);
-    /// File operations begin.
+    /// Starts of file operations.
     pub const FILE_IO_INIT: KernelGroups = flag(0x0400_0000);
-    /// Leaves the description of the machine out that a session otherwise ends with.
+    /// Omits the description of the machine that a session otherwise ends with.
     pub const NO_SYSTEM_CONFIG: KernelGroups = flag(0x1000_0000);
-    /// Handles are opened and closed.
+    /// Opening and closing of handles.
     pub const OBJECT_HANDLE: KernelGroups = KernelGroups::NONE.group(0x8000_0040);
 
-    /// These and a group of [`GROUP_MASKS`], or one whose value is known otherwise: the number of the word in the
-    /// upper three bits, bits of the word in the others.
+    /// Adds a group of [`GROUP_MASKS`], or one whose value is known from another source: the number
+    /// of the word in the upper three bits, bits of the word in the others.
     pub const fn group(self, value: u32) -> KernelGroups {
         KernelGroups { groups: with_group(self.groups, value), ..self }
     }
@@ -109,22 +110,22 @@ impl KernelGroups {
         found.ok_or_else(|| Error::UnknownGroup(name.into()))
     }
 
-    /// What `EnableFlags` of the session's properties has to be.
+    /// The value of `EnableFlags` in the properties of the session.
     pub fn enable_flags(&self) -> u32 {
         self.flags
     }
 
-    /// The eight words of the group mask, flags included; `None` where the flags say everything.
+    /// The eight words of the group mask, including flags; `None` if the flags are sufficient.
     pub fn group_words(&self) -> Option<[u32; 8]> {
         (self.groups != [0; 8]).then(|| words(self))
     }
 
-    /// The eight words of the group mask, flags included.
+    /// The eight words of the group mask, including flags.
     pub fn all_words(&self) -> [u32; 8] {
         words(self)
     }
 
-    /// Whether all of these groups are among them.
+    /// Whether all groups of `other` are included.
     pub fn contains(&self, other: KernelGroups) -> bool {
         (*self | other) == *self
     }
@@ -151,9 +152,9 @@ impl BitOrAssign for KernelGroups {
 /// One group by its published name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupMask {
-    /// The name behind `PERF_`.
+    /// The name without the prefix `PERF_`.
     pub name: &'static str,
-    /// Word and bits.
+    /// The word and its bits.
     pub value: u32,
 }
 
@@ -161,7 +162,8 @@ const fn group(name: &'static str, value: u32) -> GroupMask {
     GroupMask { name, value }
 }
 
-/// All groups with published values, but for those of the first word, which are flags of [`KernelGroups`].
+/// All groups with published values, except for those of the first word, which are flags of
+/// [`KernelGroups`].
 pub const GROUP_MASKS: [GroupMask; 93] = [
     group("MEMORY", 0x2000_0001),
     group("PROFILE", 0x2000_0002),
@@ -258,8 +260,8 @@ pub const GROUP_MASKS: [GroupMask; 93] = [
     group("SPININSTR", 0x2021_0000),
 ];
 
-/// Flags that are only other names for groups of later words, and those groups. The kernel moves them there when a session
-/// starts.
+/// Flags that are only other names for groups of later words, and these groups. The kernel moves
+/// the flags there when a session starts.
 const MOVED: [(u32, u32); 8] = [
     (0x0000_0010, 0x2000_0004), // context switches
     (0x0000_0020, 0x2000_0080), // deferred procedure calls
@@ -271,14 +273,15 @@ const MOVED: [(u32, u32); 8] = [
     (0x0100_0000, 0x2000_0002), // profile
 ];
 
-/// Sets a group's bits in its word.
+/// Sets the bits of a group in its word.
 const fn with_group(mut words: [u32; 8], value: u32) -> [u32; 8] {
     words[(value >> 29) as usize] |= value & 0x1FFF_FFFF;
     words
 }
 
-/// The words that `TraceSetInformation` takes (`TraceSystemTraceEnableFlagsInfo`). Flags stand in both places: whether the
-/// kernel moves them here too is not documented, and the bits of the first word have no other meaning.
+/// The words that `TraceSetInformation` accepts (`TraceSystemTraceEnableFlagsInfo`). Flags are set
+/// in both locations: it is not documented whether the kernel also moves them for this call, and
+/// the bits of the first word have no other meaning.
 fn words(groups: &KernelGroups) -> [u32; 8] {
     let mut words = groups.groups;
     words[0] |= groups.flags;
@@ -290,16 +293,17 @@ fn words(groups: &KernelGroups) -> [u32; 8] {
     words
 }
 
-/// A kernel provider as krabsetw's users know them: groups with a name, and the events that these groups log.
+/// A kernel provider as krabsetw defines it: a name, groups, and the events that these groups log.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelProvider {
-    /// krabsetw's name of it, without `_provider`.
+    /// The name in krabsetw, without `_provider`.
     pub name: &'static str,
-    /// What it switches on.
+    /// The groups that the provider enables.
     pub groups: KernelGroups,
-    /// The class of its events. Other providers may have the same.
+    /// The class of its events. Several providers can have the same class.
     pub class: Guid,
-    /// Hooks of its events, first and last of each range; none for all events of the class. Some are of other classes.
+    /// The hook ids of its events, as first and last of each range; empty for all events of the
+    /// class. Some belong to other classes.
     pub hook_ids: &'static [(u16, u16)],
 }
 
@@ -313,13 +317,13 @@ const fn provider(
 }
 
 impl KernelProvider {
-    /// One of [`KernelProvider::ALL`] by its name, in any case.
+    /// A provider of [`KernelProvider::ALL`] by its name. The case is ignored.
     pub fn named(name: &str) -> Result<KernelProvider, Error> {
         let found = KernelProvider::ALL.into_iter().find(|provider| provider.name.eq_ignore_ascii_case(name));
         found.ok_or_else(|| Error::UnknownGroup(name.into()))
     }
 
-    /// Whether an event of a hook is one of its events.
+    /// Whether an event with this hook id belongs to the provider.
     pub fn logs(&self, hook_id: u16) -> bool {
         match self.hook_ids {
             [] => kernel::class_of_hook_id(hook_id) == Some(self.class),
@@ -327,8 +331,9 @@ impl KernelProvider {
         }
     }
 
-    /// All of them, by name. Which hooks a flag switches on is that of "Kernel logger" and of the names in `ntwmi.h`; names
-    /// of files come with either of the groups of file and disk operations.
+    /// All kernel providers, ordered by name. The hook ids of a flag are those of "Kernel logger"
+    /// and of the names in `ntwmi.h`. Names of files are logged with the groups of file operations
+    /// and of disk operations.
     pub const ALL: [KernelProvider; 26] = [
         provider("alpc", KernelGroups::ALPC, ALPC, &[(hook_id::ALPC_SEND_MESSAGE, hook_id::ALPC_CLOSE_PORT)]),
         provider(
@@ -343,7 +348,7 @@ impl KernelProvider {
             DBG_PRINT,
             &[(hook_id::DBG_PRINT_DEBUG_PRINT, hook_id::DBG_PRINT_DEBUG_PRINT)],
         ),
-        // File names come with disk operations only.
+        // File names are logged with disk operations only.
         provider(
             "disk_file_io",
             flag(0x0000_0300),
@@ -527,36 +532,38 @@ impl KernelProvider {
     ];
 }
 
-/// One kind of kernel event, as stacks are asked for it: by the class it is recorded under and its type.
+/// One kind of kernel event, as used to request stacks: the class under which it is recorded, and
+/// its type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClassicEvent {
-    /// Class.
+    /// The class.
     pub class: Guid,
-    /// Type, the opcode that consumers see.
+    /// The type, which consumers see as the opcode.
     pub kind: u8,
 }
 
 impl ClassicEvent {
-    /// A system call begins.
+    /// The start of a system call.
     pub const SYSTEM_CALL_ENTER: ClassicEvent = ClassicEvent { class: PERF_INFO, kind: 0x33 };
-    /// An image is loaded. It is recorded with the events of processes, and stacks are asked for it there.
+    /// The load of an image. It is recorded with the events of processes, and its stacks are
+    /// requested there.
     pub const IMAGE_LOAD: ClassicEvent = ClassicEvent { class: PROCESS, kind: 10 };
 
-    /// By the hook under which recordings have it; `None` for a hook of no known class.
+    /// The event with this hook id; `None` if its class is not known.
     pub fn from_hook_id(hook_id: u16) -> Option<ClassicEvent> {
         let [kind, group] = hook_id.to_le_bytes();
         Some(ClassicEvent { class: kernel::class_of_group(group)?, kind })
     }
 
-    /// By the name that recordings show, such as `PerfInfo/SysCallEnter`.
+    /// The event with this name in traces, such as `PerfInfo/SysCallEnter`.
     pub fn named(name: &str) -> Result<ClassicEvent, Error> {
-        // Of the image load the old form stands beside the one in use; that has the lower hook.
+        // Image loads have an old form in addition to the current one, which has the lower hook id.
         let hook_ids = kernel::events().filter(|event| event.name == name).filter_map(|event| event.hook_id);
         let found = hook_ids.min().and_then(ClassicEvent::from_hook_id);
         found.ok_or_else(|| Error::UnknownEvent(name.into()))
     }
 
-    /// The `CLASSIC_EVENT_ID` that `TraceSetInformation` takes.
+    /// The `CLASSIC_EVENT_ID` that `TraceSetInformation` accepts.
     pub fn to_bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&self.class.0);
@@ -585,7 +592,7 @@ mod tests {
         assert!(KernelProvider::ALL.is_sorted_by_key(|provider| provider.name));
     }
 
-    /// The kernel group of each provider, against the hooks of the class tables.
+    /// Compares the class of each provider with the hook ids of the class tables.
     #[test]
     fn classes_are_those_of_the_events() {
         let rows = [
@@ -624,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_where_the_kernel_has_them_too() {
+    fn flags_are_set_in_both_locations() {
         let flags = KernelGroups::PROCESS
             | KernelGroups::CONTEXT_SWITCH
             | KernelGroups::DPC
@@ -656,7 +663,7 @@ mod tests {
         assert_eq!(ClassicEvent::named("Process"), Err(Error::UnknownEvent("Process".into())));
     }
 
-    /// Microsoft's example (page "CLASSIC_EVENT_ID structure"): reads of disks.
+    /// Microsoft's example (page "CLASSIC_EVENT_ID structure"): disk reads.
     #[test]
     fn an_event_is_passed_as_class_and_type() {
         let read = ClassicEvent { class: DISK_IO, kind: 10 };
@@ -668,19 +675,19 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_each_their_own() {
+    fn group_names_and_values_are_unique() {
         for (at, one) in GROUP_MASKS.iter().enumerate() {
             assert!(one.value >> 29 != 0 && one.value & 0x1FFF_FFFF != 0, "{}", one.name);
             for other in &GROUP_MASKS[..at] {
                 assert_ne!(one.name, other.name);
-                // Two names of one group, as published.
+                // One published group has two names.
                 assert!(one.value != other.value || one.name == "PFSECTION", "{} {}", one.name, other.name);
             }
         }
     }
 
     #[test]
-    fn a_group_goes_into_the_word_that_its_upper_bits_name() {
+    fn the_upper_bits_of_a_group_select_its_word() {
         let rows = [
             (0x2000_0004, 1, 4),
             (0x4000_0040, 2, 0x40),

@@ -1,7 +1,9 @@
-//! Sessions and providers as plain data: what a live session shall record, and how, in numbers that ETW takes.
+//! Descriptions of sessions and providers: the events that a live session records, in numbers that
+//! ETW accepts.
 //!
-//! All of it is the same on every system, and so are its tests. [`crate::LiveSession`] starts what is described here, on
-//! Windows. Knows ETW's settings and limits; does not know how sessions are started, nor what becomes of events.
+//! These types and their tests are the same on every system. On Windows, [`crate::LiveSession`]
+//! starts the sessions that are described here. This module handles the settings and limits of ETW.
+//! It does not start sessions or use events.
 
 mod buffers;
 mod etw_filter;
@@ -23,60 +25,62 @@ pub use etw_filter::{EtwFilter, FilterBytes};
 pub use kernel::{ClassicEvent, GROUP_MASKS, GroupMask, KernelGroups, KernelProvider};
 pub use provider::{EnableParameters, EnableProperties, ProviderSettings};
 
-/// The name of the one kernel session that every Windows has (`KERNEL_LOGGER_NAME`).
+/// The name of the kernel session that every Windows has (`KERNEL_LOGGER_NAME`).
 pub const NT_KERNEL_LOGGER: &str = "NT Kernel Logger";
 
-/// `SystemTraceControlGuid`, by which the NT Kernel Logger is started.
+/// `SystemTraceControlGuid`, which is used to start the NT Kernel Logger.
 const SYSTEM_TRACE_CONTROL: Guid =
     Guid::new(0x9e81_4aad, 0x3204, 0x11d2, [0x9a, 0x82, 0x00, 0x60, 0x08, 0xa8, 0x69, 0x39]);
 
-/// Names are at most 1,024 characters long, with the zero at their end.
+/// Names have at most 1,024 characters, including the terminating zero.
 const NAME_MAX: usize = 1023;
-/// `TraceStackTracingInfo` takes no more.
+/// The limit of `TraceStackTracingInfo`.
 const STACKS_MAX: usize = 256;
-/// In 100 ns, as `xperf` documents it below and kernels accept it above.
+/// In 100 ns. `xperf` documents the lower limit; kernels accept the upper limit.
 const SAMPLE_INTERVAL: std::ops::RangeInclusive<u128> = 1_221..=10_000_000;
 
 // Logging modes: Microsoft's page "Logging Mode Constants".
 const FILE_SEQUENTIAL: u32 = 0x0000_0001;
 pub(crate) const REAL_TIME: u32 = 0x0000_0100;
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
-/// Without it, an event for which one session has no room is not given to any other session either.
+/// Without this mode, an event that one session has no buffer for is not delivered to any other
+/// session either.
 const INDEPENDENT_SESSION: u32 = 0x0800_0000;
 const NO_PER_PROCESSOR: u32 = 0x1000_0000;
 
-/// Which clock stamps events (`Wnode.ClientContext`).
+/// The clock of time stamps (`Wnode.ClientContext`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SessionClock {
-    /// The performance counter: fine, and the only one by which stacks and events of several sessions can be joined.
+    /// The performance counter. It has a high resolution, and is the only clock by which stacks and
+    /// events of several sessions can be joined.
     #[default]
     Qpc,
-    /// System time: as coarse as the clock interrupt.
+    /// The system time, which has the resolution of the clock interrupt.
     SystemTime,
-    /// The processor's cycle counter, whatever that is worth between processors.
+    /// The cycle counter of the processor. It may differ between processors.
     CpuCycle,
 }
 
-/// What to do if a session of this name is running.
+/// The behavior if a session of this name is running.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum IfExists {
-    /// Give up.
+    /// Return an error.
     #[default]
     Fail,
-    /// Stop it, whosever it is, and start ours.
+    /// Stop it, even if another program started it, and start this session.
     Replace,
-    /// Take its events, enable our providers in it, and leave it running in the end.
+    /// Receive its events, enable the providers in it, and leave it running at the end.
     Attach,
 }
 
-/// How Windows hands events over.
+/// How Windows delivers events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Delivery {
-    /// Event by event, as every Windows can.
+    /// Event by event. Every Windows supports this.
     #[default]
     Events,
-    /// Whole buffers, as they are in recordings, where the system can (Windows 11, 2022); else event by event. Has never met
-    /// a real Windows.
+    /// Whole buffers, as in trace files, if the system supports it (Windows 11, Windows Server
+    /// 2022); otherwise event by event. Never run on Windows.
     WholeBuffers,
 }
 
@@ -87,7 +91,7 @@ enum Kind {
     NtKernelLogger,
 }
 
-/// A live session to be: plain data.
+/// The description of a live session.
 ///
 /// ```
 /// use stackhound_live::{Buffers, ClassicEvent, KernelGroups, Session};
@@ -112,10 +116,10 @@ pub struct Session {
     delivery: Delivery,
 }
 
-/// What `StartTraceW` and `TraceSetInformation` are told.
+/// The arguments of `StartTraceW` and `TraceSetInformation`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionNumbers {
-    /// `Wnode.Guid`; zero stands for one of its own.
+    /// `Wnode.Guid`. Zero means a new GUID.
     pub guid: Guid,
     /// `Wnode.ClientContext`.
     pub clock: u32,
@@ -127,15 +131,16 @@ pub struct SessionNumbers {
     pub minimum_buffers: u32,
     /// `MaximumBuffers`.
     pub maximum_buffers: u32,
-    /// `FlushTimer`: seconds, or milliseconds if the mode says so.
+    /// `FlushTimer`: seconds, or milliseconds if the mode specifies them.
     pub flush_timer: u32,
     /// `EnableFlags`.
     pub enable_flags: u32,
-    /// Group masks to be set one after the other once the session runs, the last one after the stacks.
+    /// Group masks to be set in this order when the session runs. The last one is set after the
+    /// stacks.
     pub group_masks: Vec<[u32; 8]>,
     /// `CLASSIC_EVENT_ID`s of events with stacks.
     pub stacks: Vec<[u8; 24]>,
-    /// Time between two samples in 100 ns, for the whole machine.
+    /// The sampling interval in 100 ns, for the whole machine.
     pub sample_interval: Option<u32>,
     /// Whether `SeSystemProfilePrivilege` is needed.
     pub profile_privilege: bool,
@@ -158,25 +163,25 @@ impl Session {
         }
     }
 
-    /// A session of providers of user mode and of manifests. An empty name is replaced by one that no other session has, and
-    /// that says which process it belongs to.
+    /// A session for user-mode providers and providers with manifests. An empty name is replaced
+    /// with a unique one that contains the process id.
     pub fn user(name: impl Into<String>) -> Session {
         Session::new(named(name.into()), Kind::User, KernelGroups::NONE)
     }
 
-    /// A session of kernel events, besides others. An empty name is replaced by one that no other session has. Needs
-    /// Windows 8; a system has at most eight of them.
+    /// A session for kernel events, and providers as well. An empty name is replaced with a unique
+    /// one. Needs Windows 8; a system has at most eight such sessions.
     pub fn kernel(name: impl Into<String>, groups: KernelGroups) -> Session {
         Session::new(named(name.into()), Kind::Kernel, groups)
     }
 
-    /// The one kernel session that every Windows has. Whoever starts it takes it away from others.
+    /// The kernel session that every Windows has. Starting it can take it from another program.
     pub fn nt_kernel_logger(groups: KernelGroups) -> Session {
         Session::new(NT_KERNEL_LOGGER.into(), Kind::NtKernelLogger, groups)
     }
 
-    /// For a sensor of system calls: each with its stack where it begins, and processes, threads and images to know
-    /// whose it is.
+    /// For a system-call sensor: each system call with its stack at the entry, and processes,
+    /// threads and images to identify the caller.
     pub fn syscalls(name: impl Into<String>) -> Session {
         let groups = KernelGroups::SYSTEM_CALL
             | KernelGroups::PROCESS
@@ -187,8 +192,8 @@ impl Session {
             .kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER])
     }
 
-    /// For the stacks with which threads wait: context switches with theirs, what makes threads ready, and processes, threads
-    /// and images to know whose they are.
+    /// For stacks of waiting threads: context switches with stacks, threads that become ready, and
+    /// processes, threads and images to identify them.
     pub fn switches(name: impl Into<String>) -> Session {
         let groups = KernelGroups::CONTEXT_SWITCH
             | KernelGroups::DISPATCHER
@@ -200,8 +205,9 @@ impl Session {
             .kernel_stacks([ClassicEvent::named("Thread/CSwitch").expect("an event of the kernel's tables")])
     }
 
-    /// For what is named by default (`docs/enrichment.md`): processes, threads, images, registry, files and memory, with
-    /// stacks of those events that are enriched. Names of open files and keys come at the start.
+    /// For the events that are named by default (`docs/enrichment.md`): processes, threads, images,
+    /// registry, files and memory, with stacks of the enriched events. Names of open files and keys
+    /// are logged at the start.
     pub fn enrichment(name: impl Into<String>) -> Session {
         const STACKS: [&str; 15] = [
             "Process/Start",
@@ -231,33 +237,33 @@ impl Session {
         Session::kernel(name, groups).kernel_stacks(stacks).names_at_start()
     }
 
-    /// How many buffers, how large, how often they are handed over.
+    /// Sets the number, size and flush time of the buffers.
     pub fn buffers(self, buffers: Buffers) -> Session {
         Session { buffers, ..self }
     }
 
-    /// Its buffers.
+    /// The buffers.
     pub fn buffered(&self) -> Buffers {
         self.buffers
     }
 
-    /// Which clock stamps events.
+    /// Sets the clock of time stamps.
     pub fn clock(self, clock: SessionClock) -> Session {
         Session { clock, ..self }
     }
 
-    /// What to do if a session of this name is running.
+    /// Sets the behavior if a session of this name is running.
     pub fn if_exists(self, if_exists: IfExists) -> Session {
         Session { if_exists, ..self }
     }
 
-    /// These groups of kernel events too.
+    /// Adds groups of kernel events.
     pub fn kernel_groups(self, groups: KernelGroups) -> Session {
         Session { groups: self.groups | groups, ..self }
     }
 
-    /// These kernel events come with stacks; further calls add events. The groups that the events belong to must be on,
-    /// and the caller is given `SeSystemProfilePrivilege`.
+    /// Requests stacks for these kernel events. Further calls add events. The groups of the events
+    /// must be enabled, and `SeSystemProfilePrivilege` is enabled for the process.
     pub fn kernel_stacks(mut self, events: impl IntoIterator<Item = ClassicEvent>) -> Session {
         for event in events {
             if !self.stacks.contains(&event) {
@@ -267,57 +273,60 @@ impl Session {
         self
     }
 
-    /// The time between two samples of a processor, for [`KernelGroups::PROFILE`]. It holds for the whole machine.
+    /// Sets the sampling interval of a processor, for [`KernelGroups::PROFILE`]. It applies to the
+    /// whole machine.
     pub fn sample_every(self, interval: Duration) -> Session {
         Session { sample_every: Some(interval), ..self }
     }
 
-    /// Names of open files and registry keys come at the start, not only at the end. Undocumented: the groups are
-    /// switched off and on again once the session runs, which makes the kernel log them.
+    /// Requests the names of open files and registry keys at the start, instead of only at the end.
+    /// Undocumented: the groups are disabled and enabled again when the session runs, which makes
+    /// the kernel log the names.
     pub fn names_at_start(self) -> Session {
         Session { names_at_start: true, ..self }
     }
 
-    /// Writes the events into this file and hands none over: see [`crate::LiveSession::record`]. Windows can do both at once,
-    /// but then writes all buffers once a second, however little is in them.
+    /// Writes the events to this file and delivers none: see [`crate::LiveSession::record`].
+    /// Windows can do both, but then it writes all buffers once a second, however empty they are.
     pub fn to_file(self, etl: impl AsRef<Path>) -> Session {
         Session { file: Some(etl.as_ref().to_path_buf()), ..self }
     }
 
-    /// How Windows hands events over.
+    /// Sets how Windows delivers events.
     pub fn delivery(self, delivery: Delivery) -> Session {
         Session { delivery, ..self }
     }
 
-    /// The name, also a generated one.
+    /// The name, which may be a generated one.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What to do if a session of this name is running.
+    /// The behavior if a session of this name is running.
     pub fn existing(&self) -> IfExists {
         self.if_exists
     }
 
-    /// The file it writes instead of handing events over.
+    /// The file that the session writes instead of delivering events.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// How Windows hands events over.
+    /// How Windows delivers events.
     pub fn delivered(&self) -> Delivery {
         self.delivery
     }
 
-    /// Whether it has kernel events.
+    /// Whether the session has kernel events.
     pub fn is_kernel(&self) -> bool {
         self.kind != Kind::User
     }
 
-    /// As Windows takes it.
+    /// The session as Windows accepts it.
     ///
     /// # Errors
-    /// Names, stacks or sample intervals that Windows would refuse, and what belongs to kernel sessions in others.
+    /// Names, stacks or sampling intervals that Windows would refuse, and settings of kernel
+    /// sessions in other sessions.
     pub fn numbers(&self) -> Result<SessionNumbers, Error> {
         let length = self.name.encode_utf16().count();
         if length == 0 || length > NAME_MAX || self.name.contains('\0') {
@@ -327,14 +336,14 @@ impl Session {
             return Err(Error::TooManyStacks(self.stacks.len()));
         }
         if self.kind == Kind::User {
-            let asked = [
+            let kernel_settings = [
                 (self.groups != KernelGroups::NONE, "kernel groups"),
                 (!self.stacks.is_empty(), "stacks of kernel events"),
                 (self.sample_every.is_some(), "samples"),
                 (self.names_at_start, "names of files and keys"),
             ];
-            if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
-                return Err(Error::NoKernelSession(what));
+            if let Some((_, name)) = kernel_settings.iter().find(|(is_set, _)| *is_set) {
+                return Err(Error::NoKernelSession(name));
             }
         }
         let sample_interval = self.sample_every.map(|interval| {
@@ -349,12 +358,12 @@ impl Session {
             | if self.kind == Kind::Kernel { SYSTEM_LOGGER } else { 0 }
             | if self.buffers.per_processor() { 0 } else { NO_PER_PROCESSOR };
         let all = self.groups.all_words();
-        // A session that is started with flags has events before their stacks are asked for.
+        // A session that is started with flags has events before their stacks can be requested.
         let (enable_flags, group_masks) = match self.kind {
             Kind::User => (0, vec![]),
             _ if self.names_at_start => (self.groups.enable_flags(), vec![[0; 8], all]),
             Kind::Kernel => (0, vec![all]),
-            // Also there before Windows 8, where groups cannot be set later.
+            // Also works before Windows 8, where groups cannot be set later.
             Kind::NtKernelLogger => {
                 (self.groups.enable_flags(), self.groups.group_words().into_iter().collect())
             }
@@ -382,18 +391,19 @@ impl Session {
     }
 }
 
-/// How generated names begin. The number of the process follows, by which sessions are found whose process has ended.
+/// The prefix of generated names. The process id follows it. It is used to find sessions whose
+/// process has ended.
 const NAME_PREFIX: &str = "Stackhound-";
 
-/// A name as it was given, or a generated one.
+/// The given name, or a generated one if it is empty.
 fn named(name: String) -> String {
     if !name.is_empty() {
         return name;
     }
-    format!("{NAME_PREFIX}{}-{:08x}", std::process::id(), chance() as u32)
+    format!("{NAME_PREFIX}{}-{:08x}", std::process::id(), random() as u32)
 }
 
-/// The process that generated the name of a session; `None` if the name was given.
+/// The id of the process that generated the name of a session; `None` if the name was given.
 #[cfg_attr(
     not(any(all(windows, feature = "windows"), test)),
     expect(dead_code, reason = "only Windows has sessions")
@@ -402,13 +412,13 @@ pub(crate) fn process_of(name: &str) -> Option<u32> {
     name.strip_prefix(NAME_PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
-/// A GUID that nobody has, by which a session is known again. Of the kind that is made by chance (RFC 9562, version 4).
+/// A new random GUID (RFC 9562, version 4), by which a session is recognized.
 #[cfg_attr(
     not(any(all(windows, feature = "windows"), test)),
     expect(dead_code, reason = "only Windows starts sessions")
 )]
 pub(crate) fn fresh_guid() -> Guid {
-    let [mut bytes, more] = [chance().to_le_bytes(), chance().to_le_bytes()];
+    let [mut bytes, more] = [random().to_le_bytes(), random().to_le_bytes()];
     bytes[7] = bytes[7] & 0x0F | 0x40;
     let mut guid = [0; 16];
     guid[..8].copy_from_slice(&bytes);
@@ -417,7 +427,7 @@ pub(crate) fn fresh_guid() -> Guid {
     Guid(guid)
 }
 
-/// The standard library seeds each `RandomState` differently, from the system's source of chance.
-fn chance() -> u64 {
+/// The standard library seeds each `RandomState` differently, from the random source of the system.
+fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

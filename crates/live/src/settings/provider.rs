@@ -1,4 +1,4 @@
-//! What a session asks of one provider.
+//! The settings of a session for one provider.
 
 use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
@@ -9,56 +9,57 @@ use stackhound_types::Guid;
 use super::etw_filter::{EtwFilter, FilterBytes, Scope};
 use crate::Error;
 
-/// What ETW adds to a provider's events, and which of them it leaves out (`EVENT_ENABLE_PROPERTY_*`; Microsoft's page
-/// "ENABLE_TRACE_PARAMETERS structure").
+/// The data that ETW adds to the events of a provider, and events that it omits
+/// (`EVENT_ENABLE_PROPERTY_*`; Microsoft's page "ENABLE_TRACE_PARAMETERS structure").
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EnableProperties(u32);
 
 impl EnableProperties {
-    /// The user's security identifier, as an extended item.
+    /// Adds the security identifier of the user, as an extended data item.
     pub const SID: EnableProperties = EnableProperties(0x001);
-    /// The terminal session, as an extended item.
+    /// Adds the terminal session, as an extended data item.
     pub const TERMINAL_SESSION: EnableProperties = EnableProperties(0x002);
-    /// The call stack, as an extended item.
+    /// Adds the call stack, as an extended data item.
     pub const STACK_TRACE: EnableProperties = EnableProperties(0x004);
-    /// The package and application, as an extended item.
+    /// Adds the package and application, as an extended data item.
     pub const PSM_KEY: EnableProperties = EnableProperties(0x008);
-    /// Leaves out events without keywords.
+    /// Omits events without keywords.
     pub const IGNORE_KEYWORD_0: EnableProperties = EnableProperties(0x010);
-    /// The GUID names a group of providers.
+    /// The GUID identifies a group of providers.
     pub const PROVIDER_GROUP: EnableProperties = EnableProperties(0x020);
-    /// Lets providers log events without keywords that they would otherwise hold back.
+    /// Allows providers to log events without keywords that they would otherwise suppress.
     pub const ENABLE_KEYWORD_0: EnableProperties = EnableProperties(0x040);
-    /// A number of the process that is not used again before the next start of the machine, as an extended item.
+    /// Adds a number of the process that is unique until the machine is restarted, as an extended
+    /// data item.
     pub const PROCESS_START_KEY: EnableProperties = EnableProperties(0x080);
-    /// A number of the event, as an extended item.
+    /// Adds a number of the event, as an extended data item.
     pub const EVENT_KEY: EnableProperties = EnableProperties(0x100);
-    /// Leaves out what browsers do in private windows.
+    /// Omits events of private browser windows.
     pub const EXCLUDE_IN_PRIVATE: EnableProperties = EnableProperties(0x200);
-    /// Events from within containers too.
+    /// Includes events from containers.
     pub const ENABLE_SILOS: EnableProperties = EnableProperties(0x400);
-    /// The container that an event is from, as an extended item.
+    /// Adds the container that an event is from, as an extended data item.
     pub const SOURCE_CONTAINER: EnableProperties = EnableProperties(0x800);
 
-    /// Those that take events away.
+    /// The properties that omit events.
     const RESTRICTING: u32 = 0x210;
 
-    /// Any bits, also of newer systems.
+    /// Any bits, including those of newer systems.
     pub const fn from_bits(bits: u32) -> EnableProperties {
         EnableProperties(bits)
     }
 
-    /// What `EnableProperty` has to be.
+    /// The value of `EnableProperty`.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether all of these are among them.
+    /// Whether all properties of `other` are included.
     pub fn contains(self, other: EnableProperties) -> bool {
         self & other == other
     }
 
-    /// What serves both: everything that adds, and only that which takes away for both.
+    /// Properties that serve both: all that add data, and those that omit events in both.
     fn serving_both(self, other: EnableProperties) -> EnableProperties {
         let adding = (self.0 | other.0) & !Self::RESTRICTING;
         EnableProperties(adding | (self.0 & other.0 & Self::RESTRICTING))
@@ -81,23 +82,23 @@ impl BitAnd for EnableProperties {
     }
 }
 
-/// One provider and what is wanted of it. The same settings choose events of a recording, see
+/// One provider and its settings. The same settings can select events of a trace, see
 /// [`wants`](ProviderSettings::wants).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProviderSettings {
     filter: ProviderFilter,
     properties: EnableProperties,
     rundown: bool,
-    /// One of each kind.
+    /// At most one of each kind.
     in_etw: Vec<EtwFilter>,
 }
 
-/// The numbers that `EnableTraceEx2` takes.
+/// The arguments of `EnableTraceEx2`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnableParameters {
-    /// Whom it is about.
+    /// The provider.
     pub provider: Guid,
-    /// Highest level; 255 for all.
+    /// The highest level; 255 for all.
     pub level: u8,
     /// `MatchAnyKeyword`; 0 for all.
     pub any: u64,
@@ -107,7 +108,8 @@ pub struct EnableParameters {
     pub properties: u32,
     /// Filter descriptors.
     pub filters: Vec<FilterBytes>,
-    /// Whether the provider shall log its state (`EVENT_CONTROL_CODE_CAPTURE_STATE`) once somebody listens.
+    /// Whether the provider is asked to log its state (`EVENT_CONTROL_CODE_CAPTURE_STATE`) once
+    /// events are received.
     pub rundown: bool,
 }
 
@@ -122,63 +124,64 @@ impl ProviderSettings {
         }
     }
 
-    /// Whose events.
+    /// The provider.
     pub fn provider(&self) -> Guid {
         self.filter.provider
     }
 
-    /// Only events with at least one of these keywords, or with none at all. Further calls add keywords.
+    /// Selects only events with at least one of these keywords, or with none at all. Further calls
+    /// add keywords.
     pub fn any(self, keywords: u64) -> ProviderSettings {
         ProviderSettings { filter: self.filter.any(keywords), ..self }
     }
 
-    /// Of these, only events with all of these keywords, or with none at all.
+    /// Of the selected events, selects only those with all of these keywords, or with none at all.
     pub fn all(self, keywords: u64) -> ProviderSettings {
         ProviderSettings { filter: self.filter.all(keywords), ..self }
     }
 
-    /// Only events of at most this level, or of level 0. 0 means every level.
+    /// Selects only events of at most this level, or of level 0. 0 means every level.
     pub fn level(self, level: u8) -> ProviderSettings {
         ProviderSettings { filter: self.filter.level(level), ..self }
     }
 
-    /// What ETW adds to events. Further calls add more.
+    /// Adds data to events. Further calls add more.
     pub fn enable_properties(self, properties: EnableProperties) -> ProviderSettings {
         ProviderSettings { properties: self.properties | properties, ..self }
     }
 
-    /// Events come with their stacks.
+    /// Requests the stacks of events.
     pub fn stack_trace(self) -> ProviderSettings {
         self.enable_properties(EnableProperties::STACK_TRACE)
     }
 
-    /// The provider logs its state when the session has begun.
+    /// Requests that the provider logs its state when the session has begun.
     pub fn rundown(self) -> ProviderSettings {
         ProviderSettings { rundown: true, ..self }
     }
 
-    /// A filter for ETW to apply.
+    /// Adds a filter that ETW applies.
     ///
     /// # Errors
-    /// More values than Windows takes, or a second filter of a kind.
+    /// More values than Windows accepts, or a second filter of the same kind.
     pub fn only_in_etw(mut self, filter: EtwFilter) -> Result<ProviderSettings, Error> {
         let filter = filter.checked()?;
         if self.in_etw.iter().any(|other| other.kind() == filter.kind()) {
-            return Err(Error::SecondFilter(filter.what()));
+            return Err(Error::SecondFilter(filter.values()));
         }
         self.in_etw.push(filter);
         self.in_etw.sort_by_key(EtwFilter::kind);
         Ok(self)
     }
 
-    /// The filters for ETW to apply.
+    /// The filters that ETW applies.
     pub fn filters(&self) -> &[EtwFilter] {
         &self.in_etw
     }
 
-    /// Whether these settings ask for an event: all that the header tells is tested as ETW should have, as it does not
-    /// always, and cannot where other settings of the same provider ask for more. Names of programs, packages and events are
-    /// not in headers and are not tested.
+    /// Whether these settings select an event. All conditions on the header are tested, because ETW
+    /// does not always apply them, and cannot if other settings of the same provider select more.
+    /// Names of programs, packages and events are not in headers and are not tested.
     pub fn wants(&self, event: &Event<'_>) -> bool {
         if !self.filter.wants(event) {
             return false;
@@ -197,11 +200,11 @@ impl ProviderSettings {
             })
     }
 
-    /// As ETW takes them.
+    /// The settings as ETW accepts them.
     pub fn parameters(&self) -> EnableParameters {
         let ProviderFilter { provider, any, all, level } = self.filter;
-        // 0 means all to providers with manifests only: those of MOF and WPP take it for no flags. Nor does ETW look at the
-        // second mask then.
+        // 0 means all only for providers with manifests; MOF and WPP providers interpret it as no
+        // flags. ETW also ignores the second mask in this case.
         let any = if any == 0 { u64::MAX } else { any };
         let level = if level == 0 { u8::MAX } else { level };
         let scope = Scope { any, all, level };
@@ -216,7 +219,8 @@ impl ProviderSettings {
         }
     }
 
-    /// Settings that ask for whatever one of the two asks for, and maybe more: a session has one set for each provider.
+    /// Settings that select all events that one of the two selects, and maybe more. A session has
+    /// one set of settings for each provider.
     fn serving_both(&self, other: &ProviderSettings) -> ProviderSettings {
         debug_assert_eq!(self.provider(), other.provider());
         let (a, b) = (&self.filter, &other.filter);
@@ -232,7 +236,7 @@ impl ProviderSettings {
             let same = other.in_etw.iter().find(|other| other.kind() == one.kind());
             in_etw.extend(same.and_then(|other| one.union(other)));
         }
-        // Whoever wants no stacks has no say in which events get them.
+        // Settings without stacks do not affect which events get stacks.
         for (settings, other) in both.into_iter().zip([other, self]) {
             if settings.wants_stacks() && !other.wants_stacks() {
                 in_etw.retain(|filter| !filter.is_about_stacks());
@@ -252,15 +256,16 @@ impl ProviderSettings {
         self.properties.contains(EnableProperties::STACK_TRACE)
     }
 
-    /// One set of settings for each provider, in the order of their first mention, that serves all: any keyword of one of
-    /// them, the highest level, every property that adds something, and of the filters only those that every one has, with
-    /// the values of all. What is too much for one of them, its own [`wants`](ProviderSettings::wants) takes away.
+    /// One set of settings for each provider, in the order of first occurrence, that serves all:
+    /// any keyword of one of them, the highest level, every property that adds data, and only those
+    /// filters that all of them have, with the values of all. Each caller's own
+    /// [`wants`](ProviderSettings::wants) removes the events that only others selected.
     pub fn merged(settings: &[ProviderSettings]) -> Vec<ProviderSettings> {
         let mut merged: Vec<ProviderSettings> = Vec::new();
-        let mut locations: HashMap<Guid, usize> = HashMap::new();
+        let mut indexes: HashMap<Guid, usize> = HashMap::new();
         for settings in settings {
-            let location = *locations.entry(settings.provider()).or_insert(merged.len());
-            match merged.get_mut(location) {
+            let index = *indexes.entry(settings.provider()).or_insert(merged.len());
+            match merged.get_mut(index) {
                 Some(before) => *before = before.serving_both(settings),
                 None => merged.push(settings.clone()),
             }

@@ -1,4 +1,4 @@
-//! Sessions and providers in numbers. Expected values are Microsoft's constants, written out.
+//! The numbers for sessions and providers. Expected values are Microsoft's constants, written out.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -43,7 +43,7 @@ fn each_setting_changes_its_number() {
     let one = || Session::user("one");
     let mode = |session: Session| session.numbers().unwrap().mode;
     assert_eq!(mode(one().buffers(Buffers::low_latency())), 0x0800_0110);
-    // Not in real time besides: Windows would write buffers once a second, full or not.
+    // Not in real time as well: Windows would write buffers once a second, full or not.
     assert_eq!(mode(one().to_file("out.etl")), 0x0800_0001);
     assert_eq!(mode(one().buffers(Buffers::throughput().shared_by_processors())), 0x1800_0100);
     assert_eq!(mode(Session::kernel("k", KernelGroups::PROCESS)), 0x0a00_0100);
@@ -60,12 +60,12 @@ fn each_setting_changes_its_number() {
 }
 
 #[test]
-fn the_recipe_of_a_system_call_sensor() {
+fn the_preset_of_a_system_call_sensor() {
     let numbers = Session::syscalls("sensor").numbers().unwrap();
     assert_eq!((numbers.buffer_size, numbers.minimum_buffers, numbers.maximum_buffers), (64, 20, 128));
     assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0a00_0100));
-    // EVENT_TRACE_FLAG_SYSTEMCALL, which is a bit of the third word, too, IMAGE_LOAD, THREAD and PROCESS. None of them at the
-    // start, since stacks cannot be asked for before.
+    // EVENT_TRACE_FLAG_SYSTEMCALL, which is also a bit of the third word, IMAGE_LOAD, THREAD and
+    // PROCESS. None of them is enabled at the start, because stacks cannot be requested earlier.
     assert_eq!((numbers.enable_flags, numbers.group_masks), (0, vec![[0x87, 0, 0x40, 0, 0, 0, 0, 0]]));
     assert!(numbers.profile_privilege);
     let [stack] = numbers.stacks[..] else { panic!("{:?}", numbers.stacks) };
@@ -75,18 +75,19 @@ fn the_recipe_of_a_system_call_sensor() {
 }
 
 #[test]
-fn the_enrichment_preset_takes_what_is_enriched() {
+fn the_enrichment_preset_records_the_enriched_events() {
     let numbers = Session::enrichment("").numbers().unwrap();
-    // PROCESS 1, THREAD 2, IMAGE_LOAD 4, VIRTUAL_ALLOC 0x4000, REGISTRY 0x20000, FILE_IO, FILE_IO_INIT.
+    // PROCESS 1, THREAD 2, IMAGE_LOAD 4, VIRTUAL_ALLOC 0x4000, REGISTRY 0x20000, FILE_IO,
+    // FILE_IO_INIT.
     assert_eq!(numbers.enable_flags, 0x0602_4007);
-    // First nothing, then the same again; memory allocation is a bit of the second word, too.
+    // First no groups, then the same again; memory allocation is also a bit of the second word.
     assert_eq!(numbers.group_masks, [[0; 8], [0x0602_4007, 0x8000, 0, 0, 0, 0, 0, 0]]);
     let kinds = |class: &str| -> Vec<u8> {
         let class: Guid = class.parse().unwrap();
         let of_class = numbers.stacks.iter().filter(|stack| stack[..16] == class.0);
         of_class.map(|stack| stack[16]).collect()
     };
-    // Start of a process, and load of an image, which is an event of this class.
+    // The start of a process, and the load of an image, which is an event of this class.
     assert_eq!(kinds("3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c"), [1, 10]);
     assert_eq!(kinds("3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c"), [1, 2]);
     assert_eq!(kinds("ae53722e-c863-11d2-8659-00c04fa321a1"), [10, 12, 14, 15]);
@@ -104,7 +105,7 @@ fn generated_names_differ() {
 }
 
 #[test]
-fn generated_guids_differ_and_say_how_they_were_made() {
+fn generated_guids_differ_and_are_of_version_4() {
     let (one, other) = (fresh_guid(), fresh_guid());
     assert_ne!(one, other);
     for guid in [one, other] {
@@ -115,7 +116,7 @@ fn generated_guids_differ_and_say_how_they_were_made() {
 }
 
 #[test]
-fn the_privilege_is_taken_where_it_is_needed() {
+fn the_privilege_is_requested_only_if_needed() {
     let needs = |session: Session| session.numbers().unwrap().profile_privilege;
     assert!(!needs(Session::kernel("k", KernelGroups::PROCESS)));
     assert!(needs(Session::kernel("k", KernelGroups::PROFILE)));
@@ -124,7 +125,7 @@ fn the_privilege_is_taken_where_it_is_needed() {
 }
 
 #[test]
-fn what_windows_would_refuse_is_refused_here() {
+fn invalid_settings_are_refused() {
     let long = "x".repeat(1024);
     let kernel = || Session::kernel("k", KernelGroups::PROFILE);
     let many = (0..257).map(|kind| ClassicEvent { class: Guid([(kind >> 8) as u8; 16]), kind: kind as u8 });
@@ -150,7 +151,7 @@ fn what_windows_would_refuse_is_refused_here() {
 }
 
 #[test]
-fn the_same_stack_is_asked_for_once() {
+fn the_same_stack_is_requested_once() {
     let session = Session::syscalls("s").kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER]);
     assert_eq!(session.numbers().unwrap().stacks.len(), 1);
 }
@@ -160,7 +161,7 @@ fn group_masks_come_with_the_flags() {
     let session = Session::kernel("k", KernelGroups::PROCESS | KernelGroups::OBJECT_HANDLE);
     let numbers = session.numbers().unwrap();
     assert_eq!((numbers.enable_flags, &*numbers.group_masks), (0, &[[1, 0, 0, 0, 0x40, 0, 0, 0]][..]));
-    // Windows 7 has no masks, but this session.
+    // Windows 7 has no masks, but has this session.
     let numbers = Session::nt_kernel_logger(KernelGroups::PROCESS).numbers().unwrap();
     assert_eq!((numbers.enable_flags, &*numbers.group_masks), (1, &[][..]));
 }
@@ -169,7 +170,7 @@ fn group_masks_come_with_the_flags() {
 fn a_provider_in_numbers() {
     let parameters = settings().parameters();
     assert_eq!((parameters.level, parameters.any, parameters.all), (255, u64::MAX, 0));
-    // The second mask counts only beside the first.
+    // The second mask is used only together with the first.
     let parameters = settings().all(0x10).level(4).parameters();
     assert_eq!((parameters.level, parameters.any, parameters.all), (4, u64::MAX, 0x10));
     let parameters = settings()
@@ -231,21 +232,21 @@ fn check_merge(of: &[ProviderSettings], expected: ProviderSettings) {
 fn settings_of_one_provider_are_merged_so_that_each_gets_its_events() {
     let with = |settings: ProviderSettings, filter| settings.only_in_etw(filter).unwrap();
     let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
-    // Levels are ordered, not bits: 2 and 4 are 4.
+    // Levels are ordered and are not bits: 2 and 4 are 4.
     check_merge(&[settings().level(2), settings().level(4)], settings().level(4));
     check_merge(&[settings().level(2), settings()], settings());
     check_merge(&[settings().any(1), settings().any(4)], settings().any(5));
-    // One of them wants every keyword.
+    // One of them selects every keyword.
     check_merge(&[settings().any(1), settings()], settings());
     check_merge(&[settings().all(3), settings().all(6)], settings().all(2));
     check_merge(&[settings().stack_trace(), settings().rundown()], settings().stack_trace().rundown());
-    // What takes events away holds only if all say so.
+    // A property that omits events applies only if all settings have it.
     let ignore = || settings().enable_properties(EnableProperties::IGNORE_KEYWORD_0);
     check_merge(&[ignore(), settings().enable_properties(EnableProperties::SID)], {
         settings().enable_properties(EnableProperties::SID)
     });
     check_merge(&[ignore(), ignore()], ignore());
-    // Ids of all, if all have some.
+    // The ids of all, if all have ids.
     check_merge(
         &[with(settings(), ids(&[1])), with(settings(), ids(&[2, 1]))],
         with(settings(), ids(&[1, 2])),
@@ -257,7 +258,7 @@ fn settings_of_one_provider_are_merged_so_that_each_gets_its_events() {
 }
 
 #[test]
-fn only_those_who_want_stacks_choose_which_events_get_them() {
+fn only_settings_with_stacks_select_events_with_stacks() {
     let stacks =
         |ids: &[u16]| settings().stack_trace().only_in_etw(EtwFilter::StackIds(ids.to_vec())).unwrap();
     check_merge(&[stacks(&[1]), stacks(&[2])], stacks(&[1, 2]));
@@ -273,7 +274,7 @@ fn other_providers_stay_apart_in_their_order() {
 }
 
 #[test]
-fn generated_names_say_whose_session_it_is() {
+fn generated_names_contain_the_process_id() {
     let generated = [Session::user(""), Session::kernel("", KernelGroups::PROCESS)];
     assert_ne!(generated[0].name(), generated[1].name());
     for session in generated {
@@ -286,7 +287,8 @@ fn generated_names_say_whose_session_it_is() {
     }
 }
 
-/// Ten events of one provider: event `n` has id and level `n`, keyword bit `n` (event 0 has none), and process `n / 2`.
+/// Ten events of one provider: event `n` has id and level `n`, keyword bit `n` (event 0 has none),
+/// and process `n / 2`.
 fn trace() -> OpenTrace {
     let mut writer = EtlWriter::new(write::Session::default(), Cursor::new(Vec::new())).unwrap();
     for n in 0..10u8 {
@@ -324,7 +326,7 @@ fn check_wanted(settings: Result<ProviderSettings, Error>, expected: &[u16]) {
 }
 
 #[test]
-fn what_etw_was_asked_to_filter_is_tested_again() {
+fn filters_given_to_etw_are_tested_again() {
     check_wanted(Ok(ProviderSettings::new(Guid::ZERO)), &[]);
     check_wanted(Ok(settings().any(0b110).level(1)), &[0, 1]);
     check_wanted(settings().only_in_etw(EtwFilter::EventIds(vec![7, 3])), &[3, 7]);
@@ -332,7 +334,7 @@ fn what_etw_was_asked_to_filter_is_tested_again() {
     check_wanted(settings().only_in_etw(EtwFilter::Pids(vec![1, 4])), &[2, 3, 8, 9]);
     let without_keyword_0 = settings().level(2).enable_properties(EnableProperties::IGNORE_KEYWORD_0);
     check_wanted(Ok(without_keyword_0), &[1, 2]);
-    // No header states which program it is; which events get stacks is no choice of events.
+    // No header states the program, and the choice of events with stacks does not select events.
     check_wanted(settings().level(1).only_in_etw(EtwFilter::Executables(vec!["a.exe".into()])), &[0, 1]);
     check_wanted(settings().level(1).only_in_etw(EtwFilter::StackIds(vec![5])), &[0, 1]);
 }

@@ -1,5 +1,5 @@
-//! Live sessions from description to events, with a fake in place of Windows' own functions: `scripts/with-fake
-//! cargo test`.
+//! Live sessions from their description to their events, with a fake of the ETW functions:
+//! `scripts/with-fake cargo test`.
 #![cfg(windows)]
 
 #[path = "../../../windows/tests/etw/fake.rs"]
@@ -29,17 +29,17 @@ fn provider() -> ProviderSettings {
     ProviderSettings::new(PROVIDER)
 }
 
-/// Reads to the end: ids in their order, and whether times were in order.
+/// Reads to the end. Returns the ids in order, and whether times were in order.
 fn read(incoming: Incoming) -> (Vec<u16>, bool) {
     read_and_count(incoming, &AtomicU64::new(0))
 }
 
-/// As [`read`], and counts the ids, so that others can wait for them.
+/// As [`read`], and counts the ids, so that other threads can wait for them.
 fn read_and_count(incoming: Incoming, count: &AtomicU64) -> (Vec<u16>, bool) {
-    let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
+    let mut merger = LiveMerger::new(vec![incoming]).expect("one session");
     let (mut ids, mut last, mut ordered) = (Vec::new(), None, true);
     loop {
-        match arrivals.next() {
+        match merger.next() {
             Step::Event(event) => {
                 if event.guid() == Some(PROVIDER) {
                     ids.push(event.record().descriptor().expect("a descriptor").id);
@@ -75,8 +75,8 @@ fn all_events_come_in_the_order_of_time() {
 }
 
 #[test]
-fn a_session_says_what_a_recording_would() {
-    let test = "a_session_says_what_a_recording_would";
+fn a_session_has_the_header_of_a_trace() {
+    let test = "a_session_has_the_header_of_a_trace";
     let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\nat_end = wait\n") else { return };
     let (live, incoming) = start(&Session::user("one")).expect("a session");
     let header = incoming.session();
@@ -85,7 +85,7 @@ fn a_session_says_what_a_recording_would() {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let now = UNIX_EPOCH + since_1970.as_nanos() as i64 / 100;
     assert!((now - header.start_time.0).abs() < 100_000_000, "{now} {:?}", header.start_time);
-    // The point of reference is the same moment by both clocks.
+    // The reference point is the same moment by both clocks.
     let by_clock = header.clock().to_file_time(header.reference);
     assert!((by_clock.0 - header.start_time.0).abs() < 10, "{by_clock:?} {:?}", header.start_time);
     drop(incoming);
@@ -104,13 +104,13 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
         let reader = thread::spawn(move || {
-            let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
+            let mut merger = LiveMerger::new(vec![incoming]).expect("one session");
             loop {
-                match arrivals.next() {
-                    Step::End => return arrivals.stats(),
+                match merger.next() {
+                    Step::End => return merger.stats(),
                     Step::Event(event) => {
                         if event.record().payload() == 7u16.to_le_bytes() {
-                            // A slow reader.
+                            // Simulates a slow reader.
                             thread::sleep(Duration::from_millis(3));
                         }
                         counted.fetch_add(1, Ordering::SeqCst);
@@ -127,17 +127,17 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
             let start = last.split_once(name).expect("a counter").1;
             start.split(' ').next().unwrap().parse().expect("a number")
         };
-        // What the fake tells of losses are events, too.
-        let told = stats.events + stats.events_dropped - of(" delivered=");
-        assert!(told <= of(" buffers_lost="), "{overflow:?}: {last} {stats:?}");
+        // The fake's reports of losses are events as well.
+        let notices = stats.events + stats.events_dropped - of(" delivered=");
+        assert!(notices <= of(" buffers_lost="), "{overflow:?}: {last} {stats:?}");
         assert_eq!(counters.events_lost, of(" events_lost="), "{last} {counters:?}");
         assert_eq!(of(" generated="), of(" delivered=") + counters.events_lost);
     }
 }
 
 #[test]
-fn nobody_has_to_read() {
-    let test = "nobody_has_to_read";
+fn a_session_needs_no_reader() {
+    let test = "a_session_needs_no_reader";
     let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(fake) = fake::run(test, text) else { return };
     let begin = Instant::now();
@@ -147,21 +147,21 @@ fn nobody_has_to_read() {
     let (live, incoming) = start(&Session::user("two")).expect("a session");
     drop(incoming);
     drop(live);
-    // A consumer that would not leave is waited for half a minute.
+    // Stopping waits half a minute for a consumer that does not end.
     assert!(begin.elapsed() < Duration::from_secs(25));
     assert_eq!(fake.log("ControlTraceW stop").len(), 2);
 }
 
 #[test]
-fn what_is_stopped_can_be_read_by_the_same_thread() {
-    let test = "what_is_stopped_can_be_read_by_the_same_thread";
+fn a_stopped_session_can_be_read_by_the_same_thread() {
+    let test = "a_stopped_session_can_be_read_by_the_same_thread";
     let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(_fake) = fake::run(test, text) else { return };
     let queue = Queue { blocks: 2, ..queue() };
     let (mut live, incoming) =
         LiveSession::start(&Session::user("one"), &[provider()], queue).expect("a session");
     wait_for("a block", || incoming.captured() > 0);
-    live.end().expect("told");
+    live.end().expect("stopping");
     assert!(!read(incoming).0.is_empty());
     assert!(live.stop().expect("stopped").ended);
 }
@@ -184,12 +184,12 @@ fn presets_reach_windows_as_described() {
     // Stacks first, then the groups.
     assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
     assert!(lines[1].contains("class=4 870000000000000040000000"), "{lines:?}");
-    // Names come when the groups are switched off and on: nothing, the stacks, the image load's by the class of processes, then
-    // everything.
+    // Names are logged when the groups are disabled and enabled: no groups, the stacks, that of
+    // image loads by the class of processes, then all groups.
     assert!(lines[2].contains(&format!("class=4 {} ->", "0".repeat(64))), "{lines:?}");
     assert!(lines[3].contains("{3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c}/10"), "{lines:?}");
     assert!(lines[4].contains("class=4 0740020600800000"), "{lines:?}");
-    // Context switches, which are of the class of threads.
+    // Context switches belong to the class of threads.
     assert!(lines[5].contains("stacks {3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c}/36 ->"), "{lines:?}");
     assert!(lines[6].contains("class=4 170800000402000000"), "{lines:?}");
 }
@@ -227,7 +227,7 @@ fn providers_reach_windows_merged() {
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].contains("level=4 any=0x11 all=0x0"), "{lines:?}");
     assert!(lines[0].contains("property=0x4 filter(ids in count=2 [10, 11])"), "{lines:?}");
-    // The state is asked for as the events are.
+    // The state is requested with the same level and keywords as the events.
     assert!(lines[1].contains(" capture ") && lines[1].contains("level=4 any=0x11 "), "{lines:?}");
     assert!(lines[3].contains(" disable "), "{lines:?}");
     assert!(
@@ -264,14 +264,15 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     assert_eq!(fake.log("ControlTraceW stop").len(), 1);
     drop(incoming);
     live.stop().expect("stopped");
-    let error = LiveSession::stop_by_name("nobody").unwrap_err();
-    assert!(matches!(&error, Error::NoSession(name) if name == "nobody"), "{error}");
+    let error = LiveSession::stop_by_name("missing").unwrap_err();
+    assert!(matches!(&error, Error::NoSession(name) if name == "missing"), "{error}");
 }
 
-/// The number of a session's slot is its handle, and the next session has it when this one has ended.
+/// The handle of a session is the number of its slot, which the next session gets when this one has
+/// ended.
 #[test]
-fn a_session_that_took_the_place_of_ours_is_left_alone() {
-    let test = "a_session_that_took_the_place_of_ours_is_left_alone";
+fn a_session_that_replaced_ours_is_left_alone() {
+    let test = "a_session_that_replaced_ours_is_left_alone";
     let Some(fake) = fake::run(test, "") else { return };
     let (ours, incoming) = start(&Session::user("ours")).expect("a session");
     drop(incoming);
@@ -290,9 +291,9 @@ fn a_session_that_took_the_place_of_ours_is_left_alone() {
     gone(ours.update(99, Duration::from_secs(7)));
     assert!(ours.counters().expect("counters").ended);
     assert!(ours.stop().expect("it has ended").ended);
-    assert_eq!(enabled(), before, "nothing was asked of the other session");
+    assert_eq!(enabled(), before, "the other session was not changed");
     assert!(!theirs.counters().expect("counters").ended);
-    // Its name is no proof either.
+    // A session with the same name is left alone as well.
     let (ours, incoming) = start(&Session::user("ours")).expect("a session");
     drop(incoming);
     LiveSession::stop_by_name("ours").expect("stopped by another program");
@@ -303,8 +304,8 @@ fn a_session_that_took_the_place_of_ours_is_left_alone() {
 }
 
 #[test]
-fn an_update_changes_what_it_says_and_nothing_else() {
-    let test = "an_update_changes_what_it_says_and_nothing_else";
+fn an_update_changes_only_the_given_settings() {
+    let test = "an_update_changes_only_the_given_settings";
     let Some(fake) = fake::run(test, "") else { return };
     let groups = KernelGroups::PROCESS | KernelGroups::named("OB_HANDLE").expect("a group");
     let (live, incoming) =
@@ -314,8 +315,8 @@ fn an_update_changes_what_it_says_and_nothing_else() {
         let listed = LiveSession::list().expect("a list");
         let info = listed.into_iter().find(|session| session.name == "one").expect("it runs");
         live.counters().expect("counters");
-        let asked = fake.log("ControlTraceW query").pop().expect("a line");
-        (info.mode, info.file, asked.split_once(" groups=").expect("groups").1.to_owned())
+        let query = fake.log("ControlTraceW query").pop().expect("a line");
+        (info.mode, info.file, query.split_once(" groups=").expect("groups").1.to_owned())
     };
     let before = state();
     assert_eq!((&before.1, &*before.2), (&None, "[1, 0, 0, 0, 40, 0, 0, 0]"));
@@ -325,8 +326,8 @@ fn an_update_changes_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn stacks_are_asked_for_while_nothing_is_enabled() {
-    let test = "stacks_are_asked_for_while_nothing_is_enabled";
+fn stacks_are_requested_before_groups_are_enabled() {
+    let test = "stacks_are_requested_before_groups_are_enabled";
     let Some(fake) = fake::run(test, "") else { return };
     let sessions = [Session::syscalls("sensor"), Session::enrichment("names")];
     for session in &sessions {
@@ -340,8 +341,8 @@ fn stacks_are_asked_for_while_nothing_is_enabled() {
 }
 
 #[test]
-fn the_time_between_samples_is_what_it_was_before() {
-    let test = "the_time_between_samples_is_what_it_was_before";
+fn the_sampling_interval_is_restored() {
+    let test = "the_sampling_interval_is_restored";
     let Some(_fake) = fake::run(test, "error TraceSetInformation 3 = 1314\n") else { return };
     let interval = || stackhound_windows::etw::sample_interval().expect("an interval");
     let samples = || Session::kernel("one", KernelGroups::PROFILE).sample_every(Duration::from_micros(250));
@@ -351,15 +352,15 @@ fn the_time_between_samples_is_what_it_was_before() {
     assert_eq!(interval(), 2_500);
     live.stop().expect("stopped");
     assert_eq!(interval(), before);
-    // Also where the session could not be set up.
+    // Also if the session could not be set up.
     let refused = samples().kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER]);
     assert!(LiveSession::start(&refused, &[], queue()).is_err());
     assert_eq!(interval(), before);
 }
 
 #[test]
-fn a_name_that_windows_still_holds_is_waited_for() {
-    let test = "a_name_that_windows_still_holds_is_waited_for";
+fn a_name_that_is_still_in_use_is_retried() {
+    let test = "a_name_that_is_still_in_use_is_retried";
     let Some(_fake) = fake::run(test, "exists = theirs\nname_held_ms = 300\n") else { return };
     let session = Session::user("theirs").if_exists(IfExists::Replace);
     let (live, incoming) = start(&session).expect("replaced");
@@ -368,18 +369,18 @@ fn a_name_that_windows_still_holds_is_waited_for() {
 }
 
 #[test]
-fn a_session_that_writes_a_file_only_is_not_listened_to() {
-    let test = "a_session_that_writes_a_file_only_is_not_listened_to";
+fn a_session_that_only_writes_a_file_is_not_received() {
+    let test = "a_session_that_only_writes_a_file_is_not_received";
     let Some(_fake) = fake::run(test, "files = theirs\n") else { return };
     let error = LiveSession::attach("theirs", queue()).map(|_| ()).unwrap_err();
     assert!(matches!(&error, Error::NotInRealTime(name) if name == "theirs"), "{error}");
-    // It runs on.
+    // It is still running.
     assert!(LiveSession::list().expect("a list").iter().any(|session| session.name == "theirs"));
 }
 
 #[test]
-fn events_of_others_are_waited_for_as_long_as_their_session_takes() {
-    let test = "events_of_others_are_waited_for_as_long_as_their_session_takes";
+fn the_delay_follows_the_flush_timer_of_an_attached_session() {
+    let test = "the_delay_follows_the_flush_timer_of_an_attached_session";
     let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\nat_end = wait\n") else { return };
     let flush = |ms| Buffers::new(64, 4, 64, Duration::from_millis(ms)).expect("buffers");
     for (ms, disorder_ms) in [(5, 510), (1_000, 2_500), (3_000, 6_500)] {
@@ -394,8 +395,8 @@ fn events_of_others_are_waited_for_as_long_as_their_session_takes() {
 }
 
 #[test]
-fn errors_say_what_is_needed_and_leave_nothing_behind() {
-    let test = "errors_say_what_is_needed_and_leave_nothing_behind";
+fn errors_report_the_required_access_and_leave_no_session() {
+    let test = "errors_report_the_required_access_and_leave_no_session";
     let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
     let text = format!(
         "error StartTraceW denied = 5\nerror StartTraceW many = 1450\nerror OpenTraceW closed = 5\n\
@@ -410,9 +411,9 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
     assert!(denied.contains("\"denied\"") && denied.contains("Performance Log Users"), "{denied}");
     let denied = error(Session::kernel("denied", KernelGroups::PROCESS), provider());
     assert!(denied.contains("administrator"), "{denied}");
-    assert!(error(Session::user("many"), provider()).contains("no more sessions"));
+    assert!(error(Session::user("many"), provider()).contains("no free session"));
     assert_eq!(fake.log("ControlTraceW stop").len(), 0);
-    // What was begun is stopped.
+    // A session that was started is stopped.
     assert!(error(Session::user("closed"), provider()).contains("Performance Log Users"));
     assert_eq!(fake.log("ControlTraceW stop").len(), 1);
     let of = |guid: &str| ProviderSettings::new(guid.parse::<Guid>().unwrap());
@@ -423,7 +424,7 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
     assert!(invalid.contains("no provider has this GUID"), "{invalid}");
     assert!(error(Session::syscalls("one"), provider()).contains("administrator"));
     assert_eq!(fake.log("ControlTraceW stop").len(), 4);
-    let error = LiveSession::attach("nobody", queue()).map(|_| ()).unwrap_err();
+    let error = LiveSession::attach("missing", queue()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::NoSession(_)), "{error}");
     let error = start(&Session::user("u").kernel_groups(KernelGroups::PROCESS)).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::NoKernelSession(_)), "{error}");
@@ -439,7 +440,7 @@ fn losses_are_counted_while_it_runs_and_afterwards() {
     let count = Arc::new(AtomicU64::new(0));
     let counted = count.clone();
     let reader = thread::spawn(move || read_and_count(incoming, &counted).0.len());
-    wait_for("every event, or word of its loss", || {
+    wait_for("every event, or a report of its loss", || {
         count.load(Ordering::SeqCst) + live.counters().expect("counters").events_lost == EVENTS
     });
     let running = live.counters().expect("counters");

@@ -1,4 +1,4 @@
-//! What a filter can name, and what it costs to ask for it.
+//! The fields of filters and the cost of each.
 
 /// A field of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(super) enum Name {
     StackState,
     /// Modules of all frames: file names and paths.
     StackModule,
-    /// Names of all frames, as far as they are named, alone and after `module!`.
+    /// Available names of all frames, alone and after `module!`.
     StackSymbol,
-    /// Also with all that is printed with them, for filters that ask for it.
+    /// Same, plus the full printed text, for filters that test it.
     StackSymbolAsPrinted,
     StackSummary,
     ContainsUnbacked,
@@ -38,7 +38,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// As it is written.
+    /// The name of the field in filter text.
     pub(super) fn text(&self) -> String {
         match self {
             Name::Payload(name) => format!("{PAYLOAD}{name}"),
@@ -48,14 +48,14 @@ impl Name {
     }
 }
 
-/// What has to be looked at for a field, cheapest first.
+/// The data that a field requires, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cost {
-    /// The header alone.
+    /// The header only.
     Header,
-    /// The header, and what is made of it.
+    /// The header, and values computed from it.
     Derived,
-    /// The owner: of the header, and of few events of the payload.
+    /// The process and thread: from the header, and for few events from the payload.
     Owner,
     /// The schema.
     Schema,
@@ -64,7 +64,7 @@ pub(super) enum Cost {
     Functions,
 }
 
-/// Names outside the payload, the NDJSON keys first and in their order.
+/// The names of all fields outside the payload, the NDJSON keys first and in their order.
 pub(super) const NAMES: [(&str, Name); 27] = [
     ("time", Name::Time),
     ("ts", Name::Ts),
@@ -98,16 +98,17 @@ pub(super) const NAMES: [(&str, Name); 27] = [
 pub(super) const MODULE: &str = "stack.module";
 pub(super) const SYMBOL: &str = "stack.symbol";
 
-/// Whether a text asks for more than modules and functions: offsets, addresses, origins, the mark of the nearest export.
+/// Whether a text tests more than modules and functions: offsets, addresses, origins, or the mark
+/// of the nearest export.
 pub(super) fn is_long(text: &str) -> bool {
     text.contains(['+', '[', '(', '~']) || text.contains("0x")
 }
 
-/// What stands before the name of a field of the payload.
+/// The prefix of names of payload fields.
 pub(crate) const PAYLOAD: &str = "fields.";
 
 impl Name {
-    /// The field of this name.
+    /// The field with this name in filter text.
     pub fn of(name: &str) -> Option<Name> {
         let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, name)| name.clone());
         known.or_else(|| name.strip_prefix(PAYLOAD).map(|field| Name::Payload(field.into())))

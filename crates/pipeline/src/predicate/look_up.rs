@@ -1,4 +1,4 @@
-//! The values of an event's fields.
+//! Looks up the values of fields of an event.
 
 use std::ops::ControlFlow;
 
@@ -94,7 +94,7 @@ fn modules(view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Every name that some output has for a frame, and what people leave out of it.
+/// All names that any output shows for a frame, and their common short forms.
 fn symbols(view: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in view.frames_in_full() {
         let names = view.names(&frame);
@@ -113,7 +113,7 @@ fn symbols(view: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> C
             }
         }
         if as_printed {
-            // With the origin of the name, or as it is where functions are not named.
+            // With the origin of the name, or without a name if functions are not named.
             shown(label, visit)?;
             shown(frame, visit)?;
         }
@@ -124,14 +124,14 @@ fn symbols(view: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> C
     ControlFlow::Continue(())
 }
 
-/// A function alone, and after its module with and without extension.
+/// Visits the function alone, and after its module with and without extension.
 fn function(module: &str, name: &str, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     visit(Value::Text(name))?;
     shown(format_args!("{module}!{name}"), visit)?;
     stem(module).map_or(ControlFlow::Continue(()), |module| shown(format_args!("{module}!{name}"), visit))
 }
 
-/// Only of events with a stack.
+/// Visits the summary of events that have a stack.
 fn with_summary(view: &EventView<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
     if view.stack().is_none() {
         return ControlFlow::Continue(());
@@ -141,7 +141,8 @@ fn with_summary(view: &EventView<'_>, visit: impl FnOnce(&Summary) -> ControlFlo
     visit(&summary)
 }
 
-/// Each element that is a single value; characters together, as the text that they make up to the first zero.
+/// Visits each element that is a single value. Visits characters together, as the text up to the
+/// first zero.
 fn elements(array: Array<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match array.field().in_type {
         InType::Utf16Char => {
@@ -157,7 +158,7 @@ fn elements(array: Array<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     }
 }
 
-/// Numbers compare as numbers; where a field is shown as something else, as that too.
+/// Visits numbers as numbers and, if the field is displayed differently, its displayed text too.
 fn field_value(field: &Field, value: FieldValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match value {
         FieldValue::Null => return ControlFlow::Continue(()),
@@ -189,7 +190,7 @@ fn field_value(field: &Field, value: FieldValue<'_>, visit: &mut Visitor<'_>) ->
     shown(field.render(value), visit)
 }
 
-/// 8-bit text is UTF-8, and Latin-1 where it is not.
+/// Visits 8-bit text as UTF-8, or as Latin-1 if it is not valid UTF-8.
 fn ansi(bytes: &[u8], visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match str::from_utf8(bytes) {
         Ok(text) => visit(Value::Text(text)),
@@ -201,7 +202,7 @@ fn is_text(out_type: OutType) -> bool {
     matches!(out_type, OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json)
 }
 
-/// Whether numbers are shown as they are.
+/// Whether numbers are displayed as plain numbers.
 fn is_plain(out_type: OutType) -> bool {
     matches!(
         out_type,

@@ -1,8 +1,8 @@
-//! Filters over events: the one place where the [filter language](stackhound_expr) meets them.
+//! Event filters: applies the [filter language](stackhound_expr) to events.
 //!
-//! A [`Predicate`] is a filter whose names are resolved. It comes from text, as `--where` has it, or from a
-//! [`Filter`] that was built in Rust with [`pred`](crate::pred); both are the same tree and mean the same. Does not know
-//! how the fields of a payload are decoded.
+//! A [`Predicate`] is a filter whose names are resolved. It is parsed from text, as for `--where`,
+//! or created from a [`Filter`] that was built in Rust with [`pred`](crate::pred); both have the
+//! same tree and the same meaning. This module does not decode payloads.
 
 mod field;
 mod look_up;
@@ -19,34 +19,35 @@ use crate::label::stem;
 pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
 
-/// A filter that can be asked about events.
+/// A filter that can be evaluated for events.
 ///
 /// # Fields
 ///
-/// | name | what it is | costs |
+/// | name | value | requires |
 /// |---|---|---|
 /// | `ts` `cpu` `id` `opcode` `version` | as in NDJSON | the header |
-/// | `level` `keyword` `channel` `task` `flags` | of the header, as numbers; `level` also of classic events | the header |
+/// | `level` `keyword` `channel` `task` `flags` | from the header, as numbers; `level` also for classic events | the header |
 /// | `activity` | the activity's GUID, if there is one | the header |
 /// | `provider_guid` | GUID of provider or class | the header |
 /// | `time` | UTC, RFC 3339 with seven digits of a second | the header |
-/// | `stack.state` | how much of the stack there is | the header |
-/// | `pid` `tid` `process` | of the event's owner; `process.name` is the same as `process` | the header; of kernel events without ids, the payload |
-/// | `provider` | name, and GUID | the schema |
+/// | `stack.state` | completeness of the stack | the header |
+/// | `pid` `tid` `process` | process and thread of the event; `process.name` is the same as `process` | the header; for kernel events without IDs, the payload |
+/// | `provider` | name and GUID | the schema |
 /// | `event` | name | the schema |
-/// | `create.requested` `create.result` | of files' creations | – |
-/// | `fields.NAME` | of the payload: a value, or each element of an array | the payload |
+/// | `create.requested` `create.result` | of file creations | – |
+/// | `fields.NAME` | a field of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name of each frame's module, also without its extension, and path | the stack |
 /// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
-/// | `stack.symbol` | all names of each frame's function, alone, after `module!` and as they are printed; `module+0x…` | names of functions |
+/// | `stack.symbol` | all names of each frame's function, alone, after `module!` and as printed; `module+0x…` | function names |
 ///
-/// What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
-/// payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
-/// where it is shown as something else (the name of a value, an address, a time), as that text too. An array of
-/// characters is text.
+/// Cheaper fields are evaluated first, regardless of their order in the text, so a filter that is
+/// decided by header fields never decodes a payload. GUIDs are lower case, without braces. A field
+/// of the payload is compared by its value (number or text) and, if it is displayed differently (as
+/// the name of a value, an address or a time), also by its displayed text. An array of characters
+/// is text.
 ///
-/// A comparison allocates nothing, whichever encoding a text has; values that are shown as something else and take more
-/// than 128 bytes then are the exception, as are events without a known name.
+/// A comparison does not allocate, regardless of the encoding of text. Exceptions are values whose
+/// displayed text takes more than 128 bytes, and events without a known name.
 ///
 /// ```
 /// use stackhound_pipeline::{Predicate, pred};
@@ -69,7 +70,7 @@ impl Predicate {
     /// Parses the text of a filter and resolves its names.
     ///
     /// # Errors
-    /// What is wrong and where: see [`Error::render`].
+    /// The error and its position: see [`Error::render`].
     pub fn parse(text: &str) -> Result<Predicate, Error> {
         Predicate::new(&Filter::parse(text)?)
     }
@@ -77,8 +78,8 @@ impl Predicate {
     /// Resolves the names of a filter.
     ///
     /// # Errors
-    /// [`Error::UnknownField`] if a name is no [field](Predicate#fields); of filters that were built, [`Error::TooDeep`] and
-    /// [`Error::TooLong`].
+    /// [`Error::UnknownField`] if a name is not a [field](Predicate#fields); for filters built in
+    /// Rust, also [`Error::TooDeep`] and [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
         let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();
         let as_printed = filter.tested_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
@@ -90,8 +91,8 @@ impl Predicate {
         Ok(Predicate { matcher, filter: filter.clone() })
     }
 
-    /// Whether the event passes; what cannot be decided does not. Of an event that nobody describes, all fields of the
-    /// payload are missing.
+    /// Whether the event passes. An undecided event does not pass. If no schema is known for the
+    /// event, all fields of the payload are missing.
     pub fn matches(&self, view: &EventView<'_>) -> bool {
         self.decide(view) == Ok(true)
     }
@@ -99,42 +100,42 @@ impl Predicate {
     /// Whether the event passes.
     ///
     /// # Errors
-    /// The missing field, if that leaves it open, by its place in [`names`](Predicate::names).
+    /// The missing field if the result depends on it, as an index into [`names`](Predicate::names).
     pub fn decide(&self, view: &EventView<'_>) -> Result<bool, Undecided> {
         self.matcher.decide(|name, visit| look_up::look_up(view, name, visit))
     }
 
-    /// The fields that are asked for, in the order of their first use.
+    /// The fields that the filter uses, in the order of their first use.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.matcher.fields().iter().map(Name::text)
     }
 
-    /// Whether the event passes, where that can be told.
+    /// Whether the event passes, if that can be decided.
     ///
     /// # Errors
-    /// [`NoSchema`](stackhound_schema::Error::NoSchema) if fields of the payload are asked for, since nothing cheaper
-    /// decided, and nobody describes the event.
+    /// [`NoSchema`](stackhound_schema::Error::NoSchema) if the filter needs fields of the payload,
+    /// because no cheaper field decides, and no schema is known for the event.
     pub fn try_matches(&self, view: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
-        let described = Cell::new(true);
+        let has_schema = Cell::new(true);
         let matches = self.matcher.matches(|name, visit| {
-            described.set(described.get() && (name.cost() != Cost::Payload || view.schema().is_some()));
+            has_schema.set(has_schema.get() && (name.cost() != Cost::Payload || view.schema().is_some()));
             look_up::look_up(view, name, visit)
         });
-        if described.get() { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
+        if has_schema.get() { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
     }
 
-    /// Whether names of functions are asked for: then they should be looked up ahead.
+    /// Whether the filter uses function names: they should then be looked up in advance.
     pub fn names_functions(&self) -> bool {
-        self.asks_for(Cost::Functions)
+        self.uses(Cost::Functions)
     }
 
-    /// Whether fields of the payload are asked for, where nothing cheaper decides.
+    /// Whether the filter uses fields of the payload, unless a cheaper field decides.
     pub fn needs_payload(&self) -> bool {
-        self.asks_for(Cost::Payload)
+        self.uses(Cost::Payload)
     }
 
-    /// What the filter wants modules to be called that no module of the system is: text of `stack.module`, and of
-    /// `stack.symbol` what comes before `!`, such as `ntdl` of `ntdl!Nt*`.
+    /// The module names in the filter that match no module of the system: text of `stack.module`,
+    /// and the part before `!` in text of `stack.symbol`, such as `ntdl` in `ntdl!Nt*`.
     pub fn unknown_modules(&self, system: &System) -> Vec<String> {
         let names = || {
             let modules = system.modules().flat_map(|module| [module.file_name(), module.path()]);
@@ -149,7 +150,7 @@ impl Predicate {
         modules.map(|module| module.as_str().to_owned()).collect()
     }
 
-    fn asks_for(&self, cost: Cost) -> bool {
+    fn uses(&self, cost: Cost) -> bool {
         self.matcher.fields().iter().any(|name| name.cost() == cost)
     }
 }

@@ -1,4 +1,4 @@
-"""Contexts, stacks, frames and call trees of execution traces and Windows recordings.
+"""Contexts, stacks, frames and call trees of execution traces and ETW traces.
 
 >>> import stackhound
 >>> frame = stackhound.open("stacks.idx").trace.context_before(200000).stack.frame()

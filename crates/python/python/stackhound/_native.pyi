@@ -1,4 +1,4 @@
-"""What the package is made of; its modules show this under the names people use."""
+"""The native module of the package, whose Python modules re-export its items."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Times of recordings, which count 100 ns since 1601, as Python has them."""
+"""Conversions between trace times, in units of 100 ns since 1601, and ``datetime``."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -6,12 +6,12 @@ _EPOCH = datetime(1601, 1, 1, tzinfo=timezone.utc)
 
 
 def of_ticks(ticks: int) -> datetime:
-    """The time so many 100 ns after 1601 began, in UTC, without what is smaller than a microsecond."""
+    """The UTC time for a number of 100 ns since 1601, truncated to microseconds."""
     return _EPOCH + timedelta(microseconds=ticks // 10)
 
 
 def ticks(time: datetime) -> int:
-    """How many 100 ns after 1601 began a time is."""
+    """The number of 100 ns from 1601 to a time."""
     if not isinstance(time, datetime):
         raise TypeError(f"a datetime or an int expected, not {type(time).__name__}")
     if time.tzinfo is None:

@@ -1,4 +1,4 @@
-"""Stacks, frames, what happens below them, and how well it is known."""
+"""Stacks, frames, events below frames, and the quality of evidence."""
 
 from ._kinds import Continuity, Evidence, FrameEndType, FrameStartType, StackKind
 from ._native import (

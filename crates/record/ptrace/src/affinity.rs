@@ -1,8 +1,9 @@
 //! Keeps the recorder and the traced program on one processor.
 //!
-//! Only one of them runs at a time. Handing over costs about half where no other processor has to be woken up for it. The
-//! program must not notice: it gets its own set of processors back around all system calls that ask for it, change it, or
-//! hand it on to a new thread or process.
+//! Only one of them runs at a time. Switching between them costs about half as much if no other
+//! processor has to be woken up. The program must not notice this. Its own set of processors is
+//! restored around all system calls that query it, change it, or pass it on to a new thread or
+//! process.
 
 use std::mem::MaybeUninit;
 
@@ -11,15 +12,15 @@ use rustc_hash::FxHashMap;
 
 use crate::control::Tid;
 
-/// Who is kept on the processor, and where they may run otherwise. Undone when dropped, as far as the recorder is
-/// concerned.
+/// The threads that are kept on one processor, and their original sets of processors. Dropping it
+/// restores the set of the recorder.
 #[derive(Debug)]
 pub(crate) struct Affinity {
-    /// The one processor; `None` if the system does not say which.
+    /// The one processor; `None` if the system does not report it.
     one: Option<cpu_set_t>,
-    /// Where the recorder may run.
+    /// The original set of the recorder.
     own: Option<cpu_set_t>,
-    /// Where the threads that are kept may run.
+    /// The original sets of the threads that are kept on the processor.
     threads: FxHashMap<Tid, cpu_set_t>,
 }
 
@@ -27,9 +28,9 @@ pub(crate) struct Affinity {
 const SELF: Tid = Tid(0);
 
 impl Affinity {
-    /// Keeps the calling thread on the processor where it is.
+    /// Keeps the calling thread on its current processor.
     pub(crate) fn new() -> Affinity {
-        // SAFETY: takes nothing; gives a negative number if it fails.
+        // SAFETY: takes no arguments; returns a negative number on failure.
         let processor = unsafe { libc::sched_getcpu() };
         let own = get(SELF);
         let one = usize::try_from(processor).ok().filter(|&processor| processor < SIZE * 8).map(only);
@@ -47,12 +48,12 @@ impl Affinity {
         }
     }
 
-    /// A thread is gone; another one may get its number.
+    /// Forgets a thread that has ended, because its id may be reused.
     pub(crate) fn forget(&mut self, thread: Tid) {
         self.threads.remove(&thread);
     }
 
-    /// Lets all threads of the program run where they may.
+    /// Restores the original sets of all threads of the program.
     pub(crate) fn release(&mut self) {
         for (thread, own) in self.threads.drain() {
             set(thread, &own);
@@ -68,7 +69,7 @@ impl Drop for Affinity {
     }
 }
 
-/// Whether a system call asks for sets of processors, changes them or hands them on.
+/// Whether a system call queries sets of processors, changes them or passes them on.
 pub(crate) fn is_about_affinity(call: u64) -> bool {
     matches!(
         call as i64,
@@ -85,23 +86,23 @@ const SIZE: usize = size_of::<cpu_set_t>();
 
 /// The set of one processor, whose number must be below `SIZE * 8`.
 fn only(processor: usize) -> cpu_set_t {
-    // SAFETY: the set is an array of integers, for which zero is a value.
+    // SAFETY: the set is an array of integers, for which zero is a valid value.
     let mut set: cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
     // SAFETY: the number is below the number of bits.
     unsafe { libc::CPU_SET(processor, &mut set) };
     set
 }
 
-/// `None` if the thread is gone or the system has more processors than fit in.
+/// `None` if the thread has ended or the system has more processors than fit.
 fn get(thread: Tid) -> Option<cpu_set_t> {
     let mut set = MaybeUninit::<cpu_set_t>::zeroed();
     // SAFETY: the call writes at most as many bytes as the set has.
     let result = unsafe { libc::sched_getaffinity(thread.0, SIZE, set.as_mut_ptr()) };
-    // SAFETY: an array of integers that was zeroed and maybe written.
+    // SAFETY: an array of integers that was zeroed and possibly written.
     (result == 0).then(|| unsafe { set.assume_init() })
 }
 
-/// Fails if the thread is gone, or the processor is: then it runs where it did.
+/// Fails if the thread has ended or the processor is offline; then the set does not change.
 fn set(thread: Tid, set: &cpu_set_t) {
     // SAFETY: the call reads as many bytes as the set has.
     let _ = unsafe { libc::sched_setaffinity(thread.0, SIZE, set) };

@@ -1,4 +1,4 @@
-//! The code of the traced program: its instructions, decoded once where they cannot change.
+//! The code of the traced program. Instructions that cannot change are decoded once.
 
 use std::fs::File;
 use std::io;
@@ -20,29 +20,29 @@ pub(crate) struct CodeCache {
     process: Tid,
     map: MemoryMap,
     /// The map may have changed since it was read.
-    map_is_old: bool,
-    /// How often the map was read and found different.
+    map_is_outdated: bool,
+    /// The number of times that the map was read and had changed.
     generation: u64,
     decoded: FxHashMap<u64, Decoded>,
-    /// One more than the bytes of the longest instruction in front of a page's end need: bytes are read by page.
+    /// The last page that was read, and its address. Code is read by page.
     page: Option<(u64, Vec<u8>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Decoded {
     Fixed(Instruction),
-    /// Lies where it can change at any time: is read each time.
+    /// In memory that can change at any time, so it is read each time.
     Volatile,
 }
 
 impl CodeCache {
-    /// For a process that is stopped.
+    /// Opens the memory of a stopped process.
     pub(crate) fn open(process: Tid) -> io::Result<CodeCache> {
         Ok(CodeCache {
             memory: File::open(format!("/proc/{}/mem", process.0))?,
             process,
             map: MemoryMap::default(),
-            map_is_old: true,
+            map_is_outdated: true,
             generation: 0,
             decoded: FxHashMap::default(),
             page: None,
@@ -80,12 +80,12 @@ impl CodeCache {
         if let Some(bytes) = page.get(inside..inside + LENGTH_MAX) {
             return Instruction::decode(bytes, pc);
         }
-        // It may go on in the next page.
+        // The instruction may continue in the next page.
         let length = self.read(pc, &mut bytes);
         Instruction::decode(&bytes[..length], pc)
     }
 
-    /// Reads memory; gives how many bytes could be read.
+    /// Reads memory. Returns the number of bytes that could be read.
     pub(crate) fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
         while done < into.len() {
@@ -103,24 +103,24 @@ impl CodeCache {
         (self.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// A system call changed what is mapped at these addresses, or how.
+    /// Discards decoded code after a system call that changed the mapping of these addresses.
     pub(crate) fn forget(&mut self, addresses: Range<u64>) {
-        self.map_is_old = true;
+        self.map_is_outdated = true;
         self.page = None;
-        // Most such calls are about data: then nothing has to be searched.
-        let about_code = self.map.executable().any(|mapping| {
+        // Most such calls concern data; then no search is needed.
+        let has_code = self.map.executable().any(|mapping| {
             mapping.addresses.start < addresses.end && addresses.start < mapping.addresses.end
         });
-        if about_code {
+        if has_code {
             self.decoded.retain(|pc, _| !addresses.contains(pc));
         }
     }
 
-    /// The map as it is now.
+    /// The current map.
     pub(crate) fn map(&mut self) -> &MemoryMap {
-        if self.map_is_old {
-            self.map_is_old = false;
-            // A process that has just been killed has none any more.
+        if self.map_is_outdated {
+            self.map_is_outdated = false;
+            // A process that has just been killed has no map.
             let now = MemoryMap::read(self.process).unwrap_or_default();
             if now != self.map {
                 self.generation += 1;
@@ -130,7 +130,7 @@ impl CodeCache {
         &self.map
     }
 
-    /// Goes up whenever the map is found changed.
+    /// A number that increases whenever the map has changed.
     pub(crate) fn generation(&mut self) -> u64 {
         self.map();
         self.generation

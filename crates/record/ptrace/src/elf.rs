@@ -1,7 +1,7 @@
 //! The functions of an ELF file, by address.
 //!
-//! They come from both symbol tables, and from the procedure linkage table, whose entries are named after the functions
-//! that they lead to. Files are as untrusted as any input: what is odd in them is left out.
+//! They come from both symbol tables and from the procedure linkage tables, whose entries are named
+//! after their target functions. Files are untrusted input: entries that are not valid are skipped.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
@@ -11,7 +11,7 @@ use object::{
 };
 use rustc_hash::FxHashMap;
 
-/// Where a part of the file is to be loaded.
+/// A range of the file, and the address at which it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     offset: u64,
@@ -19,17 +19,18 @@ struct Segment {
     address: u64,
 }
 
-/// One function. Addresses are those of the file, not of where it is loaded.
+/// A function. Its addresses are those of the file, before relocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Function {
     start: u64,
-    /// Behind its last byte; where that is unknown, the start of the next function or the end of its section.
+    /// The address after its last byte. If the size is unknown, the start of the next function or
+    /// the end of its section.
     end: u64,
-    /// Its name's place in all names.
+    /// The range of its name in [`Image::names`].
     name: (u32, u32),
 }
 
-/// What is known of one file.
+/// The segments and functions of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
     segments: Vec<Segment>,
@@ -38,12 +39,12 @@ pub(crate) struct Image {
     names: String,
 }
 
-/// How well a name says what is at its address; the smaller, the better. Names themselves decide where all else is equal,
-/// so that the same file always gives the same names.
+/// The rank of a name among those of the same address; the smallest wins. Equal ranks are ordered
+/// by name, so that the same file always has the same names.
 type Rank = (bool, bool, bool, usize);
 
 impl Image {
-    /// Reads what is needed of a file; what is no ELF file has neither segments nor functions.
+    /// Reads segments and functions of a file. Other files than 64-bit ELF files have none.
     pub(crate) fn read<'data>(data: impl ReadRef<'data>) -> Image {
         let Ok(file) = object::read::elf::ElfFile64::<object::Endianness, _>::parse(data) else {
             return Image::default();
@@ -98,7 +99,7 @@ impl Image {
         image
     }
 
-    /// The address in the file of what stands at an offset of it.
+    /// The address of a file offset.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments
@@ -107,12 +108,12 @@ impl Image {
         segment.address.checked_add(offset - segment.offset)
     }
 
-    /// The address in the file that its base stands for: that of the first page to load.
+    /// The base address of the file: that of the first page that is loaded.
     pub(crate) fn base(&self) -> u64 {
         self.segments.iter().map(|segment| segment.address).min().unwrap_or(0) & !4095
     }
 
-    /// The function that an address lies in: its name as the file has it, and the distance from its start.
+    /// The function that contains an address: its name in the file, and the offset from its start.
     pub(crate) fn function_at(&self, address: u64) -> Option<(&str, u64)> {
         let index = self.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
         let function = self.functions.get(index).filter(|function| address < function.end)?;
@@ -121,7 +122,8 @@ impl Image {
     }
 }
 
-/// The entries of procedure linkage tables: each jumps through a word that a relocation fills with a function's address.
+/// Adds the entries of procedure linkage tables. Each jumps through a word that a relocation fills
+/// with the address of a function.
 fn stubs<'data, R: ReadRef<'data>>(
     file: &object::read::elf::ElfFile64<'data, object::Endianness, R>,
     found: &mut Vec<(u64, u64, Rank, String)>,
@@ -130,14 +132,14 @@ fn stubs<'data, R: ReadRef<'data>>(
     let Some(symbols) = file.dynamic_symbol_table() else { return };
     let mut targets: FxHashMap<u64, String> = FxHashMap::default();
     for (location, relocation) in file.dynamic_relocations().into_iter().flatten() {
-        let fills = matches!(
+        let is_function_slot = matches!(
             relocation.flags(),
             RelocationFlags::Elf { r_type: R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT }
         );
         let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
         if let Ok(symbol) = symbols.symbol_by_index(symbol)
             && let Ok(name) = symbol.name()
-            && fills
+            && is_function_slot
         {
             targets.insert(location, name.to_owned());
         }
@@ -151,14 +153,14 @@ fn stubs<'data, R: ReadRef<'data>>(
         let size = if name == ".plt.got" && section.align() == 8 { ENTRY_SIZES[1] } else { ENTRY_SIZES[0] };
         for (number, entry) in bytes.chunks(size as usize).enumerate() {
             let start = section.address().wrapping_add(number as u64 * size);
-            let leads_to = Decoder::with_ip(64, entry, start, DecoderOptions::NONE)
+            let target = Decoder::with_ip(64, entry, start, DecoderOptions::NONE)
                 .into_iter()
                 .take_while(|instruction| !instruction.is_invalid())
                 .find(|instruction| {
                     instruction.code() == Code::Jmp_rm64 && instruction.memory_base() == Register::RIP
                 })
                 .and_then(|jump| targets.get(&jump.memory_displacement64()));
-            if let Some(target) = leads_to {
+            if let Some(target) = target {
                 found.push((start, size, (false, true, true, 0), format!("{target}@plt")));
             }
         }
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_elf_file_has_no_functions() {
+    fn other_files_have_no_functions() {
         for bytes in [&[][..], b"\x7fELF", &[0; 4096], b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0"] {
             let image = Image::read(bytes);
             assert_eq!(image, Image::default());
@@ -178,7 +180,7 @@ mod tests {
         }
     }
 
-    /// The test program itself: a function is where the compiler says it is.
+    /// A function of the test program itself is found at the address that the compiler uses.
     #[test]
     fn our_own_functions_are_found() {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_do_no_harm() {
+    fn damaged_files_do_not_panic() {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
         let small = &bytes[..bytes.len().min(1 << 16)];
         for length in (0..small.len()).step_by(997) {

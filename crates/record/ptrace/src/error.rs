@@ -1,50 +1,51 @@
-//! What can go wrong.
+//! Errors.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a program could not be recorded.
+/// The reason why a program could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such program, neither at that path nor in the folders of `PATH`.
+    /// The program does not exist at this path, or in the folders of `PATH`.
     #[error("{}: there is no such program", .0.display())]
     Missing(PathBuf),
-    /// It is a folder, or its permissions do not let it be run.
-    #[error("{}: not a program that may be run", .0.display())]
+    /// The path is not a file, or its permissions do not allow execution.
+    #[error("{}: not an executable file", .0.display())]
     NotExecutable(PathBuf),
-    /// It would run as another user or group, which the system does not allow under a tracer.
-    #[error("{}: would run as another user or group (set-user-ID or set-group-ID), which cannot be recorded", .0.display())]
+    /// The program would run as another user or group, which the system does not allow under a
+    /// tracer.
+    #[error("{}: cannot record a program that runs as another user or group (set-user-ID or set-group-ID)", .0.display())]
     OtherUser(PathBuf),
-    /// It is no program for 64-bit x86.
-    #[error("{}: not a program for 64-bit x86, the only kind that can be recorded", .0.display())]
+    /// The program is not for 64-bit x86.
+    #[error("{}: not a 64-bit x86 program; only those can be recorded", .0.display())]
     OtherMachine(PathBuf),
-    /// The system could not start it.
+    /// The system could not start the program.
     #[error("{}: cannot be started: {cause}", program.display())]
     Start {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The system does not let it be traced.
-    #[error("the system does not let the program be traced: {0}")]
+    /// The system does not allow the program to be traced.
+    #[error("the system does not allow the program to be traced: {0}")]
     NotTraceable(io::Error),
-    /// What was recorded could not be kept.
-    #[error("the recording cannot be written: {0}")]
+    /// The journal could not be written.
+    #[error("cannot write the journal: {0}")]
     Keep(#[source] io::Error),
-    /// A step of the traced program failed.
-    #[error("the traced program cannot be controlled any more ({what}): {cause}")]
+    /// A `ptrace` request or another operation on the traced program failed.
+    #[error("cannot control the traced program (failed to {operation}): {cause}")]
     Control {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
+        /// The operation that failed.
+        operation: &'static str,
+        /// The error of the system.
         cause: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: what was tried when the system refused.
-    pub(crate) fn control(what: &'static str) -> impl FnOnce(io::Error) -> Error {
-        move |cause| Error::Control { what, cause }
+    /// For `map_err`: an error of this operation.
+    pub(crate) fn control(operation: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |cause| Error::Control { operation, cause }
     }
 }

@@ -1,64 +1,56 @@
-//! What a traced program does, as far as stacks are concerned.
+//! Events of a traced program that concern stacks.
 
 use std::ops::Range;
 
 use crate::control::{Registers, Tid};
 use crate::instruction::Instruction;
 
-/// What the program did.
+/// An event of the traced program.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A thread is there from now on.
+    /// A thread has started.
     Started {
-        /// Before its first instruction.
+        /// The registers before its first instruction.
         at: Registers,
-        /// The memory that was given to it as its stack, as far as the system was told.
+        /// Its stack, if the system call that created the thread specified it.
         stack: Option<Range<u64>>,
     },
     /// Another thread runs from now on.
     Switched {
-        /// The thread.
         to: Tid,
-        /// Where it goes on.
+        /// The registers of that thread.
         at: Registers,
     },
-    /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
-    Executed {
-        /// The instruction.
-        instruction: Instruction,
-        /// Before it.
-        before: Registers,
-        /// After it.
-        after: Registers,
-    },
+    /// An instruction was executed. If it is repeated, with all its iterations, or with the first
+    /// ones if a signal arrived.
+    Executed { instruction: Instruction, before: Registers, after: Registers },
     /// The system set up a signal handler.
     Delivered {
-        /// Before that.
         before: Registers,
-        /// At the handler's first instruction.
+        /// The registers at the first instruction of the handler.
         after: Registers,
     },
-    /// The program was replaced by another. All other threads are gone.
+    /// The program was replaced by another one. All other threads have ended.
     Replaced {
-        /// Before the first instruction of the new program.
+        /// The registers before the first instruction of the new program.
         after: Registers,
     },
-    /// A thread is gone.
+    /// A thread has ended.
     Ended {
-        /// The thread.
         thread: Tid,
-        /// While it executed an instruction, as a call of `exit`; else it was ended from elsewhere.
+        /// Whether it ended by an instruction, such as a call of `exit`; otherwise it was ended
+        /// from outside.
         executing: bool,
     },
 }
 
-/// How a program that was recorded ended.
+/// The end of a recorded program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With this exit code.
+    /// The program exited with this code.
     Exited(i32),
-    /// By this signal.
+    /// The program was killed by this signal.
     Killed(i32),
-    /// It was still running when the recording ended.
+    /// The program was still running when the recording ended.
     Running,
 }

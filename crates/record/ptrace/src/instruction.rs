@@ -1,36 +1,36 @@
-//! What an instruction does to the stack, as far as the model asks.
+//! Decoding of instructions, and their effect on the stack.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
 
-/// What an instruction does.
+/// The effect of an instruction on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Calls a function.
     Call,
     /// Returns.
     Return,
-    /// Jumps, on a condition or not.
+    /// Jumps, conditionally or not.
     Jump,
-    /// Asks the system.
+    /// Calls the system.
     SystemCall,
-    /// Gives the stack pointer a value that is not relative to the old one: `mov rsp, …`, `leave`, `pop rsp`.
+    /// Sets the stack pointer to a value that is not relative to the old one: `mov rsp, …`,
+    /// `leave`, `pop rsp`.
     LoadsStackPointer,
     /// Stops the program for a debugger.
     Breakpoint,
-    /// Anything else; it may still push and pop.
+    /// Any other effect, including push and pop.
     Other,
 }
 
 /// One decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
-    /// What it does.
     pub class: Class,
-    /// How many bytes it has; 0 if it could not be decoded.
+    /// The length in bytes; 0 if the instruction could not be decoded.
     pub length: u8,
-    /// Whether it is repeated: each step is then one iteration.
+    /// Whether the instruction is repeated, so that each step is one iteration.
     pub repeated: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Instruction {
 pub(crate) const LENGTH_MAX: usize = 15;
 
 impl Instruction {
-    /// What could not be read or decoded.
+    /// An instruction that could not be read or decoded.
     pub(crate) const UNKNOWN: Instruction = Instruction { class: Class::Other, length: 0, repeated: false };
 
     /// Decodes the instruction at the start of `bytes`.
@@ -48,7 +48,7 @@ impl Instruction {
             return Instruction::UNKNOWN;
         }
         let class = match decoded.flow_control() {
-            // System calls count as calls there.
+            // The decoder counts system calls as calls.
             _ if matches!(decoded.code(), Code::Syscall | Code::Sysenter) => Class::SystemCall,
             FlowControl::Interrupt if decoded.mnemonic() == Mnemonic::Int && decoded.immediate8() == 0x80 => {
                 Class::SystemCall
@@ -68,8 +68,8 @@ impl Instruction {
     }
 }
 
-/// Whether the stack pointer gets a value that is not relative to the old one. Adding, subtracting and aligning stay on
-/// the stack that is there, however far they go.
+/// Whether the stack pointer is set to a value that is not relative to the old one. Addition,
+/// subtraction and alignment stay on the same stack, whatever the distance.
 fn loads_stack_pointer(decoded: &iced_x86::Instruction) -> bool {
     match decoded.mnemonic() {
         Mnemonic::Leave => true,
@@ -97,7 +97,7 @@ fn loads_stack_pointer(decoded: &iced_x86::Instruction) -> bool {
 mod tests {
     use super::*;
 
-    /// Bytes as the processor manuals give them.
+    /// Encodings from the processor manuals.
     #[test]
     fn instructions_have_classes() {
         use Class::*;
@@ -138,19 +138,19 @@ mod tests {
             ("cmp rsp, rax", &[0x48, 0x39, 0xc4], Other),
             ("endbr64", &[0xf3, 0x0f, 0x1e, 0xfa], Other),
             ("no instruction", &[0x06], Other),
-            ("half an instruction", &[0xe8, 0, 0], Other),
+            ("truncated instruction", &[0xe8, 0, 0], Other),
             ("nothing", &[], Other),
         ];
         for (name, bytes, class) in rows {
             let instruction = Instruction::decode(bytes, 0x1000);
             assert_eq!(instruction.class, *class, "{name}");
-            let decodable = !matches!(*name, "no instruction" | "half an instruction" | "nothing");
+            let decodable = !matches!(*name, "no instruction" | "truncated instruction" | "nothing");
             assert_eq!(usize::from(instruction.length), if decodable { bytes.len() } else { 0 }, "{name}");
         }
     }
 
     #[test]
-    fn repeated_is_what_counts_down() {
+    fn repeated_instructions_are_recognized() {
         for (name, bytes, repeated) in [
             ("rep movsb", &[0xf3, 0xa4][..], true),
             ("repne scasb", &[0xf2, 0xae], true),

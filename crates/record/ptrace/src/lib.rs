@@ -1,13 +1,14 @@
 //! Records a Linux program exactly: every call, every return and every change of stack.
 //!
-//! The program runs one instruction at a time under `ptrace`, one thread at a time, so that its instructions have one
-//! order. What it does to its stacks goes through the exact tracker of the stack model into a journal; addresses get
-//! their names from the symbol tables of the files that are mapped. Tracing a child needs no privileges.
+//! The program runs one instruction at a time under `ptrace`, and one thread at a time, so that its
+//! instructions have one order. The exact tracker of the stack model processes its effects on
+//! stacks, and the results are written to a journal. Addresses get names from the symbol tables of
+//! the mapped files. Tracing a child needs no privileges.
 //!
-//! Knows Linux, x86-64 and ELF; must not know what is done with the recording. Empty on other systems.
-//! What is recorded, and what is not: `docs/exact.md`.
+//! The crate handles Linux, x86-64 and ELF. It does not read or show journals. It is empty on other
+//! systems. `docs/exact.md` describes what is recorded, and the limitations.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-// Calls of the system stand in `control` and `launch`: each block says what makes it sound.
+// Each unsafe block with a system call has a comment on its soundness.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 mod affinity;

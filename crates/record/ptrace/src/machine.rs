@@ -1,7 +1,7 @@
 //! The traced program as a machine that executes one instruction after another.
 //!
-//! One thread runs at a time, for a number of steps or until the system makes it wait; so all that happens has one
-//! order. Knows processes and threads; must not know stacks and names.
+//! One thread runs at a time, for a number of steps or until the system makes it wait, so all
+//! events have one order. This module handles processes and threads, but not stacks or names.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,23 +17,25 @@ use crate::event::{Ending, Event};
 use crate::instruction::{Class, Instruction};
 use crate::launch;
 
-/// How many steps a thread makes before others have their turn.
+/// The number of steps of a thread before other threads may run.
 const SLICE: u32 = 5_000;
-/// From how many iterations on a repeated instruction is run through, as its iterations are one transition. Making a
-/// breakpoint costs as much as a few steps.
+/// The maximum number of iterations of a repeated instruction that are single-stepped. With more,
+/// it runs to a breakpoint, because all its iterations are one transition. Setting a breakpoint
+/// costs as much as a few steps.
 const ITERATIONS_STEPPED: u64 = 4;
 
-/// A program under control. It is killed if this is dropped before it ends or is let go.
+/// A program under control. If this is dropped before the program ends or is released, the program
+/// is killed.
 #[derive(Debug)]
 pub(crate) struct Machine {
     process: Tid,
-    /// In the order in which they were made.
+    /// In the order of their creation.
     threads: Vec<Thread>,
-    /// Which one runs.
+    /// The thread that runs.
     current: Option<Tid>,
-    /// How many steps it still may make.
+    /// The number of steps that it may still make.
     slice: u32,
-    /// Of threads that are not known yet.
+    /// Stops of threads that are not known yet.
     early: Vec<(Tid, Stop)>,
     events: VecDeque<Event>,
     code: CodeCache,
@@ -45,15 +47,15 @@ pub(crate) struct Machine {
 struct Thread {
     tid: Tid,
     state: State,
-    /// At its last context.
+    /// The registers at its last context.
     registers: Registers,
-    /// What it executes, or executed last.
+    /// The current or last instruction.
     instruction: Instruction,
-    /// To be delivered with the next step.
+    /// The signal to deliver with the next step.
     signal: i32,
-    /// Delivered with the last step.
+    /// The signal that was delivered with the last step.
     delivering: i32,
-    /// Runs to a breakpoint.
+    /// Whether it runs to a breakpoint.
     breakpoint: bool,
     /// The program has just been replaced.
     replaced: bool,
@@ -61,11 +63,11 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Can make a step.
+    /// The thread can make a step.
     Ready,
-    /// In a step that has not come to its end.
+    /// The thread is in a step that has not ended.
     Running,
-    /// Stopped for a reason that was not dealt with so far.
+    /// The thread has a stop that was not processed yet.
     Stopped(Stop),
 }
 
@@ -85,7 +87,8 @@ impl Thread {
 }
 
 impl Machine {
-    /// Takes over a program as [`launch`](crate::launch::launch) leaves it. Its first event is the start of its thread.
+    /// Takes over a program that [`launch`](crate::launch::launch) has started. Its first event is
+    /// the start of its thread.
     pub(crate) fn new(process: Tid) -> Result<Machine, Error> {
         let code = CodeCache::open(process).map_err(Error::control("read its memory"))?;
         let mut thread = Thread::new(process, Registers::default());
@@ -114,23 +117,22 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The process's number.
     pub(crate) fn process(&self) -> Tid {
         self.process
     }
 
-    /// The program's memory, while it is stopped.
+    /// The code of the program, while it is stopped.
     pub(crate) fn code(&mut self) -> &mut CodeCache {
         &mut self.code
     }
 
-    /// What the file of the program that runs is called.
+    /// The file name of the program that runs.
     pub(crate) fn program_name(&self) -> Option<String> {
         let path = std::fs::read_link(format!("/proc/{}/exe", self.process.0)).ok()?;
         Some(path.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// What happens next; `None` when the program has ended or `stop` was set.
+    /// The next event; `None` if the program has ended or `stop` is set.
     pub(crate) fn next(&mut self, stop: &AtomicBool) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -142,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// Does something that may lead to events; false if nothing is left to do.
+    /// Makes progress that may lead to events. Returns false if nothing is left to do.
     fn advance(&mut self, stop: &AtomicBool) -> Result<bool, Error> {
         let current = self.threads.iter().position(|thread| Some(thread.tid) == self.current);
         match current.map(|index| (index, self.threads[index].state)) {
@@ -153,7 +155,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// One step of a thread; waits for its end unless the thread sleeps in a system call.
+    /// Makes one step of a thread, and waits for its end unless the thread sleeps in a system call.
     fn step(&mut self, index: usize) -> Result<(), Error> {
         let thread = &mut self.threads[index];
         self.slice = self.slice.saturating_sub(1);
@@ -172,18 +174,18 @@ impl Machine {
         self.resume(index)
     }
 
-    /// Lets a thread go on with the instruction it is at.
+    /// Lets a thread continue with its current instruction.
     fn resume(&mut self, index: usize) -> Result<(), Error> {
         let thread = &mut self.threads[index];
         thread.state = State::Running;
         let long = thread.instruction.repeated
             && thread.registers.rcx > ITERATIONS_STEPPED
             && thread.delivering == 0;
-        let behind = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
-        thread.breakpoint = long && control::run_to(thread.tid, behind).is_ok();
+        let next = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
+        thread.breakpoint = long && control::run_to(thread.tid, next).is_ok();
         let result = if thread.breakpoint { Ok(()) } else { control::step(thread.tid, thread.delivering) };
         match result {
-            // It was killed; its end will be told.
+            // The thread was killed; its end will be reported.
             Err(error) if control::is_gone(&error) => return Ok(()),
             result => result.map_err(Error::control("step"))?,
         }
@@ -192,9 +194,7 @@ impl Machine {
         let stop = if may_wait {
             wait_unless_asleep(self.process, thread.tid)?
         } else {
-            control::wait(Some(thread.tid), true)
-                .map_err(Error::control("wait for it"))?
-                .map(|(_, stop)| stop)
+            control::wait(Some(thread.tid), true).map_err(Error::control("wait"))?.map(|(_, stop)| stop)
         };
         if let Some(stop) = stop {
             thread.state = State::Stopped(stop);
@@ -202,7 +202,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Finds a thread that can go on, waiting for one if need be; false if there is none.
+    /// Finds a thread that can continue, and waits for one if necessary. Returns false if there is
+    /// none.
     fn choose(&mut self, stop: &AtomicBool) -> Result<bool, Error> {
         let mut delay = Duration::from_micros(20);
         loop {
@@ -236,10 +237,11 @@ impl Machine {
         }
     }
 
-    /// Takes up what has become of the threads that are in the system, and deals with what needs no turn of theirs.
+    /// Collects the stops of threads in system calls, and processes those that do not need the
+    /// thread to run.
     fn collect(&mut self) -> Result<(), Error> {
         while self.threads.iter().any(|thread| thread.state == State::Running) {
-            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else {
+            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait"))? else {
                 break;
             };
             match self.threads.iter_mut().find(|thread| thread.tid == tid) {
@@ -260,12 +262,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Deals with the end of a step.
+    /// Processes the end of a step.
     fn resolve(&mut self, index: usize, stop: Stop) -> Result<(), Error> {
         match stop {
             Stop::Trap | Stop::Signal(_) | Stop::Pause => match self.stepped(index, stop) {
                 Err(error) if control::is_gone(&error) => self.threads[index].state = State::Running,
-                result => result.map_err(Error::control("look at its registers"))?,
+                result => result.map_err(Error::control("read its registers"))?,
             },
             Stop::Clone => self.cloned(index)?,
             Stop::Exec => self.replaced(index)?,
@@ -274,7 +276,7 @@ impl Machine {
                 thread.state = State::Running;
                 match control::listen(thread.tid) {
                     Err(error) if control::is_gone(&error) => {}
-                    result => result.map_err(Error::control("leave it suspended"))?,
+                    result => result.map_err(Error::control("keep it suspended"))?,
                 }
             }
             Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished => {
@@ -296,7 +298,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A thread stopped with its registers as they are between instructions.
+    /// Processes a stop of a thread between instructions.
     fn stepped(&mut self, index: usize, stop: Stop) -> std::io::Result<()> {
         let thread = &mut self.threads[index];
         let tid = thread.tid;
@@ -326,7 +328,8 @@ impl Machine {
                 return Ok(());
             }
             TrapCause::Step => moved || !instruction.repeated,
-            // One that was interrupted by a signal without a handler goes on by itself, and was told already.
+            // A call that was interrupted by a signal without a handler is restarted, and was
+            // already reported.
             TrapCause::SystemCall => instruction.class == Class::SystemCall,
             TrapCause::Signal => {
                 match stop {
@@ -354,10 +357,10 @@ impl Machine {
         Ok(())
     }
 
-    /// A system call may have changed what is mapped.
+    /// Discards decoded code that a system call may have remapped.
     fn note_mappings(&mut self, before: Registers, after: Registers) {
         let [first, second, third] = before.arguments;
-        // Errors are the last page of all numbers.
+        // The highest 4096 values are errors.
         if after.rax > u64::MAX - 4096 {
             return;
         }
@@ -377,36 +380,37 @@ impl Machine {
         }
     }
 
-    /// A thread is inside the system call that made another one.
+    /// Processes a stop of a thread inside the system call that created another thread.
     fn cloned(&mut self, index: usize) -> Result<(), Error> {
         let stack = self.stack_of_clone(self.threads[index].registers);
-        let made = control::event_thread(self.threads[index].tid)
-            .map_err(Error::control("ask for its new thread"))?;
-        let known = self.early.iter().position(|(tid, _)| *tid == made);
+        let created =
+            control::event_thread(self.threads[index].tid).map_err(Error::control("query its new thread"))?;
+        let known = self.early.iter().position(|(tid, _)| *tid == created);
         let stop = match known {
             Some(at) => Some(self.early.remove(at)),
-            None => control::wait(Some(made), true).map_err(Error::control("wait for its new thread"))?,
+            None => control::wait(Some(created), true).map_err(Error::control("wait for its new thread"))?,
         };
         let alive = matches!(stop, Some((_, Stop::Pause)));
-        let ours = std::path::Path::new(&format!("/proc/{}/task/{}", self.process.0, made.0)).exists();
+        let ours = std::path::Path::new(&format!("/proc/{}/task/{}", self.process.0, created.0)).exists();
         if alive && !ours {
-            // Another process with the same memory: it runs by itself, as all children do.
-            let _ = control::detach(made, 0);
+            // Another process with the same memory runs untraced, like all children.
+            let _ = control::detach(created, 0);
         } else if alive {
-            match control::registers(made) {
+            match control::registers(created) {
                 Ok(registers) => {
-                    self.threads.push(Thread::new(made, registers));
+                    self.threads.push(Thread::new(created, registers));
                     self.events.push_back(Event::Started { at: registers, stack });
                 }
                 Err(error) if control::is_gone(&error) => {}
-                Err(error) => return Err(Error::control("look at its registers")(error)),
+                Err(error) => return Err(Error::control("read its registers")(error)),
             }
         }
         self.threads[index].delivering = 0;
         self.resume(index)
     }
 
-    /// The stack that a call of `clone3` gives to the new thread. Older calls do not tell its size.
+    /// The stack that a call of `clone3` specifies for the new thread. Older calls do not specify
+    /// its size.
     fn stack_of_clone(&self, call: Registers) -> Option<Range<u64>> {
         const STACK: u64 = std::mem::offset_of!(libc::clone_args, stack) as u64;
         const STACK_SIZE: u64 = std::mem::offset_of!(libc::clone_args, stack_size) as u64;
@@ -416,28 +420,28 @@ impl Machine {
         Some(start..start.checked_add(size)?)
     }
 
-    /// The leading thread is inside the system call that replaced the program; whichever thread called it is the leading
-    /// one now.
+    /// Processes a stop inside the system call that replaced the program. The thread that called it
+    /// is the main thread now.
     fn replaced(&mut self, index: usize) -> Result<(), Error> {
-        let mut leading = Thread::new(self.threads[index].tid, Registers::default());
-        leading.replaced = true;
+        let mut main = Thread::new(self.threads[index].tid, Registers::default());
+        main.replaced = true;
         if !launch::is_for_this_machine(self.process) {
-            // Nothing of it can be understood: it runs on by itself.
+            // The new program cannot be decoded, so it continues untraced.
             self.affinity.release();
             self.threads.clear();
-            let _ = control::detach(leading.tid, 0);
+            let _ = control::detach(main.tid, 0);
             return Ok(());
         }
-        for thread in self.threads.drain(..).filter(|thread| thread.tid != leading.tid) {
+        for thread in self.threads.drain(..).filter(|thread| thread.tid != main.tid) {
             self.events.push_back(Event::Ended { thread: thread.tid, executing: false });
         }
-        self.current = Some(leading.tid);
-        self.threads.push(leading);
+        self.current = Some(main.tid);
+        self.threads.push(main);
         self.code = CodeCache::open(self.process).map_err(Error::control("read its memory"))?;
         self.resume(0)
     }
 
-    /// Lets the program run on by itself.
+    /// Lets the program continue untraced.
     pub(crate) fn release(&mut self) -> Result<Ending, Error> {
         self.affinity.release();
         for thread in std::mem::take(&mut self.threads) {
@@ -450,9 +454,9 @@ impl Machine {
                 None => thread.signal,
                 Some(Stop::Signal(signal)) => signal,
                 Some(Stop::Clone) => {
-                    if let Ok(made) = control::event_thread(thread.tid) {
-                        control::wait(Some(made), true).map_err(Error::control("let it go"))?;
-                        let _ = control::detach(made, 0);
+                    if let Ok(created) = control::event_thread(thread.tid) {
+                        control::wait(Some(created), true).map_err(Error::control("release it"))?;
+                        let _ = control::detach(created, 0);
                     }
                     0
                 }
@@ -466,7 +470,7 @@ impl Machine {
                 }
                 _ => 0,
             };
-            // Fails if the thread is gone.
+            // Fails if the thread has ended.
             let _ = control::detach(thread.tid, signal);
         }
         Ok(self.ending)
@@ -474,12 +478,12 @@ impl Machine {
 
     /// Stops a thread that is in a system call.
     fn halt(&self, thread: Tid) -> Result<Option<Stop>, Error> {
-        // Fails if the thread is gone, which its end will tell.
+        // Fails if the thread has ended, which will be reported.
         let _ = control::interrupt(thread);
         let mut stop = control::wait(Some(thread), true).map_err(Error::control("stop it"))?;
         if matches!(stop, Some((_, Stop::Pause))) {
-            // The step it is in ends with a SIGTRAP, which would kill it once it is not traced. It comes with the next
-            // step, before anything is executed.
+            // The current step ends with a SIGTRAP, which would kill the thread once it is not
+            // traced. It arrives with the next step, before an instruction is executed.
             let _ = control::step(thread, 0);
             stop = match wait_unless_asleep(self.process, thread)? {
                 Some(stop) => Some((thread, stop)),
@@ -502,7 +506,7 @@ impl Drop for Machine {
     }
 }
 
-/// Waits for the end of a program that was let go.
+/// Waits for the end of a released program.
 pub(crate) fn wait_for_end(process: Tid) -> std::io::Result<Ending> {
     Ok(match control::wait_for_end(process)? {
         Stop::Exited(code) => Ending::Exited(code),

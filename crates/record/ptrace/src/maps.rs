@@ -1,4 +1,4 @@
-//! The memory map of a process, as `/proc/PID/maps` tells it.
+//! The memory map of a process, from `/proc/PID/maps`.
 
 use std::io;
 use std::ops::Range;
@@ -6,19 +6,16 @@ use std::path::PathBuf;
 
 use crate::control::Tid;
 
-/// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// Its addresses.
     pub addresses: Range<u64>,
-    /// Whether it may be executed.
     pub executable: bool,
-    /// Whether what is executed in it can change without a system call: it is writable, or shared with a mapping that
-    /// may be.
+    /// Whether its code can change without a system call: it is writable, or shared with a mapping
+    /// that may be writable.
     pub volatile: bool,
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Device and number of the file; 0 if there is none.
+    /// The device and inode of the file; 0 if there is none.
     pub file: (u64, u64),
     /// The file's path, or a name in brackets; empty for memory without one.
     pub name: PathBuf,
@@ -31,18 +28,18 @@ pub(crate) struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// Reads the map of a process.
+    /// Reads the map of a process from `/proc`.
     pub(crate) fn read(process: Tid) -> io::Result<MemoryMap> {
         let text = std::fs::read(format!("/proc/{}/maps", process.0))?;
         Ok(MemoryMap::parse(&text))
     }
 
-    /// Lines that are not understood are left out.
+    /// Lines that are not valid are skipped.
     fn parse(text: &[u8]) -> MemoryMap {
         MemoryMap { mappings: text.split(|&byte| byte == b'\n').filter_map(parse_line).collect() }
     }
 
-    /// The mapping that an address lies in.
+    /// The mapping that contains an address.
     pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
         let index = self.mappings.partition_point(|mapping| mapping.addresses.end <= address);
         self.mappings.get(index).filter(|mapping| mapping.addresses.contains(&address))
@@ -57,13 +54,14 @@ impl MemoryMap {
             .map_or(0, |mapping| mapping.addresses.end)
     }
 
-    /// Those that may be executed.
+    /// The executable mappings.
     pub(crate) fn executable(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.iter().filter(|mapping| mapping.executable)
     }
 }
 
-/// As in `7f0000001000-7f0000003000 r-xp 00001000 fe:01 1234      /usr/lib/libm.so`.
+/// Parses a line such as `7f0000001000-7f0000003000 r-xp 00001000 fe:01 1234
+/// /usr/lib/libm.so`.
 fn parse_line(line: &[u8]) -> Option<Mapping> {
     use std::os::unix::ffi::OsStrExt;
     let mut rest = line;
@@ -80,7 +78,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
     let (major, minor) = field()?.split_once(':')?;
     let inode: u64 = field()?.parse().ok()?;
     let (write, execute, share) = (*rights.get(1)?, *rights.get(2)?, *rights.get(3)?);
-    // As `stat` puts it together, for the numbers that file systems have.
+    // Combined as in the result of `stat`.
     let device = libc::makedev(hexadecimal(major)? as u32, hexadecimal(minor)? as u32);
     Some(Mapping {
         addresses: hexadecimal(start)?..hexadecimal(end)?,
@@ -106,7 +104,7 @@ no mapping at all
 ";
 
     #[test]
-    fn lines_become_mappings() {
+    fn lines_are_parsed_as_mappings() {
         let map = MemoryMap::parse(MAP);
         assert_eq!(map.mappings.len(), 5);
         let code = map.at(0x555555556000).unwrap();

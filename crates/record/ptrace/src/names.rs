@@ -1,6 +1,5 @@
-//! Names of addresses in the traced program.
-//!
-//! Knows mappings, files and their functions; must not know why somebody asks.
+//! Names of addresses in the traced program, from its mappings and the functions of the mapped
+//! files.
 
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -19,26 +18,26 @@ use crate::code::CodeCache;
 use crate::elf::Image;
 use crate::maps::Mapping;
 
-/// Which file, by device and number, or which mapping without a file, by address.
+/// The device and inode of a file, or 0 and the address of a mapping without a file.
 type FileKey = (u64, u64);
 
-/// Gives addresses their locations; takes files up as they are met.
+/// Resolves addresses to locations. Files are read when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     images: FxHashMap<FileKey, Rc<Image>>,
-    /// By file and base, since the program was replaced last.
+    /// By file and base, since the program was last replaced.
     modules: FxHashMap<(FileKey, u64), ModuleId>,
-    /// Of addresses, as long as the map stays as it is.
+    /// By address, as long as the map does not change.
     locations: FxHashMap<u64, LocationId>,
-    /// Whether functions start at addresses, as long as the map stays as it is.
+    /// Whether a function starts at an address, as long as the map does not change.
     starts: FxHashMap<u64, bool>,
     known: FxHashMap<LocationInfo, LocationId>,
     generation: u64,
 }
 
 impl Names {
-    /// The program was replaced: what is mapped from now on is mapped anew.
-    pub(crate) fn start_anew(&mut self) {
+    /// Discards all modules and locations after the program was replaced.
+    pub(crate) fn reset(&mut self) {
         self.modules.clear();
         self.locations.clear();
         self.starts.clear();
@@ -47,7 +46,7 @@ impl Names {
 
     /// Whether a function is known to start at an address.
     pub(crate) fn is_start(&mut self, code: &mut CodeCache, pc: u64) -> bool {
-        self.look_at_map(code);
+        self.check_map(code);
         if let Some(&known) = self.starts.get(&pc) {
             return known;
         }
@@ -59,8 +58,8 @@ impl Names {
         found
     }
 
-    /// Forgets what was found for another map than that of now.
-    fn look_at_map(&mut self, code: &mut CodeCache) {
+    /// Discards results for an older map.
+    fn check_map(&mut self, code: &mut CodeCache) {
         let generation = code.generation();
         if generation != self.generation {
             self.generation = generation;
@@ -69,14 +68,14 @@ impl Names {
         }
     }
 
-    /// What is mapped at an address, if it has a name.
+    /// The mapping at an address, if it has a name, and its image.
     fn find(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Mapping, FileKey, Rc<Image>)> {
         let mapping = code.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
         let (key, image) = self.image(code, &mapping);
         Some((mapping, key, image))
     }
 
-    /// The number of an address's location. What has to be defined for it goes to the journal.
+    /// The location of an address. A new location and its module are written to the journal.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -86,7 +85,7 @@ impl Names {
         pc: u64,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationId> {
-        self.look_at_map(code);
+        self.check_map(code);
         if let Some(&known) = self.locations.get(&pc) {
             return Ok(known);
         }
@@ -117,7 +116,7 @@ impl Names {
         };
         let Some((mapping, key, image)) = self.find(code, pc) else { return Ok(unnamed) };
         let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
-        // Where the file says nothing, its first mapped byte stands for its base.
+        // Without segments, the base is the address of the file's first byte.
         let base = match address {
             Some(address) => pc.wrapping_sub(address).wrapping_add(image.base()),
             None => mapping.addresses.start.wrapping_sub(mapping.offset),
@@ -139,7 +138,7 @@ impl Names {
         })
     }
 
-    /// The image of what is mapped: read from its file, or, where the kernel provides it, from memory.
+    /// The image of a mapping, read from its file or, if the kernel provides it, from memory.
     fn image(&mut self, code: &mut CodeCache, mapping: &Mapping) -> (FileKey, Rc<Image>) {
         let has_file = mapping.file.1 != 0;
         let key = if has_file { mapping.file } else { (0, mapping.addresses.start) };
@@ -154,16 +153,17 @@ impl Names {
     }
 }
 
-/// Empty unless the file at the path is still the one that was mapped.
+/// Returns an empty image unless the file at the path is still the mapped one.
 fn read_file(path: &Path, file: FileKey) -> Image {
-    let same = |there: &File| there.metadata().is_ok_and(|there| (there.dev(), there.ino()) == file);
+    let same =
+        |opened: &File| opened.metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == file);
     match File::open(path) {
-        Ok(there) if same(&there) => Image::read(&ReadCache::new(there)),
+        Ok(opened) if same(&opened) => Image::read(&ReadCache::new(opened)),
         _ => Image::default(),
     }
 }
 
-/// The part of the kernel that programs call, `[vdso]`, is a file that is in memory only.
+/// The `[vdso]` is an ELF file of the kernel that exists only in memory.
 fn read_memory(code: &CodeCache, mapping: &Mapping) -> Image {
     const SIZE_MAX: u64 = 1 << 16;
     if !mapping.name.as_os_str().as_encoded_bytes().starts_with(b"[vdso") {
@@ -185,7 +185,7 @@ fn module_info(path: &Path, base: u64) -> ModuleInfo {
     }
 }
 
-/// A name as the source has it, without parameters; `@plt` stays.
+/// Demangles a name, without parameters. A suffix `@plt` is kept.
 fn demangle(name: &str) -> String {
     let (plain, suffix) = match name.strip_suffix("@plt") {
         Some(plain) => (plain, "@plt"),
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_the_source_has_them() {
+    fn names_are_demangled() {
         for (mangled, expected) in [
             ("main", "main"),
             ("malloc@plt", "malloc@plt"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_called_as_their_files() {
+    fn modules_are_named_after_their_files() {
         let info = module_info(Path::new("/usr/lib/libc.so.6"), 0x1000);
         assert_eq!((info.name.as_str(), info.path.as_deref()), ("libc.so.6", Some("/usr/lib/libc.so.6")));
         let info = module_info(Path::new("[vdso]"), 0x1000);

@@ -1,4 +1,4 @@
-//! From what the program does to what the stack model is told.
+//! The recorder: passes the events of the program to the tracker, and its results to the journal.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -19,10 +19,11 @@ use crate::machine::Machine;
 use crate::names::Names;
 use crate::stacks::{self, Notice};
 
-/// After so many transitions, what is recorded so far is written, so that it is there if this program is killed.
+/// The number of transitions after which the journal is flushed, so that it survives if the
+/// recorder is killed.
 const FLUSH: u64 = 100_000;
 
-/// What was recorded, in numbers.
+/// The counters of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Transitions: instructions, deliveries of signals, switches of threads.
@@ -31,29 +32,29 @@ pub struct Totals {
     pub calls: u64,
     /// Return instructions.
     pub returns: u64,
-    /// Those that took the address that a call had left and went there.
+    /// Returns to the return address of the matching call.
     pub returns_matched: u64,
-    /// Those from functions that were called before anything was known of their stack.
+    /// Returns from functions that were called before their stack was known.
     pub returns_below: u64,
-    /// Those that served as jumps: they took an address that was put there for them.
+    /// Returns that served as jumps, to an address that was pushed for them.
     pub returns_as_jumps: u64,
-    /// Those that took the address that a call had left and went elsewhere.
+    /// Returns that popped the return address of a call, but went elsewhere.
     pub returns_elsewhere: u64,
     /// Frames.
     pub frames: u64,
     /// Stacks.
     pub stacks: u64,
-    /// Threads, of all programs one after another.
+    /// Threads of all programs, one after another.
     pub threads: u64,
     /// Deliveries of signals to handlers.
     pub signals: u64,
     /// Switches of threads.
     pub switches: u64,
-    /// How often the program was replaced by another one.
+    /// Replacements of the program by another one.
     pub programs_replaced: u64,
     /// Jumps from the end of one function to another one.
     pub tail_calls: u64,
-    /// Frames and stacks that were too many to be followed.
+    /// Frames and stacks that exceeded the limits of the tracker.
     pub refused: u64,
 }
 
@@ -63,36 +64,36 @@ pub struct Recorder {
     machine: Machine,
     tracker: Tracker,
     names: Names,
-    /// What the program is called.
+    /// The name of the program.
     program: String,
-    /// One for each program that was run, as memory means something else afterwards.
+    /// The address space, a new one for each program.
     space: Space,
-    /// Where the thread that runs stands.
+    /// The registers of the current thread.
     at: Registers,
-    /// What the tracker said about the transition at hand.
+    /// The results of the tracker for the current transition.
     tracked: Vec<Tracked>,
     totals: Totals,
 }
 
-/// What came of a recording.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Recorded<W> {
-    /// In numbers.
+    /// The counters.
     pub totals: Totals,
-    /// How the program ended. To wait for its end where it has not: [`wait_for_end`].
+    /// The end of the program. If it is still running, [`wait_for_end`] waits for its end.
     pub ending: Ending,
-    /// What the journal was written to.
+    /// The writer of the journal.
     pub journal: W,
 }
 
 impl Recorder {
-    /// Starts a program with its arguments, the first being its name, and stops it before its first instruction. It has
-    /// this program's standard input and output. Its addresses are not randomized.
+    /// Starts a program and stops it before its first instruction. The first argument is its name.
+    /// It inherits standard input and output. Its addresses are not randomized.
     ///
     /// All calls of a recorder must come from the thread that started it.
     ///
     /// # Errors
-    /// If there is no such program, or it may not be run, or not be traced.
+    /// If the program does not exist, or must not be executed or traced.
     pub fn start(arguments: &[impl AsRef<OsStr>]) -> Result<Recorder, Error> {
         let process = launch(arguments)?;
         let machine = Machine::new(process)?;
@@ -109,16 +110,17 @@ impl Recorder {
         })
     }
 
-    /// The number of the process.
+    /// The process id.
     pub fn process(&self) -> u32 {
         self.machine.process().0 as u32
     }
 
-    /// Records until the program ends, there are so many transitions, or `stop` is set; then lets the program run on by
-    /// itself. The journal is whole up to a hundred thousand transitions ago at any time.
+    /// Records until the program ends, `limit` transitions are reached, or `stop` is set. Then the
+    /// program continues untraced. At any time, the journal lacks at most the last hundred thousand
+    /// transitions.
     ///
     /// # Errors
-    /// If the program cannot be controlled any more, or the journal cannot be written.
+    /// If the program can no longer be controlled, or the journal cannot be written.
     pub fn record<W: Write>(
         mut self,
         limit: u64,
@@ -126,7 +128,7 @@ impl Recorder {
         mut journal: Writer<W>,
     ) -> Result<Recorded<W>, Error> {
         let followed = self.follow(limit, stop, &mut journal);
-        // Also where the recording cannot go on: the program can.
+        // The program is released also after an error of the recording.
         let ending = self.machine.release();
         followed?;
         let journal = journal.finish(self.totals.transitions).map_err(Error::Keep)?;
@@ -184,7 +186,7 @@ impl Recorder {
             }
             Event::Delivered { before, after } => {
                 self.totals.signals += 1;
-                // When the handler returns, the address it returns to is gone from the stack.
+                // When the handler returns, its return address has been popped.
                 let slot = Address(after.sp.wrapping_add(8));
                 self.step(tracker::Class::Signal { slot }, before, after);
             }
@@ -194,7 +196,7 @@ impl Recorder {
                 let everything = (Address(0), Address(u64::MAX));
                 self.tracker.release(self.space, everything.0, everything.1, |item| tracked.push(item));
                 self.space = Space(self.space.0 + 1);
-                self.names.start_anew();
+                self.names.reset();
                 if let Some(region) = stacks::first_stack(self.machine.code(), after.sp) {
                     let (low, high) = (Address(region.start), Address(region.end));
                     self.tracker.declare(self.space, low, high, StackKind::User, |item| tracked.push(item));
@@ -248,14 +250,14 @@ impl Recorder {
             }
             Class::Jump | Class::Breakpoint | Class::Other => tracker::Class::Other,
         };
-        let kept = self.tracked.len();
+        let earlier = self.tracked.len();
         self.step(class, before, after);
         if class == tracker::Class::Return {
-            let outcome = self.tracked[kept..].iter().find_map(|item| match item {
+            let outcome = self.tracked[earlier..].iter().find_map(|item| match item {
                 Tracked::Close { end, .. } => Some(*end),
                 _ => None,
             });
-            let below = self.tracked[kept..].iter().any(|item| matches!(item, Tracked::Below { .. }));
+            let below = self.tracked[earlier..].iter().any(|item| matches!(item, Tracked::Below { .. }));
             match outcome {
                 Some(EndType::Return) if below => self.totals.returns_below += 1,
                 Some(EndType::Return) => self.totals.returns_matched += 1,
@@ -276,7 +278,7 @@ impl Recorder {
         self.totals.transitions += 1;
     }
 
-    /// Writes down what the tracker said.
+    /// Writes the results of the tracker to the journal.
     fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> io::Result<()> {
         for item in self.tracked.drain(..) {
             let function = match item {
@@ -304,7 +306,7 @@ impl Recorder {
             };
             let location = match function {
                 Some(address) => self.names.location(self.machine.code(), address.0, journal)?,
-                // Not asked for.
+                // Not used.
                 None => LocationId(0),
             };
             if let Some(change) = item.change(Cpu(0), |_| location) {
@@ -315,10 +317,10 @@ impl Recorder {
     }
 }
 
-/// Waits until a program that was recorded and let go ends by itself.
+/// Waits until a recorded program that continues untraced ends.
 ///
 /// # Errors
-/// If there is no such child.
+/// If the process is not a child of this one.
 pub fn wait_for_end(process: u32) -> io::Result<Ending> {
     crate::machine::wait_for_end(Tid(process as i32))
 }

@@ -1,4 +1,4 @@
-//! The provider events of the profile mix: methods and allocations of managed code.
+//! Provider events of the profile mix: methods and allocations of managed code.
 
 use std::io::Write;
 
@@ -12,7 +12,8 @@ use crate::payload::Payload;
 use crate::provider::{ALLOCATION_TICK, Identity, METHOD_LOAD, METHOD_RUNDOWN, RUNTIME, RUNTIME_RUNDOWN};
 use crate::random::hash;
 
-/// Different methods and types; their names are put together from these.
+/// Number of different methods, and of different types. Their names are combined from the lists
+/// below.
 const METHODS: u64 = 512;
 const NAMESPACES: [&str; 8] = [
     "Contoso.Office.Layout",
@@ -41,7 +42,7 @@ const SIGNATURES: [&str; 4] = [
     "int32  (!0,!0)",
 ];
 
-/// Names as payloads have them, made once.
+/// Encoded names for payloads, built once.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     methods: Vec<Payload>,
@@ -54,13 +55,13 @@ impl Catalogue {
         let method = |number: u64| {
             let mut names = Payload::default();
             let number = hash(number);
-            names.wide(part(&NAMESPACES, number)).wide(part(&NAMES, number >> 16));
-            names.wide(part(&SIGNATURES, number >> 32));
+            names.utf16(part(&NAMESPACES, number)).utf16(part(&NAMES, number >> 16));
+            names.utf16(part(&SIGNATURES, number >> 32));
             names
         };
         let type_name = |number| {
             let mut name = Payload::default();
-            name.wide(part(&NAMESPACES, hash(number)));
+            name.utf16(part(&NAMESPACES, hash(number)));
             name
         };
         Catalogue {
@@ -70,7 +71,7 @@ impl Catalogue {
     }
 }
 
-/// One in so many events has its stack inside.
+/// One in this many events contains its stack.
 const STACK_IN: u64 = 100;
 
 impl<W: Write> Profile<'_, W> {
@@ -98,8 +99,9 @@ impl<W: Write> Profile<'_, W> {
         };
         let has_stack = !is_32_bit && self.random.one_in(STACK_IN);
         let frames = if has_stack { self.user_frames(&actor, false) } else { Frames::EMPTY };
-        let width = PointerSize::Eight;
-        let items = [ItemSpec::StackTrace { pointer_size: width, match_id: 0, frames: frames.as_slice() }];
+        let frame_size = PointerSize::Eight;
+        let items =
+            [ItemSpec::StackTrace { pointer_size: frame_size, match_id: 0, frames: frames.as_slice() }];
         let header = HeaderSpec::Event {
             provider: identity.provider,
             descriptor: identity.descriptor,
@@ -121,7 +123,7 @@ fn identity(provider: Guid, id: u16, version: u8, task: u16, opcode: u8, keyword
     Identity { provider, descriptor: Descriptor { id, version, channel: 0, level, opcode, task, keyword } }
 }
 
-/// A method that was compiled, or that is there at the end.
+/// A method that was compiled, or that exists at the end of the trace.
 fn method(out: &mut Payload, number: u64, names: &Payload) {
     let address = 0x7ff9_0000_0000 + number * 0x340;
     out.u64(address + 0x10_0000)
@@ -132,7 +134,7 @@ fn method(out: &mut Payload, number: u64, names: &Payload) {
     out.u32(0x1).bytes(names.as_bytes()).u16(6).u64(0);
 }
 
-/// So many bytes were allocated since the last such event.
+/// An allocation tick: the bytes allocated since the last such event.
 fn allocation(out: &mut Payload, number: u64, type_name: &Payload, pointer_size: PointerSize) {
     out.u32(106_496).u32(0).u16(6).u64(106_496).pointer(0x7100_0000 + number * 0x80, pointer_size);
     out.bytes(type_name.as_bytes()).u32(0).pointer(0x0270_0000 + number * 0x40, pointer_size);

@@ -1,13 +1,14 @@
-//! The profile mix: what a profiler records on a busy machine, as fast as it can be written.
+//! The profile mix: the trace of a profiler on a busy machine, generated as fast as possible.
 //!
-//! Shares follow a real recording: 44 % samples, 38 % events of the managed runtime and others with modern headers, half
-//! of them from 32-bit processes, 5 % parts of stacks, nearly all by key, and kernel events of every kind; about 127
-//! bytes a record. What a reader has to remember grows with the recording: processes, images and stacks go on being new,
+//! The proportions are those of a real trace: 44 % samples; 38 % events of the managed runtime and
+//! other events with `EVENT_HEADER`, half of them from 32-bit processes; 5 % stack records, nearly
+//! all by key; and kernel events of every kind. A record has about 127 bytes. The state that a
+//! reader must keep grows with the trace: new processes, images and stacks appear throughout,
 //! processes with the square root of the number of records.
 //!
-//! Nothing here runs: threads are drawn, not scheduled. Each processor has a running thread all the same, its switches
-//! are recorded, and what it logs is that thread's. No record costs an allocation; what is held grows with the number of
-//! processes only.
+//! Threads are selected at random, not simulated. However, each processor has a running thread, its
+//! context switches are recorded, and its events belong to that thread. Writing a record does not
+//! allocate memory; memory grows only with the number of processes.
 
 mod events;
 mod processes;
@@ -31,24 +32,25 @@ use crate::rundown;
 use crate::site::{self, Call, Site, below};
 use crate::stacks::{Owner, Pending, Stacks, UserPart};
 
-/// Ticks between two records, on average: 4,000 samples a second are 44 % of them.
+/// Average number of ticks between two records. With it, the 44 % samples are 4,000 per second.
 const PACE: u64 = 1_100;
-/// In a thousand actions: samples, events of providers; the rest are kernel events.
+/// Samples per thousand actions.
 const SAMPLES: u64 = 489;
+/// Provider events per thousand actions. The rest are kernel events.
 const PROVIDER_EVENTS: u64 = 423;
-/// One in so many samples has a stack.
+/// One in this many samples has a stack.
 const STACK_IN: u64 = 15;
-/// User parts come at most so many actions after their events.
+/// Maximum number of actions between an event and its user stack.
 const USER_PART_WITHIN: u64 = 40;
 
-/// A thread, as far as its records need it.
+/// The properties of a thread that its records need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Actor {
     tid: Tid,
     pid: Pid,
     process: ProcessIndex,
-    /// Its place among the process's threads.
-    location: usize,
+    /// Index in the list of the process's threads.
+    index_in_process: usize,
 }
 
 impl Actor {
@@ -61,17 +63,17 @@ impl Actor {
     }
 }
 
-/// A user part that is yet to come.
+/// A user stack that is logged later.
 #[derive(Debug)]
 struct Due {
-    /// Number of the action before which it comes.
+    /// Number of the action that it precedes.
     at: u64,
     pending: Pending,
     owner: Owner,
     user: Frames,
 }
 
-/// A recording of the profile mix in the making.
+/// Generates a trace of the profile mix.
 pub(crate) struct Profile<'e, W> {
     pub out: Output<W>,
     pub stacks: Stacks<'e>,
@@ -87,7 +89,7 @@ pub(crate) struct Profile<'e, W> {
 }
 
 impl<'e, W: Write> Profile<'e, W> {
-    /// Begins a recording that will have so many records.
+    /// Begins a trace that will have `records` records.
     pub fn begin(
         mut out: Output<W>,
         stacks: Stacks<'e>,
@@ -98,7 +100,7 @@ impl<'e, W: Write> Profile<'e, W> {
         rundown::write_header(&mut out)?;
         rundown::START.begin(&mut out)?;
         rundown::write_configuration(&mut out)?;
-        let idle = Actor { tid: Tid(0), pid: Pid::IDLE, process: 0, location: 0 };
+        let idle = Actor { tid: Tid(0), pid: Pid::IDLE, process: 0, index_in_process: 0 };
         let mut profile = Profile {
             out,
             stacks,
@@ -116,7 +118,7 @@ impl<'e, W: Write> Profile<'e, W> {
         Ok(profile)
     }
 
-    /// Writes records until the file will have so many, those of the rundown at the end included.
+    /// Writes records until the file, with the final rundown, has `records` records.
     pub fn run(&mut self, records: u64) -> Result<(), WriteError> {
         while self.out.kept() + self.rundown_records() < records {
             self.actions += 1;
@@ -144,12 +146,12 @@ impl<'e, W: Write> Profile<'e, W> {
         Ok(())
     }
 
-    /// A processor; all are equally likely.
+    /// A random processor.
     fn any_processor(&mut self) -> u16 {
         self.random.below(PROCESSORS.into()) as u16
     }
 
-    /// Whether a thread is in the kernel, with an event whose user part is yet to come.
+    /// Whether a thread is in the kernel, with an event whose user stack is still pending.
     fn is_in_kernel(&self, tid: Tid) -> bool {
         self.due.iter().any(|due| due.owner.tid == tid)
     }
@@ -161,16 +163,16 @@ impl<'e, W: Write> Profile<'e, W> {
         let in_kernel = self.is_in_kernel(actor.tid);
         let has_stack = !in_kernel && self.random.one_in(STACK_IN);
         if !has_stack {
-            let location = self.random.next();
+            let seed = self.random.next();
             let address = if in_kernel {
-                self.kernel_address(location)
+                self.kernel_address(seed)
             } else {
-                self.population.code(&self.machine, actor.process).function(1, location % 512)
+                self.population.code(&self.machine, actor.process).function(1, seed % 512)
             };
             payload::sample(&mut self.out.payload, address, actor.tid);
             return self.out.kernel(on, event::SAMPLED_PROFILE, Issuer::UNKNOWN).map(drop);
         }
-        // Two of three samples with stacks are taken in user mode.
+        // Two thirds of the samples with stacks are in user mode.
         let user = self.user_frames(&actor, true);
         if self.random.below(3) > 0 {
             payload::sample(&mut self.out.payload, user.as_slice()[0], actor.tid);
@@ -185,8 +187,8 @@ impl<'e, W: Write> Profile<'e, W> {
         self.kernel_part(on, &actor, event::SAMPLED_PROFILE.kind(), logged, &kernel)
     }
 
-    fn kernel_address(&self, location: u64) -> stackhound_types::Address {
-        let offset = 0x20_0000 + (location % 0x1_0000) as u32 * 0x40;
+    fn kernel_address(&self, seed: u64) -> stackhound_types::Address {
+        let offset = 0x20_0000 + (seed % 0x1_0000) as u32 * 0x40;
         self.machine.address(Site(SystemImage::Ntoskrnl, offset))
     }
 
@@ -200,13 +202,14 @@ impl<'e, W: Write> Profile<'e, W> {
         ])
     }
 
-    /// The kernel frames of something that happens in a system call; without `below` at one of many places.
+    /// The kernel frames of an event in a system call. Without `below`, the innermost frames are
+    /// random.
     fn kernel_frames(&mut self, call: &Call, below: &[Site]) -> Frames {
         let mut frames = Frames::EMPTY;
         if below.is_empty() {
-            let location = hash(self.population.any_address_seed(&mut self.random));
-            frames.push(self.kernel_address(location));
-            frames.push(self.kernel_address(location / 3));
+            let seed = hash(self.population.any_address_seed(&mut self.random));
+            frames.push(self.kernel_address(seed));
+            frames.push(self.kernel_address(seed / 3));
         }
         for &site in below.iter().chain(&[call.in_routine(0), site::SYSTEM_SERVICE]) {
             frames.push(self.machine.address(site));
@@ -214,13 +217,13 @@ impl<'e, W: Write> Profile<'e, W> {
         frames
     }
 
-    /// A stack of a thread's: one of those its process has by now.
+    /// A random user stack of a thread.
     fn user_frames(&mut self, actor: &Actor, is_running: bool) -> Frames {
-        let way = self.population.any_way(&mut self.random, &self.machine, actor.process);
+        let path = self.population.any_path(&mut self.random, &self.machine, actor.process);
         let role = self.machine.processes[actor.process].role;
         let mut frames = Frames::EMPTY;
         if is_running {
-            way.push_running(&mut frames, way.route % 3);
+            path.push_running(&mut frames, path.route % 3);
         } else {
             let call = self.any_call();
             self.push_sites(&mut frames, &[call.stub_return()]);
@@ -234,7 +237,7 @@ impl<'e, W: Write> Profile<'e, W> {
                     self.push_sites(&mut frames, &[*wrapper]);
                 }
             }
-            way.push_calls(&mut frames, 0);
+            path.push_calls(&mut frames, 0);
         }
         let root: &[Site] = if role == Role::Sync { &site::WOW64_THREAD_ROOT } else { &site::THREAD_ROOT };
         self.push_sites(&mut frames, root);
@@ -245,7 +248,7 @@ impl<'e, W: Write> Profile<'e, W> {
         sites.iter().for_each(|&site| frames.push(self.machine.address(site)));
     }
 
-    /// Logs the kernel part of an event, whose user part will come later.
+    /// Logs the kernel stack of an event, and schedules its user stack.
     fn kernel_part(
         &mut self,
         on: u16,
@@ -267,15 +270,15 @@ impl<'e, W: Write> Profile<'e, W> {
         };
         let user = self.user_frames(actor, false);
         let at = self.actions + 1 + self.random.below(USER_PART_WITHIN);
-        let location = self.due.partition_point(|due| due.at <= at);
-        self.due.insert(location, Due { at, pending, owner, user });
+        let position = self.due.partition_point(|due| due.at <= at);
+        self.due.insert(position, Due { at, pending, owner, user });
         Ok(())
     }
 
-    /// Logs the user part that is due first.
+    /// Logs the user stack that is due first.
     fn user_part(&mut self) -> Result<(), WriteError> {
         let Some(due) = self.due.pop_front() else { return Ok(()) };
-        // One thread in twenty went on on another processor.
+        // One in twenty threads has continued on another processor.
         let on = if self.random.one_in(20) { self.any_processor() } else { due.pending.logged.processor };
         let Due { pending, owner, user, .. } = due;
         let kept = self.stacks.part(&mut self.out, on, pending.logged, owner, StackMode::User, &user)?;
@@ -283,7 +286,8 @@ impl<'e, W: Write> Profile<'e, W> {
         Ok(())
     }
 
-    /// Logs an event with the prepared payload; it gets a stack if its thread is not in the kernel already.
+    /// Logs an event with the prepared payload, and its stack unless the thread is already in the
+    /// kernel.
     fn event_with_stack(
         &mut self,
         on: u16,
@@ -344,7 +348,7 @@ impl<'e, W: Write> Profile<'e, W> {
         }
     }
 
-    /// Reads from a disk, for a file or for a page that is missing.
+    /// Logs a disk read, for one in eight also a hard fault.
     fn disk(&mut self, on: u16, actor: &Actor) -> Result<(), WriteError> {
         self.irps += 1;
         payload::disk_init(&mut self.out.payload, self.irps, actor.tid);
@@ -371,7 +375,7 @@ impl<'e, W: Write> Profile<'e, W> {
         Ok(())
     }
 
-    /// Gives a processor to another thread.
+    /// Switches a processor to another thread.
     fn switch(&mut self, on: u16) -> Result<(), WriteError> {
         let next = self.population.any_thread(&mut self.random);
         if self.running.iter().any(|actor| actor.tid == next.tid) {

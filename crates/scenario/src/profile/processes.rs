@@ -1,4 +1,5 @@
-//! The processes of the profile mix: they come and go, and the later ones have programs and libraries of their own.
+//! Processes of the profile mix. They start and end during the trace, and many of them have their
+//! own programs and libraries.
 
 use std::io::Write;
 
@@ -6,7 +7,7 @@ use stackhound_etl::write::{Issuer, WriteError};
 use stackhound_types::{Pid, RawTime, Tid};
 
 use super::{Actor, Profile};
-use crate::calls::{Code, Way};
+use crate::calls::{CallPath, Code};
 use crate::event;
 use crate::image::{ImageIndex, SystemImage};
 use crate::machine::{Machine, ProcessIndex, Role};
@@ -17,32 +18,34 @@ use crate::site::{self, below};
 
 /// The processor that logs the rundown.
 const ON: u16 = 0;
-/// Threads of a process.
+/// Number of threads of a process.
 const THREADS: std::ops::RangeInclusive<u64> = 3..=8;
-/// Processes that live at one time, at most.
+/// Maximum number of concurrent processes.
 const LIVE_MAX: u64 = 48;
-/// One process in so many is one of 32 bits, and so on for those that run a program of their own.
-const NARROW_IN: u64 = 2;
-/// How many innermost levels the ways of one kind differ in, and how many such ways there are.
+/// One in this many processes is a 32-bit process.
+const WOW64_IN: u64 = 2;
+/// Number of innermost levels in which similar call paths differ.
 const INNER_LEVELS: u32 = 2;
-const INNER_WAYS: u64 = 1 << (2 * INNER_LEVELS);
+const INNER_PATHS: u64 = 1 << (2 * INNER_LEVELS);
+/// One in this many 64-bit processes runs its own program.
 const OWN_PROGRAM_IN: u64 = 2;
 
-/// Who lives, and how much of everything there is by now.
+/// The current processes and threads, and the current variety of stacks and files.
 #[derive(Debug)]
 pub(super) struct Population {
     live_max: u64,
     live: Vec<ProcessIndex>,
     threads: Vec<Actor>,
-    /// Processes that were started while the recording ran.
+    /// Number of processes that were started during the trace.
     started: u64,
-    /// Different stacks and places that there are by now; goes up with the number of records.
+    /// Number of different stacks and addresses per process. It increases with the number of
+    /// records.
     variety: u64,
     files: u64,
 }
 
 impl Population {
-    /// For a recording with so many records.
+    /// The population for a trace with this number of records.
     pub fn new(records: u64) -> Population {
         Population {
             live_max: (records.isqrt() / 12).clamp(6, LIVE_MAX),
@@ -54,21 +57,22 @@ impl Population {
         }
     }
 
-    /// Takes note of how many records there are, and tells whether it is time for one more process.
+    /// Updates the current number of records. Returns whether the next process is due.
     pub fn is_due(&mut self, records: u64) -> bool {
         self.variety = 32 + records.isqrt() / 8;
         self.files = 64 + records.isqrt();
-        // The nth process comes with record 9 n².
+        // The nth process starts at record 9 n².
         9 * self.started * self.started <= records
     }
 
-    /// A thread; those of old processes are more likely.
+    /// A random thread. Threads of older processes are more likely.
     pub fn any_thread(&self, random: &mut Random) -> Actor {
         let limit = 1 + random.below(self.threads.len() as u64);
         self.threads[random.below(limit) as usize]
     }
 
-    /// A number that stands for one of many places. Low ones are more likely: most stacks come again and again.
+    /// A random number that selects an address or a stack. Low numbers are more likely, because
+    /// most stacks of a trace are repeated.
     pub fn any_address_seed(&self, random: &mut Random) -> u64 {
         let mut limit = self.variety;
         for _ in 0..3 {
@@ -77,15 +81,16 @@ impl Population {
         random.below(limit)
     }
 
-    /// One of the ways through a process's program. Most differ from some other way in the innermost levels only.
-    pub fn any_way(&self, random: &mut Random, machine: &Machine, process: ProcessIndex) -> Way {
-        let location = self.any_address_seed(random);
-        let outer = hash2(process as u64, location / INNER_WAYS);
+    /// A random call path of a process. Most paths differ from another one in the innermost levels
+    /// only.
+    pub fn any_path(&self, random: &mut Random, machine: &Machine, process: ProcessIndex) -> CallPath {
+        let seed = self.any_address_seed(random);
+        let outer = hash2(process as u64, seed / INNER_PATHS);
         let outer_levels = 2 + (outer >> 58) as u32 % 14;
-        let inner = location % INNER_WAYS;
+        let inner = seed % INNER_PATHS;
         let images = &machine.processes[process].loaded;
         let library = images[images.len() - 1 - (outer >> 60) as usize % 3];
-        Way {
+        CallPath {
             program: self.code(machine, process),
             library: Code::of_image(&machine.images[library as usize]),
             root: 0,
@@ -105,9 +110,9 @@ impl Population {
 }
 
 impl<W: Write> Profile<'_, W> {
-    /// Makes the processes that are there from the start on, and writes the rundown of them.
+    /// Creates the processes that exist at the start of the trace, and writes their rundown.
     pub(super) fn populate(&mut self) -> Result<(), WriteError> {
-        // System is not part of the population: it never ends, and never runs code of its own in user mode.
+        // System is not part of the population: it never ends, and has no code in user mode.
         let system = self.machine.new_process(Role::System, None, Pid::IDLE, None);
         self.machine.load(system, SystemImage::Ntdll.index());
         for routine in site::SYSTEM_ROUTINES {
@@ -132,7 +137,7 @@ impl<W: Write> Profile<'_, W> {
 
     fn new_process(&mut self, parent: Pid) -> ProcessIndex {
         let number = self.machine.processes.len() as u64;
-        let role = if number % NARROW_IN == 1 { Role::Sync } else { Role::Task };
+        let role = if number % WOW64_IN == 1 { Role::Sync } else { Role::Task };
         let program = if role == Role::Sync {
             SystemImage::Sync32.index()
         } else if self.random.one_in(OWN_PROGRAM_IN) {
@@ -152,13 +157,13 @@ impl<W: Write> Profile<'_, W> {
     fn new_thread(&mut self, process: ProcessIndex, started: Option<RawTime>) -> Actor {
         let program = self.machine.processes[process].facts.images[0];
         let start = Code::of_image(&self.machine.images[program]).function(0, 0);
-        let (tid, location) = self.machine.new_thread(process, start, started);
-        let actor = Actor { tid, pid: self.machine.processes[process].pid(), process, location };
+        let (tid, index_in_process) = self.machine.new_thread(process, start, started);
+        let actor = Actor { tid, pid: self.machine.processes[process].pid(), process, index_in_process };
         self.population.threads.push(actor);
         actor
     }
 
-    /// The images of a process: those of its role, and for 64-bit ones a library that no process had before.
+    /// The images of a process: those of its role, and for 64-bit processes a new library.
     fn images_of(&mut self, process: ProcessIndex) -> Vec<ImageIndex> {
         let program = self.machine.processes[process].facts.images[0] as ImageIndex;
         let role = self.machine.processes[process].role;
@@ -170,7 +175,7 @@ impl<W: Write> Profile<'_, W> {
         std::iter::once(program).chain(libraries).chain(own).collect()
     }
 
-    /// Starts a process; if there are enough, the oldest one ends.
+    /// Starts a process. If the maximum is exceeded, the oldest process ends.
     pub(super) fn start_process(&mut self) -> Result<(), WriteError> {
         self.population.started += 1;
         let on = self.any_processor();
@@ -182,7 +187,7 @@ impl<W: Write> Profile<'_, W> {
         for number in 0..self.random.between(*THREADS.start(), *THREADS.end()) {
             let actor = self.new_thread(process, Some(RawTime(self.out.now())));
             let facts = &mut self.machine.processes[process].facts;
-            payload::thread(&mut self.out.payload, actor.pid, &facts.threads[actor.location]);
+            payload::thread(&mut self.out.payload, actor.pid, &facts.threads[actor.index_in_process]);
             if number == 0 {
                 let call = &site::NT_CREATE_THREAD_EX;
                 self.event_with_stack(on, &creator, event::THREAD_START, call, below::THREAD)?;
@@ -208,7 +213,7 @@ impl<W: Write> Profile<'_, W> {
         let pid = self.machine.processes[process].pid();
         self.population.threads.retain(|actor| actor.process != process);
         while let Some(at) = self.due.iter().position(|due| due.owner.pid == pid) {
-            // It leaves the kernel before it ends.
+            // The thread leaves the kernel before it ends.
             self.due.rotate_left(at);
             self.user_part()?;
             self.due.make_contiguous().sort_by_key(|due| due.at);
@@ -218,11 +223,11 @@ impl<W: Write> Profile<'_, W> {
                 self.switch(on)?;
             }
         }
-        for location in 0..self.machine.processes[process].facts.threads.len() {
-            let facts = self.machine.processes[process].facts.threads[location];
+        for index_in_process in 0..self.machine.processes[process].facts.threads.len() {
+            let facts = self.machine.processes[process].facts.threads[index_in_process];
             payload::thread(&mut self.out.payload, pid, &facts);
             let logged = self.out.kernel(on, event::THREAD_END, Issuer::new(pid, facts.tid))?;
-            self.machine.end_thread(process, location, logged.time);
+            self.machine.end_thread(process, index_in_process, logged.time);
         }
         let last = self.machine.processes[process].facts.threads.last().map(|thread| thread.tid);
         let issuer = Issuer { tid: last, ..Issuer::new(pid, Tid(0)) };
@@ -237,12 +242,12 @@ impl<W: Write> Profile<'_, W> {
         Ok(())
     }
 
-    /// Records of the rundown at the end, if it came now.
+    /// Number of records of the final rundown at the current time.
     pub(super) fn rundown_records(&self) -> u64 {
         self.machine.rundown_records() + self.population.files + self.stacks.keys() + rundown::END.records()
     }
 
-    /// Writes the rundown of what there is now.
+    /// Writes the final rundown.
     pub fn end(&mut self) -> Result<(), WriteError> {
         let out = &mut self.out;
         rundown::END.begin(out)?;

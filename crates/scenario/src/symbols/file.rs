@@ -3,36 +3,36 @@
 /// An exported function.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Where it begins.
+    /// RVA of its start.
     pub rva: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// Its name.
+    /// Name of the export.
     pub name: String,
 }
 
-/// What goes into an image file.
+/// Contents of an image file.
 #[derive(Clone, Debug, Default)]
 pub struct File {
-    /// 32 bits.
+    /// Whether the image is 32-bit.
     pub is_32_bit: bool,
-    /// A library, not a program.
+    /// Whether it is a library instead of a program.
     pub is_library: bool,
-    /// Seconds since 1970, in the header.
+    /// Time stamp in the header, in seconds since 1970.
     pub time_date_stamp: u32,
-    /// Of the image in memory.
+    /// Size of the image in memory, in bytes.
     pub size: u32,
-    /// In the header.
+    /// Checksum in the header.
     pub checksum: u32,
-    /// In any order.
+    /// Exported functions, in any order.
     pub exports: Vec<Export>,
-    /// Where functions are that are not exported, and their bytes. In any order.
+    /// RVAs and sizes in bytes of functions that are not exported, in any order.
     pub functions: Vec<(u32, u32)>,
-    /// File names of libraries with the functions that are imported of each. Only of 64-bit images.
+    /// File names of libraries, with the functions imported from each. Only for 64-bit images.
     pub imports: Vec<(String, Vec<String>)>,
-    /// Where the data section starts; `None` for the last place that it has room in.
+    /// RVA of the data section; `None` for the last possible one.
     pub data_at: Option<u32>,
-    /// What stands where, in any order; pages without any of it have no bytes in the file.
+    /// RVAs and bytes of code, in any order. Other pages have no bytes in the file.
     pub code: Vec<(u32, Vec<u8>)>,
 }
 
@@ -41,7 +41,7 @@ const PAGE: u32 = 0x1000;
 const FILE_ALIGNMENT: u32 = 0x200;
 const CODE: u32 = 0x1000;
 
-/// Little-endian values one behind another.
+/// A sequence of little-endian values.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -59,7 +59,7 @@ impl Bytes {
         self.put(&value.to_le_bytes())
     }
 
-    /// A value of the width of addresses.
+    /// A value with the size of a pointer.
     fn word(&mut self, is_32_bit: bool, value: u64) -> &mut Bytes {
         if is_32_bit { self.u32(value as u32) } else { self.put(&value.to_le_bytes()) }
     }
@@ -69,7 +69,7 @@ impl Bytes {
     }
 }
 
-/// Where the directories stand: address and bytes.
+/// RVA and size of each directory.
 #[derive(Clone, Copy, Default)]
 struct Directories {
     exports: (u32, u32),
@@ -82,7 +82,7 @@ struct Directories {
 struct CodeSection {
     start: u32,
     end: u32,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     raw: u32,
 }
 
@@ -93,9 +93,9 @@ impl CodeSection {
 }
 
 impl File {
-    /// The bytes of the file.
+    /// Builds the bytes of the file.
     pub fn write(&self) -> Vec<u8> {
-        // The size of the data does not depend on where it stands.
+        // The size of the data section does not depend on its address.
         let needed = self.data(0).0.len() as u32;
         let last = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
         let data_at = self.data_at.unwrap_or(last);
@@ -119,8 +119,8 @@ impl File {
         file.0
     }
 
-    /// The sections of code: one for each run of pages that something is known of, and those between them, which have no
-    /// bytes in the file. So a reader is not told that there is nothing but zeros.
+    /// The code sections: one for each run of pages with known code, and one for each gap. Gaps
+    /// have no bytes in the file, so that a reader does not take them for zeros.
     fn code_sections(&self, data_at: u32) -> Vec<CodeSection> {
         let mut code: Vec<(u32, u32)> =
             self.code.iter().map(|(rva, bytes)| (*rva, rva + bytes.len() as u32)).collect();
@@ -206,20 +206,21 @@ impl File {
         out
     }
 
-    /// Where the pointer to an imported function stands, if the data section starts at `data_at`.
+    /// RVA of the pointer to an imported function, if the data section starts at `data_at`. `None`
+    /// if the function is not imported.
     pub fn import_slot(&self, data_at: u32, library: &str, function: &str) -> Option<u32> {
         let mut slot = data_at;
         for (name, functions) in &self.imports {
             if name == library {
-                let location = functions.iter().position(|known| known == function)?;
-                return Some(slot + 8 * location as u32);
+                let index = functions.iter().position(|known| known == function)?;
+                return Some(slot + 8 * index as u32);
             }
             slot += 8 * (functions.len() as u32 + 1);
         }
         None
     }
 
-    /// The directories, as they stand at `at`.
+    /// The contents of the data section at `at`, and its directories.
     fn data(&self, at: u32) -> (Vec<u8>, Directories) {
         let mut out = Bytes::default();
         let mut directories = Directories::default();
@@ -240,7 +241,7 @@ impl File {
             let aligned = out.0.len().next_multiple_of(4);
             out.pad_to(aligned);
             let unwind = at + aligned as u32;
-            // Version 1, nothing to undo.
+            // Unwind information: version 1, no operations.
             out.put(&[1, 0, 0, 0]);
             directories.functions = (unwind + 4, 12 * functions.len() as u32);
             for (rva, size) in functions {
@@ -250,13 +251,15 @@ impl File {
         (out.0, directories)
     }
 
-    /// Puts the import directory; the pointers to functions come first. Gives where the directory is.
+    /// Writes the import address tables, the name tables and the import directory. Returns the RVA
+    /// and size of the directory.
     fn put_imports(&self, out: &mut Bytes, at: u32) -> (u32, u32) {
         let words = |functions: &[String]| 8 * (functions.len() as u32 + 1);
         let slots: u32 = self.imports.iter().map(|(_, functions)| words(functions)).sum();
         let (directory, size) = (at + 2 * slots, 20 * (self.imports.len() as u32 + 1));
         let texts = directory + size;
-        // The pointers and the names look alike in a file: both are the places of names.
+        // In a file, the address tables and the name tables are equal: both contain the RVAs of
+        // names.
         let mut text = texts;
         let mut table = Bytes::default();
         let mut names = Bytes::default();
@@ -282,7 +285,7 @@ impl File {
         (directory, size)
     }
 
-    /// Puts the export directory, which starts at `at`.
+    /// Writes the export directory, which starts at `at`.
     fn put_exports(&self, out: &mut Bytes, at: u32) {
         let mut exports: Vec<&Export> = self.exports.iter().collect();
         exports.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));

@@ -1,8 +1,9 @@
-//! Image files that go with a recording, so that its stacks have names.
+//! Builds the image files of a trace, which supply names for its stacks.
 //!
-//! They hold what a reader of names needs of an image and nothing else: headers with the identity, the export directory,
-//! the ranges of exported functions, and the code of the system calls' stubs. None can run. The identities of
-//! `ntdll.dll`, `win32u.dll` and `kernel32.dll` are genuine, so keep the files apart from real symbols.
+//! The files contain only the parts that symbol readers need: headers with the identity, the export
+//! directory, the ranges of exported functions, and the code of system-call stubs. They cannot be
+//! executed. The identities of `ntdll.dll`, `win32u.dll` and `kernel32.dll` are genuine, so keep
+//! the files separate from real symbols.
 
 pub mod file;
 mod names;
@@ -14,21 +15,21 @@ use crate::random::hash;
 use crate::site;
 use crate::truth::Truth;
 
-/// An image file and its place in a symbol store.
+/// An image file and its path in a symbol store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageFile {
-    /// `name/TIMESTAMPsize/name`, below the store's folder.
+    /// `name/TIMESTAMPsize/name`, relative to the root of the store.
     pub store_path: String,
-    /// The file.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
 }
 
-/// One export in so many bytes, in libraries that only scenarios have.
+/// Distance between exports in invented libraries, in bytes.
 const EXPORT_IN: u32 = 0x400;
 const EXPORTS_MAX: u32 = 2000;
 
 impl Truth {
-    /// The files of all images of the recording.
+    /// The files of all images of the trace.
     pub fn image_files(&self) -> impl Iterator<Item = ImageFile> + '_ {
         self.images.iter().enumerate().map(|(index, image)| {
             let known = FILES.get(index).map(|file| file.0);
@@ -66,12 +67,12 @@ fn image_file(image: &Image, known: Option<SystemImage>) -> File {
             code.push((at, bytes));
         }
     }
-    // Programs export nothing, and of the libraries of Windows only what stands in the table is told.
+    // Programs have no exports. Libraries of Windows have only the exports in the table.
     if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
         let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
         for index in 0..count {
-            let location = 0x1000 + index * ((image.size / 2 / count) & !15);
-            exports.push(export(location, 0x80, &invented_name(image, index)));
+            let rva = 0x1000 + index * ((image.size / 2 / count) & !15);
+            exports.push(export(rva, 0x80, &invented_name(image, index)));
         }
     }
     File {
@@ -87,7 +88,8 @@ fn image_file(image: &Image, known: Option<SystemImage>) -> File {
     }
 }
 
-/// `mov r10, rcx`, `mov eax, number`, the test for `int 2e`, `syscall`, `ret`, `int 2e`, `ret`: as since build 10586.
+/// The code of a system-call stub since build 10586: `mov r10, rcx`, `mov eax, number`, the test
+/// for `int 2e`, `syscall`, `ret`, `int 2e`, `ret`.
 pub fn stub_code(number: u32) -> [u8; 24] {
     let mut code =
         *b"\x4c\x8b\xd1\xb8\0\0\0\0\xf6\x04\x25\x08\x03\xfe\x7f\x01\x75\x03\x0f\x05\xc3\xcd\x2e\xc3";
@@ -95,7 +97,7 @@ pub fn stub_code(number: u32) -> [u8; 24] {
     code
 }
 
-/// The attacker's stub, which jumps to wherever it is told, and the function that calls it.
+/// The attacker's stub, which jumps to an address in memory, and the function that calls it.
 fn own_code() -> [Vec<u8>; 2] {
     // `mov r10, rcx`, `mov eax, 26h`, `mov r11, [rip+100h]`, `jmp r11`.
     let stub = b"\x4c\x8b\xd1\xb8\x26\0\0\0\x4c\x8b\x1d\0\x01\0\0\x41\xff\xe3";
@@ -128,7 +130,7 @@ mod tests {
     use crate::{Mix, Scenario};
 
     #[test]
-    fn files_have_the_places_and_identities_of_the_recordings_images() {
+    fn files_have_the_store_paths_and_identities_of_the_images() {
         let scenario = Scenario { events: 8_000, seed: 3, mix: Mix::Default };
         let truth = scenario.write(Cursor::new(Vec::new())).unwrap();
         let files: Vec<ImageFile> = truth.image_files().collect();

@@ -1,12 +1,13 @@
-//! Which functions the known images export, where stacks lead through them.
+//! The exported functions of the known images that occur in stacks.
 //!
-//! Stubs, thread roots and the way of an event out of a process are where build 19041.508 has them; all other places are
-//! invented, as the return addresses in [`site`](crate::site) are. Functions between them are not exported: of a return
-//! address in one, only the nearest export before it is known, as with real images.
+//! The offsets of stubs, of thread roots, and of the functions through which a process writes an
+//! event are those of build 19041.508. All other offsets are invented, as are the return addresses
+//! in [`site`](crate::site). Functions between them are not exported: for a return address in such
+//! a function, only the nearest preceding export is known, as with real images.
 
 use crate::image::SystemImage;
 
-/// A system call's stub, which is also an export.
+/// A system-call stub, which is also an export.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stub {
     pub image: SystemImage,
@@ -23,7 +24,7 @@ const fn graphics(rva: u32, number: u32, name: &'static str) -> Stub {
     Stub { image: SystemImage::Win32u, rva, number, name }
 }
 
-/// The stubs that scenarios go through.
+/// The stubs that occur in scenarios.
 pub(super) const STUBS: [Stub; 27] = [
     native(0x9_be30, 4, "NtWaitForSingleObject"),
     native(0x9_be70, 6, "NtReadFile"),
@@ -54,10 +55,10 @@ pub(super) const STUBS: [Stub; 27] = [
     graphics(0xa0f0, 5254, "NtUserMsgWaitForMultipleObjectsEx"),
 ];
 
-/// An exported function: where it starts, its bytes, its name.
+/// An exported function: RVA, size in bytes, name.
 pub(super) type Function = (u32, u32, &'static str);
 
-/// The exported functions of an image, stubs apart.
+/// The exported functions of an image, without stubs.
 pub(super) fn functions(image: SystemImage) -> &'static [Function] {
     match image {
         SystemImage::Ntoskrnl => &[
@@ -154,7 +155,7 @@ mod tests {
     use crate::site;
 
     #[test]
-    fn functions_are_in_order_and_do_not_overlap() {
+    fn functions_are_sorted_and_do_not_overlap() {
         for image in [
             SystemImage::Ntoskrnl,
             SystemImage::Ntdll,
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn stubs_are_those_of_the_calls() {
+    fn stubs_match_the_calls() {
         let calls = [
             (&site::NT_CREATE_FILE, "NtCreateFile"),
             (&site::NT_OPEN_PROCESS, "NtOpenProcess"),

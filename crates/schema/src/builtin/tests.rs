@@ -18,7 +18,7 @@ fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
 }
 
 #[test]
-fn tables_are_read() {
+fn all_tables_are_read() {
     assert_eq!(PROVIDERS.descriptions.len(), 19);
     for versions in PROVIDERS.events.values() {
         for (_, plan) in versions {
@@ -28,7 +28,7 @@ fn tables_are_read() {
     }
 }
 
-/// Of the providers that users ask for by name: GUID, a keyword and its name.
+/// Providers that users select by name: GUID, a keyword and its name.
 #[test]
 fn well_known_providers_have_names_and_keywords() {
     for (name, guid, mask, keyword) in [
@@ -65,7 +65,7 @@ fn well_known_providers_have_names_and_keywords() {
 }
 
 #[test]
-fn data_sent_is_told_with_its_process() {
+fn network_events_have_process_and_addresses() {
     let fields = "ea0e0000 10000000 01020304 05060708 01bb c350 01000000 02000000 00000000 0900000000000000";
     let read = decoded(plan(NETWORK, 10, 0).schema(), &hex(fields), Eight);
     assert_eq!(
@@ -75,23 +75,26 @@ fn data_sent_is_told_with_its_process() {
 }
 
 #[test]
-fn errors_in_a_table_are_found() {
+fn errors_in_a_table_are_reported() {
     #[track_caller]
     fn check(events: &str, expected: &str) {
         let text = format!("provider P 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {{ {events} }}");
         assert_eq!(Providers::read(&[("t", &text)]).unwrap_err().to_string(), expected);
     }
     check("1 A v0 { B nonsense }", "P 1 A: unknown type nonsense");
-    check("1 A v0 {} 1 B v0 {}", "P 1 B is defined twice, or a version before a lower one");
-    check("1 A v1 {} v0 {}", "P 1 A is defined twice, or a version before a lower one");
+    check("1 A v0 {} 1 B v0 {}", "P 1 B is defined twice, or its versions are not in ascending order");
+    check("1 A v1 {} v0 {}", "P 1 A is defined twice, or its versions are not in ascending order");
     check("1 A v0 { B u8", "t.txt: line 1: expected the type of an event");
-    check("1 A v0 {} } values M {} values M {", "M is defined twice, or a version before a lower one");
+    check(
+        "1 A v0 {} } values M {} values M {",
+        "M is defined twice, or its versions are not in ascending order",
+    );
 }
 
-/// How many bytes events without texts had in recordings, by pointer size. A payload of just that size, all zero, is
-/// read without anything missing or left over.
+/// The sizes of events without texts in traces, by pointer size. A zero payload of this size must
+/// be decoded without missing or trailing bytes.
 #[test]
-fn sizes_are_those_of_recorded_events() {
+fn layouts_have_the_sizes_of_events_in_traces() {
     for (provider, id, version, pointer, size) in [
         (RUNTIME, 1, 1, Eight, 18),
         (RUNTIME, 1, 2, Eight, 26),
@@ -136,7 +139,7 @@ fn sizes_are_those_of_recorded_events() {
         let clean = !read.contains(['!', '+']);
         assert!(clean, "{} {id} v{version} of {size} bytes: {read}", schema.provider_name);
     }
-    // With arrays: a count of frames, map entries, generations, buckets and times.
+    // Events with arrays: frames, map entries, generations, buckets and times.
     for (provider, id, version, pointer, count_at, count, size) in [
         (RUNTIME, 82, 0, Four, 4, 67, 276),
         (RUNTIME, 190, 0, Eight, 17, 3, 45),
@@ -157,7 +160,7 @@ fn sizes_are_those_of_recorded_events() {
 }
 
 #[test]
-fn names_are_those_that_people_know() {
+fn events_and_fields_have_their_usual_names() {
     for (provider, id, version, name, fields) in [
         (RUNTIME, 1, 2, "GC/Start", "Count Depth Reason Type ClrInstanceID ClientSequenceNumber"),
         (RUNTIME, 7, 1, "GC/RestartEEStart", "ClrInstanceID"),
@@ -203,7 +206,7 @@ fn names_are_those_that_people_know() {
 }
 
 #[test]
-fn versions_stand_for_those_above_them() {
+fn unknown_versions_use_the_highest_lower_version() {
     let version = |id, version| lookup(RUNTIME.parse().unwrap(), id, version).map(|found| found.version);
     assert_eq!([0, 1, 2, 3, 255].map(|v| version(1, v)), [0, 1, 2, 2, 2].map(Some));
     assert_eq!([2, 3, 4].map(|v| version(204, v)), [None, Some(3), Some(3)]);

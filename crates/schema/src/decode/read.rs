@@ -1,23 +1,24 @@
-//! Reads single values from payload bytes, one storage type after the other.
+//! Reads single values from payload bytes by their storage type.
 //!
-//! Knows how each [`InType`] is stored; does not know fields, arrays or structures.
+//! Each [`InType`] is handled here; fields, arrays and structures are not.
 
 use stackhound_types::{FileTime, Guid, PointerSize, RawTime};
 
 use crate::error::Expected;
 use crate::model::{InType, Value};
 
-/// Windows never writes more sub-authorities than this.
+/// Windows limits security identifiers to this number of sub-authorities.
 const MAX_SUB_AUTHORITIES: u8 = 15;
 
-/// The length of a text or binary value, once references are resolved.
+/// The length of a text or binary value, after references are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// As the storage type says.
+    /// The length that the storage type implies.
     Natural,
-    /// A number of UTF-16 units for [`InType::Utf16`], of bytes otherwise; text may end earlier with a zero.
+    /// A number of UTF-16 units for [`InType::Utf16`], of bytes otherwise. Text ends at the first
+    /// zero.
     Padded(usize),
-    /// As `Padded`, but zeros inside the text belong to it.
+    /// As `Padded`, but text can contain zeros.
     Counted(usize),
     /// Everything to the end of the payload.
     Rest,
@@ -27,7 +28,7 @@ pub(crate) enum Extent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub payload: &'a [u8],
-    /// Never beyond the payload's end.
+    /// At most the length of the payload.
     pub offset: usize,
     pub pointer: PointerSize,
 }
@@ -53,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// Reads one value. On an error the position is that of the missing or wrong bytes.
+    /// Reads one value. On an error, the position is that of the missing or invalid bytes.
     pub fn value(&mut self, in_type: InType, extent: Extent) -> Result<Value<'a>, Expected> {
         Ok(match in_type {
             InType::Null | InType::Struct { .. } => Value::Null,
@@ -109,12 +110,12 @@ impl<'a> Cursor<'a> {
         match extent {
             Extent::Natural => {
                 let rest = self.rest();
-                // A text that the payload cuts off still counts; one of which nothing is there does not.
+                // A truncated text is accepted, but not one without any bytes.
                 if rest.len() < 2 {
                     return Err(Expected::Bytes(2));
                 }
                 let text = utf16_to_zero(rest);
-                // The end, if there is one.
+                // Skip the terminator, if there is one.
                 self.offset += (text.len() + 2).min(rest.len() & !1);
                 Ok(text)
             }
@@ -151,9 +152,9 @@ impl<'a> Cursor<'a> {
 
     fn wbem_sid(&mut self) -> Result<Value<'a>, Expected> {
         let first: [u8; 4] = *self.rest().first_chunk().ok_or(Expected::Bytes(4))?;
-        // A pointer and a pointer-sized attributes field, neither of which means anything outside its process.
+        // A pointer and pointer-sized attributes, which are meaningless outside their process.
         let token = 2 * self.pointer.bytes();
-        if first == [0; 4] && !self.sid_behind_zeros(token) {
+        if first == [0; 4] && !self.sid_after_zeros(token) {
             self.offset += 4;
             return Ok(Value::Null);
         }
@@ -161,9 +162,10 @@ impl<'a> Cursor<'a> {
         self.sid().map(Value::Sid)
     }
 
-    /// Whether a security identifier stands behind so many zeros, for writers that have no pointer to leave behind.
-    /// Without an identifier, a text or the end of the payload stands there.
-    fn sid_behind_zeros(&self, zeros: usize) -> bool {
+    /// Whether a security identifier follows this number of zero bytes. Some writers have no
+    /// pointer to write into the token. If there is no identifier, a text or the end of the payload
+    /// follows.
+    fn sid_after_zeros(&self, zeros: usize) -> bool {
         let rest = self.rest();
         let Some((token, [1, sub_authorities @ 1..=MAX_SUB_AUTHORITIES, sid @ ..])) =
             rest.split_at_checked(zeros)
@@ -182,15 +184,16 @@ pub(super) fn ansi_to_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..first_zero::<1>(bytes)]
 }
 
-/// Where the first unit of `UNIT` bytes (1 or 2) starts that is zero; otherwise behind the last whole unit. Looks at
-/// eight bytes at once, since all that stands behind a text is found by its end.
+/// The offset of the first zero unit of `UNIT` bytes (1 or 2), or the end of the last complete unit
+/// if there is none. Compares eight bytes at once, because the offsets of all fields after a text
+/// depend on this search.
 fn first_zero<const UNIT: usize>(bytes: &[u8]) -> usize {
     const { assert!(UNIT == 1 || UNIT == 2) };
     let ones = if UNIT == 1 { 0x0101_0101_0101_0101_u64 } else { 0x0001_0001_0001_0001 };
     let (words, _) = bytes.as_chunks::<8>();
     for (index, &word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(word);
-        // The highest bit of each unit that is zero, and perhaps of some behind the first such unit.
+        // The highest bit of each zero unit, and possibly of some units after the first one.
         let zeros = word.wrapping_sub(ones) & !word & (ones << (8 * UNIT as u32 - 1));
         if zeros != 0 {
             let unit = zeros.trailing_zeros() as usize / (8 * UNIT);
@@ -223,18 +226,18 @@ mod tests {
 
     use super::*;
 
-    /// Many zeros and ones, which are what the search by words can mistake for each other.
+    /// Bytes with many zeros and ones, which a search by words can confuse.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop_oneof![2 => 0_u8..2, 3 => any::<u8>(), 3 => 1_u8..=255], 0..80)
     }
 
     proptest! {
         #[test]
-        fn the_first_zero_is_found_where_it_is(bytes in text()) {
-            let narrow = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-            prop_assert_eq!(first_zero::<1>(&bytes), narrow);
-            let wide = bytes.chunks_exact(2).position(|unit| unit == [0, 0]).unwrap_or(bytes.len() / 2);
-            prop_assert_eq!(first_zero::<2>(&bytes), 2 * wide);
+        fn the_first_zero_is_found(bytes in text()) {
+            let first_byte = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            prop_assert_eq!(first_zero::<1>(&bytes), first_byte);
+            let first_unit = bytes.chunks_exact(2).position(|unit| unit == [0, 0]).unwrap_or(bytes.len() / 2);
+            prop_assert_eq!(first_zero::<2>(&bytes), 2 * first_unit);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The fields that others use as count or length, with the values last read for them.
+//! The fields that others use as counts or lengths, with the values last read for them.
 
 use crate::model::{Count, Length, Schema, Value};
 
-/// How many different fields of a schema may serve as counts or lengths.
+/// The maximum number of fields of a schema that can serve as counts or lengths.
 const MAX_REFERENCES: usize = 16;
 
-/// Stands for "no value yet" and for every value too large to be a count.
+/// Marks a field without a value, and a value that is too large to be a count.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A small map from field index to value, stored in place.
+/// A small inline map from field indices to values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct References {
     fields: [u16; MAX_REFERENCES],
@@ -17,7 +17,8 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Collects what the schema's counts and lengths refer to. References beyond the limit fail when they are used.
+    /// Collects the fields that the counts and lengths of a schema refer to. References beyond the
+    /// limit cause an error when they are used.
     pub fn of(schema: &Schema) -> References {
         let mut references =
             References { fields: [0; MAX_REFERENCES], values: [UNKNOWN; MAX_REFERENCES], used: 0 };
@@ -44,20 +45,20 @@ impl References {
         self.fields[..self.used.into()].iter().position(|&field| usize::from(field) == index)
     }
 
-    /// Remembers the value of a field if any other field refers to it.
+    /// Stores the value of a field if another field refers to it.
     pub fn note(&mut self, index: usize, value: &Value<'_>) {
         if let Some(slot) = self.slot(index) {
             self.values[slot] = value.as_u64().and_then(|value| u32::try_from(value).ok()).unwrap_or(UNKNOWN);
         }
     }
 
-    /// The value last read for a field.
+    /// The value that was last read for a field.
     pub fn value(&self, index: usize) -> Option<usize> {
         let value = self.values[self.slot(index)?];
         if value == UNKNOWN { None } else { usize::try_from(value).ok() }
     }
 
-    /// The referenced fields, in the order in which they are referred to.
+    /// The indices of the referenced fields, in the order of the first reference.
     pub fn indices(&self) -> impl Iterator<Item = usize> {
         self.fields[..self.used.into()].iter().map(|&field| usize::from(field))
     }

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use stackhound_types::PointerSize::{self, Eight, Four};
 
-use super::{Decoder, Item, MAX_EMPTY_ELEMENTS};
+use super::{Decoder, Item};
 use crate::error::Error;
+use crate::limits::MAX_EMPTY_ELEMENTS;
 use crate::model::{Count, Field, InType, Length, Schema};
 use crate::plan::Plan;
 use crate::testing::{
-    Writer, debug, decoded, flatten, hex, hostile_schemas, pointer_sizes, schema, shapes, utf16, utf16z,
+    Writer, debug, decoded, flatten, hex, malicious_schemas, pointer_sizes, schema, shapes, utf16, utf16z,
 };
 
 fn field(name: &str, in_type: InType) -> Field {
@@ -23,7 +24,7 @@ fn sized(name: &str, in_type: InType, length: Length) -> Field {
     Field { length, ..field(name, in_type) }
 }
 
-/// The payload, decoded along the fields for an 8-byte session, reads as `expected`.
+/// The payload, decoded along the fields with 8-byte pointers, reads as `expected`.
 #[track_caller]
 fn check(fields: Vec<Field>, payload: &[u8], expected: &str) {
     assert_eq!(decoded(&schema(fields), payload, Eight), expected);
@@ -74,7 +75,7 @@ fn every_storage_type() {
 }
 
 #[test]
-fn padding_is_passed_over() {
+fn padding_is_skipped() {
     let fields = || vec![field("a", InType::U8), Field::padding(3), field("b", InType::U32)];
     check(fields(), &hex("01 eeeeee 02000000 ff"), "a=1 b=2 +1");
     check(fields(), &hex("01 ee"), "a=1 !field 1 at payload offset 0x1: expected 3 bytes +1");
@@ -118,12 +119,12 @@ fn texts_with_and_without_length() {
 }
 
 #[test]
-fn the_last_text_may_lack_its_end() {
+fn the_last_text_may_lack_its_terminator() {
     check(vec![field("t", InType::Utf16)], &utf16("ab"), "t=ab");
     check(vec![field("t", InType::Utf16)], &[utf16("ab"), vec![7]].concat(), "t=ab +1");
     check(vec![field("t", InType::Ansi)], b"ab", "t=ab");
     check(vec![field("t", InType::Utf16)], &[], "!field 0 at payload offset 0x0: expected 2 bytes");
-    check(vec![field("t", InType::Ansi)], &[], "!field 0 at payload offset 0x0: expected 1 bytes");
+    check(vec![field("t", InType::Ansi)], &[], "!field 0 at payload offset 0x0: expected 1 byte");
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn arrays_and_structures() {
         b"\x02\x00\x01one\0\x02two\0\x07",
         "n=2 s=[{id=1 inner={text=one}}, {id=2 inner={text=two}}] z=7",
     );
-    // Within an array of structures a length is that of the same element.
+    // Within an array of structures, a length refers to the same element.
     check(
         vec![
             counted("s", InType::Struct { members: 2 }, Count::Rest),
@@ -197,7 +198,7 @@ fn a_short_payload_gives_the_fields_that_fit() {
         field("x", InType::U8),
         field("y", InType::U8),
     ];
-    check(points, &hex("010203"), "p=[{x=1 y=2}] !field 2 at payload offset 0x3: expected 1 bytes +1");
+    check(points, &hex("010203"), "p=[{x=1 y=2}] !field 2 at payload offset 0x3: expected 1 byte +1");
     let point =
         vec![field("p", InType::Struct { members: 2 }), field("x", InType::U8), field("y", InType::U16)];
     check(
@@ -212,7 +213,7 @@ fn wrong_payloads_are_errors() {
     let bad_sid = "!field 0 at payload offset 0x0: expected a security identifier +72";
     check(vec![field("s", InType::Sid)], &[&[1, 16][..], &[0; 70]].concat(), bad_sid);
     for (name, fields) in [
-        ("behind", vec![counted("a", InType::U8, Count::Field(1)), field("n", InType::U8)]),
+        ("later field", vec![counted("a", InType::U8, Count::Field(1)), field("n", InType::U8)]),
         ("itself", vec![field("x", InType::Null), counted("a", InType::U8, Count::Field(1))]),
         ("nowhere", vec![field("x", InType::Null), counted("a", InType::U8, Count::Field(99))]),
         ("a text", vec![field("x", InType::Ansi), counted("a", InType::U8, Count::Field(0))]),
@@ -229,18 +230,18 @@ fn elements_without_bytes_are_limited() {
     let nulls = |count| schema(vec![counted("a", InType::Null, Count::Fixed(count))]);
     let Some(Ok(field)) = nulls(limit).decode(&[], Eight).next().map(|d| d.map(|d| format!("{:?}", d.item)))
     else {
-        panic!("an array of nulls")
+        panic!("expected an array of nulls")
     };
     assert!(field.contains(&format!("count: {limit}")));
-    assert!(decoded(&nulls(limit + 1), &[], Eight).contains("expected fewer elements without bytes"));
-    // Nested, the same budget has to do for all.
+    assert!(decoded(&nulls(limit + 1), &[], Eight).contains("expected at most 1024 elements without bytes"));
+    // Nested arrays share one budget.
     let nested = schema(vec![
         counted("s", InType::Struct { members: 1 }, Count::Fixed(u16::MAX)),
         counted("t", InType::Struct { members: 1 }, Count::Fixed(u16::MAX)),
         counted("a", InType::Null, Count::Fixed(u16::MAX)),
     ]);
-    assert!(decoded(&nested, &[], Eight).contains("expected fewer elements without bytes"));
-    // Without bytes there is no end.
+    assert!(decoded(&nested, &[], Eight).contains("expected at most 1024 elements without bytes"));
+    // Without bytes, an array to the end of the payload has no elements.
     check(vec![counted("a", InType::Null, Count::Rest)], &[1], "a=[] +1");
     check(vec![counted("a", InType::Struct { members: 0 }, Count::Rest)], &[1], "a=[] +1");
 }
@@ -253,7 +254,7 @@ fn structures_nest_eight_deep() {
         decoded(&schema(fields), &[5], Eight)
     };
     assert_eq!(nested(8), "s={s={s={s={s={s={s={s={v=5}}}}}}}}");
-    assert!(nested(9).contains("expected less deeply nested structures"));
+    assert!(nested(9).contains("expected at most 8 levels of nested structures"));
 }
 
 #[test]
@@ -290,7 +291,7 @@ fn a_plan_reads_single_fields() {
     assert!(plan.value(&payload[..10], Eight, 4).is_err());
 }
 
-/// Visits everything that a decoder gives, and checks what holds for any input.
+/// Visits everything that a decoder yields, and checks properties that hold for any input.
 fn visit(decoder: Decoder<'_>, visits: &mut usize) {
     let mut decoder = decoder;
     let mut offset = decoder.offset();
@@ -317,7 +318,7 @@ fn visit_item(item: Item<'_>, visits: &mut usize) {
     }
 }
 
-/// What a plan gives for each field is what the decoder gives, except that a field that is cut off is an error.
+/// A plan must return the same items as the decoder, except that a truncated field is an error.
 fn check_plan(schema: Schema, payload: &[u8], pointer: PointerSize) {
     let plan = Plan::new(Arc::new(schema));
     let all: Vec<_> = plan.decode(payload, pointer).collect();
@@ -347,7 +348,7 @@ fn check_plan(schema: Schema, payload: &[u8], pointer: PointerSize) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_values_are_decoded(
         shapes in shapes(),
         seed: u64,
         pointer in pointer_sizes(),
@@ -370,14 +371,15 @@ proptest! {
     }
 
     #[test]
-    fn any_payload_and_any_schema_come_to_an_end(
-        schema in hostile_schemas(),
+    fn decoding_terminates_for_any_payload_and_schema(
+        schema in malicious_schemas(),
         payload in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..300),
         pointer in pointer_sizes(),
     ) {
         let mut visits = 0;
         visit(schema.decode(&payload, pointer), &mut visits);
-        // Every byte is in at most one field per level; every field and empty element counts once per level.
+        // Every byte is in at most one field per level; every field and empty element counts once
+        // per level.
         prop_assert!(visits <= (payload.len() + MAX_EMPTY_ELEMENTS) * 60, "{}", visits);
         check_plan(schema, &payload, pointer);
     }

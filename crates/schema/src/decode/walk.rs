@@ -1,30 +1,33 @@
 //! Moves through payload and schema together, over single values, arrays and structures.
 //!
-//! Knows how much of the payload each field takes; the lazy views of what it passed are in [`super`].
+//! This module computes the number of bytes that each field occupies; the lazy views of skipped
+//! fields are in [`super`].
 
 use stackhound_types::PointerSize;
 
 use super::read::{Cursor, Extent};
 use super::references::References;
-use super::{Array, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
+use super::{Array, Decoder, Item};
 use crate::error::{Error, Expected};
+use crate::limits::{MAX_EMPTY_ELEMENTS, MAX_NESTING};
 use crate::model::{Count, InType, Length, Schema, Value};
 
-/// A position in a payload, with all that is needed to go on from there. Copied wherever a lazy part starts.
+/// A position in a payload, with the state that is needed to continue from there. Each lazy item
+/// has a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     pub schema: &'a Schema,
     pub cursor: Cursor<'a>,
     references: References,
-    /// How many more elements may take no bytes.
+    /// The remaining number of elements that may occupy no bytes.
     empty_elements: usize,
 }
 
-/// How many elements an array has.
+/// The number of elements in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elements {
     Exactly(usize),
-    /// As many whole ones as the payload has room for.
+    /// As many complete elements as the payload contains.
     Rest,
 }
 
@@ -52,7 +55,8 @@ impl<'a> Walk<'a> {
         Error::Payload { field, offset: self.cursor.offset, expected }
     }
 
-    /// Reads a field. What the payload cuts off of an array or structure comes with the error that ended it.
+    /// Reads a field. For a truncated array or structure, returns the complete part together with
+    /// the error that ended it.
     pub fn item(&mut self, index: usize, depth: usize) -> Result<(Item<'a>, Option<Error>), Error> {
         let count = self.count(index)?;
         let start = *self;
@@ -69,7 +73,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads one value or structure, without regard to the field's count.
+    /// Reads one value or structure, regardless of the field's count.
     pub fn element(&mut self, index: usize, depth: usize) -> Result<Item<'a>, Error> {
         if matches!(self.schema.fields[index].in_type, InType::Struct { .. }) {
             let start = *self;
@@ -80,8 +84,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads one value that is not a structure, and remembers it if others refer to it.
-    /// On an error the position stays where it was.
+    /// Reads one value that is not a structure, and stores it if other fields refer to it. On an
+    /// error, the position does not change.
     pub fn single(&mut self, index: usize) -> Result<Value<'a>, Error> {
         let extent = self.extent(index)?;
         let before = self.cursor.offset;
@@ -101,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Moves over a whole field; returns the index of the next one on the same level.
+    /// Skips a whole field. Returns the index of the next field on the same level.
     pub fn skip(&mut self, index: usize, depth: usize) -> Result<usize, Error> {
         match self.count(index)? {
             None => self.skip_element(index, depth),
@@ -112,7 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Moves over one value or structure; returns the index behind it.
+    /// Skips one value or structure. Returns the index after it.
     fn skip_element(&mut self, index: usize, depth: usize) -> Result<usize, Error> {
         let InType::Struct { members } = self.schema.fields[index].in_type else {
             self.single(index)?;
@@ -134,7 +138,7 @@ impl<'a> Walk<'a> {
         Ok(next)
     }
 
-    /// Moves over elements. Returns how many there are, and why there are not more if there should be.
+    /// Skips elements. Returns their number, and the error if there are fewer than expected.
     fn skip_elements(&mut self, index: usize, elements: Elements, depth: usize) -> (usize, Option<Error>) {
         if let Some(size) = self.schema.fields[index].in_type.size(self.cursor.pointer) {
             return self.skip_sized_elements(index, elements, size);
@@ -153,7 +157,8 @@ impl<'a> Walk<'a> {
                 return (done, None);
             }
             match self.skip_element(index, depth) {
-                // Without an end in the count or in the payload, elements must take bytes.
+                // An array to the end of the payload must have elements that occupy bytes;
+                // otherwise it would never end.
                 Ok(_) if elements == Elements::Rest && self.cursor.offset == before => return (done, None),
                 Ok(_) => done += 1,
                 Err(error) => {
@@ -191,7 +196,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// How many elements the field has; `None` for a single value.
+    /// The number of elements in a field; `None` for a single value.
     fn count(&mut self, index: usize) -> Result<Option<Elements>, Error> {
         Ok(Some(match self.schema.fields[index].count {
             Count::One => return Ok(None),
@@ -220,7 +225,8 @@ impl<'a> Walk<'a> {
 
     /// The value of an earlier field.
     fn referenced(&self, index: usize, referenced: usize) -> Result<usize, Error> {
-        // What the previous element of an array of structures left behind for a later member does not count.
+        // A value that the previous element of an array of structures stored for a later member
+        // does not count.
         let value = if referenced < index { self.references.value(referenced) } else { None };
         value.ok_or_else(|| self.error(index, Expected::Reference(referenced)))
     }

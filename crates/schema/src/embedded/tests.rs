@@ -14,7 +14,7 @@ fn check(top_level: u32, properties: &[Stored], payload: &[u8], expected: &str) 
     assert_eq!(decoded(&event.schema, payload, Eight), expected);
 }
 
-/// The event's name, given those of task and opcode.
+/// The name of an event with the given task and opcode names.
 #[track_caller]
 fn check_name(source: u32, task: &'static str, opcode: &'static str, expected: &str) {
     let event = EmbeddedEvent::parse(&event_info(&Head { source, task, opcode, ..MANIFEST }, &[])).unwrap();
@@ -22,7 +22,7 @@ fn check_name(source: u32, task: &'static str, opcode: &'static str, expected: &
 }
 
 #[test]
-fn who_and_what() {
+fn names_and_identities_are_read() {
     check_name(0, "Task ", "win:Start ", "Task/Start");
     check_name(0, "Task", "win:Info", "Task");
     check_name(0, "Task", "", "Task");
@@ -43,7 +43,7 @@ fn who_and_what() {
 }
 
 #[test]
-fn values_by_their_numbers() {
+fn types_are_read_by_their_numbers() {
     #[track_caller]
     fn one(in_type: u16, out_type: u16, payload: &str, expected: &str) {
         check(1, &[value("v", in_type, out_type)], &hex(payload), &format!("v={expected}"));
@@ -69,7 +69,7 @@ fn values_by_their_numbers() {
 }
 
 #[test]
-fn counts_and_lengths_by_other_properties() {
+fn counts_and_lengths_refer_to_other_properties() {
     check(
         4,
         &[
@@ -91,13 +91,13 @@ fn counts_and_lengths_by_other_properties() {
         &[hex("0102 aabbcc"), utf16("xy\0\0")].concat(),
         "a=[1, 2] b=0xaabbcc t=xy",
     );
-    // A length that repeats the size of a number means nothing.
+    // A length that repeats the size of a number has no effect.
     check(1, &[Stored { length: 4, ..value("v", 8, 0) }], &hex("01000000"), "v=1");
 }
 
 #[test]
-fn structures_stand_where_they_are_used() {
-    // Members have their places behind all top-level properties, and counts name places in that order.
+fn members_follow_their_structures() {
+    // Members follow all top-level properties, and counts refer to this order.
     check(
         3,
         &[
@@ -112,7 +112,7 @@ fn structures_stand_where_they_are_used() {
         b"\x02\x00\x02one\0\x0a\x0b\x01two\0\x0c\x07",
         "n=2 s=[{id=2 inner={text=one} a=[10, 11]}, {id=1 inner={text=two} a=[12]}] z=7",
     );
-    // One structure may serve two fields.
+    // Two fields can use one structure.
     check(
         2,
         &[
@@ -127,35 +127,39 @@ fn structures_stand_where_they_are_used() {
 }
 
 #[test]
-fn hostile_blocks_are_refused() {
+fn malicious_blocks_are_rejected() {
     #[track_caller]
-    fn refused(top_level: u32, properties: &[Stored], expected: &str) {
+    fn check_error(top_level: u32, properties: &[Stored], expected: &str) {
         let error =
             EmbeddedEvent::parse(&event_info(&Head { top_level, ..MANIFEST }, properties)).unwrap_err();
         assert!(error.to_string().ends_with(expected), "{error}");
     }
-    refused(1, &[structure("s", 0, 1)], "expected less deeply nested structures");
-    refused(1, &[structure("s", 0, 9)], "expected less deeply nested structures");
-    refused(1, &[structure("s", 1, 1)], "expected an index below the number of properties");
-    refused(2, &[value("v", 4, 0)], "expected an index below the number of properties");
-    refused(1, &[value("v", 99, 0)], "expected a known type");
-    refused(
+    check_error(1, &[structure("s", 0, 1)], "expected at most 8 levels of nested structures");
+    check_error(1, &[structure("s", 0, 9)], "expected at most 8 levels of nested structures");
+    check_error(1, &[structure("s", 1, 1)], "expected an index below the number of properties");
+    check_error(2, &[value("v", 4, 0)], "expected an index below the number of properties");
+    check_error(1, &[value("v", 99, 0)], "expected a known type");
+    check_error(
         1,
         &[Stored { flags: 4, count: 0, ..value("a", 4, 0) }],
-        "expected a count or length before its use",
+        "expected a count or length in an earlier property",
     );
-    refused(
+    check_error(
         1,
         &[Stored { flags: 4, count: 9, ..value("a", 4, 0) }],
-        "expected a count or length before its use",
+        "expected a count or length in an earlier property",
     );
-    // Seven levels of forty uses each would be 40^7 fields.
+    // Seven levels with forty uses each would be 40^7 fields.
     let mut properties: Vec<Stored> =
         (0..7).flat_map(|level| vec![structure("s", 40 * (level + 1), 40); 40]).collect();
     properties.extend(vec![value("v", 4, 0); 40]);
-    refused(40, &properties, "expected fewer fields");
+    check_error(40, &properties, "expected at most 4096 fields");
 
-    refused(257, &vec![Stored { map: "M", ..value("v", 4, 0) }; 257], "expected fewer fields with maps");
+    check_error(
+        257,
+        &vec![Stored { map: "M", ..value("v", 4, 0) }; 257],
+        "expected at most 256 fields with maps",
+    );
 
     let good = event_info(&Head { top_level: 1, ..MANIFEST }, &[value("v", 4, 0)]);
     for length in 0..good.len() - utf16z("Taskwin:Start").len() {
@@ -165,7 +169,7 @@ fn hostile_blocks_are_refused() {
 }
 
 #[test]
-fn maps() {
+fn maps_are_read() {
     let entries = [(1, "One "), (4, "Four\r\n")];
     let expected: Vec<(u32, Box<str>)> = vec![(1, "One".into()), (4, "Four".into())];
     for (flag, kind) in
@@ -189,7 +193,7 @@ fn fields_keep_the_names_of_their_maps() {
 
 proptest! {
     #[test]
-    fn any_change_to_a_block_is_survived(
+    fn damaged_blocks_do_not_panic(
         changes in prop::collection::vec((0_usize..400, any::<u8>()), 0..8),
         payload in prop::collection::vec(any::<u8>(), 0..64),
     ) {

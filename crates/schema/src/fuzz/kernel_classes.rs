@@ -1,18 +1,18 @@
-//! Kernel classes: tables and views.
+//! The tables and views of kernel classes.
 
 use std::fmt;
 
 use stackhound_types::{Guid, PointerSize};
 
-use super::{discard, look_at_all};
+use super::{discard, visit_all};
 use crate::error::Error;
 use crate::kernel;
 use crate::kernel::view::*;
 use crate::model::Schema;
 
-/// Reads bytes as the payload of every kernel class, along the tables and with every view.
+/// Reads the bytes as the payload of every kernel class, with the tables and with every view.
 ///
-/// The first byte is the version, the lowest bit of the second the pointer size.
+/// The first byte is the version; the lowest bit of the second byte is the pointer size.
 pub fn kernel(data: &[u8]) {
     let Some((&[version, flags], payload)) = data.split_first_chunk() else { return };
     let pointer = if flags & 1 == 0 { PointerSize::Four } else { PointerSize::Eight };
@@ -38,36 +38,35 @@ fn kernel_tables(payload: &[u8], version: u8, pointer: PointerSize) {
 fn decode(schema: Option<&Schema>, payload: &[u8], pointer: PointerSize) {
     if let Some(schema) = schema {
         let mut decoder = schema.decode(payload, pointer);
-        look_at_all(&mut decoder);
+        visit_all(&mut decoder);
         assert!(decoder.offset() <= payload.len());
     }
 }
 
 fn kernel_views(payload: &[u8], version: u8, pointer: PointerSize) {
-    see(Process::parse(payload, version, pointer));
-    see(Thread::parse(payload, version, pointer));
-    see(ThreadSetName::parse(payload, version, pointer));
-    see(CSwitch::parse(payload, version, pointer));
-    see(ReadyThread::parse(payload, version, pointer));
-    see(Image::parse(payload, version, pointer));
-    see(KernelBase::parse(payload, version, pointer));
-    see(SysCallEnter::parse(payload, version, pointer));
-    see(Dpc::parse(payload, version, pointer));
-    see(VirtualAllocation::parse(payload, version, pointer));
-    see(FileName::parse(payload, version, pointer));
-    see(FileCreate::parse(payload, version, pointer));
-    see(FileOperation::parse(payload, version, pointer));
-    see(OperationEnd::parse(payload, version, pointer));
-    see(MapFile::parse(payload, version, pointer));
-    see(RegistryOperation::parse(payload, version, pointer));
-    see(CpuConfig::parse(payload, version, pointer));
-    see(DbgIdRsds::parse(payload, version, pointer));
-    see(SystemPaths::parse(payload, version, pointer));
-    see(VolumeMapping::parse(payload, version, pointer));
+    format_result(Process::parse(payload, version, pointer));
+    format_result(Thread::parse(payload, version, pointer));
+    format_result(ThreadSetName::parse(payload, version, pointer));
+    format_result(CSwitch::parse(payload, version, pointer));
+    format_result(ReadyThread::parse(payload, version, pointer));
+    format_result(Image::parse(payload, version, pointer));
+    format_result(KernelBase::parse(payload, version, pointer));
+    format_result(SysCallEnter::parse(payload, version, pointer));
+    format_result(Dpc::parse(payload, version, pointer));
+    format_result(VirtualAllocation::parse(payload, version, pointer));
+    format_result(FileName::parse(payload, version, pointer));
+    format_result(FileCreate::parse(payload, version, pointer));
+    format_result(FileOperation::parse(payload, version, pointer));
+    format_result(OperationEnd::parse(payload, version, pointer));
+    format_result(MapFile::parse(payload, version, pointer));
+    format_result(RegistryOperation::parse(payload, version, pointer));
+    format_result(CpuConfig::parse(payload, version, pointer));
+    format_result(DbgIdRsds::parse(payload, version, pointer));
+    format_result(SystemPaths::parse(payload, version, pointer));
+    format_result(VolumeMapping::parse(payload, version, pointer));
 }
 
-/// Formats a view or its error.
-fn see<T: fmt::Debug>(parsed: Result<T, Error>) {
+fn format_result<T: fmt::Debug>(parsed: Result<T, Error>) {
     match parsed {
         Ok(view) => discard(format_args!("{view:?}")),
         Err(error) => discard(format_args!("{error}")),

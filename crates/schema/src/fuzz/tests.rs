@@ -5,7 +5,8 @@ use crate::testing::blocks::{
 use crate::testing::compiled::{image, texts};
 use crate::testing::{hex, utf16z};
 
-/// Runs a good input, all its beginnings, and all forms of it with one byte changed.
+/// Runs a target with a valid input, all of its prefixes, and all forms of it with one changed
+/// byte.
 fn run(target: fn(&[u8]), seed: &[u8]) {
     for length in 0..=seed.len() {
         target(&seed[..length]);
@@ -56,7 +57,7 @@ fn manifest_seed() -> Vec<u8> {
 }
 
 #[test]
-fn damaged_inputs_do_no_harm() {
+fn damaged_inputs_do_not_panic() {
     run(tracelogging, &tracelogging_seed());
     run(tracelogging, &hex("1f00 50726f766964657200 1300 01 ad4a819e0432d2119a82006008a86939 00"));
     run(embedded, &embedded_seed());
@@ -67,8 +68,8 @@ fn damaged_inputs_do_no_harm() {
 }
 
 #[test]
-fn damaged_payloads_do_no_harm() {
-    // A garbage collection, a bulk of types, an address of a name server.
+fn damaged_payloads_do_not_panic() {
+    // A garbage collection, a batch of types, the address of a name server.
     let payload = hex("0100000002000000 03000000 0400 0500 0600070008000900");
     for event in ["00 0100 02", "00 0f00 00", "06 e903 00", "02 0400 02", "03 0100 03"] {
         run(built_in, &[hex(event), payload.repeat(6)].concat());
@@ -76,7 +77,7 @@ fn damaged_payloads_do_no_harm() {
 }
 
 #[test]
-fn damaged_recordings_do_no_harm_to_the_store() {
+fn damaged_descriptions_do_not_panic_in_the_store() {
     let mut seed = Vec::new();
     let mut event = |kind: u8, id: u8, mut bytes: Vec<u8>| {
         bytes.resize(bytes.len().next_multiple_of(4), 0);

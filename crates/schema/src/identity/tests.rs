@@ -16,7 +16,7 @@ const CLASS: EventClass = EventClass { guid: GUID, opcode: 5, level: 0, version:
 const DESCRIPTOR: Descriptor =
     Descriptor { id: 0x1234, version: 3, channel: 4, level: 5, opcode: 6, task: 0x789a, keyword: 8 };
 
-/// A recording with one event.
+/// A trace with one event.
 fn written(header: HeaderSpec<'_>) -> Vec<u8> {
     let session = Session::default();
     let record = RecordSpec {
@@ -30,7 +30,7 @@ fn written(header: HeaderSpec<'_>) -> Vec<u8> {
     writer.finish().unwrap().0.into_inner()
 }
 
-/// The identity of the recording's last event, as text.
+/// The identity of the last event of a trace, as text.
 fn shown(file: Vec<u8>) -> String {
     let etl_file = EtlFile::open(file.into()).unwrap();
     let last = etl_file.index().streams().into_iter().flatten().last().unwrap();
@@ -49,7 +49,7 @@ fn event<'a>(items: &'a [ItemSpec<'a>]) -> HeaderSpec<'a> {
 }
 
 #[test]
-fn kernel() {
+fn kernel_records_have_hook_ids() {
     let (hook_id, version, issuer) = (0x0524, 2, ISSUER);
     let expected = Some(Identity::Kernel { hook_id, version });
     check(HeaderSpec::System { hook_id, version, issuer }, expected);
@@ -58,7 +58,7 @@ fn kernel() {
 }
 
 #[test]
-fn classic() {
+fn classic_headers_have_classes() {
     let expected = Some(Identity::Classic { class: GUID, opcode: 5, version: 2 });
     check(HeaderSpec::Full { class: CLASS, issuer: ISSUER }, expected);
     let instance = InstanceIds { id: 1, parent_id: 0, parent_guid: Guid::ZERO };
@@ -66,7 +66,7 @@ fn classic() {
 }
 
 #[test]
-fn described_elsewhere_and_self_described() {
+fn manifest_and_tracelogging_events_are_distinguished() {
     let manifest = Identity::Manifest { provider: GUID, id: 0x1234, version: 3, opcode: 6, task: 0x789a };
     check(event(&[]), Some(manifest));
     check(event(&[ItemSpec::EventKey(1), ItemSpec::ProviderTraits(&[2, 0])]), Some(manifest));
@@ -78,16 +78,16 @@ fn described_elsewhere_and_self_described() {
 }
 
 #[test]
-fn text() {
+fn text_events_are_recognized_by_their_flag() {
     let mut file = written(event(&[]));
-    // The flags stand four bytes behind the header's beginning, the provider 24.
+    // The flags are at offset 4 of the header, the provider at offset 24.
     let provider = file.windows(16).rposition(|bytes| bytes == GUID.0).unwrap();
     file[provider - 20] |= 4;
     assert_eq!(shown(file), format!("{:?}", Some(Identity::Text { provider: GUID })));
 }
 
 #[test]
-fn messages() {
+fn messages_have_a_guid_or_component() {
     let component = Guid::new(0x1122_3344, 0, 0, [0; 8]);
     let message = |options| MessageSpec {
         number: 9,

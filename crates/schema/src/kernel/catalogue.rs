@@ -1,4 +1,4 @@
-//! All tables, read once, in the order in which they are looked up.
+//! All tables. They are read once, in the order in which they are searched.
 
 use std::sync::{Arc, LazyLock};
 
@@ -28,7 +28,7 @@ const TABLES: [(&str, &str); 17] = [
     ("control", include_str!("tables/control.txt")),
 ];
 
-/// The tables. An error in them is found by the first test that looks anything up.
+/// The tables. An error in them makes the first look-up panic, which a test detects.
 pub(super) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     Catalogue::read(&TABLES).unwrap_or_else(|error| panic!("built-in class table: {error}"))
 });
@@ -40,37 +40,37 @@ enum TableError {
     #[error("{0}: {1}")]
     Layout(Box<str>, LayoutError),
     #[error("{0} is defined twice")]
-    Twice(Box<str>),
+    Duplicate(Box<str>),
 }
 
-/// Groups run from 0 to 0x1E.
+/// Groups are numbered from 0 to 0x1E.
 const N_GROUPS: usize = 0x1F;
 
-/// Marks a hook or type that no table names.
+/// Marks a hook id or type that no table contains.
 const NONE: u16 = u16::MAX;
 
-/// Every class and event.
+/// All classes and events.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     events: Vec<Event>,
-    /// From the hook id to an index into `events`.
+    /// For each hook id, an index into `events`.
     by_hook_id: Box<[u16]>,
-    /// Class GUID of each group.
+    /// The class GUID of each group.
     groups: [Option<Guid>; N_GROUPS],
-    /// The same as numbers, 0 for none: live sessions look up every event's group.
+    /// The class GUIDs as numbers, 0 for none, because live sessions look up the group of every
+    /// event.
     group_keys: [u128; N_GROUPS],
     /// Classes without a group, with an index into `events` for each type.
     ungrouped: Vec<(Guid, Box<[u16]>)>,
     maps: Vec<Arc<Map>>,
 }
 
-/// One kind of event.
 #[derive(Debug)]
 pub(super) struct Event {
     pub name: Box<str>,
     pub class: Guid,
     pub hook_id: Option<u16>,
-    /// For each version up to the highest known, an index into `layouts`.
+    /// For each version up to the highest known one, an index into `layouts`.
     by_version: Box<[u8]>,
     layouts: Vec<Layouts>,
 }
@@ -103,7 +103,7 @@ impl Catalogue {
             let entries = text.entries.iter().map(|&(value, name)| (value, name.into())).collect();
             let map = Arc::new(Map { name: text.name.into(), kind, entries });
             if maps.insert(text.name, map).is_some() {
-                return Err(TableError::Twice(text.name.into()));
+                return Err(TableError::Duplicate(text.name.into()));
             }
         }
         let mut catalogue = Catalogue {
@@ -121,11 +121,11 @@ impl Catalogue {
     }
 
     fn add_class(&mut self, class: &ClassText<'_>, maps: &Maps<'_>) -> Result<(), TableError> {
-        let twice = |name: &str| TableError::Twice(name.into());
+        let duplicate = |name: &str| TableError::Duplicate(name.into());
         if let Some(group) = class.group {
-            let slot = self.groups.get_mut(usize::from(group)).ok_or_else(|| twice(class.name))?;
+            let slot = self.groups.get_mut(usize::from(group)).ok_or_else(|| duplicate(class.name))?;
             if slot.replace(class.guid).is_some() {
-                return Err(twice(class.name));
+                return Err(duplicate(class.name));
             }
             self.group_keys[usize::from(group)] = u128::from_le_bytes(class.guid.0);
         }
@@ -141,7 +141,7 @@ impl Catalogue {
                     Some(hook_id) => self.by_hook_id.get_mut(usize::from(hook_id)),
                     None => by_type.get_mut(usize::from(number)),
                 };
-                let slot = slot.filter(|slot| **slot == NONE).ok_or_else(|| twice(&event.name))?;
+                let slot = slot.filter(|slot| **slot == NONE).ok_or_else(|| duplicate(&event.name))?;
                 *slot = self.events.len() as u16;
                 self.events.push(event);
             }
@@ -157,7 +157,7 @@ impl Catalogue {
         self.events.get(usize::from(*self.by_hook_id.get(usize::from(hook_id))?))
     }
 
-    /// A class without a group has the event; `None` too for the classes of groups.
+    /// The event of a class without a group. `None` also for classes with a group.
     pub(super) fn by_type(&self, class: Guid, opcode: u8) -> Option<&Event> {
         let (_, by_type) = self.ungrouped.iter().find(|(guid, _)| *guid == class)?;
         self.events.get(usize::from(by_type[usize::from(opcode)]))
@@ -177,7 +177,6 @@ impl Catalogue {
         &self.events
     }
 
-    /// All layouts.
     pub(super) fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
         let layouts = self.events.iter().flat_map(|event| &event.layouts);
         layouts.flat_map(|layouts| layouts.four.iter().chain(&layouts.eight)).map(|one| &one.schema)
@@ -219,15 +218,15 @@ impl Event {
             };
             let (four, eight) = (read(PointerSize::Four)?, read(PointerSize::Eight)?);
             if last == Some(layout.from_version) {
-                let known = layouts.last_mut().expect("a layout of this version was added just now");
+                let known = layouts.last_mut().expect("a layout of this version was added before");
                 known.four.extend(four);
                 known.eight.extend(eight);
                 continue;
             }
             if last.is_some_and(|last| last > layout.from_version) {
-                return Err(TableError::Twice(event_name));
+                return Err(TableError::Duplicate(event_name));
             }
-            // Versions below the lowest known one are read like it.
+            // Versions below the lowest known one have its layout.
             by_version.resize(usize::from(layout.from_version), layouts.len().saturating_sub(1) as u8);
             by_version.push(layouts.len() as u8);
             last = Some(layout.from_version);
@@ -254,13 +253,13 @@ impl Event {
         }
     }
 
-    /// The layout to assume when nothing is known of the payload.
+    /// The layout to use if the payload is unknown.
     #[inline]
     pub(super) fn schema(&self, version: u8, pointer: PointerSize) -> &Schema {
         &self.alternatives(version, pointer)[0].schema
     }
 
-    /// The layout that suits the payload best.
+    /// The layout that fits the payload best.
     #[inline]
     pub(super) fn schema_for(&self, version: u8, pointer: PointerSize, payload: &[u8]) -> &Schema {
         match self.alternatives(version, pointer) {
@@ -268,13 +267,14 @@ impl Event {
             several => {
                 let fit =
                     |wanted| several.iter().find(|alternative| alternative.extent.fit(payload) == wanted);
-                let best = fit(Fit::Exact).or_else(|| fit(Fit::Room)).unwrap_or(&several[several.len() - 1]);
+                let best =
+                    fit(Fit::Exact).or_else(|| fit(Fit::Sufficient)).unwrap_or(&several[several.len() - 1]);
                 &best.schema
             }
         }
     }
 
-    /// The versions from which on a new layout holds.
+    /// The versions at which a layout begins.
     pub(super) fn versions(&self) -> impl Iterator<Item = u8> {
         let starts =
             |version: usize| version == 0 || self.by_version[version] != self.by_version[version - 1];

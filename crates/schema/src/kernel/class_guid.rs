@@ -1,7 +1,7 @@
-//! GUIDs of the classes of kernel events, under which consumers see them.
+//! Class GUIDs of kernel events, as consumers see them.
 //!
-//! Generated from `tables/*.txt` by the test `constants`, which also compares.
-#![expect(missing_docs, reason = "the name is that of the class")]
+//! Generated from `tables/*.txt` by the test `constants`, which also compares the result.
+#![expect(missing_docs, reason = "each constant is named after its class")]
 
 use stackhound_types::Guid;
 

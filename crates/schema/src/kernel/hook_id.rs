@@ -1,8 +1,9 @@
-//! Ids of kernel events: group in the upper, type in the lower byte.
+//! Hook ids of kernel events: the group in the high byte, the type in the low byte.
 //!
-//! Generated from `tables/*.txt` by the test `constants`, which also compares. A constant is named as its event is,
-//! class and type. `IMAGE_LOAD` is the id that Windows uses; the other one belongs to the group of images.
-#![expect(missing_docs, reason = "the name is that of the event")]
+//! Generated from `tables/*.txt` by the test `constants`, which also compares the result. A
+//! constant is named after its event, with class and type. `IMAGE_LOAD` is the hook id that Windows
+//! uses for loads; the other one belongs to the group of images.
+#![expect(missing_docs, reason = "each constant is named after its event")]
 
 pub const EVENT_TRACE_HEADER: u16 = 0x0000;
 pub const EVENT_TRACE_EXTENSION: u16 = 0x0005;

@@ -1,15 +1,17 @@
-//! The classes of the kernel logger, and those that mergers and sessions add.
+//! The classes of the kernel logger, and those that merged traces and sessions add.
 //!
-//! A kernel record names its event by a *hook*: group in the upper, type in the lower byte. A Windows consumer sees the
-//! same event as class GUID and opcode. What the payload holds depends on hook, version and the record's pointer
-//! size. Where a layout changed without a new version, the payload's length decides; newer builds also append fields,
-//! which readers of older layouts ignore.
+//! A kernel record identifies its event by a *hook id*, with the group in the high byte and the
+//! type in the low byte. A Windows consumer sees the same event with a class GUID and an opcode.
+//! The layout of the payload depends on the hook id, the version and the record's pointer size. If
+//! a layout changed without a new version, the length of the payload decides. Newer builds also
+//! append fields, which are ignored by older layouts.
 //!
-//! The layouts are tables in a notation of their own (`tables/*.txt`), read once; [`lookup`] gives them as
-//! [`Schema`]s. [`view`] has typed readers of the classes that other crates read most, written independently of the tables;
-//! a test compares the two on random bytes.
+//! The layouts are tables in a notation of this crate (`tables/*.txt`), which are read once;
+//! [`lookup`] returns them as [`Schema`]s. [`view`] has typed readers of the classes that other
+//! crates read most often. They are written independently of the tables, and a test compares both
+//! on random bytes.
 //!
-//! Does not know who wrote a record, nor what other records say.
+//! This module does not use other records to interpret a record.
 
 mod catalogue;
 pub mod class_guid;
@@ -25,10 +27,10 @@ use crate::model::{InType, Length, Map, Schema};
 use catalogue::{CATALOGUE, Event};
 pub use plans::plan;
 
-/// An event that the tables know at least by name.
+/// An event in the tables, with or without a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEvent {
-    /// Group and type; `None` for classes that have a GUID only.
+    /// Group and type; `None` for classes without a group.
     pub hook_id: Option<u16>,
     /// `Class/Type`.
     pub name: &'static str,
@@ -36,16 +38,16 @@ pub struct KernelEvent {
     pub class: Guid,
 }
 
-/// The layout of a hook's payload. `None` where not even the hook's name is known.
+/// The layout of the payload for a hook id. `None` if the tables do not contain the hook id.
 ///
-/// Versions above the highest known one are read like it. A hook of which only the name is known has a single field,
-/// the raw payload.
+/// Versions above the highest known one have its layout. A hook id with a name but no layout has a
+/// single field with the raw payload.
 #[inline]
 pub fn lookup(hook_id: u16, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
     Some(CATALOGUE.by_hook_id(hook_id)?.schema(version, pointer))
 }
 
-/// As [`lookup`], with a payload that decides where a version has several layouts.
+/// As [`lookup`]. If a version has several layouts, the payload decides between them.
 #[inline]
 pub fn lookup_for(
     hook_id: u16,
@@ -56,12 +58,12 @@ pub fn lookup_for(
     Some(CATALOGUE.by_hook_id(hook_id)?.schema_for(version, pointer, payload))
 }
 
-/// The layout of a classic event, which names its class by GUID.
+/// The layout of a classic event, whose class is identified by its GUID.
 pub fn lookup_classic(class: Guid, opcode: u8, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
     Some(classic(class, opcode)?.schema(version, pointer))
 }
 
-/// As [`lookup_classic`], with a payload that decides where a version has several layouts.
+/// As [`lookup_classic`]. If a version has several layouts, the payload decides between them.
 pub fn lookup_classic_for(
     class: Guid,
     opcode: u8,
@@ -76,7 +78,7 @@ fn classic(class: Guid, opcode: u8) -> Option<&'static Event> {
     CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook_id(hook_id_of(class, opcode)?))
 }
 
-/// Whether the tables know no more than the event's name.
+/// Whether the tables contain only the event's name.
 pub(crate) fn is_opaque(schema: &Schema) -> bool {
     match &*schema.fields {
         [field] => field.in_type == InType::Binary && field.length == Length::Rest,
@@ -90,7 +92,7 @@ pub fn name(hook_id: u16) -> Option<&'static str> {
     CATALOGUE.by_hook_id(hook_id).map(|event| &*event.name)
 }
 
-/// The hook under which the kernel records what consumers see as class and opcode. `None` for a class without a group.
+/// The hook id for a class and opcode that consumers see. `None` for a class without a group.
 pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {
         return Some(hook_id::IMAGE_LOAD);
@@ -98,18 +100,18 @@ pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
 }
 
-/// Whether an event of this class and type, written with a classic header, reads differently from the kernel's own under
-/// the hook of the same class and type.
+/// Whether an event of this class and type has a different layout with a classic header than as a
+/// kernel record with the hook id of this class and type.
 pub fn differs_if_classic(class: Guid, opcode: u8) -> bool {
     CATALOGUE.by_type(class, opcode).is_some() && hook_id_of(class, opcode).is_some()
 }
 
-/// The class GUID that consumers see for a group. The image load is an exception: see [`hook_id_of`].
+/// The class GUID that consumers see for a group. Image loads are an exception: see [`hook_id_of`].
 pub fn class_of_group(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)
 }
 
-/// The class GUID that consumers see for a hook.
+/// The class GUID that consumers see for a hook id.
 pub fn class_of_hook_id(hook_id: u16) -> Option<Guid> {
     if hook_id == hook_id::IMAGE_LOAD {
         return Some(class_guid::IMAGE);
@@ -126,12 +128,12 @@ pub fn events() -> impl Iterator<Item = KernelEvent> {
     })
 }
 
-/// The versions of a hook from which on a new layout holds, in ascending order.
+/// The versions at which a layout of a hook id begins, in ascending order.
 pub fn versions(hook_id: u16) -> impl Iterator<Item = u8> {
     CATALOGUE.by_hook_id(hook_id).into_iter().flat_map(Event::versions)
 }
 
-/// The names of a field's values that several classes share, such as `WaitReason`, `ThreadState` or `PageKind`.
+/// A map that fields of several classes use, such as `WaitReason`, `ThreadState` or `PageKind`.
 pub fn map(name: &str) -> Option<&'static Arc<Map>> {
     CATALOGUE.map(name)
 }

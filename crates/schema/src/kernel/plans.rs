@@ -1,4 +1,4 @@
-//! Plans for the schemas of the class tables, each made when it is first asked for.
+//! Plans for the schemas of the class tables. Each plan is created when it is first needed.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -8,7 +8,7 @@ use super::catalogue::CATALOGUE;
 use crate::model::Schema;
 use crate::plan::Plan;
 
-/// By the schema's address, which never changes.
+/// By the address of the schema, which never changes.
 type Plans = HashMap<usize, (&'static Arc<Schema>, OnceLock<Arc<Plan>>)>;
 
 static PLANS: LazyLock<Plans> = LazyLock::new(|| {
@@ -20,7 +20,8 @@ fn address(schema: &Schema) -> usize {
     std::ptr::from_ref(schema).addr()
 }
 
-/// The plan of a schema that one of the look-ups gave; `None` for any other. Costs a hash of an address.
+/// The plan of a schema that a look-up returned; `None` for any other schema. The cost is one hash
+/// of an address.
 pub fn plan(schema: &'static Schema) -> Option<&'static Arc<Plan>> {
     let (schema, plan) = PLANS.get(&address(schema))?;
     Some(plan.get_or_init(|| Arc::new(Plan::new(Arc::clone(schema)))))

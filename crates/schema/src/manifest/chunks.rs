@@ -1,20 +1,21 @@
-//! Puts the chunks of manifests together again.
+//! Reassembles manifests from their chunks.
 //!
-//! Every process that loads a provider sends its manifest, on the thread that loads it, and again whenever a session
-//! asks. Chunks of different threads mix; those of one thread may come in any order, since buffers of several
-//! processors are not read in order of time. Whatever contradicts the chunks before it starts anew.
+//! Every process that loads a provider writes the provider's manifest on the thread that loads it,
+//! and again whenever a session requests it. Chunks of different threads are interleaved. Chunks of
+//! one thread may arrive in any order, because buffers of several processors are not read in time
+//! order. A chunk that contradicts the earlier ones starts a new manifest.
 
 use stackhound_types::{Guid, Pid, Tid};
 
 use crate::error::Error;
 
-/// How many bytes all unfinished manifests together may have, and so how large a single one may be.
+/// The maximum size of all unfinished manifests together, and therefore of a single one.
 const MAX_BYTES: usize = 16 << 20;
-/// How many chunks a manifest may have; the largest known ones have three.
+/// The maximum number of chunks in a manifest. The largest known manifests have three.
 const MAX_CHUNKS: u16 = 1024;
-/// How many manifests may be unfinished at the same time.
+/// The maximum number of unfinished manifests.
 const MAX_UNFINISHED: usize = 256;
-/// What stands before the text in each chunk.
+/// The size of the header in each chunk.
 const HEADER: usize = 8;
 
 /// Whether an event with this descriptor is a chunk of its provider's manifest.
@@ -22,7 +23,7 @@ pub fn is_manifest_chunk(id: u16, task: u16, opcode: u8) -> bool {
     id == 0xfffe && task == 0xfffe && opcode == 0xfe
 }
 
-/// Collects chunks until manifests are whole.
+/// Collects chunks of manifests until the manifests are complete.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestChunks {
     /// Oldest first.
@@ -34,17 +35,18 @@ pub struct ManifestChunks {
 #[derive(Clone, Debug)]
 struct Unfinished {
     sender: (Guid, Pid, Tid),
-    /// By chunk number; empty where it is still missing.
+    /// By chunk number; empty for a missing chunk.
     chunks: Vec<Box<[u8]>>,
     missing: usize,
     bytes: usize,
 }
 
 impl ManifestChunks {
-    /// Adds the payload of a manifest event. Gives the whole text when this was the last chunk that was missing.
+    /// Adds the payload of a manifest event. Returns the whole text if this was the last missing
+    /// chunk.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the payload is no chunk of a known format.
+    /// [`Error::Metadata`] if the payload is not a chunk of a known format.
     pub fn push(
         &mut self,
         provider: Guid,
@@ -56,7 +58,7 @@ impl ManifestChunks {
         let sender = (provider, pid, tid);
         let found = self.unfinished.iter().position(|unfinished| unfinished.sender == sender);
         let mut unfinished = match found.map(|index| self.remove(index)) {
-            Some(unfinished) if unfinished.takes(&chunk) => unfinished,
+            Some(unfinished) if unfinished.accepts(&chunk) => unfinished,
             found => {
                 self.dropped += u64::from(found.is_some());
                 Unfinished {
@@ -82,7 +84,8 @@ impl ManifestChunks {
         Ok(None)
     }
 
-    /// How many manifests were given up because their chunks did not fit together or there were too many of them.
+    /// The number of manifests that were discarded because their chunks contradicted each other, or
+    /// because the limits were exceeded.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -95,13 +98,13 @@ impl ManifestChunks {
 }
 
 impl Unfinished {
-    fn takes(&self, chunk: &Chunk<'_>) -> bool {
-        let location = self.chunks.get(usize::from(chunk.number));
-        self.chunks.len() == usize::from(chunk.total) && location.is_some_and(|location| location.is_empty())
+    fn accepts(&self, chunk: &Chunk<'_>) -> bool {
+        let slot = self.chunks.get(usize::from(chunk.number));
+        self.chunks.len() == usize::from(chunk.total) && slot.is_some_and(|text| text.is_empty())
     }
 }
 
-/// A chunk's payload with its header understood.
+/// A chunk with its parsed header.
 struct Chunk<'a> {
     total: u16,
     /// Below `total`.
@@ -145,7 +148,7 @@ mod tests {
         [&[1, 1, 0, 0x5b], &total.to_le_bytes()[..], &number.to_le_bytes(), text.as_bytes()].concat()
     }
 
-    /// Each row is a thread and a chunk; whole manifests come out in the order of their last chunks.
+    /// Each row is a thread and a chunk. Manifests are complete in the order of their last chunks.
     #[track_caller]
     fn check(rows: &[(u32, u16, u16, &str)], expected: &[&str], dropped: u64) {
         let mut chunks = ManifestChunks::default();
@@ -159,23 +162,23 @@ mod tests {
     }
 
     #[test]
-    fn chunks_come_together() {
+    fn chunks_are_reassembled() {
         check(&[(1, 0, 1, "ab")], &["ab"], 0);
         check(&[(1, 0, 2, "a"), (1, 1, 2, "b")], &["ab"], 0);
         check(&[(1, 1, 2, "b"), (1, 0, 2, "a")], &["ab"], 0);
         check(&[(1, 2, 3, "c"), (1, 0, 3, "a"), (1, 1, 3, "b")], &["abc"], 0);
-        // Threads do not mix.
+        // Threads are kept apart.
         check(&[(1, 0, 2, "a"), (2, 0, 2, "x"), (1, 1, 2, "b"), (2, 1, 2, "y")], &["ab", "xy"], 0);
-        // The same manifest comes again and again.
+        // The same manifest is written repeatedly.
         check(&[(1, 0, 2, "a"), (1, 1, 2, "b"), (1, 1, 2, "b"), (1, 0, 2, "a")], &["ab", "ab"], 0);
-        // A lost chunk: the next manifest starts anew.
+        // After a lost chunk, the next manifest starts a new one.
         check(&[(1, 0, 2, "a"), (1, 0, 2, "c"), (1, 1, 2, "d")], &["cd"], 1);
         check(&[(1, 0, 3, "a"), (1, 0, 2, "c"), (1, 1, 2, "d")], &["cd"], 1);
         check(&[(1, 0, 3, "a"), (1, 0, 1, "c")], &["c"], 1);
     }
 
     #[test]
-    fn what_is_no_chunk_is_refused() {
+    fn invalid_chunks_are_rejected() {
         let mut chunks = ManifestChunks::default();
         for payload in [
             vec![],
@@ -198,7 +201,7 @@ mod tests {
             assert_eq!(chunks.push(PROVIDER, Pid(4), Tid(tid), &chunk(0, 2, "a")), Ok(None));
         }
         assert_eq!((chunks.unfinished.len(), chunks.dropped()), (256, 744));
-        // The newest are still there, the oldest are not.
+        // The newest ones are kept, the oldest are discarded.
         assert!(chunks.push(PROVIDER, Pid(4), Tid(999), &chunk(1, 2, "b")).unwrap().is_some());
         assert!(chunks.push(PROVIDER, Pid(4), Tid(0), &chunk(1, 2, "b")).unwrap().is_none());
 

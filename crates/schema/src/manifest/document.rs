@@ -1,28 +1,29 @@
-//! Reads the XML of a manifest into plain lists, without yet following any reference between them.
+//! Reads the XML of a manifest into plain lists, without resolving references between them.
 //!
-//! The reader knows no document types and expands no entities but the five of XML itself. Elements are found by name
-//! wherever they stand in a provider; only their order within templates and maps counts, and whether opcodes stand in a
-//! task.
+//! The reader ignores document types and expands only the five predefined entities of XML. Elements
+//! are found by name anywhere in a provider; only their order within templates and maps matters,
+//! and whether opcodes are inside a task.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 
-use crate::decode::MAX_NESTING;
 use crate::error::Error;
+use crate::limits::MAX_NESTING;
 
-/// How many elements a document may have. The largest manifests of Windows have a tenth of it.
+/// The maximum number of elements in a document. The largest manifests of Windows have a tenth of
+/// it.
 const MAX_ELEMENTS: usize = 200_000;
 
-/// Everything of interest in a manifest, as it is written.
+/// The relevant content of a manifest, unresolved.
 #[derive(Debug, Default)]
 pub struct Document {
-    /// Only those that have a GUID, whether it can be read or not.
+    /// Only providers with a GUID attribute, whether or not it is valid.
     pub providers: Vec<ProviderElement>,
     pub tables: Vec<StringTable>,
 }
 
-/// A `provider` element. Attributes that are not there are empty, here and below.
+/// A `provider` element. Missing attributes are empty, here and in the other elements.
 #[derive(Debug, Default)]
 pub struct ProviderElement {
     pub name: String,
@@ -53,7 +54,7 @@ pub struct NamedElement {
 /// A `channel` or `importChannel` element.
 #[derive(Debug, Default)]
 pub struct ChannelElement {
-    /// By what events refer to it, if not by its name.
+    /// The id by which events refer to it, if not by its name.
     pub id: String,
     pub named: NamedElement,
 }
@@ -61,7 +62,7 @@ pub struct ChannelElement {
 /// An `opcode` element.
 #[derive(Debug, Default)]
 pub struct OpcodeElement {
-    /// The task that it stands in, as an index into the provider's tasks.
+    /// The task that contains it, as an index into the provider's tasks.
     pub task: Option<usize>,
     pub named: NamedElement,
 }
@@ -77,7 +78,7 @@ pub struct EventElement {
     pub level: String,
     pub opcode: String,
     pub task: String,
-    /// Names between white space.
+    /// Names separated by white space.
     pub keywords: String,
     pub template: String,
 }
@@ -86,7 +87,7 @@ pub struct EventElement {
 #[derive(Debug, Default)]
 pub struct Template {
     pub id: String,
-    /// In the form of a schema: structures before their members.
+    /// In the form of a schema: structures precede their members.
     pub data: Vec<DataElement>,
 }
 
@@ -99,7 +100,7 @@ pub struct DataElement {
     pub count: String,
     pub length: String,
     pub map: String,
-    /// The number of direct members, if it is a structure.
+    /// The number of direct members of a structure; `None` for other fields.
     pub members: Option<u16>,
 }
 
@@ -108,30 +109,30 @@ pub struct DataElement {
 pub struct MapElement {
     pub name: String,
     pub is_bit_map: bool,
-    /// Numbers and messages.
+    /// Values and messages.
     pub entries: Vec<(String, String)>,
 }
 
 /// A `stringTable` element.
 #[derive(Debug)]
 pub struct StringTable {
-    /// The culture of the `resources` element around it.
+    /// The culture of the enclosing `resources` element.
     pub culture: String,
     /// Ids and texts.
     pub strings: Vec<(String, String)>,
 }
 
 impl Document {
-    /// Reads the whole text.
+    /// Reads a whole document.
     ///
     /// # Errors
-    /// [`Error::Metadata`] where the text is not well-formed or has too many elements.
+    /// [`Error::Metadata`] if the text is not well-formed or has too many elements.
     pub fn parse(text: &str) -> Result<Document, Error> {
         let mut reader = Reader::from_str(text);
         let mut document = Document::default();
         let mut state = State::default();
         for _ in 0..MAX_ELEMENTS {
-            // Comments, text, declarations and document types are passed over.
+            // Comments, text, declarations and document types are skipped.
             let element = loop {
                 match reader.read_event() {
                     Ok(Event::Start(element)) => break Some((element, true)),
@@ -146,10 +147,13 @@ impl Document {
                 return Ok(document);
             };
             if state.enter(&mut document, &element, has_content).is_none() {
-                return Err(error(&reader, "well-formed elements, not too deeply nested"));
+                return Err(error(
+                    &reader,
+                    "well-formed elements with at most 8 levels of nested structures",
+                ));
             }
         }
-        Err(error(&reader, "fewer elements"))
+        Err(error(&reader, "at most 200000 elements"))
     }
 }
 
@@ -157,23 +161,23 @@ fn error(reader: &Reader<&[u8]>, expected: &'static str) -> Error {
     Error::Metadata { offset: usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX), expected }
 }
 
-/// Where in the document the reader is.
+/// The position of the reader in the document.
 #[derive(Default)]
 struct State {
     in_provider: bool,
-    /// The task that is open, as an index into the provider's tasks.
+    /// The enclosing task, as an index into the provider's tasks.
     open_task: Option<usize>,
-    /// The structures that are open, as indices into the data of the last template.
+    /// The enclosing structures, as indices into the data of the last template.
     open_structs: Vec<usize>,
     in_template: bool,
     in_map: bool,
-    /// Performance tracking repeats `event` elements elsewhere.
+    /// Set because `event` elements also occur in performance tracking.
     in_events: bool,
     culture: String,
 }
 
 impl State {
-    /// Takes an element into the document. `None` if it is not well-formed.
+    /// Adds an element to the document. `None` if it is not well-formed or is nested too deeply.
     fn enter(&mut self, document: &mut Document, element: &BytesStart<'_>, has_content: bool) -> Option<()> {
         match element.local_name().as_ref() {
             "provider" => self.provider(document, element, has_content)?,
@@ -203,7 +207,7 @@ impl State {
     ) -> Option<()> {
         let names = ["name", "guid", "message", "resourceFileName", "messageFileName", "parameterFileName"];
         let [name, guid, message, resource_file, message_file, parameter_file] = attributes(element, names)?;
-        // Counters have elements of the same name, without a GUID.
+        // Counters also have `provider` elements, but without a GUID.
         if guid.is_empty() {
             return Some(());
         }
@@ -320,7 +324,8 @@ fn event(element: &BytesStart<'_>) -> Option<EventElement> {
     Some(EventElement { value, version, symbol, message, channel, level, opcode, task, keywords, template })
 }
 
-/// The values of the named attributes, empty where an element lacks one. `None` if the element is not well-formed.
+/// The values of the named attributes; a missing attribute is empty. `None` if the element is not
+/// well-formed.
 fn attributes<const N: usize>(element: &BytesStart<'_>, names: [&str; N]) -> Option<[String; N]> {
     let mut values = std::array::from_fn(|_| String::new());
     for attribute in element.attributes().with_checks(false) {

@@ -1,4 +1,4 @@
-//! Follows the references between the parts of a manifest.
+//! Resolves the references between the parts of a manifest.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -18,10 +18,10 @@ use crate::provider::{
 };
 use crate::tdh::{in_type_number, out_type_number};
 
-/// The number that the message compiler gives to the first channel without one.
+/// The number that the message compiler assigns to the first channel without a number.
 const FIRST_CHANNEL: u8 = 16;
 
-/// All texts by id, in the wanted culture where it has them.
+/// All texts by id. The requested culture takes precedence.
 pub struct Strings<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Strings<'a> {
@@ -39,7 +39,7 @@ impl<'a> Strings<'a> {
         Strings(strings)
     }
 
-    /// A text, looked up if it is a reference.
+    /// A text, or the text that it refers to.
     fn text(&self, text: &'a str) -> &'a str {
         let id = text.trim().strip_prefix("$(string.").and_then(|rest| rest.strip_suffix(')'));
         id.and_then(|id| self.0.get(id).copied()).unwrap_or(text)
@@ -51,7 +51,7 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The parts of a provider by the names under which others refer to them.
+/// The parts of a provider, by the names that are used to refer to them.
 pub struct References<'a> {
     strings: &'a Strings<'a>,
     templates: HashMap<&'a str, &'a Template>,
@@ -59,18 +59,19 @@ pub struct References<'a> {
     channels: HashMap<&'a str, u8>,
     levels: HashMap<&'a str, u8>,
     tasks: HashMap<&'a str, u16>,
-    /// By the number of the task as well, if they belong to one.
+    /// By the number of the task too, if the opcode belongs to a task.
     opcodes: HashMap<(Option<u16>, &'a str), u8>,
     keywords: HashMap<&'a str, u64>,
 }
 
 impl<'a> References<'a> {
-    /// The whole provider. Takes what it needs from the room for descriptions; `None` if that is not enough.
+    /// Resolves a whole provider and subtracts its memory use from the budget; `None` if the budget
+    /// is exceeded.
     pub fn describe(
         element: &'a ProviderElement,
         guid: Guid,
         strings: &'a Strings<'a>,
-        room: &mut usize,
+        budget: &mut usize,
     ) -> Option<ProviderDescription> {
         let named = |element: &'a NamedElement| strings.named(element);
         let mut provider = ProviderDescription {
@@ -112,11 +113,11 @@ impl<'a> References<'a> {
             references.opcodes.extend(value.map(|value| ((task, opcode.named.name.as_str()), value)));
         }
         provider.channels = references.channels(&element.channels);
-        *room = room.checked_sub(provider.approximate_bytes())?;
+        *budget = budget.checked_sub(provider.approximate_bytes())?;
         for event in &element.events {
             match references.event(event, &provider) {
                 Some(event) => {
-                    *room = room.checked_sub(event.schema.approximate_bytes())?;
+                    *budget = budget.checked_sub(event.schema.approximate_bytes())?;
                     provider.events.push(event);
                 }
                 None => provider.skipped += 1,
@@ -125,7 +126,8 @@ impl<'a> References<'a> {
         Some(provider)
     }
 
-    /// Channels with their numbers; those without one are counted as the message compiler does.
+    /// The channels with their numbers. Channels without a number are numbered as the message
+    /// compiler does.
     fn channels(&mut self, elements: &'a [ChannelElement]) -> Vec<Named<u8>> {
         let mut next = FIRST_CHANNEL;
         let mut channels = Vec::new();
@@ -142,7 +144,7 @@ impl<'a> References<'a> {
         channels
     }
 
-    /// `None` if the event's id or version, its template or a type is not known.
+    /// `None` if the event's id or version is invalid, or if its template or a type is unknown.
     fn event(&self, element: &'a EventElement, provider: &ProviderDescription) -> Option<EventDescription> {
         let id = number(&element.value)?;
         let version = if element.version.is_empty() { 0 } else { number(&element.version)? };
@@ -186,17 +188,17 @@ impl<'a> References<'a> {
     }
 
     fn fields(&self, template: &Template) -> Option<Vec<Field>> {
-        // The place of the last field of each name.
-        let mut locations = HashMap::new();
+        // The index of the last field with each name.
+        let mut field_indices = HashMap::new();
         let mut fields = Vec::with_capacity(template.data.len());
         for data in &template.data {
-            fields.push(self.field(data, &locations)?);
-            locations.insert(data.name.as_str(), u16::try_from(fields.len() - 1).ok()?);
+            fields.push(self.field(data, &field_indices)?);
+            field_indices.insert(data.name.as_str(), u16::try_from(fields.len() - 1).ok()?);
         }
         Some(fields)
     }
 
-    fn field(&self, data: &DataElement, locations: &HashMap<&str, u16>) -> Option<Field> {
+    fn field(&self, data: &DataElement, field_indices: &HashMap<&str, u16>) -> Option<Field> {
         let out_type = out_type_number(&data.out_type).map_or(OutType::Default, OutType::from_tdh);
         let in_type = match data.members {
             Some(members) => InType::Struct { members },
@@ -205,14 +207,14 @@ impl<'a> References<'a> {
         let count = match (data.count.as_str(), data.count.parse()) {
             ("", _) => Count::One,
             (_, Ok(count)) => Count::Fixed(count),
-            (name, Err(_)) => Count::Field(*locations.get(name)?),
+            (name, Err(_)) => Count::Field(*field_indices.get(name)?),
         };
         let length = match (data.length.as_str(), data.length.parse()) {
             _ if !in_type.takes_length() => Length::Natural,
             ("", _) if out_type == OutType::Ipv6 => Length::Fixed(16),
             ("", _) => Length::Natural,
             (_, Ok(length)) => Length::Fixed(length),
-            (name, Err(_)) => Length::Field(*locations.get(name)?),
+            (name, Err(_)) => Length::Field(*field_indices.get(name)?),
         };
         let map = self.maps.get(data.map.as_str()).cloned();
         Some(Field { out_type, count, length, map, ..Field::new(data.name.as_str(), in_type) })
@@ -238,7 +240,8 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// Task and opcode, or what else there is. Numbers stand for names in dumps.
+/// The name from task and opcode, otherwise the symbol or the id. Dumps of providers have numbers
+/// instead of names.
 fn name(
     element: &EventElement,
     id: u16,
@@ -254,7 +257,7 @@ fn name(
         Some(_) => provider.opcode_name(task.unwrap_or(0), opcode.unwrap_or(0)).unwrap_or_default(),
         None => &element.opcode,
     };
-    // Sources without tasks are rare; their symbols say what happened.
+    // For events without task and opcode, which are rare, the symbol describes the event.
     match event_name(task_name, opcode_name) {
         name if !name.is_empty() => name,
         _ if !element.symbol.is_empty() => element.symbol.clone(),
@@ -262,7 +265,8 @@ fn name(
     }
 }
 
-/// A reference by name or by number. Nothing is zero; a name that nobody knows is no number.
+/// Resolves a reference by name or by number. An empty reference is zero; an unknown name is
+/// `None`.
 fn resolve<V: TryFrom<u64> + Default>(text: &str, known: impl FnOnce(&str) -> Option<V>) -> Option<V> {
     let text = text.trim();
     if text.is_empty() { Some(V::default()) } else { known(text).or_else(|| number(text)) }
@@ -272,7 +276,7 @@ fn numbers<V: TryFrom<u64>>(elements: &[NamedElement]) -> HashMap<&str, V> {
     elements.iter().filter_map(|element| Some((element.name.as_str(), number(&element.value)?))).collect()
 }
 
-/// A number in decimal or hexadecimal digits.
+/// Parses a decimal or hexadecimal number.
 fn number<V: TryFrom<u64>>(text: &str) -> Option<V> {
     let text = text.trim();
     let value = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {

@@ -5,7 +5,7 @@ use super::*;
 use crate::model::SchemaSource;
 use crate::testing::{decoded, hex, utf16, utf16z};
 
-/// A manifest with the given content of its provider, and a table of texts.
+/// A manifest with the given content of its provider, and a string table.
 fn manifest(provider: &str, strings: &str) -> String {
     format!(
         r#"<?xml version="1.0"?>
@@ -20,7 +20,7 @@ fn manifest(provider: &str, strings: &str) -> String {
     )
 }
 
-/// The one provider of a manifest.
+/// The only provider of a manifest.
 #[track_caller]
 fn parse(xml: &str) -> ProviderDescription {
     let mut providers = providers_of_manifest(xml.as_bytes(), None).unwrap();
@@ -28,7 +28,7 @@ fn parse(xml: &str) -> ProviderDescription {
     providers.remove(0)
 }
 
-/// The events of the manifest read as the rows say: `id.version name`.
+/// Each row is an event as `id.version name`.
 #[track_caller]
 fn check_names(provider: &str, expected: &[&str]) {
     let manifest = parse(&manifest(provider, ""));
@@ -56,7 +56,7 @@ fn check_template(template: &str, payload: &[u8], expected: &str) {
 }
 
 #[test]
-fn event_names_are_made_of_task_and_opcode() {
+fn event_names_consist_of_task_and_opcode() {
     check_names(
         r#"<tasks><task name="Request" value="7" message="$(string.task)"/></tasks>
         <opcodes><opcode name="Again" value="11"/></opcodes>
@@ -84,7 +84,7 @@ fn event_names_are_made_of_task_and_opcode() {
 }
 
 #[test]
-fn provider_and_messages() {
+fn provider_names_and_messages_are_read() {
     let provider = r#"<events><event value="1" message="$(string.hello)"/><event value="2" message="$(string.none)"/>
         <event value="3" message="as it is"/></events>"#;
     let xml = manifest(provider, r#"<string id="hello" value="Hello %1 &amp; &lt;%2&gt;&#10;"/>"#);
@@ -99,8 +99,8 @@ fn provider_and_messages() {
 }
 
 #[test]
-fn angle_brackets_in_texts_are_let_pass() {
-    // Not well-formed, but compilers write method names such as this into manifests.
+fn angle_brackets_in_texts_are_accepted() {
+    // Not well-formed, but compilers write such method names into manifests.
     let provider = r#"<events><event value="1" message="$(string.x)" task="<OnCommand>b__1"/></events>"#;
     let xml = manifest(provider, r#"<string id="x" value="<OnCommand> ran"/>"#);
     let manifest = parse(&xml);
@@ -109,7 +109,7 @@ fn angle_brackets_in_texts_are_let_pass() {
 }
 
 #[test]
-fn templates() {
+fn templates_become_fields() {
     check_template(
         r#"<data name="text" inType="win:UnicodeString"/><data name="n" inType="win:Int32"/>
         <data name="p" inType="win:Pointer"/><data name="id" inType="win:UInt32" outType="win:PID"/>
@@ -144,7 +144,7 @@ fn templates() {
 }
 
 #[test]
-fn events_that_cannot_be_understood_are_counted() {
+fn events_with_invalid_templates_are_counted() {
     let provider = r#"<templates>
           <template tid="type"><data name="a" inType="win:Nonsense"/></template>
           <template tid="count"><data name="a" inType="win:UInt8" count="later"/><data name="later" inType="win:UInt8"/>
@@ -156,42 +156,42 @@ fn events_that_cannot_be_understood_are_counted() {
 }
 
 #[test]
-fn hostile_documents_are_refused() {
+fn malicious_documents_are_rejected() {
     #[track_caller]
-    fn refused(xml: &str, expected: &str) {
+    fn check_error(xml: &str, expected: &str) {
         let error = providers_of_manifest(xml.as_bytes(), None).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
-    refused("", "a provider with a GUID");
-    refused(r#"<provider name="P" guid="7"/>"#, "a provider with a GUID");
-    refused("<a></b>", "well-formed XML");
-    refused("<a", "well-formed XML");
-    refused("<provider name=P>", "well-formed elements, not too deeply nested");
-    refused(&"<a/>".repeat(200_001), "fewer elements");
-    refused(
+    check_error("", "a provider with a GUID");
+    check_error(r#"<provider name="P" guid="7"/>"#, "a provider with a GUID");
+    check_error("<a></b>", "well-formed XML");
+    check_error("<a", "well-formed XML");
+    check_error("<provider name=P>", "well-formed elements with at most 8 levels of nested structures");
+    check_error(&"<a/>".repeat(200_001), "at most 200000 elements");
+    check_error(
         &manifest(&format!("<template tid='T'>{}", "<struct name='s'>".repeat(9)), ""),
-        "not too deeply nested",
+        "at most 8 levels of nested structures",
     );
 
-    // Entities that a document defines itself are not known.
+    // Entities that a document defines are unknown.
     let bomb =
         r#"<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;">]><provider name="&b;"/>"#;
-    refused(bomb, "well-formed elements, not too deeply nested");
+    check_error(bomb, "well-formed elements with at most 8 levels of nested structures");
 
-    // One large template, used by many events.
+    // Many events use one large template.
     let data = r#"<data name="a" inType="win:UInt8"/>"#.repeat(10_000);
     let provider = format!(
         r#"<events>{}</events><templates><template tid="T">{data}</template></templates>"#,
         r#"<event value="1" template="T"/>"#.repeat(10_000)
     );
-    refused(&manifest(&provider, ""), "a smaller manifest");
+    check_error(&manifest(&provider, ""), "a manifest with at most 64 MiB of descriptions");
     let provider =
         format!("<events>{}</events>", r#"<event value="1" message="$(string.long)"/>"#.repeat(100_000));
     let long = format!(r#"<string id="long" value="{}"/>"#, "x".repeat(1_000_000));
-    refused(&manifest(&provider, &long), "a smaller manifest");
+    check_error(&manifest(&provider, &long), "a manifest with at most 64 MiB of descriptions");
 }
 
-/// What a whole manifest says, with everything that has numbers.
+/// Content of a provider with everything that has a number.
 const WHOLE: &str = r#"<channels><importChannel chid="S" name="System"/>
       <channel chid="O" name="Test/Operational" type="Operational" message="$(string.hello)"/>
       <channel name="Test/Debug" type="Debug"/><channel name="Test/Late" value="0x20"/></channels>
@@ -208,7 +208,7 @@ const WHOLE: &str = r#"<channels><importChannel chid="S" name="System"/>
       <event value="3" channel="Test/Debug" level="win:Informational" opcode="Again"/>
       <event value="4" channel="32" level="4" task="7" opcode="13" keywords="0x8000000000000001" symbol="Dumped"/>
       <event value="5" channel="0" level="0" task="0" opcode="0" symbol="Nothing"/>
-      <event value="6" channel="Nobody" level="Nobody" task="Nobody" opcode="Nobody" keywords="Read Nobody"/>
+      <event value="6" channel="Undefined" level="Undefined" task="Undefined" opcode="Undefined" keywords="Read Undefined"/>
     </events>"#;
 
 #[test]
@@ -237,7 +237,7 @@ fn numbers_of_events_are_found_by_name() {
             "3 Again 11 4 0 b 0",
             "4 Request/Both 20 4 7 d 8000000000000001",
             "5 Nothing 0 0 0 0 0",
-            "6 Nobody/Nobody - - - - -",
+            "6 Undefined/Undefined - - - - -",
         ]
     );
     assert_eq!(provider.events[0].symbol.as_deref(), Some("One"));
@@ -248,7 +248,7 @@ fn numbers_of_events_are_found_by_name() {
 }
 
 #[test]
-fn one_file_may_describe_several_providers() {
+fn one_file_can_describe_several_providers() {
     let provider = |name: &str, first: char, event: &str| {
         format!(
             r#"<provider name="{name}" guid="{{{first}e814aad-3204-11d2-9a82-006008a86939}}" resourceFileName="r.dll"
@@ -280,7 +280,7 @@ fn one_file_may_describe_several_providers() {
 }
 
 #[test]
-fn texts_are_those_of_the_culture_if_it_has_them() {
+fn texts_of_the_requested_culture_take_precedence() {
     let table = |culture: &str, strings: &[(&str, &str)]| {
         let strings: String =
             strings.iter().map(|(id, text)| format!(r#"<string id="{id}" value="{text}"/>"#)).collect();
@@ -311,7 +311,7 @@ fn texts_are_those_of_the_culture_if_it_has_them() {
 }
 
 #[test]
-fn files_in_utf_16_are_read_as_well() {
+fn utf16_files_are_read() {
     let xml = manifest(WHOLE, "").replace("?xml version=\"1.0\"", "?xml version=\"1.0\" encoding=\"UTF-16\"");
     let bytes = [vec![0xff, 0xfe], utf16(&xml)].concat();
     assert_eq!(providers_of_manifest(&bytes, None).unwrap(), [parse(&manifest(WHOLE, ""))]);
@@ -323,7 +323,7 @@ fn files_in_utf_16_are_read_as_well() {
 
 proptest! {
     #[test]
-    fn any_change_to_a_manifest_is_survived(changes in prop::collection::vec((0_usize..2000, any::<u8>()), 0..8)) {
+    fn damaged_manifests_do_not_panic(changes in prop::collection::vec((0_usize..2000, any::<u8>()), 0..8)) {
         let provider = r#"<maps><bitMap name="M"><map value="0x1" message="x"/></bitMap></maps>
             <events><event value="1" version="0" template="T" task="a" opcode="b"/></events>
             <templates><template tid="T"><data name="n" inType="win:UInt8" map="M"/><struct name="s" count="n">

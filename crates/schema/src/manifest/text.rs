@@ -1,10 +1,10 @@
-//! The text of a file, whatever its encoding.
+//! Decodes the text of a file.
 
 use std::borrow::Cow;
 
 use crate::value::utf16_chars;
 
-/// Text in UTF-8, or in UTF-16 with a byte order mark or a `<` at its start.
+/// Decodes UTF-8, or UTF-16 with a byte order mark or a `<` at its start.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     match bytes {
         [0xff, 0xfe, text @ ..] => utf16(text),
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encodings_are_told_by_the_first_bytes() {
+    fn encodings_are_detected_by_the_first_bytes() {
         let text = "<a ü='€𝄞'/>";
         let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();

@@ -1,8 +1,8 @@
-//! From the notation to fields at known offsets, for one pointer size.
+//! Converts the notation to fields with known offsets, for one pointer size.
 //!
-//! Alignment becomes explicit: a gap that a C compiler leaves is a field without a name. Nothing is aligned behind the
-//! first field of variable size, since the kernel copies texts without gaps; nor is the end of a structure padded,
-//! unless it is repeated.
+//! Alignment becomes explicit: the padding of a C compiler is a field without a name. Nothing is
+//! aligned after the first field of variable size, because the kernel copies texts without padding.
+//! The end of a structure is only padded if the structure is repeated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use stackhound_types::PointerSize;
 use super::{CountText, FieldText, KindText, LayoutText, Packing};
 use crate::model::{Count, Field, InType, Length, Map, OutType};
 
-/// A name that a table uses and that nothing defines.
+/// A name in a table that is not defined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LayoutError {
     #[error("unknown type {0}")]
     Type(String),
     #[error("unknown map {0}")]
     Map(String),
-    #[error("no earlier field {0} to count with")]
+    #[error("no earlier field {0} for a count or length")]
     Count(String),
 }
 
 /// The maps of all tables by name.
 pub(crate) type Maps<'t> = BTreeMap<&'t str, Arc<Map>>;
 
-/// Fields in payload order, and what is known of their size.
+/// Fields in payload order, and the known part of their size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub fields: Vec<Field>,
     pub extent: Extent,
 }
 
-/// How many bytes a layout takes, as far as that does not depend on texts.
+/// The size of a layout in bytes, as far as it does not depend on texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     fixed: usize,
     arrays: Vec<CountedArray>,
-    /// A field of unknown size follows.
+    /// Whether a field of unknown size follows.
     open: bool,
 }
 
-/// An array of elements of equal size, counted by a field at a known offset.
+/// An array of elements of equal size. Its count is in a field at a known offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CountedArray {
     count_at: usize,
@@ -50,14 +50,14 @@ struct CountedArray {
     element_size: usize,
 }
 
-/// How well a layout suits a payload.
+/// How well a layout fits a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fit {
     /// The payload is too short.
     TooShort,
-    /// There is room; more may follow.
-    Room,
-    /// The payload has just this size.
+    /// The payload is long enough, and may be longer.
+    Sufficient,
+    /// The payload has exactly this size.
     Exact,
 }
 
@@ -72,12 +72,12 @@ impl Extent {
         match payload.len() {
             length if length < size => Fit::TooShort,
             length if length == size && !self.open => Fit::Exact,
-            _ => Fit::Room,
+            _ => Fit::Sufficient,
         }
     }
 }
 
-/// All readings of a layout, the first being the one to assume.
+/// All alternatives of a layout. The first one is the default.
 pub(crate) fn alternatives(
     text: &LayoutText<'_>,
     pointer: PointerSize,
@@ -91,9 +91,9 @@ pub(crate) fn alternatives(
     let mut layouts = Vec::new();
     for &natural in packings {
         for n_cut in 0..=n_optional(&text.fields) {
-            let mut placing = Placing { pointer, natural, n_cut, maps, fields: Vec::new() };
-            let extent = placing.top_level(kept(&text.fields, n_cut))?;
-            let layout = Layout { fields: placing.fields, extent };
+            let mut builder = LayoutBuilder { pointer, natural, n_cut, maps, fields: Vec::new() };
+            let extent = builder.top_level(kept(&text.fields, n_cut))?;
+            let layout = Layout { fields: builder.fields, extent };
             if !layouts.contains(&layout) {
                 layouts.push(layout);
             }
@@ -102,20 +102,20 @@ pub(crate) fn alternatives(
     Ok(layouts)
 }
 
-/// At how many places the layout, or a structure in it, may end early.
+/// The number of points at which the layout, or a structure in it, may end early.
 fn n_optional(fields: &[FieldText<'_>]) -> usize {
     let nested = fields.iter().map(|field| match &field.kind {
         KindText::Struct(members) => n_optional(members),
         KindText::Simple(_) => 0,
     });
-    fields.iter().filter(|field| field.may_lack).count().max(nested.max().unwrap_or(0))
+    fields.iter().filter(|field| field.may_end_here).count().max(nested.max().unwrap_or(0))
 }
 
-/// The fields up to the place where the layout ends if `n_cut` of its optional parts are missing.
+/// The fields that remain if the layout ends at the `n_cut`th optional point from the end.
 fn kept<'f, 't>(fields: &'f [FieldText<'t>], n_cut: usize) -> &'f [FieldText<'t>] {
     let Some(last_cut) = n_cut.checked_sub(1) else { return fields };
-    let locations = (0..fields.len()).rev().filter(|&index| fields[index].may_lack);
-    &fields[..locations.take(last_cut + 1).last().unwrap_or(fields.len())]
+    let optional = (0..fields.len()).rev().filter(|&index| fields[index].may_end_here);
+    &fields[..optional.take(last_cut + 1).last().unwrap_or(fields.len())]
 }
 
 /// A simple type for one pointer size.
@@ -175,8 +175,8 @@ fn simple(name: &str, pointer: PointerSize) -> Result<Simple, LayoutError> {
     })
 }
 
-/// Lays fields out one behind the other.
-struct Placing<'t> {
+/// Builds the fields of a layout in payload order.
+struct LayoutBuilder<'t> {
     pointer: PointerSize,
     natural: bool,
     n_cut: usize,
@@ -184,17 +184,17 @@ struct Placing<'t> {
     fields: Vec<Field>,
 }
 
-impl Placing<'_> {
+impl LayoutBuilder<'_> {
     fn top_level(&mut self, texts: &[FieldText<'_>]) -> Result<Extent, LayoutError> {
         let mut extent = Extent::default();
-        // Where each field of fixed size stands, for those that count others.
+        // The offset and size of each field of fixed size, for arrays that it counts.
         let mut known = BTreeMap::new();
-        // `None` behind the first field whose size is not known here.
+        // The offset of the next field; `None` after the first field of unknown size.
         let mut at = Some(0);
         for text in texts {
             at = self.align(text, at)?;
             let index = self.fields.len();
-            let element_size = self.location(text)?;
+            let element_size = self.add_field(text)?;
             let size = match (text.count, element_size) {
                 (CountText::One, Some(size)) => Some(size),
                 (CountText::Fixed(n), Some(size)) => Some(size * usize::from(n)),
@@ -222,7 +222,7 @@ impl Placing<'_> {
         Ok(extent)
     }
 
-    /// Fills the gap before a field.
+    /// Adds the padding before a field.
     fn align(&mut self, text: &FieldText<'_>, at: Option<usize>) -> Result<Option<usize>, LayoutError> {
         let Some(at) = at else { return Ok(None) };
         let aligned = if self.natural { at.next_multiple_of(self.alignment(text)?) } else { at };
@@ -245,8 +245,9 @@ impl Placing<'_> {
         }
     }
 
-    /// Adds a field, and the members of a structure behind it. Gives the size of one element, if it is fixed.
-    fn location(&mut self, text: &FieldText<'_>) -> Result<Option<usize>, LayoutError> {
+    /// Adds a field, followed by the members of a structure. Returns the size of one element if it
+    /// is fixed.
+    fn add_field(&mut self, text: &FieldText<'_>) -> Result<Option<usize>, LayoutError> {
         let mut count = match text.count {
             CountText::One => Count::One,
             CountText::Fixed(n) => Count::Fixed(n),
@@ -259,7 +260,7 @@ impl Placing<'_> {
             KindText::Simple(type_name) => {
                 let Simple { in_type, out_type, size, .. } = simple(type_name, self.pointer)?;
                 let mut length = Length::Natural;
-                // What brackets count in these types is the length of one value.
+                // For these types, brackets contain the length of a single value.
                 if matches!(*type_name, "wchar" | "char" | "bytes" | "sockaddr") {
                     length = match std::mem::take(&mut count) {
                         Count::Fixed(n) => Length::Fixed(n),
@@ -291,7 +292,7 @@ impl Placing<'_> {
             let n_before = self.fields.len();
             at = self.align(member, at)?;
             n_members += 1 + (self.fields.len() - n_before) as u16;
-            let size = self.location(member)?;
+            let size = self.add_field(member)?;
             let n = match member.count {
                 CountText::One => Some(1),
                 CountText::Fixed(n) => Some(usize::from(n)),
@@ -326,7 +327,7 @@ mod tests {
         alternatives(&table.classes[0].events[0].layouts[0], pointer, &Maps::new()).unwrap()
     }
 
-    /// Fields such as `A@0 B@8`, gaps as `+4`, members in braces behind their structure.
+    /// Fields by name, padding such as `+4`, structures as the number of their members in braces.
     #[track_caller]
     fn check_offsets(text: &str, four: &str, eight: &str) {
         for (pointer, expected) in [(PointerSize::Four, four), (PointerSize::Eight, eight)] {
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_where_a_compiler_leaves_them() {
+    fn padding_is_added_as_by_a_compiler() {
         check_offsets("{ A u32, B p, C u8, D u64 }", "A B C +7 D", "A +4 B C +7 D");
         check_offsets("packed { A u32, B p, C u8, D u64 }", "A B C D", "A B C D");
         check_offsets(
@@ -352,7 +353,7 @@ mod tests {
             "A +3 G B +1 S C +1 W",
             "A +3 G B +1 S C +1 W",
         );
-        // Nothing is aligned behind a text or an array of unknown length.
+        // Nothing is aligned after a text or an array of unknown length.
         check_offsets("{ A u8, B asz, C u64 }", "A B C", "A B C");
         check_offsets("{ N u32, A u8[N], C u64 }", "N A C", "N A C");
         check_offsets("{ N u8, S { P p, B u8 }[] }", "N +3 S{3} P B +3", "N +7 S{3} P B +7");
@@ -371,19 +372,19 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_decides_between_readings() {
-        use Fit::{Exact, Room, TooShort};
-        check_fit("either { A u32, B u64 }", &[0; 16], &[Exact, Room]);
+    fn the_payload_decides_between_alternatives() {
+        use Fit::{Exact, Sufficient, TooShort};
+        check_fit("either { A u32, B u64 }", &[0; 16], &[Exact, Sufficient]);
         check_fit("either { A u32, B u64 }", &[0; 12], &[TooShort, Exact]);
         check_fit("either { A u64, B u32 }", &[0; 12], &[Exact]);
-        check_fit("{ A u32 ? T wsz }", &[0; 4], &[Room, Exact]);
-        check_fit("{ A u32 ? B u16 ? C u16 }", &[0; 6], &[TooShort, Exact, Room]);
+        check_fit("{ A u32 ? T wsz }", &[0; 4], &[Sufficient, Exact]);
+        check_fit("{ A u32 ? B u16 ? C u16 }", &[0; 6], &[TooShort, Exact, Sufficient]);
         // Two elements of eight, six or two bytes.
         let text = "packed { N u16, S { A u16 ? B u32 ? C u16 }[N] }";
         check_fit(text, &[2; 18], &[TooShort, TooShort, TooShort]);
-        check_fit(text, &[&[2, 0][..], &[0; 16]].concat(), &[Exact, Room, Room]);
-        check_fit(text, &[&[2, 0][..], &[0; 12]].concat(), &[TooShort, Exact, Room]);
-        check_fit(text, &[&[2, 0][..], &[0; 5]].concat(), &[TooShort, TooShort, Room]);
+        check_fit(text, &[&[2, 0][..], &[0; 16]].concat(), &[Exact, Sufficient, Sufficient]);
+        check_fit(text, &[&[2, 0][..], &[0; 12]].concat(), &[TooShort, Exact, Sufficient]);
+        check_fit(text, &[&[2, 0][..], &[0; 5]].concat(), &[TooShort, TooShort, Sufficient]);
         check_fit(text, &[2], &[TooShort, TooShort, TooShort]);
     }
 
@@ -395,7 +396,7 @@ mod tests {
             alternatives(&table.classes[0].events[0].layouts[0], PointerSize::Four, &Maps::new()).unwrap_err()
         };
         assert_eq!(error("{ A word }"), LayoutError::Type("word".into()));
-        assert_eq!(error("{ A u32=Colour }"), LayoutError::Map("Colour".into()));
+        assert_eq!(error("{ A u32=Color }"), LayoutError::Map("Color".into()));
         assert_eq!(error("{ A u32[B], B u32 }"), LayoutError::Count("B".into()));
     }
 }

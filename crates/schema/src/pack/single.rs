@@ -1,4 +1,4 @@
-//! Single values as bytes.
+//! Writes single values.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use crate::model::{Field, InType, Length, OutType};
 use crate::pack::OwnedValue;
 use stackhound_types::{FileTime, Guid, RawTime};
 
-/// S-1-0-0, nobody.
-const NOBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// The null SID, S-1-0-0.
+const NULL_SID: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 impl Packer<'_> {
-    /// Appends a value that is no structure.
+    /// Appends a value that is not a structure.
     pub(super) fn single(&mut self, index: usize, value: &OwnedValue) -> Result<(), Error> {
         use OwnedValue as Given;
         let field = &self.schema.fields[index];
@@ -37,7 +37,7 @@ impl Packer<'_> {
             (InType::WbemSid, Given::Null) => self.out.extend([0; 4]),
             (InType::WbemSid, Given::Sid(sid)) => {
                 check_sid(field, sid)?;
-                // A `TOKEN_USER`: a pointer, for which any number but zero does, and attributes.
+                // A `TOKEN_USER`: a pointer, which can be any number except zero, and attributes.
                 let token = 2 * self.pointer.bytes();
                 self.out.push(token as u8);
                 self.zeros(field, token - 1)?;
@@ -89,12 +89,12 @@ impl Packer<'_> {
         };
         let bits = 8 * bytes as u32;
         let whole = 1_i128 << bits;
-        // Codes are written with either sign.
+        // Codes can be given as signed or unsigned numbers.
         let is_code = matches!(field.out_type, OutType::NtStatus | OutType::HResult | OutType::Win32Error);
         let least = if signed || is_code { -(whole >> 1) } else { 0 };
         let most = if signed && !is_code { whole >> 1 } else { whole };
         if !(least..most).contains(&number) {
-            return Err(content(field, "a number that fits"));
+            return Err(content(field, "a number that fits its type"));
         }
         let number = number_order(field, number as u64);
         self.out.extend(&number.to_le_bytes()[..bytes]);
@@ -115,24 +115,24 @@ impl Packer<'_> {
                 self.out.extend(&*text);
             }
             (InType::Binary, Length::Natural) | (_, Length::Rest) => self.out.extend(&*text),
-            (_, Length::Natural) if ends => return Err(content(field, "text without a zero")),
+            (_, Length::Natural) if ends => return Err(content(field, "text without a zero character")),
             (_, Length::Natural) => {
                 self.out.extend(&*text);
                 self.out.extend(&[0, 0][..unit]);
             }
             (in_type, Length::Fixed(length)) => {
-                let room = unit * usize::from(length);
-                let free = room.checked_sub(text.len());
+                let capacity = unit * usize::from(length);
+                let free = capacity.checked_sub(text.len());
                 let fits = if in_type == InType::Binary { free == Some(0) } else { free.is_some() && !ends };
                 let Some(free) = free.filter(|_| fits) else {
-                    return Err(content(field, "as many bytes as its length says"));
+                    return Err(content(field, "the number of bytes that its length states"));
                 };
                 self.out.extend(&*text);
                 self.zeros(field, free)?;
             }
             (_, Length::Field(length)) => {
                 if self.referenced(field, length)?.checked_mul(unit) != Some(text.len()) {
-                    return Err(content(field, "as many bytes as its length says"));
+                    return Err(content(field, "the number of bytes that its length states"));
                 }
                 self.out.extend(&*text);
             }
@@ -140,7 +140,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// What stands for a value that is not given.
+    /// The value to write for a field without a value.
     pub(super) fn zero(&self, field: &Field) -> Result<OwnedValue, Error> {
         Ok(match field.in_type {
             InType::Null | InType::WbemSid => OwnedValue::Null,
@@ -150,7 +150,7 @@ impl Packer<'_> {
             InType::FileTime => OwnedValue::FileTime(FileTime(0)),
             InType::RawTime => OwnedValue::RawTime(RawTime(0)),
             InType::SystemTime => OwnedValue::SystemTime([0; 8].into()),
-            InType::Sid => OwnedValue::Sid(NOBODY.to_vec()),
+            InType::Sid => OwnedValue::Sid(NULL_SID.to_vec()),
             InType::Utf16
             | InType::Ansi
             | InType::Binary
@@ -185,7 +185,7 @@ fn one_unit(in_type: InType, text: &str) -> Option<i128> {
     (rest.is_none() && (in_type == InType::Utf16Char || text.len() == 1)).then_some(unit.into())
 }
 
-/// Bytes that are shown as text take text.
+/// The bytes of text for binary data that is shown as text.
 fn shown_as_text<'v>(field: &Field, value: &'v OwnedValue) -> Option<std::borrow::Cow<'v, [u8]>> {
     match (field.out_type, value) {
         (OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json, OwnedValue::Text(text)) => {

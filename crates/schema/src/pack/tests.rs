@@ -1,4 +1,4 @@
-//! What values become, and that they come back.
+//! Tests of packed payloads, and of packing and decoding as inverse functions.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,21 +24,23 @@ fn shown(in_type: InType, out_type: OutType) -> Field {
     Field { out_type, ..stored(in_type) }
 }
 
-/// One field and what is given for it.
+/// Packs one field with a value.
 #[track_caller]
 fn check(field: Field, value: impl Into<OwnedValue>, expected: Result<&str, &str>) {
-    let what = format!("{field:?}");
+    let description = format!("{field:?}");
     let packed = schema(vec![field]).pack(&[("p", value.into())], Eight);
     match expected {
-        Ok(bytes) => assert_eq!(packed, Ok(hex(bytes)), "{what}"),
-        Err(error) => assert_eq!(packed.map_err(|error| error.to_string()), Err(error.into()), "{what}"),
+        Ok(bytes) => assert_eq!(packed, Ok(hex(bytes)), "{description}"),
+        Err(error) => {
+            assert_eq!(packed.map_err(|error| error.to_string()), Err(error.into()), "{description}")
+        }
     }
 }
 
 #[test]
-fn numbers_are_written_in_the_width_of_their_property() {
+fn numbers_are_written_as_the_type_of_their_property() {
     use InType::*;
-    let too_big = Err("property p: expected a number that fits");
+    let too_big = Err("property p: expected a number that fits its type");
     check(stored(U8), 0xfe_u64, Ok("fe"));
     check(stored(U8), 0x100, too_big);
     check(stored(U8), -1, too_big);
@@ -58,15 +60,15 @@ fn numbers_are_written_in_the_width_of_their_property() {
     check(shown(U32, OutType::NtStatus), 0xc000_0022_u32 as i32, Ok("220000c0"));
     check(shown(U16, OutType::Port), 443, Ok("01bb"));
     check(stored(U32), "text", Err("property p is U32, not text"));
-    check(stored(U32), true, Err("property p is U32, not a truth value"));
-    check(stored(U32), 1.5, Err("property p is U32, not a floating point number"));
+    check(stored(U32), true, Err("property p is U32, not a Boolean"));
+    check(stored(U32), 1.5, Err("property p is U32, not a floating-point number"));
     let short = schema(vec![stored(Pointer)]);
     assert_eq!(short.pack(&[("p", Address(0x1234).into())], Four), Ok(hex("34120000")));
     assert!(short.pack(&[("p", Address(1 << 32).into())], Four).is_err());
 }
 
 #[test]
-fn other_values_are_written_as_they_are() {
+fn other_values_are_written_as_their_own_types() {
     use InType::*;
     check(stored(F32), 1.5_f32, Ok("0000c03f"));
     check(stored(F64), 1.5, Ok("000000000000f83f"));
@@ -102,19 +104,19 @@ fn other_values_are_written_as_they_are() {
 }
 
 #[test]
-fn text_is_written_in_the_width_of_its_property() {
+fn text_is_written_in_the_encoding_of_its_property() {
     use InType::*;
     let fixed = |length, in_type| Field { length: Length::Fixed(length), ..stored(in_type) };
-    let too_long = Err("property p: expected as many bytes as its length says");
+    let too_long = Err("property p: expected the number of bytes that its length states");
     check(stored(Utf16), "aä", Ok("6100 e400 0000"));
     check(stored(Ansi), "aä", Ok("61 c3a4 00"));
     check(stored(CountedUtf16), "aä", Ok("0400 6100 e400"));
     check(stored(CountedAnsi), "aä", Ok("0300 61 c3a4"));
-    // Another code page.
+    // Text in another code page.
     check(stored(Ansi), &b"a\xe4"[..], Ok("61 e4 00"));
     check(stored(Utf16), &b"a\0"[..], Ok("6100 0000"));
     check(stored(Utf16), &b"a"[..], Err("property p is Utf16, not bytes"));
-    check(stored(Utf16), "a\0b", Err("property p: expected text without a zero"));
+    check(stored(Utf16), "a\0b", Err("property p: expected text without a zero character"));
     check(stored(CountedUtf16), "a\0b", Ok("0600 6100 0000 6200"));
     check(fixed(3, Utf16), "ab", Ok("6100 6200 0000"));
     check(fixed(3, Ansi), "abc", Ok("616263"));
@@ -124,7 +126,7 @@ fn text_is_written_in_the_width_of_its_property() {
     let chars = |in_type| Field { count: Count::Fixed(4), ..stored(in_type) };
     check(chars(Utf16Char), "ab", Ok("6100 6200 0000 0000"));
     check(chars(AnsiChar), "abcd", Ok("61626364"));
-    check(chars(AnsiChar), "abcde", Err("property p: expected as many elements as its count says"));
+    check(chars(AnsiChar), "abcde", Err("property p: expected the number of elements that its count states"));
     check(stored(Utf16Char), "ä", Ok("e400"));
     check(stored(Utf16Char), "ab", Err("property p: expected a single unit of text"));
     check(shown(Binary, OutType::Xml), "<a/>", Ok("3c612f3e"));
@@ -136,7 +138,8 @@ fn count(count: Count, field: Field) -> Field {
     Field { count, ..field }
 }
 
-/// `n`, `list` of `n` u16, `size`, `text` of `size` units, two `points` of `m` and `bytes` of length `m`.
+/// `n`, `list` of `n` u16, `size`, `text` of `size` units, two `points` of `m` and `bytes` of
+/// length `m`.
 fn referring() -> Schema {
     schema(vec![
         Field::new("n", InType::U16),
@@ -152,7 +155,7 @@ fn referring() -> Schema {
 }
 
 #[test]
-fn counts_and_lengths_follow_from_what_they_are_of() {
+fn counts_and_lengths_are_computed() {
     let point = |bytes: &[u8]| OwnedValue::structure([("bytes", bytes)]);
     let mut values = vec![
         ("list", OwnedValue::list([1, 2])),
@@ -166,8 +169,8 @@ fn counts_and_lengths_follow_from_what_they_are_of() {
     assert_eq!(referring().pack(&values, Eight), Ok(expected));
     values.pop();
     for (name, value, expected) in [
-        ("n", 3, "property list: expected as many elements as its count says"),
-        ("size", 2, "property text: expected as many bytes as its length says"),
+        ("n", 3, "property list: expected the number of elements that its count states"),
+        ("size", 2, "property text: expected the number of bytes that its length states"),
         ("other", 2, "there is no property other"),
     ] {
         values.push((name, value.into()));
@@ -180,7 +183,7 @@ fn counts_and_lengths_follow_from_what_they_are_of() {
 }
 
 #[test]
-fn lengths_of_what_stands_in_a_structure_may_stand_before_it() {
+fn the_length_of_a_member_can_precede_its_structure() {
     let schema = schema(vec![
         Field::new("size", InType::U8),
         Field::new("inner", InType::Struct { members: 1 }),
@@ -191,7 +194,7 @@ fn lengths_of_what_stands_in_a_structure_may_stand_before_it() {
 }
 
 #[test]
-fn what_is_not_given_is_an_error_or_zeros() {
+fn missing_values_are_errors_or_zeros() {
     let none: [(&str, OwnedValue); 0] = [];
     let schema = referring();
     assert_eq!(schema.pack(&none, Eight), Err(Error::NotGiven("n".into())));
@@ -265,7 +268,7 @@ fn zeros_of_every_type_can_be_read() {
 }
 
 #[test]
-fn hostile_counts_do_not_make_a_payload_large() {
+fn the_size_of_payloads_is_limited() {
     let numbers =
         schema(vec![Field::new("n", InType::U32), count(Count::Field(0), Field::new("list", InType::U64))]);
     let values = [("n", OwnedValue::from(u32::MAX))];
@@ -276,7 +279,7 @@ fn hostile_counts_do_not_make_a_payload_large() {
 }
 
 #[test]
-fn the_end_of_the_last_text_can_be_left_out() {
+fn the_last_terminator_can_be_removed() {
     for (last, value, expected) in [
         (stored(InType::Utf16), OwnedValue::from("ab"), "6100 6200"),
         (stored(InType::Ansi), "ab".into(), "6162"),
@@ -291,24 +294,24 @@ fn the_end_of_the_last_text_can_be_left_out() {
 }
 
 #[test]
-fn several_properties_of_one_name_take_one_value_each() {
+fn properties_with_the_same_name_take_one_value_each() {
     let schema = schema(vec![stored(InType::U8), stored(InType::U8)]);
     let one = ("p", OwnedValue::from(1));
     assert_eq!(schema.pack(&[one.clone(), ("p", 2.into())], Eight), Ok(vec![1, 2]));
     assert_eq!(schema.pack(&[one], Eight), Err(Error::NotGiven("p".into())));
 }
 
-/// What a payload holds, as values to pack.
+/// The content of a payload as values to pack.
 fn owned(schema: &Schema, payload: &[u8], pointer: PointerSize) -> Vec<(String, OwnedValue)> {
     let decoder = schema.decode(payload, pointer).map_while(Result::ok);
     decoder.map(|one| (one.field.name.to_string(), OwnedValue::of(one.field, &one.item))).collect()
 }
 
 #[test]
-fn what_was_decoded_can_be_packed_again() {
+fn decoded_values_can_be_packed() {
     let field = |in_type, bytes: &'static [u8]| (stored(in_type), bytes);
     for (field, bytes) in [
-        // Not well-formed UTF-16, no UTF-8.
+        // Invalid UTF-16, and 8-bit text that is not UTF-8.
         field(InType::Utf16, b"\x00\xd8a\0\0\0"),
         field(InType::Ansi, b"\xe4\0"),
         field(InType::WbemSid, &[0; 4]),
@@ -320,7 +323,7 @@ fn what_was_decoded_can_be_packed_again() {
     }
 }
 
-/// A field or two, with a value for one of them.
+/// One or two fields, and the value for one of them.
 fn parts() -> impl Strategy<Value = Vec<(Part, String)>> {
     let part = prop::sample::select(vec![
         Part::CountedList,
@@ -338,15 +341,15 @@ fn parts() -> impl Strategy<Value = Vec<(Part, String)>> {
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// A count, and an array of so many numbers.
+    /// A count, and an array with this number of elements.
     CountedList,
-    /// A length, and a text or binary of it.
+    /// A length, and a text or binary field of this length.
     CountedText(InType),
-    /// A text in a place of fixed size.
+    /// A text in a field of fixed size.
     Fixed(InType),
-    /// The same as an array of characters.
+    /// A text in an array of characters of fixed size.
     Chars(InType),
-    /// A length, and in a structure a text of it.
+    /// A length, and a text of this length in a structure.
     Nested,
 }
 
@@ -393,8 +396,8 @@ fn is_bool(shape: &Shape) -> bool {
 }
 
 proptest! {
-    /// What a payload of any schema holds becomes that payload again; any number but zero is true, so truth values
-    /// only mean the same.
+    /// Packing the decoded values of any payload gives the same payload. Any number except zero is
+    /// true, so payloads with Booleans are only compared by their values.
     #[test]
     fn decoding_and_packing_are_inverse(shapes in shapes(), seed: u64, pointer in pointer_sizes()) {
         let mut fields = Vec::new();
@@ -410,7 +413,7 @@ proptest! {
         }
     }
 
-    /// Values come back as they were given, with counts and lengths that nobody gave.
+    /// Decoding a packed payload gives the same values. Counts and lengths are computed.
     #[test]
     fn packing_and_decoding_are_inverse(parts in parts(), pointer in pointer_sizes()) {
         let (mut fields, mut values) = (Vec::new(), Vec::new());
@@ -440,7 +443,7 @@ proptest! {
 }
 
 #[test]
-fn types_of_this_crate_become_values() {
+fn typed_values_are_converted() {
     let date = SystemTime::from([1, 2, 3, 4, 5, 6, 7, 8]);
     for (value, expected) in [
         (OwnedValue::from(Pid(7)), OwnedValue::Unsigned(7)),

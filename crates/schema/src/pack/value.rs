@@ -1,4 +1,4 @@
-//! Values that belong to nobody's payload.
+//! Values that are independent of a payload.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -10,24 +10,25 @@ use crate::model::{Field, InType, OutType, Value};
 use crate::parser::SystemTime;
 use crate::value::Sid;
 
-/// What is given for a property: a value, a list or a structure.
+/// A value for a property: a single value, a list or a structure.
 ///
-/// Made by `into()` from what [`FromEtw`](crate::FromEtw) gives, and from `i32` and `&str` as they are written.
+/// Created by `into()` from the types that [`FromEtw`](crate::FromEtw) returns, and from literals
+/// such as `i32` and `&str`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnedValue {
-    /// No value: for properties that can say so.
+    /// No value, for properties that can have none.
     Null,
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
-    /// A number that may be negative.
+    /// A signed number.
     Signed(i64),
-    /// A number.
+    /// An unsigned number.
     Unsigned(u64),
-    /// A floating point number.
+    /// A floating-point number.
     Float(f64),
-    /// Text, in whichever width the property has.
+    /// Text, in the encoding of the property.
     Text(String),
-    /// Bytes as they are: binary, or the text of a property as it is to be stored, without an end.
+    /// Bytes: binary data, or the stored form of a text without its terminator.
     Bytes(Vec<u8>),
     /// A GUID.
     Guid(Guid),
@@ -39,9 +40,9 @@ pub enum OwnedValue {
     SystemTime(SystemTime),
     /// A raw timestamp.
     RawTime(RawTime),
-    /// An address of a host.
+    /// An IP address.
     Ip(IpAddr),
-    /// An address of a socket.
+    /// A socket address.
     Socket(SocketAddr),
     /// The elements of an array.
     List(Vec<OwnedValue>),
@@ -50,12 +51,12 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// An array.
+    /// Creates an array.
     pub fn list<T: Into<OwnedValue>>(elements: impl IntoIterator<Item = T>) -> OwnedValue {
         OwnedValue::List(elements.into_iter().map(Into::into).collect())
     }
 
-    /// A structure.
+    /// Creates a structure.
     pub fn structure<S: Into<String>, T: Into<OwnedValue>>(
         members: impl IntoIterator<Item = (S, T)>,
     ) -> OwnedValue {
@@ -63,8 +64,9 @@ impl OwnedValue {
         OwnedValue::Struct(members.into_iter().map(own).collect())
     }
 
-    /// What a field of a payload holds, so that packing it gives the field again. Text that can not be written back from
-    /// its characters stays bytes. Cut-off structures have the members that are there.
+    /// The content of a field of a payload, so that packing it gives the field again. Text that
+    /// cannot be restored from its characters is kept as bytes. A truncated structure has only its
+    /// complete members.
     pub fn of(field: &Field, item: &Item<'_>) -> OwnedValue {
         match item {
             Item::Value(value) => OwnedValue::of_value(field, *value),
@@ -109,13 +111,13 @@ impl OwnedValue {
         }
     }
 
-    /// What it is, in the words of errors.
+    /// The kind of the value in error messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             OwnedValue::Null => "no value",
-            OwnedValue::Bool(_) => "a truth value",
+            OwnedValue::Bool(_) => "a Boolean",
             OwnedValue::Signed(_) | OwnedValue::Unsigned(_) => "a number",
-            OwnedValue::Float(_) => "a floating point number",
+            OwnedValue::Float(_) => "a floating-point number",
             OwnedValue::Text(_) => "text",
             OwnedValue::Bytes(_) => "bytes",
             OwnedValue::Guid(_) => "a GUID",
@@ -123,14 +125,15 @@ impl OwnedValue {
             OwnedValue::FileTime(_) => "a time",
             OwnedValue::SystemTime(_) => "a date",
             OwnedValue::RawTime(_) => "a raw timestamp",
-            OwnedValue::Ip(_) => "an address of a host",
-            OwnedValue::Socket(_) => "an address of a socket",
+            OwnedValue::Ip(_) => "an IP address",
+            OwnedValue::Socket(_) => "a socket address",
             OwnedValue::List(_) => "a list",
             OwnedValue::Struct(_) => "a structure",
         }
     }
 
-    /// The elements that an array of this type gets. Arrays of characters take text, arrays of bytes take bytes.
+    /// The elements of an array of this type. Arrays of characters accept text, arrays of bytes
+    /// accept bytes.
     pub(super) fn elements(&self, in_type: InType) -> Option<Cow<'_, [OwnedValue]>> {
         let numbers = |numbers: &mut dyn Iterator<Item = u64>| {
             Some(Cow::Owned(numbers.map(OwnedValue::Unsigned).collect()))
@@ -146,29 +149,28 @@ impl OwnedValue {
         }
     }
 
-    /// How many elements an array of this type has then.
+    /// The number of elements of an array of this type.
     pub(super) fn count(&self, in_type: InType) -> Option<u64> {
         self.elements(in_type).map(|elements| elements.len() as u64)
     }
 
-    /// The first element of a list.
     pub(super) fn first(&self) -> Option<&OwnedValue> {
         if let OwnedValue::List(elements) = self { elements.first() } else { None }
     }
 
-    /// How long a text or binary of this type is then, in its units.
+    /// The length of a text or binary field of this type, in its units.
     pub(super) fn length(&self, in_type: InType) -> Option<u64> {
         let bytes = self.text_bytes(in_type)?.len() as u64;
         Some(if in_type == InType::Utf16 { bytes / 2 } else { bytes })
     }
 
-    /// The bytes that a text or binary of this type gets, without an end.
+    /// The bytes of a text or binary field of this type, without a terminator.
     pub(super) fn text_bytes(&self, in_type: InType) -> Option<Cow<'_, [u8]>> {
-        let is_wide = matches!(in_type, InType::Utf16 | InType::CountedUtf16);
+        let is_utf16 = matches!(in_type, InType::Utf16 | InType::CountedUtf16);
         let is_binary = matches!(in_type, InType::Binary | InType::CountedBinary);
         match self {
-            OwnedValue::Bytes(bytes) => (!is_wide || bytes.len() % 2 == 0).then_some(Cow::Borrowed(bytes)),
-            OwnedValue::Text(text) if is_wide => {
+            OwnedValue::Bytes(bytes) => (!is_utf16 || bytes.len() % 2 == 0).then_some(Cow::Borrowed(bytes)),
+            OwnedValue::Text(text) if is_utf16 => {
                 Some(Cow::Owned(text.encode_utf16().flat_map(u16::to_le_bytes).collect()))
             }
             OwnedValue::Text(text) if !is_binary => Some(Cow::Borrowed(text.as_bytes())),
@@ -180,7 +182,7 @@ impl OwnedValue {
     }
 }
 
-/// Ports stand in network order, and are given and taken as numbers.
+/// The stored form of a number. Ports are stored in network byte order.
 pub(super) fn number_order(field: &Field, number: u64) -> u64 {
     if field.out_type == OutType::Port && field.in_type == InType::U16 {
         (number as u16).swap_bytes().into()
@@ -189,7 +191,7 @@ pub(super) fn number_order(field: &Field, number: u64) -> u64 {
     }
 }
 
-/// One way of conversion for each type that only has to be put into its place.
+/// Implements the conversion from each type.
 macro_rules! from {
     ($($from:ty => |$value:ident| $to:expr;)*) => {$(
         impl From<$from> for OwnedValue {

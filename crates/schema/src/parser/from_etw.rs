@@ -1,4 +1,4 @@
-//! Which types a property can be read as: numbers, truth values, ids, times and bytes.
+//! The types that a property can be read as: numbers, Booleans, ids, times and bytes.
 
 use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
@@ -9,92 +9,92 @@ use crate::value::Sid;
 
 /// A type that a property can be read as.
 ///
-/// | asked for | given by |
+/// | type | accepted properties |
 /// |---|---|
-/// | `u8` … `u64`, `i8` … `i64` | integers of the same or a smaller width, signed only as signed; pointers as `u64`; ports in the order of numbers; status codes and error codes as either sign |
-/// | `f32`, `f64` | floating point of the same or a smaller width |
-/// | `bool` | truth values of one and of four bytes, integers that are shown as such |
+/// | `u8` … `u64`, `i8` … `i64` | integers of at most the same width, signed ones only as signed types; pointers as `u64`; ports as numbers in host byte order; status and error codes as signed or unsigned types |
+/// | `f32`, `f64` | floating-point numbers of at most the same width |
+/// | `bool` | Booleans of one and of four bytes, integers that are shown as Booleans |
 /// | [`Guid`], [`FileTime`], [`SystemTime`], [`RawTime`], [`Sid`] | the types of these names; integers that are shown as a date, as `FileTime` |
 /// | [`Address`] | pointers, and unsigned integers of 32 and 64 bits |
 /// | [`Pid`], [`Tid`] | unsigned integers of up to 32 bits |
-/// | `IpAddr`, `SocketAddr` | numbers and bytes that are shown as such |
+/// | `IpAddr`, `SocketAddr` | numbers and bytes that are shown as addresses |
 /// | `&[u8]` | bytes, and arrays of them |
-/// | `Cow<str>`, `String` | text in either width, characters and arrays of them, the text of a mapped number |
-/// | [`Utf16`](super::Utf16), [`Ansi`](super::Ansi) | text in this width only |
+/// | `Cow<str>`, `String` | UTF-16 and 8-bit text, characters and arrays of them, the name of a number in a map |
+/// | [`Utf16`](super::Utf16), [`Ansi`](super::Ansi) | only text with this encoding |
 /// | [`EnumText`](super::EnumText), [`Flags`](super::Flags) | numbers with a value map or a bit map |
 /// | [`Structure`](super::Structure) | structures |
 /// | `Vec<T>` | arrays of `T`; `Vec<u8>` also bytes |
-/// | `Option<T>` | `T`; `None` for a property that the event does not have, or that says it has no value |
+/// | `Option<T>` | `T`; `None` for a property that the event does not have or that contains no value |
 pub trait FromEtw<'e>: Sized {
-    /// What is asked for, in the words of errors.
-    const ASKED: &'static str;
+    /// The name of the type in error messages.
+    const TYPE_NAME: &'static str;
 
-    /// Out of a single value of a field.
+    /// Converts a single value of a field.
     ///
     /// # Errors
-    /// If the field is of another type, or the value has not the content that the type needs.
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Self, Unfit>;
+    /// If the field is of another type, or the value is not valid for this type.
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Self, ConversionError>;
 
-    /// Out of whatever a field holds, arrays and structures too.
+    /// Converts the content of a field of any kind, including arrays and structures.
     ///
     /// # Errors
     /// As [`from_value`](FromEtw::from_value).
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Self, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Self, ConversionError> {
         match item {
             Item::Value(value) => Self::from_value(field, value),
-            Item::Array(_) | Item::Struct(_) => Err(Unfit::Type),
+            Item::Array(_) | Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 
-    /// Whether [`from_start`](FromEtw::from_start) may give something.
+    /// Whether [`from_start`](FromEtw::from_start) can return a value.
     const IS_NUMBER: bool = false;
 
-    /// Out of the bytes from where a field starts: the short way for numbers that are stored as they are asked for. `None`
-    /// where the long way has to be gone.
+    /// Reads a number from the bytes at the start of a field: the fast path for numbers that are
+    /// stored as this type. `None` if [`from_value`](FromEtw::from_value) must be used.
     #[inline]
     fn from_start(_field: &Field, _bytes: &[u8], _pointer: PointerSize) -> Option<Self> {
         None
     }
 
-    /// What a property is that the event does not have; most types have nothing for that.
+    /// The value for a property that the event does not have. Most types have no such value.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// A single value that is a list already, as bytes are.
+    /// Converts a single value that is itself a list, such as bytes.
     ///
     /// # Errors
     /// As [`from_value`](FromEtw::from_value).
-    fn list(_field: &'e Field, _value: Value<'e>) -> Result<Vec<Self>, Unfit> {
-        Err(Unfit::Type)
+    fn list(_field: &'e Field, _value: Value<'e>) -> Result<Vec<Self>, ConversionError> {
+        Err(ConversionError::Type)
     }
 }
 
-/// Why a property can not be read as a type.
+/// The reason that a property cannot be read as a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// It is of another type.
+pub enum ConversionError {
+    /// The property is of another type.
     Type,
-    /// It is of the type, but not this one: it should have been what is said.
+    /// The property is of the type, but its value is not valid. The text describes the valid
+    /// values.
     Content(&'static str),
 }
 
-impl Unfit {
+impl ConversionError {
     #[cold]
-    pub(super) fn explain(self, field: &Field, asked: &'static str) -> Error {
+    pub(super) fn explain(self, field: &Field, requested: &'static str) -> Error {
         let property = field.name.clone();
         match self {
-            Unfit::Type => Error::WrongType { property, is: FieldType::of(field), asked },
-            Unfit::Content(expected) => Error::Content { property, expected },
+            ConversionError::Type => Error::WrongType { property, actual: FieldType::of(field), requested },
+            ConversionError::Content(expected) => Error::Content { property, expected },
         }
     }
 }
 
-/// How an integer is stored.
 struct Integer {
     bits: u32,
     signed: bool,
-    /// Stands for a code, of which nobody knows whether it has a sign.
+    /// Whether the number is a status or error code, which can be read as signed or unsigned.
     is_code: bool,
 }
 
@@ -105,7 +105,8 @@ impl Integer {
             InType::U8 => (8, false),
             InType::U16 => (16, false),
             InType::U32 | InType::HexInt32 => (32, false),
-            // Whatever the pointer size of a record is: what is asked for must not depend on it.
+            // The requested type must not depend on the pointer size of a record, so a pointer has
+            // 64 bits.
             InType::U64 | InType::HexInt64 | InType::Pointer => (64, false),
             InType::I8 => (8, true),
             InType::I16 => (16, true),
@@ -113,12 +114,12 @@ impl Integer {
             InType::I64 => (64, true),
             _ => return None,
         };
-        // Codes are compared with constants of either sign.
+        // Codes are compared with signed and with unsigned constants.
         let is_code = matches!(field.out_type, OutType::NtStatus | OutType::HResult | OutType::Win32Error);
         Some(Integer { bits, signed, is_code })
     }
 
-    /// Whether every such integer is one with so many bits.
+    /// Whether the type of `bits` bits can represent every such integer.
     #[inline]
     fn fits(&self, bits: u32, signed: bool) -> bool {
         if self.signed == signed || self.is_code && self.bits == bits {
@@ -129,25 +130,28 @@ impl Integer {
     }
 }
 
-/// The bits of an integer, its sign extended, if every integer of the field's type has so many bits at most.
+/// The bits of an integer, sign-extended, if a type of `bits` bits can represent every value of the
+/// field's type.
 #[inline]
-fn integer(field: &Field, value: Value<'_>, bits: u32, signed: bool) -> Result<u64, Unfit> {
-    let stored = Integer::of(field).filter(|stored| stored.fits(bits, signed)).ok_or(Unfit::Type)?;
+fn integer(field: &Field, value: Value<'_>, bits: u32, signed: bool) -> Result<u64, ConversionError> {
+    let stored =
+        Integer::of(field).filter(|stored| stored.fits(bits, signed)).ok_or(ConversionError::Type)?;
     match value {
         Value::Unsigned(number) if field.out_type == OutType::Port && stored.bits == 16 => {
             Ok((number as u16).swap_bytes().into())
         }
         Value::Unsigned(number) | Value::Hex(number) | Value::Pointer(number) => Ok(number),
         Value::Signed(number) => Ok(number.cast_unsigned()),
-        _ => Err(Unfit::Type),
+        _ => Err(ConversionError::Type),
     }
 }
 
-/// The eight integer types differ in nothing but their names, and in the types that are stored in the same way.
+/// The eight integer types differ only in their names and in the types that are stored in the same
+/// way.
 macro_rules! integers {
     ($($integer:ident: $($stored:ident)|*;)*) => {$(
         impl<'e> FromEtw<'e> for $integer {
-            const ASKED: &'static str = stringify!($integer);
+            const TYPE_NAME: &'static str = stringify!($integer);
             const IS_NUMBER: bool = true;
 
             #[inline]
@@ -160,18 +164,18 @@ macro_rules! integers {
             }
 
             #[inline]
-            fn from_value(field: &'e Field, value: Value<'e>) -> Result<Self, Unfit> {
-                // Nothing is cut off but copies of the sign: the widths were compared.
+            fn from_value(field: &'e Field, value: Value<'e>) -> Result<Self, ConversionError> {
+                // The cast only removes copies of the sign bit, because the widths were compared.
                 integer(field, value, $integer::BITS, $integer::MIN != 0).map(|bits| bits as $integer)
             }
 
-            fn list(field: &'e Field, value: Value<'e>) -> Result<Vec<Self>, Unfit> {
-                // A binary is a list of bytes, and of nothing else.
+            fn list(field: &'e Field, value: Value<'e>) -> Result<Vec<Self>, ConversionError> {
+                // Binary data can be read as a list of bytes, but not as a list of other integers.
                 let bytes = <&[u8]>::from_value(field, value)?;
                 if $integer::BITS == 8 && $integer::MIN == 0 {
                     Ok(bytes.iter().map(|&byte| byte as $integer).collect())
                 } else {
-                    Err(Unfit::Type)
+                    Err(ConversionError::Type)
                 }
             }
         }
@@ -190,47 +194,47 @@ integers! {
 }
 
 impl<'e> FromEtw<'e> for f64 {
-    const ASKED: &'static str = "f64";
+    const TYPE_NAME: &'static str = "f64";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<f64, Unfit> {
-        if let Value::Float(number) = value { Ok(number) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<f64, ConversionError> {
+        if let Value::Float(number) = value { Ok(number) } else { Err(ConversionError::Type) }
     }
 }
 
 impl<'e> FromEtw<'e> for f32 {
-    const ASKED: &'static str = "f32";
+    const TYPE_NAME: &'static str = "f32";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<f32, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<f32, ConversionError> {
         match value {
             Value::Float(number) if field.in_type == InType::F32 => Ok(number as f32),
-            _ => Err(Unfit::Type),
+            _ => Err(ConversionError::Type),
         }
     }
 }
 
 impl<'e> FromEtw<'e> for bool {
-    const ASKED: &'static str = "bool";
+    const TYPE_NAME: &'static str = "bool";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<bool, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<bool, ConversionError> {
         match value {
             Value::Bool(truth) => Ok(truth),
             Value::Unsigned(number) if field.out_type == OutType::Boolean => Ok(number != 0),
             Value::Signed(number) if field.out_type == OutType::Boolean => Ok(number != 0),
-            _ => Err(Unfit::Type),
+            _ => Err(ConversionError::Type),
         }
     }
 }
 
 impl<'e> FromEtw<'e> for Guid {
-    const ASKED: &'static str = "Guid";
+    const TYPE_NAME: &'static str = "Guid";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Guid, Unfit> {
-        if let Value::Guid(guid) = value { Ok(guid) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Guid, ConversionError> {
+        if let Value::Guid(guid) = value { Ok(guid) } else { Err(ConversionError::Type) }
     }
 }
 
 impl<'e> FromEtw<'e> for Address {
-    const ASKED: &'static str = "Address";
+    const TYPE_NAME: &'static str = "Address";
     const IS_NUMBER: bool = true;
 
     #[inline]
@@ -244,16 +248,16 @@ impl<'e> FromEtw<'e> for Address {
     }
 
     #[inline]
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Address, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Address, ConversionError> {
         match field.in_type {
-            InType::U8 | InType::U16 => Err(Unfit::Type),
+            InType::U8 | InType::U16 => Err(ConversionError::Type),
             _ => integer(field, value, u64::BITS, false).map(Address),
         }
     }
 }
 
 impl<'e> FromEtw<'e> for Pid {
-    const ASKED: &'static str = "Pid";
+    const TYPE_NAME: &'static str = "Pid";
     const IS_NUMBER: bool = true;
 
     #[inline]
@@ -262,13 +266,13 @@ impl<'e> FromEtw<'e> for Pid {
     }
 
     #[inline]
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Pid, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Pid, ConversionError> {
         u32::from_value(field, value).map(Pid)
     }
 }
 
 impl<'e> FromEtw<'e> for Tid {
-    const ASKED: &'static str = "Tid";
+    const TYPE_NAME: &'static str = "Tid";
     const IS_NUMBER: bool = true;
 
     #[inline]
@@ -277,42 +281,42 @@ impl<'e> FromEtw<'e> for Tid {
     }
 
     #[inline]
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Tid, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Tid, ConversionError> {
         u32::from_value(field, value).map(Tid)
     }
 }
 
 impl<'e> FromEtw<'e> for Sid<'e> {
-    const ASKED: &'static str = "Sid";
+    const TYPE_NAME: &'static str = "Sid";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Sid<'e>, Unfit> {
-        if let Value::Sid(bytes) = value { Ok(Sid(bytes)) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Sid<'e>, ConversionError> {
+        if let Value::Sid(bytes) = value { Ok(Sid(bytes)) } else { Err(ConversionError::Type) }
     }
 }
 
 impl<'e> FromEtw<'e> for FileTime {
-    const ASKED: &'static str = "FileTime";
+    const TYPE_NAME: &'static str = "FileTime";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<FileTime, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<FileTime, ConversionError> {
         match value {
             Value::FileTime(time) => Ok(time),
             Value::Unsigned(_) | Value::Signed(_) if field.out_type == OutType::DateTime => {
-                value.as_i64().map(FileTime).ok_or(Unfit::Content("a time"))
+                value.as_i64().map(FileTime).ok_or(ConversionError::Content("a time"))
             }
-            _ => Err(Unfit::Type),
+            _ => Err(ConversionError::Type),
         }
     }
 }
 
 impl<'e> FromEtw<'e> for RawTime {
-    const ASKED: &'static str = "RawTime";
+    const TYPE_NAME: &'static str = "RawTime";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<RawTime, Unfit> {
-        if let Value::RawTime(time) = value { Ok(time) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<RawTime, ConversionError> {
+        if let Value::RawTime(time) = value { Ok(time) } else { Err(ConversionError::Type) }
     }
 }
 
-/// A date as its parts (`SYSTEMTIME`). Nothing says that there is such a date, nor in which time zone.
+/// A date as its parts (`SYSTEMTIME`). The date may be invalid, and its time zone is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SystemTime {
     /// 1601 and later.
@@ -347,40 +351,40 @@ impl From<SystemTime> for [u16; 8] {
 }
 
 impl<'e> FromEtw<'e> for SystemTime {
-    const ASKED: &'static str = "SystemTime";
+    const TYPE_NAME: &'static str = "SystemTime";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<SystemTime, Unfit> {
-        if let Value::SystemTime(parts) = value { Ok(parts.into()) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<SystemTime, ConversionError> {
+        if let Value::SystemTime(parts) = value { Ok(parts.into()) } else { Err(ConversionError::Type) }
     }
 }
 
 impl<'e> FromEtw<'e> for &'e [u8] {
-    const ASKED: &'static str = "bytes";
+    const TYPE_NAME: &'static str = "bytes";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<&'e [u8], Unfit> {
-        if let Value::Binary(bytes) = value { Ok(bytes) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<&'e [u8], ConversionError> {
+        if let Value::Binary(bytes) = value { Ok(bytes) } else { Err(ConversionError::Type) }
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<&'e [u8], Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<&'e [u8], ConversionError> {
         match item {
             Item::Value(value) => Self::from_value(field, value),
             Item::Array(array) if matches!(field.in_type, InType::U8 | InType::I8) => Ok(array.bytes()),
-            Item::Array(_) | Item::Struct(_) => Err(Unfit::Type),
+            Item::Array(_) | Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 }
 
 impl<'e, T: FromEtw<'e>> FromEtw<'e> for Option<T> {
-    const ASKED: &'static str = T::ASKED;
+    const TYPE_NAME: &'static str = T::TYPE_NAME;
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Option<T>, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Option<T>, ConversionError> {
         match value {
             Value::Null => Ok(None),
             value => T::from_value(field, value).map(Some),
         }
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Option<T>, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Option<T>, ConversionError> {
         match item {
             Item::Value(Value::Null) => Ok(None),
             item => T::from_item(field, item).map(Some),
@@ -393,17 +397,17 @@ impl<'e, T: FromEtw<'e>> FromEtw<'e> for Option<T> {
 }
 
 impl<'e, T: FromEtw<'e>> FromEtw<'e> for Vec<T> {
-    const ASKED: &'static str = "a list";
+    const TYPE_NAME: &'static str = "a list";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Vec<T>, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Vec<T>, ConversionError> {
         T::list(field, value)
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Vec<T>, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Vec<T>, ConversionError> {
         match item {
             Item::Value(value) => T::list(field, value),
             Item::Array(array) => array.iter().map(|element| T::from_item(field, element)).collect(),
-            Item::Struct(_) => Err(Unfit::Type),
+            Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Numbers that have names: one for each value, or one for each bit.
+//! Numbers with names for their values or bits.
 
 use std::fmt;
 
-use super::{FromEtw, Unfit};
+use super::{ConversionError, FromEtw};
 use crate::model::{Field, Map, MapKind, Value};
 
-/// A number with the name that a value map gives it. Prints as the name, or as the number.
+/// A number with the name of its value in a value map. Prints as the name, or as the number if it
+/// has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EnumText<'e> {
     /// The number.
     pub value: u64,
-    /// Its name, if the map has one.
+    /// The name, if the map has one.
     pub text: Option<&'e str>,
 }
 
@@ -24,15 +25,16 @@ impl fmt::Display for EnumText<'_> {
 }
 
 impl<'e> FromEtw<'e> for EnumText<'e> {
-    const ASKED: &'static str = "a number with a name";
+    const TYPE_NAME: &'static str = "a number with a value map";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<EnumText<'e>, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<EnumText<'e>, ConversionError> {
         let (map, value) = mapped(field, value, MapKind::Values)?;
         Ok(EnumText { value, text: map.value_name(value) })
     }
 }
 
-/// A number whose bits a bit map names. Prints as all names with `|` between them, and the bits that have none.
+/// A number whose bits have names in a bit map. Prints as all names of set bits, separated by `|`,
+/// followed by the bits without a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flags<'e> {
     /// The number.
@@ -42,14 +44,14 @@ pub struct Flags<'e> {
 }
 
 impl<'e> Flags<'e> {
-    /// The names of the bits that are set, in the map's order.
+    /// The names of the set bits, in the order of the map.
     pub fn names(&self) -> impl Iterator<Item = &'e str> + use<'e> {
         let value = self.value;
         let set = self.map.entries.iter().filter(move |(mask, _)| is_set(value, *mask));
         set.map(|(_, name)| &**name)
     }
 
-    /// The bits that are set and have no name.
+    /// The set bits that have no name.
     pub fn unnamed(&self) -> u64 {
         let named = self.map.entries.iter().filter(|(mask, _)| is_set(self.value, *mask));
         named.fold(self.value, |rest, (mask, _)| rest & !u64::from(*mask))
@@ -67,15 +69,15 @@ impl fmt::Display for Flags<'_> {
 }
 
 impl<'e> FromEtw<'e> for Flags<'e> {
-    const ASKED: &'static str = "a number with names for bits";
+    const TYPE_NAME: &'static str = "a number with a bit map";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Flags<'e>, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Flags<'e>, ConversionError> {
         let (map, value) = mapped(field, value, MapKind::Bits)?;
         Ok(Flags { value, field, map })
     }
 }
 
-fn mapped<'e>(field: &'e Field, value: Value<'e>, kind: MapKind) -> Result<(&'e Map, u64), Unfit> {
-    let map = field.map.as_deref().filter(|map| map.kind == kind).ok_or(Unfit::Type)?;
-    Ok((map, value.as_u64().ok_or(Unfit::Type)?))
+fn mapped<'e>(field: &'e Field, value: Value<'e>, kind: MapKind) -> Result<(&'e Map, u64), ConversionError> {
+    let map = field.map.as_deref().filter(|map| map.kind == kind).ok_or(ConversionError::Type)?;
+    Ok((map, value.as_u64().ok_or(ConversionError::Type)?))
 }

@@ -1,16 +1,16 @@
-//! Structures in a payload, with members that have names.
+//! Structures in a payload, with access to their members by name.
 
-use super::{FromEtw, Unfit};
+use super::{ConversionError, FromEtw};
 use crate::decode::{Decoded, Decoder, Item};
 use crate::error::Error;
 use crate::model::{Field, Value};
 
-/// A structure in a payload. Members are read as properties are, from the first one on.
+/// A structure in a payload. Members are read like properties, beginning with the first member.
 #[derive(Clone, Debug)]
 pub struct Structure<'e>(Decoder<'e>);
 
 impl<'e> Structure<'e> {
-    /// Reads the first member of this name.
+    /// Reads the first member with this name.
     ///
     /// # Errors
     /// As [`Parser::parse`](super::Parser::parse).
@@ -18,13 +18,13 @@ impl<'e> Structure<'e> {
         match self.member(name)? {
             Some(member) => {
                 let field = member.field;
-                T::from_item(field, member.item).map_err(|unfit| unfit.explain(field, T::ASKED))
+                T::from_item(field, member.item).map_err(|error| error.explain(field, T::TYPE_NAME))
             }
             None => T::absent().ok_or_else(|| Error::NoProperty(name.into())),
         }
     }
 
-    /// As [`parse`](Structure::parse), without a reason where there is nothing.
+    /// As [`parse`](Structure::parse), but returns `None` instead of an error.
     pub fn try_parse<T: FromEtw<'e>>(&self, name: &str) -> Option<T> {
         match self.member(name).ok()? {
             Some(member) => T::from_item(member.field, member.item).ok(),
@@ -32,7 +32,7 @@ impl<'e> Structure<'e> {
         }
     }
 
-    /// Whatever a member holds.
+    /// Reads a member of any kind: a value, an array or a structure.
     ///
     /// # Errors
     /// [`Error::NoProperty`], [`Error::Payload`].
@@ -41,7 +41,7 @@ impl<'e> Structure<'e> {
         Ok(member.item)
     }
 
-    /// All members in order.
+    /// Iterates over all members in order.
     pub fn iter(&self) -> Decoder<'e> {
         self.0.clone()
     }
@@ -65,16 +65,16 @@ impl<'e> IntoIterator for Structure<'e> {
 }
 
 impl<'e> FromEtw<'e> for Structure<'e> {
-    const ASKED: &'static str = "a structure";
+    const TYPE_NAME: &'static str = "a structure";
 
-    fn from_value(_: &'e Field, _: Value<'e>) -> Result<Structure<'e>, Unfit> {
-        Err(Unfit::Type)
+    fn from_value(_: &'e Field, _: Value<'e>) -> Result<Structure<'e>, ConversionError> {
+        Err(ConversionError::Type)
     }
 
-    fn from_item(_: &'e Field, item: Item<'e>) -> Result<Structure<'e>, Unfit> {
+    fn from_item(_: &'e Field, item: Item<'e>) -> Result<Structure<'e>, ConversionError> {
         match item {
             Item::Struct(members) => Ok(Structure(members)),
-            Item::Value(_) | Item::Array(_) => Err(Unfit::Type),
+            Item::Value(_) | Item::Array(_) => Err(ConversionError::Type),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What properties are read as, and what is refused.
+//! Tests of the types that properties can and cannot be read as.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use stackhound_types::{
 
 use super::*;
 use crate::model::{Length, Map, MapKind, OutType, Value};
-use crate::testing::{hex, hostile_schemas, pointer_sizes, schema, utf16, utf16z};
+use crate::testing::{hex, malicious_schemas, pointer_sizes, schema, utf16, utf16z};
 use crate::value::Sid;
 
 fn plan(fields: Vec<Field>) -> Plan {
@@ -29,22 +29,23 @@ fn stored(in_type: InType) -> Field {
     Field::new("p", in_type)
 }
 
-/// A single property read as `T`: the value, `other type`, or what else is wrong.
+/// Reads a single property as `T`: the value, `other type`, or another error.
 fn read<'e, T: FromEtw<'e> + Debug>(plan: &'e Plan, payload: &'e [u8]) -> String {
     match plan.parser(payload, Eight).parse::<T>("p") {
         Ok(value) => format!("{value:?}"),
-        Err(Error::WrongType { property, asked, .. }) => {
-            assert_eq!((&*property, asked), ("p", T::ASKED));
+        Err(Error::WrongType { property, requested, .. }) => {
+            assert_eq!((&*property, requested), ("p", T::TYPE_NAME));
             "other type".into()
         }
         Err(error) => error.to_string(),
     }
 }
 
-/// Reads the property as each of the types and compares; types that are not named must refuse it.
+/// Reads the property as each of the types. Types that are not in `accepted` must return
+/// `WrongType`.
 #[track_caller]
 fn check(field: Field, payload: &[u8], accepted: &[(&str, &str)]) {
-    let what = format!("{field:?}");
+    let description = format!("{field:?}");
     let plan = plan(vec![field]);
     type Read = for<'e> fn(&'e Plan, &'e [u8]) -> String;
     let types: [(&str, Read); 30] = [
@@ -82,13 +83,13 @@ fn check(field: Field, payload: &[u8], accepted: &[(&str, &str)]) {
     for (name, read) in types {
         let expected = accepted.iter().find(|(accepted, _)| *accepted == name);
         let expected = expected.map_or("other type", |(_, value)| value);
-        assert_eq!(read(&plan, payload), expected, "{what} as {name}");
+        assert_eq!(read(&plan, payload), expected, "{description} as {name}");
     }
     assert!(accepted.iter().all(|(name, _)| types.iter().any(|(known, _)| known == name)));
 }
 
 #[test]
-fn integers_widen_and_never_narrow() {
+fn integers_are_read_as_wider_types_only() {
     use InType::*;
     for (in_type, payload, accepted) in [
         (U8, "fe", "u8=254 u16=254 u32=254 u64=254 i16=254 i32=254 i64=254 Pid=Pid(254) Tid=Tid(254)"),
@@ -119,14 +120,14 @@ fn integers_widen_and_never_narrow() {
 }
 
 #[test]
-fn how_a_number_is_shown_does_not_hide_that_it_is_one() {
+fn the_out_type_of_a_number_does_not_restrict_its_types() {
     use OutType::*;
     let pids =
         [("u32", "7"), ("u64", "7"), ("i64", "7"), ("Pid", "Pid(7)"), ("Tid", "Tid(7)"), ("Address", "0x7")];
     for out_type in [Pid, Tid, Hex, Unsigned] {
         check(shown(InType::U32, out_type), &[7, 0, 0, 0], &pids);
     }
-    // Codes have constants of either sign.
+    // Codes are compared with signed and with unsigned constants.
     let code = [
         ("u32", "3221225506"),
         ("i32", "-1073741790"),
@@ -148,14 +149,14 @@ fn how_a_number_is_shown_does_not_hide_that_it_is_one() {
         ("Tid", "Tid(3221225506)"),
     ];
     check(shown(InType::I32, NtStatus), &hex("220000c0"), &signed);
-    // Ports stand in network order, and are numbers all the same.
-    let port = ["u16", "u32", "u64", "i32", "i64"].map(|asked| (asked, "443"));
+    // Ports are stored in network byte order and read as numbers.
+    let port = ["u16", "u32", "u64", "i32", "i64"].map(|name| (name, "443"));
     let ids = [("Pid", "Pid(443)"), ("Tid", "Tid(443)")];
     check(shown(InType::U16, Port), &hex("01bb"), &[&port[..], &ids].concat());
 }
 
 #[test]
-fn other_single_values_are_what_they_are() {
+fn other_values_are_read_as_their_own_types() {
     use InType::*;
     check(stored(F32), &1.5_f32.to_le_bytes(), &[("f32", "1.5"), ("f64", "1.5")]);
     check(stored(F64), &1.5_f64.to_le_bytes(), &[("f64", "1.5")]);
@@ -177,24 +178,24 @@ fn other_single_values_are_what_they_are() {
 }
 
 #[test]
-fn text_is_read_in_its_own_width_only() {
-    let wide = |text: &str| format!("Utf16({:?})", utf16(text));
+fn text_is_read_in_its_own_encoding_only() {
+    let utf16_view = |text: &str| format!("Utf16({:?})", utf16(text));
     let both =
         |view: &str, view_text: String| vec![(view.to_owned(), view_text), ("text".into(), "\"aä\"".into())];
-    let narrow = "Ansi([97, 195, 164])".to_owned();
+    let ansi_view = "Ansi([97, 195, 164])".to_owned();
     for (field, payload, accepted) in [
-        (stored(InType::Utf16), utf16z("aä"), both("Utf16", wide("aä"))),
-        // The last text of a payload may lack its end.
-        (stored(InType::Utf16), utf16("aä"), both("Utf16", wide("aä"))),
-        (stored(InType::CountedUtf16), [vec![4, 0], utf16("aä")].concat(), both("Utf16", wide("aä"))),
-        (stored(InType::Ansi), b"a\xc3\xa4\0".to_vec(), both("Ansi", narrow.clone())),
-        (stored(InType::Ansi), b"a\xc3\xa4".to_vec(), both("Ansi", narrow.clone())),
+        (stored(InType::Utf16), utf16z("aä"), both("Utf16", utf16_view("aä"))),
+        // The last text of a payload may lack its terminator.
+        (stored(InType::Utf16), utf16("aä"), both("Utf16", utf16_view("aä"))),
+        (stored(InType::CountedUtf16), [vec![4, 0], utf16("aä")].concat(), both("Utf16", utf16_view("aä"))),
+        (stored(InType::Ansi), b"a\xc3\xa4\0".to_vec(), both("Ansi", ansi_view.clone())),
+        (stored(InType::Ansi), b"a\xc3\xa4".to_vec(), both("Ansi", ansi_view.clone())),
         (stored(InType::Ansi), b"a\xe4\0".to_vec(), both("Ansi", "Ansi([97, 228])".into())),
-        (stored(InType::CountedAnsi), b"\x03\0a\xc3\xa4".to_vec(), both("Ansi", narrow)),
+        (stored(InType::CountedAnsi), b"\x03\0a\xc3\xa4".to_vec(), both("Ansi", ansi_view)),
         (
             Field { count: Count::Fixed(4), ..stored(InType::Utf16Char) },
             [utf16z("aä"), vec![7, 0]].concat(),
-            both("Utf16", wide("aä")),
+            both("Utf16", utf16_view("aä")),
         ),
     ] {
         let accepted: Vec<(&str, &str)> = accepted.iter().map(|(a, b)| (&**a, &**b)).collect();
@@ -209,7 +210,7 @@ fn text_is_read_in_its_own_width_only() {
 }
 
 #[test]
-fn addresses_of_networks_are_addresses() {
+fn network_addresses_are_read() {
     use InType::{Binary, U32};
     let four = [
         ("u32", "16777343"),
@@ -239,7 +240,7 @@ fn addresses_of_networks_are_addresses() {
             OutType::SocketAddress,
             &v6[..23],
             "SocketAddr",
-            "property p: expected a socket address of IPv4 or IPv6",
+            "property p: expected an IPv4 or IPv6 socket address",
         ),
     ] {
         let accepted = rows(bytes, name, expected);
@@ -324,7 +325,7 @@ fn arrays_and_structures_are_read_by_their_elements_and_members() {
     assert_eq!(parser.parse("last"), Ok(5_u32));
     assert_eq!(parser.value("n").unwrap().value(), Some(Value::Unsigned(2)));
     assert!(matches!(parser.value("points"), Ok(Item::Array(points)) if points.len() == 2));
-    // Members are no properties of the event, and gaps are none at all.
+    // Members are not properties of the event, and padding is not a property.
     assert_eq!(parser.parse::<u8>("label"), Err(Error::NoProperty("label".into())));
     let names: Vec<&str> = plan.schema().properties().map(|(_, field)| &*field.name).collect();
     assert_eq!(names, ["n", "numbers", "points", "one", "raw", "last"]);
@@ -332,7 +333,7 @@ fn arrays_and_structures_are_read_by_their_elements_and_members() {
 }
 
 #[test]
-fn bytes_are_given_as_they_are_stored() {
+fn bytes_are_returned_as_they_are_stored() {
     let plan = plan(vec![
         Field::new("text", InType::Utf16),
         Field::new("counted", InType::CountedAnsi),
@@ -350,7 +351,7 @@ fn bytes_are_given_as_they_are_stored() {
 }
 
 #[test]
-fn what_is_missing_is_said_to_be_missing() {
+fn missing_properties_are_reported() {
     let plan =
         plan(vec![stored(InType::U32), Field::new("sid", InType::WbemSid), Field::new("q", InType::U8)]);
     let payload = hex("01000000 00000000 02");
@@ -362,7 +363,7 @@ fn what_is_missing_is_said_to_be_missing() {
     assert!(matches!(parser.parse::<Sid<'_>>("sid"), Err(Error::WrongType { .. })));
     assert_eq!((parser.try_parse::<u8>("q"), parser.try_parse::<u16>("other")), (Some(2), None));
     assert_eq!(parser.try_parse::<Option<u16>>("other"), Some(None));
-    // A payload that ends too early is no missing property.
+    // A payload that ends too early is not a missing property.
     let short = plan.parser(&payload[..3], Eight);
     assert!(matches!(short.parse::<u32>("p"), Err(Error::Payload { .. })));
     assert!(matches!(short.parse::<Option<u32>>("p"), Err(Error::Payload { .. })));
@@ -386,7 +387,7 @@ fn errors_name_the_property_and_both_types() {
 }
 
 #[test]
-fn utf16_views_compare_and_print_without_an_allocation() {
+fn utf16_text_is_compared_and_printed() {
     let plan = plan(vec![stored(InType::Utf16)]);
     let payload = utf16z("grün🦊");
     let text: Utf16<'_> = plan.parser(&payload, Eight).parse("p").unwrap();
@@ -399,10 +400,10 @@ fn utf16_views_compare_and_print_without_an_allocation() {
 }
 
 proptest! {
-    /// Reading one property gives what reading all in order gives for it.
+    /// Reading one property gives the same value as reading all properties in order.
     #[test]
     fn one_property_reads_as_all_in_order(
-        schema in hostile_schemas(),
+        schema in malicious_schemas(),
         payload in prop::collection::vec(any::<u8>(), 0..60),
         pointer in pointer_sizes(),
     ) {
@@ -424,7 +425,7 @@ proptest! {
 }
 
 #[test]
-fn a_property_of_another_schema_is_refused_or_read_as_what_stands_there() {
+fn a_property_id_of_another_schema_is_rejected_or_read_by_its_index() {
     let (long, short) = (plan(vec![Field::padding(1), stored(InType::U8)]), plan(vec![stored(InType::U8)]));
     let property = long.schema().property("p").unwrap();
     assert!(matches!(short.parser(&[1], Eight).parse_at::<u8>(property), Err(Error::Payload { .. })));

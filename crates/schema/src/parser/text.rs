@@ -1,39 +1,40 @@
-//! Text in both widths.
+//! UTF-16 and 8-bit text.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{FromEtw, Unfit};
+use super::{ConversionError, FromEtw};
 use crate::decode::Item;
 use crate::model::{Field, InType, OutType, Value};
 use crate::value::utf16_chars;
 
-/// UTF-16LE text in a payload, without its end. Borrows; prints as text, with U+FFFD for what is not well-formed.
+/// UTF-16LE text in a payload, without its terminator. It borrows from the payload. Prints as text,
+/// with U+FFFD for invalid units.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Utf16<'e>(&'e [u8]);
 
 impl<'e> Utf16<'e> {
-    /// The bytes, two a unit.
+    /// The bytes, two per unit.
     pub fn bytes(self) -> &'e [u8] {
         self.0
     }
 
-    /// How many units.
+    /// The number of UTF-16 units.
     pub fn len(self) -> usize {
         self.0.len() / 2
     }
 
-    /// Whether there are none.
+    /// Whether the text is empty.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The units.
+    /// The UTF-16 units.
     pub fn units(self) -> impl Iterator<Item = u16> {
         self.0.as_chunks::<2>().0.iter().map(|&unit| u16::from_le_bytes(unit))
     }
 
-    /// The characters.
+    /// The characters, with U+FFFD for invalid units.
     pub fn chars(self) -> impl Iterator<Item = char> {
         utf16_chars(self.0)
     }
@@ -46,7 +47,7 @@ impl fmt::Display for Utf16<'_> {
     }
 }
 
-/// Without an allocation.
+/// Compares without an allocation.
 impl PartialEq<str> for Utf16<'_> {
     fn eq(&self, text: &str) -> bool {
         self.units().eq(text.encode_utf16())
@@ -60,25 +61,26 @@ impl PartialEq<&str> for Utf16<'_> {
 }
 
 impl<'e> FromEtw<'e> for Utf16<'e> {
-    const ASKED: &'static str = "UTF-16 text";
+    const TYPE_NAME: &'static str = "UTF-16 text";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Utf16<'e>, Unfit> {
-        if let Value::Utf16(bytes) = value { Ok(Utf16(bytes)) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Utf16<'e>, ConversionError> {
+        if let Value::Utf16(bytes) = value { Ok(Utf16(bytes)) } else { Err(ConversionError::Type) }
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Utf16<'e>, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Utf16<'e>, ConversionError> {
         match item {
             Item::Value(value) => Utf16::from_value(field, value),
-            Item::Array(array) if field.in_type == InType::Utf16Char => {
-                array.text_value().ok_or(Unfit::Type).and_then(|text| Utf16::from_value(field, text))
-            }
-            Item::Array(_) | Item::Struct(_) => Err(Unfit::Type),
+            Item::Array(array) if field.in_type == InType::Utf16Char => array
+                .text_value()
+                .ok_or(ConversionError::Type)
+                .and_then(|text| Utf16::from_value(field, text)),
+            Item::Array(_) | Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 }
 
-/// 8-bit text in a payload, without its end. Recordings do not say in which code page; prints as UTF-8 if it is that, as
-/// Latin-1 if not.
+/// 8-bit text in a payload, without its terminator. Traces do not specify its code page: it prints
+/// as UTF-8 if it is valid UTF-8, otherwise as Latin-1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ansi<'e>(&'e [u8]);
 
@@ -96,34 +98,38 @@ impl fmt::Display for Ansi<'_> {
 }
 
 impl<'e> FromEtw<'e> for Ansi<'e> {
-    const ASKED: &'static str = "8-bit text";
+    const TYPE_NAME: &'static str = "8-bit text";
 
-    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Ansi<'e>, Unfit> {
-        if let Value::Ansi(bytes) = value { Ok(Ansi(bytes)) } else { Err(Unfit::Type) }
+    fn from_value(_: &'e Field, value: Value<'e>) -> Result<Ansi<'e>, ConversionError> {
+        if let Value::Ansi(bytes) = value { Ok(Ansi(bytes)) } else { Err(ConversionError::Type) }
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Ansi<'e>, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Ansi<'e>, ConversionError> {
         match item {
             Item::Value(value) => Ansi::from_value(field, value),
             Item::Array(array) if field.in_type == InType::AnsiChar => {
-                array.text_value().ok_or(Unfit::Type).and_then(|text| Ansi::from_value(field, text))
+                array.text_value().ok_or(ConversionError::Type).and_then(|text| Ansi::from_value(field, text))
             }
-            Item::Array(_) | Item::Struct(_) => Err(Unfit::Type),
+            Item::Array(_) | Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 }
 
 impl<'e> FromEtw<'e> for Cow<'e, str> {
-    const ASKED: &'static str = "text";
+    const TYPE_NAME: &'static str = "text";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Cow<'e, str>, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<Cow<'e, str>, ConversionError> {
         if let Some(text) = value.text() {
             return Ok(text);
         }
         match value {
-            Value::Binary(bytes) if is_text(field.out_type) => Value::Ansi(bytes).text().ok_or(Unfit::Type),
+            Value::Binary(bytes) if is_text(field.out_type) => {
+                Value::Ansi(bytes).text().ok_or(ConversionError::Type)
+            }
             _ => {
-                let (Some(map), Some(number)) = (&field.map, value.as_u64()) else { return Err(Unfit::Type) };
+                let (Some(map), Some(number)) = (&field.map, value.as_u64()) else {
+                    return Err(ConversionError::Type);
+                };
                 Ok(match map.value_name(number) {
                     Some(name) if map.kind == crate::MapKind::Values => Cow::Borrowed(name),
                     _ => Cow::Owned(field.render(value).to_string()),
@@ -132,28 +138,28 @@ impl<'e> FromEtw<'e> for Cow<'e, str> {
         }
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Cow<'e, str>, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<Cow<'e, str>, ConversionError> {
         match item {
             Item::Value(value) => Self::from_value(field, value),
-            Item::Array(array) => array.text().ok_or(Unfit::Type),
-            Item::Struct(_) => Err(Unfit::Type),
+            Item::Array(array) => array.text().ok_or(ConversionError::Type),
+            Item::Struct(_) => Err(ConversionError::Type),
         }
     }
 }
 
-/// Whether bytes are shown as text.
+/// Whether binary data with this out type is text.
 fn is_text(out_type: OutType) -> bool {
     matches!(out_type, OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json)
 }
 
 impl<'e> FromEtw<'e> for String {
-    const ASKED: &'static str = "text";
+    const TYPE_NAME: &'static str = "text";
 
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<String, Unfit> {
+    fn from_value(field: &'e Field, value: Value<'e>) -> Result<String, ConversionError> {
         Cow::from_value(field, value).map(Cow::into_owned)
     }
 
-    fn from_item(field: &'e Field, item: Item<'e>) -> Result<String, Unfit> {
+    fn from_item(field: &'e Field, item: Item<'e>) -> Result<String, ConversionError> {
         Cow::from_item(field, item).map(Cow::into_owned)
     }
 }

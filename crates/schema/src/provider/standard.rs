@@ -1,7 +1,8 @@
-//! Levels, opcodes, keywords and channels that mean the same for every provider, as the headers `winmeta.h` of the
-//! Windows SDK number them. Manifests refer to them with the prefix `win:`.
+//! Levels, opcodes, keywords and channels that have the same meaning for every provider. The
+//! numbers are those of `winmeta.h` in the Windows SDK. Manifests refer to them with the prefix
+//! `win:`.
 
-/// Level 6 to 15 are reserved and have no names that say anything.
+/// Levels 6 to 15 are reserved and have no meaningful names.
 const LEVELS: [(u8, &str); 6] = [
     (0, "win:LogAlways"),
     (1, "win:Critical"),
@@ -25,7 +26,6 @@ const OPCODES: [(u8, &str); 11] = [
     (240, "win:Receive"),
 ];
 
-/// Masks and names.
 pub(super) const KEYWORDS: [(u64, &str); 8] = [
     (0x0001_0000_0000_0000, "win:ResponseTime"),
     (0x0002_0000_0000_0000, "win:WDIContext"),
@@ -37,7 +37,7 @@ pub(super) const KEYWORDS: [(u64, &str); 8] = [
     (0x0080_0000_0000_0000, "win:EventlogClassic"),
 ];
 
-/// Channels that manifests import.
+/// The channels that manifests can import.
 const CHANNELS: [(u8, &str); 4] = [(0, "TraceClassic"), (8, "System"), (9, "Application"), (10, "Security")];
 
 fn name<V: Copy + PartialEq>(names: &[(V, &'static str)], value: V) -> Option<&'static str> {
@@ -56,27 +56,27 @@ pub(super) fn opcode(opcode: u8) -> Option<&'static str> {
     name(&OPCODES, opcode)
 }
 
-/// Channel 0 is none for manifest events.
+/// For manifest events, channel 0 means that there is no channel.
 pub(super) fn channel(channel: u8) -> Option<&'static str> {
     name(&CHANNELS[1..], channel)
 }
 
-/// The number of a level by its standard name.
+/// The number of the level with this standard name.
 pub(crate) fn level_number(name: &str) -> Option<u8> {
     number(&LEVELS, name)
 }
 
-/// The number of an opcode by its standard name.
+/// The number of the opcode with this standard name.
 pub(crate) fn opcode_number(name: &str) -> Option<u8> {
     number(&OPCODES, name)
 }
 
-/// The mask of a keyword by its standard name.
+/// The mask of the keyword with this standard name.
 pub(crate) fn keyword_mask(name: &str) -> Option<u64> {
     if name.eq_ignore_ascii_case("win:AnyKeyword") { Some(0) } else { number(&KEYWORDS, name) }
 }
 
-/// The number of an imported channel by its name.
+/// The number of the imported channel with this name.
 pub(crate) fn channel_number(name: &str) -> Option<u8> {
     number(&CHANNELS, name)
 }

@@ -17,7 +17,7 @@ fn provider() -> ProviderDescription {
 }
 
 #[test]
-fn own_names_come_before_standard_ones() {
+fn own_names_take_precedence_over_standard_names() {
     let provider = provider();
     assert_eq!(
         [4, 16, 9].map(|level| provider.level_name(level)),
@@ -34,7 +34,7 @@ fn own_names_come_before_standard_ones() {
 }
 
 #[test]
-fn keywords_are_named_where_their_whole_mask_is_set() {
+fn keywords_are_named_if_their_whole_mask_is_set() {
     let provider = provider();
     let names = |keywords| provider.keyword_names(keywords).collect::<Vec<_>>().join(" ");
     assert_eq!(names(0), "");
@@ -45,7 +45,7 @@ fn keywords_are_named_where_their_whole_mask_is_set() {
 }
 
 #[test]
-fn messages_become_readable() {
+fn messages_are_formatted_for_display() {
     for (message, expected) in [
         ("plain\r\n", "plain"),
         ("a%nb%tc%%d%bx%.%!", "a\nb\tc%d x.!"),

@@ -1,4 +1,5 @@
-//! A source of descriptions outside of recordings, which is asked only where nothing else helps.
+//! A source of descriptions outside of the trace, which is queried only for events without a
+//! description.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use crate::builtin;
 use crate::embedded::{EmbeddedEvent, parse_map};
 use crate::identity::Identity;
 
-/// For how many kinds of events it may be remembered that they were asked for.
-const MAX_ASKED: usize = 1 << 16;
+/// The maximum number of event kinds whose query is remembered.
+const MAX_QUERIES: usize = 1 << 16;
 
 type OfEvent = dyn Fn(&Identity<'_>) -> Option<Vec<u8>> + Send + Sync;
 type OfMap = dyn Fn(Guid, &Identity<'_>, &str) -> Option<Vec<u8>> + Send + Sync;
 
-/// Where else descriptions come from. Called while events are read, so answers should be quick.
+/// A source of descriptions. It is called while events are read, so it should be fast.
 #[derive(Clone)]
 pub struct Fallback {
     event: Arc<OfEvent>,
@@ -25,8 +26,9 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// `event` gives the `TRACE_EVENT_INFO` of a kind of event. `map` gives the `EVENT_MAP_INFO` of a provider's map by its
-    /// name; the event is one that uses it.
+    /// `event` returns the `TRACE_EVENT_INFO` of a kind of event. `map` returns the
+    /// `EVENT_MAP_INFO` of a provider's map by its name; its identity is that of an event that uses
+    /// the map.
     pub fn new(
         event: impl Fn(&Identity<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
         map: impl Fn(Guid, &Identity<'_>, &str) -> Option<Vec<u8>> + Send + Sync + 'static,
@@ -41,7 +43,7 @@ impl fmt::Debug for Fallback {
     }
 }
 
-/// A fallback, and what it was asked for.
+/// A fallback, and the keys that it was queried for.
 #[derive(Clone, Debug)]
 pub(super) struct FallbackState {
     fallback: Fallback,
@@ -53,19 +55,20 @@ impl FallbackState {
         FallbackState { fallback, keys: HashSet::default() }
     }
 
-    /// Asks for an event, unless a description of just its version is there or it was asked for before.
-    pub fn ask(&mut self, key: Key, identity: &Identity<'_>, learned: &mut Learned) {
+    /// Queries the fallback for an event, unless a description of exactly its version is known or
+    /// it was queried before.
+    pub fn query(&mut self, key: Key, identity: &Identity<'_>, learned: &mut Learned) {
         let built_in = builtin::lookup(key.guid, key.number, key.version);
         let is_known =
             learned.get(&key).is_some() || built_in.is_some_and(|found| found.version == key.version);
-        if is_known || self.keys.len() >= MAX_ASKED || !self.keys.insert(key) {
+        if is_known || self.keys.len() >= MAX_QUERIES || !self.keys.insert(key) {
             return;
         }
         let Some(event) = (self.fallback.event)(identity).and_then(|info| EmbeddedEvent::parse(&info).ok())
         else {
             return;
         };
-        // What answers for another event than was asked would never be found.
+        // A description of another event would never be found.
         if Key::of_embedded(event.identity) != key {
             return;
         }

@@ -1,4 +1,4 @@
-//! Descriptions that recordings and files of their users carry.
+//! Descriptions from traces and from files that users supply.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::model::{Map, Schema, SchemaSource};
 use crate::plan::Plan;
 use crate::provider::{EventDescription, ProviderDescription};
 
-/// How many bytes everything learned may take, roughly.
+/// The approximate limit, in bytes, of all learned descriptions.
 const MAX_BYTES: usize = 256 << 20;
 
-/// How many names of one kind a provider may have where several descriptions name them. Each new one is compared.
+/// The maximum number of names of one kind that a provider can have if several descriptions contain
+/// names. Each new name is compared with all others.
 const MAX_MERGED_NAMES: usize = 4096;
 
-/// Maps go by name within a provider.
+/// Maps are identified by their name and provider.
 type MapName = (Guid, Box<str>);
 
-/// Schemas, maps and names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learned {
     descriptions: HashMap<Key, Description>,
     maps: HashMap<MapName, Arc<Map>>,
-    /// The descriptions that wait for a map.
-    waiting: HashMap<MapName, Vec<Key>>,
+    /// The descriptions that refer to a missing map.
+    referring: HashMap<MapName, Vec<Key>>,
     names: HashMap<Guid, Box<str>>,
-    /// What providers call their numbers; without their events.
+    /// The names of each provider's numbers, without events.
     providers: HashMap<Guid, ProviderDescription>,
     bytes: usize,
     refused: u64,
@@ -56,12 +56,13 @@ impl Learned {
         self.names.iter().map(|(guid, name)| (*guid, &**name))
     }
 
-    /// What a provider calls its numbers.
+    /// The names of a provider's numbers.
     pub fn provider(&self, provider: Guid) -> Option<&ProviderDescription> {
         self.providers.get(&provider)
     }
 
-    /// Everything about providers of manifest events, by name; events by id and version.
+    /// All providers of manifest events, sorted by name, with their events sorted by id and
+    /// version.
     pub fn providers(&self) -> Vec<ProviderDescription> {
         let mut providers = self.providers.clone();
         for (key, description) in self.descriptions.iter().filter(|(key, _)| key.kind == Kind::Manifest) {
@@ -83,12 +84,12 @@ impl Learned {
         providers
     }
 
-    /// How many descriptions found no room.
+    /// The number of descriptions that exceeded the limit.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes a description. Where there is one already, the better one stays.
+    /// Adds a description. If there is one already, the better one is kept.
     pub fn add(&mut self, key: Key, mut event: EventDescription, map_names: Vec<(usize, Box<str>)>) {
         if self.get(&key).is_some_and(|plan| !is_better(&event.schema, plan.schema())) {
             return;
@@ -103,9 +104,9 @@ impl Learned {
             match self.maps.get(&name) {
                 Some(map) => Arc::make_mut(&mut event.schema).fields[*index].map = Some(map.clone()),
                 None => {
-                    let waiting = self.waiting.entry(name).or_default();
-                    if waiting.last() != Some(&key) {
-                        waiting.push(key);
+                    let referring = self.referring.entry(name).or_default();
+                    if referring.last() != Some(&key) {
+                        referring.push(key);
                     }
                 }
             }
@@ -114,7 +115,7 @@ impl Learned {
         self.descriptions.insert(key, Description { plan, event, map_names });
     }
 
-    /// Takes a map and gives it to the fields that wait for it. The first map of a name stays.
+    /// Adds a map and assigns it to the fields that refer to it. The first map with a name is kept.
     pub fn add_map(&mut self, provider: Guid, map: Map) {
         let entries: usize =
             map.entries.iter().map(|(_, name)| size_of::<(u32, Box<str>)>() + name.len()).sum();
@@ -123,7 +124,7 @@ impl Learned {
             return;
         }
         let map = Arc::new(map);
-        for key in self.waiting.remove(&name).unwrap_or_default() {
+        for key in self.referring.remove(&name).unwrap_or_default() {
             let Some(description) = self.descriptions.get_mut(&key) else { continue };
             let mut schema = Schema::clone(description.plan.schema());
             for (index, _) in description.map_names.iter().filter(|(_, wanted)| *wanted == name.1) {
@@ -135,21 +136,21 @@ impl Learned {
         self.maps.insert(name, map);
     }
 
-    /// The maps of a description that are still looked for.
+    /// The maps of a description that are still missing.
     pub fn missing_maps(&self, key: &Key) -> Vec<Box<str>> {
         let names = self.descriptions.get(key).map_or(&[][..], |description| &description.map_names);
         let missing = names.iter().filter(|(_, name)| !self.maps.contains_key(&(key.guid, name.clone())));
         missing.map(|(_, name)| name.clone()).collect()
     }
 
-    /// Takes the name of a provider, unless it has one.
+    /// Adds the name of a provider, unless it has one.
     pub fn add_provider(&mut self, provider: Guid, name: &str) {
         if !name.is_empty() && !self.names.contains_key(&provider) && self.reserve(name.len()) {
             self.names.insert(provider, name.into());
         }
     }
 
-    /// Takes what a provider calls its numbers. What is known of it already stays where both name the same number.
+    /// Adds the names of a provider's numbers. If a number has a name already, that name is kept.
     pub fn add_names(&mut self, new: ProviderDescription) {
         fn merge<N: PartialEq<N>>(known: &mut Vec<N>, new: Vec<N>, is_same: impl Fn(&N, &N) -> bool) {
             for named in new {
@@ -163,11 +164,11 @@ impl Learned {
             return;
         }
         match self.providers.entry(new.guid) {
-            Entry::Vacant(location) => {
-                location.insert(ProviderDescription { events: Vec::new(), maps: Vec::new(), ..new });
+            Entry::Vacant(entry) => {
+                entry.insert(ProviderDescription { events: Vec::new(), maps: Vec::new(), ..new });
             }
-            Entry::Occupied(location) => {
-                let known = location.into_mut();
+            Entry::Occupied(entry) => {
+                let known = entry.into_mut();
                 merge(&mut known.channels, new.channels, |a, b| a.value == b.value);
                 merge(&mut known.levels, new.levels, |a, b| a.value == b.value);
                 merge(&mut known.tasks, new.tasks, |a, b| a.value == b.value);
@@ -190,7 +191,8 @@ impl Learned {
     }
 }
 
-/// Blocks of the merge tool know more than manifests, in which fields may be added without a new version.
+/// Embedded blocks are preferred over manifests, because they can contain fields that were added
+/// without a new version.
 fn is_better(new: &Schema, old: &Schema) -> bool {
     let rank = |schema: &Schema| (schema.source == SchemaSource::Embedded, schema.fields.len());
     rank(new) > rank(old)

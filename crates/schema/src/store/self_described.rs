@@ -1,4 +1,5 @@
-//! Descriptions that TraceLogging events bring with them, read once for all events with the same bytes.
+//! Descriptions that TraceLogging events contain. They are read once for all events with the same
+//! metadata.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use stackhound_types::Guid;
 use crate::plan::Plan;
 use crate::tracelogging::{EventMetadata, ProviderTraits};
 
-/// How many bytes of metadata may be remembered. A schema takes up to about thirty times as much.
+/// The maximum size of cached metadata in bytes. A schema takes up to about thirty times as much
+/// memory.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Plans by provider, opcode and metadata.
@@ -17,14 +19,15 @@ pub(super) struct SelfDescribed {
     index_of: HashMap<Box<[u8]>, usize>,
     /// `None` for metadata that cannot be read.
     plans: Vec<Option<Arc<Plan>>>,
-    /// How long all keys together are.
+    /// The total size of all keys in bytes.
     bytes: usize,
     /// The key of the current look-up.
     key: Vec<u8>,
 }
 
 impl SelfDescribed {
-    /// The description that the metadata makes. `name` is the provider's if its traits do not tell it.
+    /// The description in the metadata. `name` is the provider's name if its traits do not contain
+    /// it.
     pub fn lookup(
         &mut self,
         provider: Guid,
@@ -74,14 +77,14 @@ mod tests {
     use crate::testing::blocks::event_metadata;
 
     #[test]
-    fn the_amount_of_metadata_is_limited() {
+    fn the_size_of_cached_metadata_is_limited() {
         let mut cache = SelfDescribed::default();
         for number in 0..1000 {
             let metadata = event_metadata(&format!("{number}{}", "x".repeat(10_000)), &[]);
             assert!(cache.lookup(Guid::ZERO, None, &metadata, None, 0).is_some());
-            let held: usize = cache.index_of.keys().map(|key| key.len()).sum();
-            assert_eq!(held, cache.bytes);
-            assert!(held <= MAX_BYTES && cache.plans.len() == cache.index_of.len());
+            let key_bytes: usize = cache.index_of.keys().map(|key| key.len()).sum();
+            assert_eq!(key_bytes, cache.bytes);
+            assert!(key_bytes <= MAX_BYTES && cache.plans.len() == cache.index_of.len());
         }
     }
 }

@@ -21,7 +21,7 @@ fn learn(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) {
     assert_eq!(store.learn(identity, Pid(4), Tid(8), payload), Ok(true));
 }
 
-/// What the store makes of a payload; `-` if it knows nothing.
+/// The payload as decoded by the store; `-` if it has no description.
 fn read(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) -> String {
     match store.lookup(identity, payload, Eight) {
         Some(plan) => {
@@ -50,7 +50,7 @@ fn chunk(xml: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_known_at_first() {
+fn a_new_store_has_no_learned_descriptions() {
     let mut store = SchemaStore::new();
     for (identity, misses) in [
         (manifest_event(PROVIDER, 1, 0), 1),
@@ -67,7 +67,7 @@ fn nothing_is_known_at_first() {
 }
 
 #[test]
-fn embedded_descriptions_with_their_maps() {
+fn embedded_descriptions_are_joined_with_their_maps() {
     let colored = one_field(Stored { map: "TypeMap", ..value("v", 8, 0) });
     let map = map_info(1, 1, &[(1, "One ")]);
     for map_first in [true, false] {
@@ -89,7 +89,7 @@ fn embedded_descriptions_with_their_maps() {
 }
 
 #[test]
-fn classic_events_go_by_class_and_opcode() {
+fn classic_events_are_found_by_class_and_opcode() {
     let mut store = SchemaStore::new();
     let head = Head { source: 1, top_level: 1, opcode: "Begin", ..MANIFEST };
     learn(&mut store, &EVENT_INFO_EVENT, &event_info(&head, &[value("v", 4, 0)]));
@@ -101,31 +101,32 @@ fn classic_events_go_by_class_and_opcode() {
 }
 
 #[test]
-fn manifests_come_in_chunks() {
+fn manifests_are_learned_from_chunks() {
     let mut store = SchemaStore::new();
     let events = r#"<event value="1" version="0" task="Ping" template="T"/><event value="1" version="2" task="Pong"/>"#;
     let template = r#"<template tid="T"><data name="n" inType="win:UInt8"/></template>"#;
     let sender = Guid([3; 16]);
-    let announcement =
+    let chunk_event =
         Identity::Manifest { provider: sender, id: 0xfffe, version: 1, opcode: 0xfe, task: 0xfffe };
-    let announced = chunk(&manifest(sender, events, template));
+    let chunk_payload = chunk(&manifest(sender, events, template));
     assert_eq!(
-        read(&mut store, &announcement, &announced[..8]),
+        read(&mut store, &chunk_event, &chunk_payload[..8]),
         ":ManifestData Format=1 MajorVersion=1 \
         MinorVersion=0 Magic=91 TotalChunks=1 ChunkNumber=0 Manifest="
     );
-    learn(&mut store, &announcement, &announced);
-    learn(&mut store, &announcement, &announced);
-    // The next lower version serves where the exact one is not known.
+    learn(&mut store, &chunk_event, &chunk_payload);
+    learn(&mut store, &chunk_event, &chunk_payload);
+    // The next lower version is used if the exact one is unknown.
     for (version, expected) in
         [(0, "Sender:Ping n=5"), (1, "Sender:Ping n=5"), (2, "Sender:Pong +1"), (9, "Sender:Pong +1")]
     {
         assert_eq!(read(&mut store, &manifest_event(sender, 1, version), &[5]), expected);
     }
     assert_eq!(read(&mut store, &manifest_event(sender, 2, 0), &[5]), "-");
-    assert!(read(&mut store, &announcement, &[]).starts_with("Sender:ManifestData"));
+    assert!(read(&mut store, &chunk_event, &[]).starts_with("Sender:ManifestData"));
 
-    // A newer manifest may add fields without a new version; an older one that comes later changes nothing.
+    // A newer manifest may add fields without a new version. An older manifest that arrives later
+    // changes nothing.
     let more = r#"<template tid="T"><data name="n" inType="win:UInt8"/><data name="m" inType="win:UInt8"/></template>"#;
     for xml in [manifest(sender, events, more), manifest(sender, &format!("{events} "), template)] {
         store.learn_manifest(&xml).unwrap();
@@ -134,7 +135,7 @@ fn manifests_come_in_chunks() {
 }
 
 #[test]
-fn embedded_descriptions_are_better_than_manifests() {
+fn embedded_descriptions_are_preferred_over_manifests() {
     let events = r#"<event value="258" version="3" task="Manifest" template="T"/>"#;
     let templates = r#"<template tid="T"><data name="a" inType="win:UInt8"/><data name="b" inType="win:UInt8"/></template>"#;
     let xml = manifest(PROVIDER, events, templates);
@@ -158,7 +159,7 @@ fn tracelogging_events_describe_themselves() {
         |opcode, traits| Identity::TraceLogging { provider: PROVIDER, metadata: &metadata, traits, opcode };
     assert_eq!(read(&mut store, &event(0, Some(&traits)), &[7]), "Log:Event v=7");
     assert_eq!(read(&mut store, &event(1, Some(&traits)), &[7]), "Log:Event/Start v=7");
-    // Known bytes are not read again.
+    // The same bytes are not read again.
     let first = Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap());
     assert_eq!(Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap()), first);
     let other = Identity::TraceLogging { provider: CLASS, metadata: &metadata, traits: None, opcode: 0 };
@@ -167,7 +168,7 @@ fn tracelogging_events_describe_themselves() {
 }
 
 #[test]
-fn the_tables_know_kernel_classes_and_some_providers() {
+fn kernel_classes_and_some_providers_are_built_in() {
     let mut store = SchemaStore::new();
     let end = Identity::Kernel { hook_id: 0x030b, version: 2 };
     assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
@@ -185,7 +186,7 @@ fn the_tables_know_kernel_classes_and_some_providers() {
 }
 
 #[test]
-fn recordings_may_know_more_than_the_tables() {
+fn learned_descriptions_can_replace_built_in_ones() {
     let mut store = SchemaStore::new();
     let runtime: Guid = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4".parse().unwrap();
     let byte = r#"<data name="b" inType="win:UInt8"/>"#;
@@ -196,23 +197,24 @@ fn recordings_may_know_more_than_the_tables() {
         let plan = store.lookup(&manifest_event(runtime, 8, version), &[], Eight).unwrap();
         plan.schema().event_name.to_string()
     };
-    // As many fields: the built-in name. More fields, or a nearer version: the recording's.
+    // With the same number of fields, the built-in name is used. With more fields or a higher
+    // version, the learned name is used.
     assert_eq!([1, 2, 3].map(|version| name(&mut store, version)), ["GC/SuspendEEStop", "Newer", "Newer"]);
     store.learn_manifest(&manifest(runtime, events, &templates(2))).unwrap();
     assert_eq!([0, 1, 2].map(|version| name(&mut store, version)), ["GC/SuspendEEStop", "Same", "Newer"]);
 }
 
 #[test]
-fn texts_need_no_description() {
+fn text_events_need_no_description() {
     let mut store = SchemaStore::new();
     let event = Identity::Text { provider: PROVIDER };
     assert_eq!(read(&mut store, &event, &utf16z("hello")), ":EventWriteString Message=hello");
 }
 
-/// A source that knows one event and its map, and counts what it is asked for.
+/// A fallback that describes one event and its map, and counts its queries.
 fn counting_fallback() -> (SchemaStore, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = asked.clone();
+    let queries = Arc::new(AtomicUsize::new(0));
+    let counter = queries.clone();
     let event = move |identity: &Identity<'_>| {
         counter.fetch_add(1, Ordering::Relaxed);
         let described = one_field(Stored { map: "TypeMap", ..value("v", 8, 0) });
@@ -221,32 +223,32 @@ fn counting_fallback() -> (SchemaStore, Arc<AtomicUsize>) {
     let map = |_, _: &Identity<'_>, name: &str| {
         (name == "TypeMap").then(|| map_info(1, 1, &[(1, "One ")])[16..].to_vec())
     };
-    (SchemaStore::new().with_fallback(Fallback::new(event, map)), asked)
+    (SchemaStore::new().with_fallback(Fallback::new(event, map)), queries)
 }
 
 #[test]
-fn the_fallback_is_asked_once_for_what_nothing_describes() {
-    let (mut store, asked) = counting_fallback();
+fn the_fallback_is_queried_once_per_unknown_event() {
+    let (mut store, queries) = counting_fallback();
     for (id, version, expected, count) in [
         (0x102, 3, "Provider:Task/Start v=One", 1),
         (0x102, 3, "Provider:Task/Start v=One", 1),
-        // The answer is for version 3; version 4 is asked for, and then read as that.
+        // The fallback describes version 3. Version 4 is queried and then read as version 3.
         (0x102, 4, "Provider:Task/Start v=One", 2),
         (7, 0, "-", 3),
         (7, 0, "-", 3),
     ] {
         assert_eq!(read(&mut store, &manifest_event(PROVIDER, id, version), &[1, 0, 0, 0]), expected);
-        assert_eq!(asked.load(Ordering::Relaxed), count, "{id} v{version}");
+        assert_eq!(queries.load(Ordering::Relaxed), count, "{id} v{version}");
     }
-    // Learning something else does not make it ask again.
+    // Learning another description does not cause another query.
     store.learn_manifest(&manifest(Guid([3; 16]), "", "")).unwrap();
     assert_eq!(read(&mut store, &manifest_event(PROVIDER, 7, 0), &[1]), "-");
-    // What is built in is not asked for, in just its version.
+    // A built-in description of exactly this version prevents a query.
     let network: Guid = "7dd42a49-5329-4832-8dfd-43d979153a88".parse().unwrap();
     assert!(store.lookup(&manifest_event(network, 10, 0), &[], Eight).is_some());
-    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    assert_eq!(queries.load(Ordering::Relaxed), 3);
     assert!(store.lookup(&manifest_event(network, 10, 1), &[], Eight).is_some());
-    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    assert_eq!(queries.load(Ordering::Relaxed), 4);
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn providers_are_found_by_name() {
     let sender = Guid([3; 16]);
     store.learn_manifest(&manifest(sender, "", "")).unwrap();
     assert_eq!(store.find_provider("SENDER"), Some(sender));
-    // The lowest GUID, whatever the order.
+    // The lowest GUID is returned, in any order of learning.
     store.learn_manifest(&manifest(Guid([2; 16]), "", "")).unwrap();
     store.learn_manifest(&manifest(Guid([4; 16]), "", "")).unwrap();
     assert_eq!(store.find_provider("sender"), Some(Guid([2; 16])));
@@ -269,7 +271,7 @@ fn providers_are_found_by_name() {
 }
 
 #[test]
-fn what_was_learned_can_be_listed() {
+fn learned_providers_can_be_listed() {
     let mut store = SchemaStore::new();
     learn(&mut store, &EVENT_INFO_EVENT, &one_field(Stored { map: "TypeMap", ..value("v", 8, 0) }));
     learn(&mut store, &MAP_INFO_EVENT, &map_info(1, 1, &[(1, "One ")]));

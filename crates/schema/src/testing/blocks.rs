@@ -1,4 +1,4 @@
-//! Blocks of metadata as recordings carry them.
+//! Blocks of metadata as they are embedded in traces.
 
 use stackhound_types::Guid;
 
@@ -9,7 +9,7 @@ pub const PROVIDER: Guid = Guid([7; 16]);
 /// The class of all blocks.
 pub const CLASS: Guid = Guid([9; 16]);
 
-/// One property as it is stored; names are put behind the array by [`event_info`].
+/// One stored property. [`event_info`] writes the names after the array of properties.
 #[derive(Clone, Default)]
 pub struct Stored {
     pub flags: u32,
@@ -22,16 +22,16 @@ pub struct Stored {
 
 /// A single value.
 pub fn value(name: &'static str, in_type: u16, out_type: u16) -> Stored {
-    // The high flag bits are set in real blocks, whatever the property.
+    // The high flag bits are set in real blocks, regardless of the property.
     Stored { flags: 0xf0, name, types: (in_type, out_type), count: 1, ..Stored::default() }
 }
 
-/// A structure of properties from `start` on.
+/// A structure of the properties from `start` on.
 pub fn structure(name: &'static str, start: u16, members: u16) -> Stored {
     Stored { flags: 0xf1, name, types: (start, members), count: 1, ..Stored::default() }
 }
 
-/// What stands in a block before the properties.
+/// The part of a block before the properties.
 pub struct Head {
     pub source: u32,
     pub task: &'static str,
@@ -100,13 +100,13 @@ pub fn map_info(flag: u32, count: u32, entries: &[(u32, &str)]) -> Vec<u8> {
     block
 }
 
-/// TraceLogging metadata: a block with its size, the tags 0 and a name.
+/// TraceLogging metadata: its size, the tags 0, a name and field descriptors.
 pub fn event_metadata(name: &str, fields: &[u8]) -> Vec<u8> {
     let rest = [&[0], name.as_bytes(), &[0], fields].concat();
     [&u16::try_from(rest.len() + 2).unwrap().to_le_bytes()[..], &rest].concat()
 }
 
-/// A field descriptor: name, then in-type and so on as hexadecimal digits.
+/// A field descriptor: the name, then in-type and further bytes as hexadecimal digits.
 pub fn field(name: &str, descriptor: &str) -> Vec<u8> {
     [name.as_bytes(), &[0], &hex(descriptor)].concat()
 }

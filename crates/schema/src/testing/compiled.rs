@@ -1,7 +1,7 @@
-//! A writer of compiled manifests, tables of messages and images that have them: what the message and resource compilers
-//! would make of a small manifest. Layouts as in `docs/format/metadata.md`.
+//! Writes compiled manifests, message tables and images that contain them, like the message and
+//! resource compilers for a small manifest. The layouts are described in `docs/format/metadata.md`.
 
-/// Bytes that grow, with places that are filled in later.
+/// Bytes with offsets that are patched later.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl Writer {
         self
     }
 
-    /// A name with its length, at a multiple of four; gives where it is.
+    /// Writes a name with its length, aligned to four bytes. Returns its offset.
     fn name(&mut self, name: &str) -> u32 {
         let at = self.at();
         self.u32(4 + 2 * (name.encode_utf16().count() as u32 + 1)).text(name);
@@ -51,7 +51,8 @@ impl Writer {
         at
     }
 
-    /// A section: signature, size and number, then what `entries` writes. It gives the places that want names.
+    /// Writes a section: signature, size, count, then the output of `entries`, which returns the
+    /// offsets that refer to names.
     fn section(
         &mut self,
         tag: &[u8; 4],
@@ -60,9 +61,9 @@ impl Writer {
     ) {
         let start = self.at();
         self.bytes(tag).u32(0).u32(count);
-        for (location, name) in entries(self) {
+        for (offset, name) in entries(self) {
             let at = self.name(name);
-            self.patch(location, at);
+            self.patch(offset, at);
         }
         let size = self.at() - start;
         self.patch(start + 4, size);
@@ -79,8 +80,8 @@ pub const READ: u32 = 0xf000_0001;
 /// The GUID of the provider.
 pub const GUID: [u8; 16] = [9; 16];
 
-/// A compiled manifest with everything that one can have: provider `Compiled-Provider`, event 258 version 3, `Request/Again`,
-/// with fields of all kinds, and event 2 without any.
+/// A compiled manifest with all kinds of content: provider `Compiled-Provider`, event 258 version
+/// 3, `Request/Again`, with fields of all kinds, and event 2 without fields.
 pub fn manifest() -> Vec<u8> {
     let mut w = Writer::default();
     w.bytes(b"CRIM").u32(0).u16(5).u16(1).u32(1).bytes(&GUID).u32(36);
@@ -98,7 +99,7 @@ pub fn manifest() -> Vec<u8> {
         w.u32(0).u32(0).u32(16).u32(NONE);
         vec![(w.at() - 12, "Compiled/Operational")]
     });
-    // Offsets of the maps stand before them, in any order.
+    // The offsets of the maps precede them, in any order.
     starts.push(w.at());
     let colors = w.at() + 12 + 8;
     let access = colors + 20 + 16;
@@ -155,7 +156,8 @@ pub fn manifest() -> Vec<u8> {
     w.0
 }
 
-/// `n` and `size` count `list` and `bytes`; `pair` has two elements, `fixed` four units; a structure is at the end.
+/// `n` and `size` count `list` and `bytes`; `pair` has two elements, `fixed` four units; a
+/// structure is at the end.
 fn template_of_all_kinds(w: &mut Writer, colors: u32, access: u32) -> Vec<(u32, &'static str)> {
     const FIXED_LENGTH: u32 = 2;
     const LENGTH: u32 = 4;
@@ -172,7 +174,7 @@ fn template_of_all_kinds(w: &mut Writer, colors: u32, access: u32) -> Vec<(u32, 
         ("fixed", FIXED_LENGTH, [1, 0, 0, 0], 0, 0, 4),
         ("text", 0, [1, 1, 0, 0], 0, 0, 0),
         ("address", 0, [14, 24, 0, 0], 0, 0, 0),
-        // Members 9 and 10, as many elements as field 0 says.
+        // Members 9 and 10, with the number of elements in field 0.
         ("items", STRUCT | COUNT, [9, 0, 2, 0], 0, 0, 0),
         ("key", 0, [16, 19, 0, 0], 0, 0, 0),
         ("inner", STRUCT, [11, 0, 1, 0], 0, 0, 0),
@@ -181,7 +183,7 @@ fn template_of_all_kinds(w: &mut Writer, colors: u32, access: u32) -> Vec<(u32, 
     const TOP_LEVEL: u32 = 9;
     let start = w.at();
     w.bytes(b"TEMP").u32(0).u32(TOP_LEVEL).u32(rows.len() as u32).u32(0).u32(1).bytes(&[5; 16]);
-    // A fragment of binary XML stands here, which is not read.
+    // A fragment of binary XML, which is not read.
     w.bytes(&[0x0f, 1, 1, 0]);
     let descriptors = w.at();
     w.patch(start + 16, descriptors);
@@ -196,7 +198,7 @@ fn template_of_all_kinds(w: &mut Writer, colors: u32, access: u32) -> Vec<(u32, 
     names
 }
 
-/// A table of messages.
+/// A message table.
 pub fn messages(texts: &[(u32, &str)]) -> Vec<u8> {
     let mut w = Writer::default();
     w.u32(texts.len() as u32);
@@ -226,7 +228,7 @@ pub fn texts() -> Vec<u8> {
     ])
 }
 
-/// An image of 64 bits with these resources: compiled manifests and tables of messages.
+/// A 64-bit image with these resources: a compiled manifest and a message table.
 pub fn image(manifest: Option<&[u8]>, messages: Option<&[u8]>) -> Vec<u8> {
     const RVA: u32 = 0x1000;
     const FILE_OFFSET: usize = 0x200;
@@ -245,7 +247,7 @@ pub fn image(manifest: Option<&[u8]>, messages: Option<&[u8]>) -> Vec<u8> {
     for (entry, (is_manifest, data)) in (0..).map(|index| root + 8 * index).zip(kinds) {
         if is_manifest {
             let name = r.at();
-            // A number of units, then the text without an end.
+            // A number of units, then the text without a terminator.
             r.u16("WEVT_TEMPLATE".len() as u16);
             for unit in "WEVT_TEMPLATE".encode_utf16() {
                 r.u16(unit);

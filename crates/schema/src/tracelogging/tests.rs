@@ -15,7 +15,7 @@ fn check(fields: &[Vec<u8>], payload: &[u8], expected: &str) {
 }
 
 #[test]
-fn types_with_and_without_out_type() {
+fn types_are_read_with_and_without_an_out_type() {
     #[track_caller]
     fn one(descriptor: &str, payload: &str, expected: &str) {
         check(&[field("v", descriptor)], &hex(payload), &format!("v={expected}"));
@@ -45,7 +45,7 @@ fn types_with_and_without_out_type() {
     one("16", "0400 48006900", "Hi");
     one("97 23", "0300 c3a921", "é!");
     one("19", "0100 0a", "0x0a");
-    // Tags of one to four bytes stand behind an out type and change nothing.
+    // Tags of one to four bytes may follow an out type. They have no effect.
     one("88 84 05", "ff000000", "0xff");
     one("88 84 81 82 83 05", "ff000000", "0xff");
     one("88 80 00", "ff000000", "255");
@@ -75,8 +75,8 @@ fn arrays_and_structures() {
 }
 
 #[test]
-fn names_and_tags_stand_before_the_fields() {
-    let item = [&hex("0a00 8105")[..], b"Caf\xc3\xa9\0", b"behind the block"].concat();
+fn names_and_tags_precede_the_fields() {
+    let item = [&hex("0a00 8105")[..], b"Caf\xc3\xa9\0", b"after the block!"].concat();
     let metadata = EventMetadata::parse(&item).unwrap();
     assert_eq!((metadata.tags, &*metadata.name()), (0x85, "Café"));
     assert!(matches!(metadata.name(), Cow::Borrowed(_)));
@@ -91,12 +91,12 @@ fn names_and_tags_stand_before_the_fields() {
 }
 
 #[test]
-fn damaged_metadata_is_refused() {
+fn damaged_metadata_is_rejected() {
     for (item, expected) in [
         ("", "metadata offset 0x0: expected a u16"),
         ("01", "metadata offset 0x0: expected a u16"),
-        ("0000", "metadata offset 0x0: expected a block of the size that it says"),
-        ("0500 0000", "metadata offset 0x0: expected a block of the size that it says"),
+        ("0000", "metadata offset 0x0: expected a block of the stated size"),
+        ("0500 0000", "metadata offset 0x0: expected a block of the stated size"),
         ("0200", "metadata offset 0x2: expected a byte"),
         ("0400 0041", "metadata offset 0x3: expected the end of a name"),
         ("0700 8080 8080 00", "metadata offset 0x6: expected at most four bytes of tags"),
@@ -119,7 +119,7 @@ fn damaged_metadata_is_refused() {
 }
 
 #[test]
-fn provider_traits() {
+fn provider_traits_are_read() {
     let group = "1300 01 ad4a819e0432d2119a82006008a86939";
     let guid = Some("9e814aad-3204-11d2-9a82-006008a86939".parse().unwrap());
     for (traits, name, expected) in [
@@ -139,7 +139,8 @@ fn provider_traits() {
     assert!(ProviderTraits::parse(b"\x09\0P\0").is_err());
 }
 
-/// The descriptors of random shapes; tags and out types that do not change how a value is stored are strewn in.
+/// The descriptors of random shapes, with tags and out types that do not change how a value is
+/// stored.
 fn descriptors(shapes: &[Shape], index: &mut usize, block: &mut Vec<u8>) {
     for shape in shapes {
         block.extend_from_slice(format!("f{index}\0").as_bytes());
@@ -202,7 +203,7 @@ fn number(in_type: InType) -> u8 {
 
 proptest! {
     #[test]
-    fn what_is_described_and_written_is_read(shapes in shapes(), seed: u64, pointer in pointer_sizes()) {
+    fn described_values_are_decoded(shapes in shapes(), seed: u64, pointer in pointer_sizes()) {
         let mut fields = Vec::new();
         descriptors(&shapes, &mut 0, &mut fields);
         let item = event_metadata("Event", &fields);

@@ -1,4 +1,4 @@
-//! The resources of an image file in which manifests and messages are.
+//! Finds the resources of an image file that contain manifests and messages.
 
 use object::LittleEndian as LE;
 use object::pe;
@@ -9,16 +9,16 @@ use object::read::pe::{
 
 use crate::error::Error;
 
-/// How many entries of a directory are looked at. Types have names first.
+/// The maximum number of directory entries that are read. Named types precede numbered ones.
 const MAX_ENTRIES: usize = 4096;
 
-/// How many resources of each kind are taken: one for each language.
+/// The maximum number of resources of each kind: one for each language.
 const MAX_RESOURCES: usize = 64;
 
 const TEMPLATES: &str = "WEVT_TEMPLATE";
 const MESSAGE_TABLE: u16 = 11;
 
-/// The bytes of some resources.
+/// The bytes of the resources.
 #[derive(Debug, Default)]
 pub(super) struct Resources<'a> {
     pub templates: Vec<&'a [u8]>,
@@ -26,23 +26,23 @@ pub(super) struct Resources<'a> {
 }
 
 impl<'a> Resources<'a> {
-    /// Looks through the resources of a file; an image without any has none of these.
+    /// Finds the resources of an image. The lists are empty if it has none.
     ///
     /// # Errors
-    /// If the bytes are no PE image.
+    /// If the bytes are not a PE image.
     pub fn of(image: &'a [u8]) -> Result<Resources<'a>, Error> {
         const NT_HEADERS: usize = 0x3c;
-        let wrong = |expected| Error::Metadata { offset: 0, expected };
-        // The size of addresses stands behind the file header.
+        let invalid = |expected| Error::Metadata { offset: 0, expected };
+        // The magic number after the file header contains the size of addresses.
         let at = image.get(NT_HEADERS..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_le_bytes);
-        let at = at.ok_or(wrong("a PE image"))? as usize;
+        let at = at.ok_or(invalid("a PE image"))? as usize;
         let magic = image.get(at + 24..).and_then(|rest| rest.first_chunk()).copied().map(u16::from_le_bytes);
         match magic {
             Some(pe::IMAGE_NT_OPTIONAL_HDR32_MAGIC) => Self::with::<pe::ImageNtHeaders32>(image),
             Some(pe::IMAGE_NT_OPTIONAL_HDR64_MAGIC) => Self::with::<pe::ImageNtHeaders64>(image),
             _ => None,
         }
-        .ok_or(wrong("a PE image"))
+        .ok_or(invalid("a PE image"))
     }
 
     fn with<Pe: ImageNtHeaders>(image: &'a [u8]) -> Option<Resources<'a>> {
@@ -51,12 +51,12 @@ impl<'a> Resources<'a> {
         let directory = file.data_directories().resource_directory(image, &sections);
         let mut resources = Resources::default();
         if let Ok(Some(directory)) = directory {
-            resources.look(directory, image, &sections);
+            resources.read(directory, image, &sections);
         }
         Some(resources)
     }
 
-    fn look(&mut self, directory: ResourceDirectory<'a>, image: &'a [u8], sections: &SectionTable<'a>) {
+    fn read(&mut self, directory: ResourceDirectory<'a>, image: &'a [u8], sections: &SectionTable<'a>) {
         let Ok(types) = directory.root() else { return };
         for entry in types.entries.iter().take(MAX_ENTRIES) {
             let is_template = match entry.name_or_id() {
@@ -78,7 +78,7 @@ impl<'a> Resources<'a> {
     }
 }
 
-/// All data below the names of a type: each name has a directory of languages.
+/// Collects the data of one resource type: each name has a directory of languages.
 fn collect<'a>(
     names: &ResourceDirectoryTable<'a>,
     directory: ResourceDirectory<'a>,

@@ -1,20 +1,21 @@
-//! Tables of messages (`RT_MESSAGETABLE`): texts by number.
+//! Message tables (`RT_MESSAGETABLE`): texts by number.
 //!
-//! Layout of `MESSAGE_RESOURCE_DATA` and its parts: the header `winnt.h` of the Windows SDK.
+//! The layouts of `MESSAGE_RESOURCE_DATA` and its parts are those of the header `winnt.h` of the
+//! Windows SDK.
 
 use std::collections::HashMap;
 
 use super::{Bytes, NO_MESSAGE, utf16_until_zero};
 
-/// How many texts all tables may have together. Large files of Windows have some thousands.
+/// The maximum number of texts in all tables. Large files of Windows have several thousand.
 const MAX_MESSAGES: usize = 1 << 18;
 
-/// All texts of some tables; the first table that has a number decides.
+/// The texts of several tables. If a number is in several tables, the first one is used.
 #[derive(Debug, Default)]
 pub(super) struct Messages<'a> {
     entries: HashMap<u32, Entry<'a>>,
-    /// How many entries were looked at, also those with a number that was known.
-    looked_at: usize,
+    /// The number of entries that were read, including those whose number was already known.
+    entries_read: usize,
 }
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Takes a table, as far as it can be read: blocks of numbers that follow each other.
+    /// Adds a table, as far as it can be read. It consists of blocks with consecutive numbers.
     pub fn add(&mut self, table: &'a [u8]) {
         const HEADER: usize = 4;
         const BLOCK: usize = 12;
@@ -37,7 +38,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Entries have a length in bytes with itself, and flags.
+    /// Entries begin with a length in bytes, which includes itself, and flags.
     fn add_block(&mut self, table: Bytes<'a>, first: u32, last: u32, mut at: usize) {
         const UTF_16: u16 = 1;
         for number in first..=last {
@@ -46,16 +47,16 @@ impl<'a> Messages<'a> {
             let Some(text) = table.0.get(at + 4..).and_then(|rest| rest.get(..length.checked_sub(4)?)) else {
                 return;
             };
-            if self.looked_at >= MAX_MESSAGES {
+            if self.entries_read >= MAX_MESSAGES {
                 return;
             }
-            self.looked_at += 1;
+            self.entries_read += 1;
             self.entries.entry(number).or_insert(Entry { text, is_utf_16: flags & UTF_16 != 0 });
             at += length;
         }
     }
 
-    /// The text of a number, without the line end that all of them have.
+    /// The text with this number, without its trailing line end.
     pub fn text(&self, number: u32) -> Option<Box<str>> {
         let entry = self.entries.get(&number).filter(|_| number != NO_MESSAGE)?;
         let text = if entry.is_utf_16 {

@@ -1,11 +1,11 @@
-//! The sections of a compiled provider that give names to numbers: channels, levels, tasks, opcodes and keywords, and the
-//! provider's own name.
+//! The sections of a compiled provider with the names of numbers: channels, levels, tasks, opcodes
+//! and keywords. Also reads the provider's own name.
 
 use super::{Bytes, MAX_NAME_BYTES, Resource, utf16_until_zero};
 use crate::error::Error;
 use crate::provider::{Named, OpcodeDescription, ProviderDescription};
 
-/// What a section holds, by its signature.
+/// The kind of a section, by its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Channels,
@@ -15,9 +15,10 @@ pub(super) enum Section {
     Keywords,
     Maps,
     Events,
-    /// Attributes of the provider, its name among them.
+    /// Attributes of the provider, including its name.
     Attributes,
-    /// Templates are found by the events that use them; filters and queries have no use here.
+    /// Templates, which are found through the events that use them, and filters and queries, which
+    /// are not used.
     Other,
 }
 
@@ -36,7 +37,7 @@ impl Section {
         })
     }
 
-    /// The size of an entry of names.
+    /// The size of an entry in a section of names.
     fn entry_size(self) -> Option<usize> {
         Some(match self {
             Section::Channels | Section::Keywords => 16,
@@ -48,11 +49,11 @@ impl Section {
     }
 }
 
-/// Behind signature, size and number.
+/// The offset of the entries, after signature, size and count.
 pub(super) const ENTRIES: usize = 12;
 
-/// Takes a section of names into the description of its provider, and where the definition of each channel is. Sections
-/// without names are passed over.
+/// Adds a section of names to the description of its provider, and the offset of each channel
+/// definition to `channels`. Other sections are skipped.
 pub(super) fn read_names(
     resource: Resource<'_>,
     section: Section,
@@ -65,7 +66,7 @@ pub(super) fn read_names(
     let count = bytes.count(at + 8, at + ENTRIES, size)?;
     for entry in (0..count).map(|index| at + ENTRIES + size * index) {
         resource.budget.spend(size_of::<Named<u64>>())?;
-        // Numbers are cut to the size that event descriptors have for them.
+        // Values are truncated to their size in event descriptors.
         match section {
             Section::Channels => {
                 channels.push(entry);
@@ -95,7 +96,8 @@ pub(super) fn read_names(
     Ok(())
 }
 
-/// The lower half of an attribute's kind says what it is. 1 is the provider's name, a text that ends with a zero.
+/// The lower 16 bits of an attribute's type identify it. Type 1 is the provider's name, which ends
+/// with a zero.
 fn attribute(resource: Resource<'_>, entry: usize, provider: &mut ProviderDescription) -> Result<(), Error> {
     const NAME: u16 = 1;
     if resource.bytes.u16(entry)? == NAME {

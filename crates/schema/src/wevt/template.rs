@@ -1,32 +1,32 @@
-//! The fields of compiled events, and the maps that name their values.
+//! Reads the fields of compiled events, and the maps with names for their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Resource;
 use super::names::ENTRIES;
-use crate::decode::MAX_NESTING;
 use crate::error::Error;
+use crate::limits::MAX_NESTING;
 use crate::model::{Count, Field, InType, Length, Map, MapKind, OutType};
 
-/// How many fields an event may have.
+/// The maximum number of fields in an event.
 const MAX_FIELDS: usize = 4096;
 
 const DESCRIPTOR: usize = 20;
 
-/// Maps and templates by where they are in the resource, which is how others refer to them.
+/// Maps and templates by their offset in the resource, which is used to refer to them.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     maps: BTreeMap<usize, Arc<Map>>,
-    /// `None` for those that cannot be understood.
+    /// `None` for templates that are not valid.
     templates: BTreeMap<usize, Option<Vec<Field>>>,
 }
 
-/// A descriptor of a template.
+/// A field descriptor of a template.
 #[derive(Clone, Copy)]
 struct Property {
     flags: u32,
-    /// The in-type and the out type; of a structure the first member and their number.
+    /// The in-type and the out type; for a structure, the first member and the number of members.
     types: [u8; 4],
     map: usize,
     count: u16,
@@ -45,7 +45,8 @@ impl Templates {
         self.maps.values().cloned().collect()
     }
 
-    /// Takes the section of maps: offsets, then the maps in some order. Maps of queries have another form and are left out.
+    /// Reads the section of maps: offsets, then the maps in any order. Maps of queries have another
+    /// format and are skipped.
     pub fn read_maps(&mut self, resource: Resource<'_>, at: usize) -> Result<(), Error> {
         let count = resource.bytes.count(at + 8, at + ENTRIES, 4)?;
         for entry in (0..count).map(|index| at + ENTRIES + 4 * index) {
@@ -63,7 +64,7 @@ impl Templates {
     pub fn fields(&mut self, resource: Resource<'_>, at: usize) -> Result<Vec<Field>, Error> {
         let maps = &self.maps;
         let fields = self.templates.entry(at).or_insert_with(|| template(resource, at, maps).ok());
-        fields.clone().ok_or(Error::Metadata { offset: at, expected: "a template that can be understood" })
+        fields.clone().ok_or(Error::Metadata { offset: at, expected: "a valid template" })
     }
 }
 
@@ -80,13 +81,14 @@ fn map(resource: Resource<'_>, at: usize) -> Result<Option<Map>, Error> {
     for entry in (0..count).map(|index| at + FIRST + 8 * index) {
         resource.budget.spend(size_of::<(u32, Box<str>)>())?;
         let value = bytes.u32(entry)?;
-        // A value whose text is not at hand has no name.
+        // A value without an available text has no name.
         entries.extend(resource.message(entry + 4)?.map(|text| (value, text)));
     }
     Ok(Some(Map { name: resource.name(at + 8)?, kind, entries }))
 }
 
-/// Reads a template: descriptors of all fields, members of structures behind those of the top level.
+/// Reads a template: the descriptors of all fields. Members of structures follow the top-level
+/// fields.
 fn template(
     resource: Resource<'_>,
     at: usize,
@@ -98,63 +100,67 @@ fn template(
     let top_level = bytes.u32(at + 8)? as usize;
     let all = bytes.count(at + 12, descriptors, DESCRIPTOR)?;
     if top_level > all || all > MAX_FIELDS {
-        return Err(Error::Metadata { offset: at + 8, expected: "fewer fields" });
+        return Err(Error::Metadata { offset: at + 8, expected: "a valid number of fields, at most 4096" });
     }
     let mut fields =
-        Fields { resource, maps, descriptors, all, locations: vec![None; all], fields: Vec::new() };
+        Fields { resource, maps, descriptors, all, field_indices: vec![None; all], fields: Vec::new() };
     (0..top_level).try_for_each(|index| fields.add(index, 0))?;
     Ok(fields.fields)
 }
 
-/// Fields as a schema has them: members behind their structure.
+/// Converts descriptors to the fields of a schema, in which members follow their structure.
 struct Fields<'a> {
     resource: Resource<'a>,
     maps: &'a BTreeMap<usize, Arc<Map>>,
     descriptors: usize,
     all: usize,
-    /// Where each descriptor has become a field. References go by descriptor.
-    locations: Vec<Option<u16>>,
+    /// The field that each descriptor has become. Counts and lengths refer to descriptors.
+    field_indices: Vec<Option<u16>>,
     fields: Vec<Field>,
 }
 
 impl Fields<'_> {
     fn add(&mut self, index: usize, depth: usize) -> Result<(), Error> {
-        let wrong = |expected| Error::Metadata { offset: self.descriptors + DESCRIPTOR * index, expected };
+        let invalid = |expected| Error::Metadata { offset: self.descriptors + DESCRIPTOR * index, expected };
         if index >= self.all {
-            return Err(wrong("an index below the number of fields"));
+            return Err(invalid("an index below the number of fields"));
         }
         if self.fields.len() >= MAX_FIELDS || depth > MAX_NESTING {
-            return Err(wrong("fewer fields"));
+            return Err(invalid("at most 4096 fields and 8 levels of nested structures"));
         }
         self.resource.budget.spend(size_of::<Field>())?;
         let property = self.property(index)?;
         let name = self.resource.name(self.descriptors + DESCRIPTOR * index + 16)?;
         let count = match property.count {
-            location if property.flags & COUNT_IS_A_FIELD != 0 => Count::Field(self.location(location)?),
+            referenced if property.flags & COUNT_IS_A_FIELD != 0 => {
+                Count::Field(self.field_index(referenced)?)
+            }
             count if property.flags & FIXED_COUNT != 0 => Count::Fixed(count),
             _ => Count::One,
         };
         if property.flags & STRUCTURE != 0 {
             let [first, members] =
                 [[0, 1], [2, 3]].map(|half| u16::from_le_bytes(half.map(|at| property.types[at])));
-            self.locations[index] = u16::try_from(self.fields.len()).ok();
+            self.field_indices[index] = u16::try_from(self.fields.len()).ok();
             self.fields.push(Field { count, ..Field::new(name, InType::Struct { members }) });
             let members = usize::from(first)..usize::from(first) + usize::from(members);
             return members.into_iter().try_for_each(|member| self.add(member, depth + 1));
         }
         let [in_type, out_type, ..] = property.types.map(u16::from);
         let out_type = OutType::from_tdh(out_type);
-        let in_type = InType::from_tdh(in_type, out_type).ok_or(wrong("a known type"))?;
+        let in_type = InType::from_tdh(in_type, out_type).ok_or(invalid("a known type"))?;
         let length = match property.length {
             _ if !in_type.takes_length() => Length::Natural,
-            location if property.flags & LENGTH_IS_A_FIELD != 0 => Length::Field(self.location(location)?),
+            referenced if property.flags & LENGTH_IS_A_FIELD != 0 => {
+                Length::Field(self.field_index(referenced)?)
+            }
             length if property.flags & FIXED_LENGTH != 0 => Length::Fixed(length),
-            // Manifests may leave the only possible length of an IPv6 address out.
+            // Manifests may omit the length of an IPv6 address, because only one is possible.
             _ if out_type == OutType::Ipv6 => Length::Fixed(16),
             _ => Length::Natural,
         };
         let map = self.maps.get(&property.map).cloned();
-        self.locations[index] = u16::try_from(self.fields.len()).ok();
+        self.field_indices[index] = u16::try_from(self.fields.len()).ok();
         self.fields.push(Field { out_type, count, length, map, ..Field::new(name, in_type) });
         Ok(())
     }
@@ -170,10 +176,12 @@ impl Fields<'_> {
         })
     }
 
-    /// The field that a descriptor has become.
-    fn location(&self, index: u16) -> Result<u16, Error> {
-        let location = self.locations.get(usize::from(index)).copied().flatten();
-        location
-            .ok_or(Error::Metadata { offset: self.descriptors, expected: "a count or length before its use" })
+    /// The index of the field that a descriptor has become.
+    fn field_index(&self, index: u16) -> Result<u16, Error> {
+        let field = self.field_indices.get(usize::from(index)).copied().flatten();
+        field.ok_or(Error::Metadata {
+            offset: self.descriptors,
+            expected: "a count or length in an earlier field",
+        })
     }
 }

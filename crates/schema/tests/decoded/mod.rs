@@ -1,4 +1,4 @@
-//! What a view and a decoder see, in one form.
+//! A common form for the results of views and decoders.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use stackhound_schema::kernel::view::{Ansi, Utf16};
 use stackhound_schema::{Item, Schema, Sid, Value};
 use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
-/// A value without regard to how its type wants to be shown.
+/// A value, regardless of the format in which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodedValue {
     Number(i128),
     Text(String),
     Bytes(Vec<u8>),
-    /// The elements of an array, or of one member in an array of structures.
+    /// The elements of an array, or the values of one member in an array of structures.
     List(Vec<DecodedValue>),
     Absent,
 }
 
-/// The name of a table's field, with a value.
+/// A field name of the tables, with a value.
 pub type Row = (&'static str, DecodedValue);
 
 macro_rules! numbers {
@@ -91,11 +91,11 @@ impl<T: Into<DecodedValue>> FromIterator<T> for DecodedValue {
     }
 }
 
-/// The fields of a payload by name; members of structures as `Structure.Member`.
+/// The fields of a payload by name. Members of structures are named `Structure.Member`.
 #[derive(Debug, Default)]
 pub struct Fields {
     fields: BTreeMap<String, DecodedValue>,
-    /// The payload ended before the schema did.
+    /// Whether the payload ended before the schema did.
     pub cut_off: bool,
 }
 
@@ -137,7 +137,8 @@ pub fn dynamic(schema: &Schema, payload: &[u8], pointer: PointerSize) -> Fields 
     fields
 }
 
-/// An item and, for structures, its members. An array of structures gives a list for each member.
+/// Collects an item. For a structure, collects its members; for an array of structures, a list for
+/// each member.
 pub fn flatten(name: String, item: Item<'_>, into: &mut Vec<(String, DecodedValue)>) {
     match item {
         Item::Value(value) => into.push((name, decoded(value))),
@@ -171,7 +172,7 @@ fn decoded(value: Value<'_>) -> DecodedValue {
         Value::Unsigned(value) | Value::Hex(value) | Value::Pointer(value) => {
             DecodedValue::Number(value.into())
         }
-        Value::Float(value) => panic!("no kernel class has {value}"),
+        Value::Float(value) => panic!("unexpected floating-point number: {value}"),
         Value::Utf16(_) | Value::Ansi(_) => DecodedValue::Text(value.text().unwrap_or_default().into_owned()),
         Value::Binary(bytes) | Value::Sid(bytes) => DecodedValue::Bytes(bytes.to_vec()),
         Value::Guid(guid) => guid.into(),

@@ -1,5 +1,5 @@
-//! Views and class tables are written independently of each other. Here they read the same bytes, and must agree on
-//! every field of every version and pointer size.
+//! Compares views with class tables, which are written independently. Both read the same bytes, and
+//! must agree on every field for every version and pointer size.
 
 #[path = "../decoded/mod.rs"]
 mod decoded;
@@ -15,33 +15,33 @@ use stackhound_types::{Guid, PointerSize};
 
 use decoded::{DecodedValue, Row, dynamic, flatten};
 
-/// What a view is read from.
+/// The events that a view reads.
 #[derive(Clone, Copy)]
 enum Source {
-    /// All of these hooks.
-    Hooks(&'static [u16]),
+    /// Events with these hook ids.
+    HookIds(&'static [u16]),
     /// Types of a class without a group.
     Class(&'static str, &'static [u8]),
 }
 
-/// The rows of a view, by the names of the table's fields.
+/// The rows of a view, by the field names of the table.
 type Rows = Result<Vec<Row>, Error>;
 
-/// A view and the table's entries for the same payload.
+/// A view, and the entries of the tables for the same payload.
 struct Case {
     source: Source,
-    /// Reads payload, number of the event, version and pointer size.
+    /// Reads a payload with hook id or type, version and pointer size.
     view: fn(&[u8], u16, u8, PointerSize) -> Rows,
-    /// Fields of the table that the view leaves out.
+    /// Fields of the table that the view does not have.
     left_out: &'static [&'static str],
-    /// Payloads are up to this long.
+    /// The maximum length of payloads.
     longest: usize,
 }
 
 impl Case {
     fn events(&self) -> Vec<(u16, Option<Guid>)> {
         match self.source {
-            Source::Hooks(hook_ids) => hook_ids.iter().map(|&hook_id| (hook_id, None)).collect(),
+            Source::HookIds(hook_ids) => hook_ids.iter().map(|&hook_id| (hook_id, None)).collect(),
             Source::Class(guid, types) => {
                 let guid = guid.parse().expect("a GUID");
                 types.iter().map(|&opcode| (opcode.into(), Some(guid))).collect()
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// Bytes among which zeros and small numbers are frequent, so that texts end and SIDs are possible.
+/// Bytes with many zeros and small numbers, so that texts end and SIDs occur.
 fn payloads(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => any::<u8>(), 2 => 0_u8..4, 1 => Just(0)];
     prop_oneof![
@@ -70,7 +70,7 @@ fn schema_of(
         None => kernel::lookup_for(number, version, pointer, payload),
         Some(class) => kernel::lookup_classic_for(class, number as u8, version, pointer, payload),
     }
-    .expect("the event is in the tables")
+    .expect("an event of the tables")
 }
 
 #[test]
@@ -93,12 +93,12 @@ fn views_and_tables_agree() {
         }
     }
     let agreed = agreed.get();
-    println!("{agreed} payloads read by views and tables alike");
-    // Otherwise the payloads are no test.
+    println!("{agreed} payloads read by views and by tables");
+    // Too few payloads would make the test meaningless.
     assert!(agreed > 10_000, "{agreed}");
 }
 
-/// One when the payload was long enough for the view.
+/// Returns 1 if the payload was long enough for the view.
 fn check(
     case: &Case,
     event: (u16, Option<Guid>),
@@ -118,7 +118,7 @@ fn check(
     for (name, decoded) in &rows {
         let expected = fields.get(name);
         let agrees = match (decoded, expected) {
-            // A text of which nothing is there is empty to a view, and missing to a decoder.
+            // A text without any bytes is empty in a view, and missing in a decoder.
             (DecodedValue::Text(text), None) => text.is_empty(),
             (DecodedValue::Absent, None | Some(DecodedValue::Absent)) => true,
             (decoded, Some(expected)) => decoded == expected,
@@ -134,7 +134,7 @@ fn check(
 }
 
 #[test]
-fn the_comparison_sees_differences() {
+fn the_comparison_detects_differences() {
     let payload = [1, 0, 0, 0, 2, 0, 0, 0];
     let schema = schema_of((0x0501, None), 0, PointerSize::Four, &payload);
     let fields = dynamic(schema, &payload, PointerSize::Four);

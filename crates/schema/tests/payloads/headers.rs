@@ -1,4 +1,4 @@
-//! Buffer and record headers, which belong to the container, by the names of its own fields.
+//! Buffer and record headers, which the container crate reads, with its field names.
 
 use stackhound_etl::record::Records;
 use stackhound_etl::{BUFFER_HEADER_SIZE, BufferHeader};
@@ -28,10 +28,10 @@ pub fn buffer(bytes: &[u8]) -> Fields {
     ])
 }
 
-/// The header of a record, whose payload is not there.
+/// The header of a record without a payload.
 pub fn record(bytes: &[u8]) -> Fields {
     let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-    // Records of the kernel have the size behind the marker, the others in front of it.
+    // Kernel records have the size after the marker, the other records before it.
     let size = if bytes[2] <= 0x11 && bytes[2] != 0x0A && bytes[2] != 0x0B { u16_at(4) } else { u16_at(0) };
     let mut buffer = vec![0; BUFFER_HEADER_SIZE + usize::from(size)];
     buffer[BUFFER_HEADER_SIZE..][..bytes.len()].copy_from_slice(bytes);

@@ -1,7 +1,8 @@
-//! Payloads of single events from the tests of other projects, with the values that those tests expect.
+//! Decodes payloads of single events from the tests of other projects, and compares the result with
+//! the values that those tests expect.
 //!
-//! The payloads are not part of the repository. `readings.rs` says, for every expected value, which of our fields it
-//! is; a record or value that no reading mentions is an error.
+//! The payloads are not part of the repository. The module `readings` assigns a field to every
+//! expected value. A record or value without an assignment is an error.
 
 #[path = "../decoded/mod.rs"]
 mod decoded;
@@ -19,33 +20,33 @@ use decoded::{DecodedValue, Fields, dynamic};
 use readings::{Event, Ours, Reading};
 use upstream::{Expectation, Record, Upstream};
 
-/// A payload, read with the class tables.
+/// A payload that was decoded with the class tables.
 #[derive(Debug)]
 pub struct Decoded<'a> {
-    /// The bytes.
+    /// The bytes of the payload.
     pub payload: &'a [u8],
-    /// What they hold.
+    /// The decoded fields.
     pub fields: Fields,
-    /// Single values as they are shown.
+    /// The formatted single values.
     shown: BTreeMap<String, String>,
-    /// Bytes that no field has used.
+    /// The number of bytes that no field has consumed.
     unused: usize,
 }
 
-/// Counts what was compared.
+/// Counts of compared records and values.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     records: usize,
     with_expectations: usize,
     read: usize,
-    /// Records of which every value agrees.
+    /// Records whose values all agree.
     agreed: usize,
     values: usize,
     values_agreed: usize,
 }
 
 #[test]
-fn values_are_those_that_other_projects_expect() {
+fn values_match_those_of_other_projects() {
     let mut totals = Totals::default();
     for upstream in Upstream::ALL {
         let Some(text) = stackhound_corpus::text(&format!("payloads/{}", upstream.file())) else { return };
@@ -74,10 +75,10 @@ fn values_are_those_that_other_projects_expect() {
 }
 
 fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut Totals) {
-    let location = format!("{upstream:?} {} ({})", reading.record, reading.name);
+    let label = format!("{upstream:?} {} ({})", reading.record, reading.name);
     let decoded = match reading.event {
-        Event::NotHere(reason) => {
-            println!("{location}: not read: {reason}");
+        Event::NotKernel(reason) => {
+            println!("{label}: not read: {reason}");
             return;
         }
         Event::Container(read) => {
@@ -89,18 +90,18 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
             let shown = texts.collect();
             Decoded { payload: &record.payload, fields, shown, unused: 0 }
         }
-        Event::Hook(hook_id, version) => {
+        Event::HookId(hook_id, version) => {
             let class = kernel::class_of_group((hook_id >> 8) as u8).expect("a class with a group");
-            // Where the corpus names the event, it is the same one.
+            // If the corpus contains the event of the record, it must be the same one.
             if let Some((guid, opcode, version_there, _)) = record.event {
                 assert_eq!(
                     (guid, u16::from(opcode), version_there),
                     (class, hook_id & 0xFF, version),
-                    "{location}"
+                    "{label}"
                 );
             }
             let schema = kernel::lookup_for(hook_id, version, record.pointer(), &record.payload);
-            decode(schema.expect("a known hook"), record)
+            decode(schema.expect("a known hook id"), record)
         }
         Event::Class(guid, opcode) => {
             let guid: Guid = guid.parse().expect("a GUID");
@@ -113,7 +114,7 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
     for expectation in &record.expectations {
         let ours =
             reading.rows.iter().flat_map(|table| table.iter()).find(|(name, _)| *name == expectation.name);
-        let (_, ours) = ours.unwrap_or_else(|| panic!("{location}: nothing is said of {}", expectation.name));
+        let (_, ours) = ours.unwrap_or_else(|| panic!("{label}: no reading for {}", expectation.name));
         match outcome(ours, expectation, &decoded, upstream) {
             Outcome::NoValue => {}
             Outcome::Agrees => {
@@ -121,12 +122,12 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
                 totals.values_agreed += 1;
             }
             Outcome::UpstreamWrong(reason) => {
-                println!("{location}: {} is {} there: {reason}", expectation.name, expectation.text);
+                println!("{label}: upstream expects {} = {}: {reason}", expectation.name, expectation.text);
                 totals.values += 1;
                 all = false;
             }
             Outcome::Differs(value) => {
-                panic!("{location}: {} is {value:?}, not {}", expectation.name, expectation.text)
+                panic!("{label}: {} is {value:?}, not {}", expectation.name, expectation.text)
             }
         }
     }
@@ -148,7 +149,7 @@ fn decode<'a>(schema: &stackhound_schema::Schema, record: &'a Record) -> Decoded
 
 enum Outcome {
     Agrees,
-    /// What is expected is no value of the payload.
+    /// The expected value is not in the payload.
     NoValue,
     UpstreamWrong(&'static str),
     Differs(Option<DecodedValue>),

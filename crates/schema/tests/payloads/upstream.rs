@@ -1,4 +1,4 @@
-//! The three projects: how their files are built, and how they write values.
+//! The three projects: the formats of their files and of their values.
 
 use serde_json::Value as Json;
 use stackhound_types::Guid;
@@ -6,23 +6,22 @@ use stackhound_types::Guid;
 use super::decoded::DecodedValue;
 use super::readings::{Reading, catapult, fibratus, snail};
 
-/// A project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upstream {
-    /// Values in JavaScript.
+    /// Values as JavaScript literals.
     Catapult,
-    /// Values in C++.
+    /// Values as C++ literals.
     Snail,
-    /// Values in Go.
+    /// Values as Go literals.
     Fibratus,
 }
 
 /// One payload.
 pub struct Record {
-    /// What the project calls it.
+    /// The name of the record in the project.
     pub name: String,
     pub payload: Vec<u8>,
-    /// Class, opcode, version and whether it is of a 64-bit system, where the file says so.
+    /// Class, opcode, version, and whether the system has 64 bits, if the file contains them.
     pub event: Option<(Guid, u8, u8, bool)>,
     pub expectations: Vec<Expectation>,
 }
@@ -30,9 +29,9 @@ pub struct Record {
 /// A value that the project expects.
 #[derive(Debug)]
 pub struct Expectation {
-    /// How the project asks for it.
+    /// The expression that the project tests.
     pub name: String,
-    /// The value as it is written there.
+    /// The value as it is written in the test.
     pub text: String,
 }
 
@@ -89,12 +88,13 @@ impl Upstream {
         }
     }
 
-    /// The value in our form. Whether digits are a number or a text is known from what we have.
+    /// The value in the form of this crate. The decoded value decides whether digits are a number
+    /// or a text.
     pub fn value(self, expectation: &Expectation, ours: &DecodedValue) -> Option<DecodedValue> {
         let text = &*expectation.text;
         match (self, ours) {
             (Upstream::Catapult, DecodedValue::Text(_)) => Some(DecodedValue::Text(unescape(text))),
-            // Numbers of 64 bits are 16 hexadecimal digits.
+            // Numbers of 64 bits are written as 16 hexadecimal digits.
             (Upstream::Catapult, _) if text.len() == 16 => {
                 i128::from_str_radix(text, 16).ok().map(DecodedValue::Number)
             }
@@ -112,7 +112,7 @@ impl Upstream {
     }
 }
 
-/// Actual and expected value, in this order unless the actual one is a truth.
+/// Actual and expected value, in this order unless the actual one is a Boolean.
 fn pair(pair: &Json) -> Expectation {
     let [first, second] = [&pair[0], &pair[1]].map(plain);
     match &*first {
@@ -135,7 +135,7 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     text.strip_suffix(end)
 }
 
-/// Decimal, or hexadecimal with `0x`; a suffix tells the type. A truth is 1.
+/// A decimal number, or a hexadecimal one with `0x`. A suffix contains the type. `true` is 1.
 fn number(text: &str) -> Option<DecodedValue> {
     if text == "true" {
         return Some(DecodedValue::Number(1));
@@ -160,7 +160,7 @@ fn quoted(text: &str) -> Option<DecodedValue> {
     Some(DecodedValue::Text(unescape(text)))
 }
 
-/// Takes away the backslash in front of backslashes and quotation marks.
+/// Removes the backslash before backslashes and quotation marks.
 fn unescape(text: &str) -> String {
     let mut plain = String::new();
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Who is called for an event.
+//! Calls the handlers of an event.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -14,21 +14,21 @@ use crate::consumer::handler::{ErrorHandler, EventError, Handler, Outcome};
 use crate::consumer::provider::Provider;
 use crate::consumer::subscription::Publisher;
 
-/// All that want events.
+/// All receivers of events.
 #[derive(Default)]
 pub(crate) struct Dispatch {
     providers: Vec<Provider>,
-    /// For events that no provider wants.
+    /// Handlers of events that no provider selects.
     pub unclaimed: Vec<Handler>,
     pub publisher: Option<Publisher>,
     errors: Errors,
-    /// Wanted events.
+    /// Number of events that were passed to handlers.
     pub delivered: u64,
-    /// Others that unclaimed handlers got.
-    pub left: u64,
+    /// Number of other events, which the unclaimed handlers received.
+    pub unclaimed_events: u64,
 }
 
-/// Who hears of errors, and how many there were.
+/// Handlers of errors, and the number of errors.
 #[derive(Default)]
 pub(crate) struct Errors {
     handlers: Vec<ErrorHandler>,
@@ -42,16 +42,16 @@ impl fmt::Debug for Dispatch {
 }
 
 impl Errors {
-    /// Calls a handler and, if it gives an error, those who want to hear of it.
+    /// Calls a handler and reports its error, if any, to the error handlers.
     fn call(&mut self, handler: &mut dyn FnMut(&EventView<'_>) -> Outcome, view: &EventView<'_>) -> Flow {
         match handler(view) {
             Ok(flow) => flow,
-            Err(error) => self.tell(view, &error),
+            Err(error) => self.report(view, &error),
         }
     }
 
     #[cold]
-    fn tell(&mut self, event: &EventView<'_>, error: &stackhound_schema::Error) -> Flow {
+    fn report(&mut self, event: &EventView<'_>, error: &stackhound_schema::Error) -> Flow {
         self.count += 1;
         let mut flow = ControlFlow::Continue(());
         for handler in &mut self.handlers {
@@ -73,39 +73,40 @@ impl Dispatch {
         self.errors.handlers.push(handler);
     }
 
-    /// Whether all filters can be used.
+    /// Whether all filters are usable.
     pub fn check(&self) -> Result<(), Error> {
         let mut filters = self.providers.iter().flat_map(|provider| &provider.filters);
         filters.try_for_each(|filter| filter.predicate().map(|_| ()).map_err(|error| error.clone().into()))
     }
 
-    /// How many errors there were.
+    /// Number of errors.
     pub fn errors(&self) -> u64 {
         self.errors.count
     }
 
-    /// What a session has to ask its providers for.
+    /// The settings that a session must request from providers.
     pub fn for_etw(&self) -> Vec<ProviderSettings> {
-        let wanted = self.providers.iter().filter(|provider| provider.groups().is_none());
-        wanted.map(Provider::for_etw).collect()
+        let in_etw = self.providers.iter().filter(|provider| provider.groups().is_none());
+        in_etw.map(Provider::for_etw).collect()
     }
 
-    /// What the kernel session has to switch on.
+    /// The groups that the kernel session must enable.
     pub fn groups(&self) -> Option<KernelGroups> {
         self.providers.iter().filter_map(Provider::groups).reduce(|a, b| a | b)
     }
 
-    /// Whether anybody is called for an event, as far as its header tells.
+    /// Whether any handler may be called for an event, according to its header.
     #[inline]
     pub fn wants(&self, view: &EventView<'_>) -> bool {
         self.providers.is_empty()
             || !self.unclaimed.is_empty()
-            || self.providers.iter().any(|provider| provider.asks_for(view))
-            || (self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(view))
+            || self.providers.iter().any(|provider| provider.selects(view))
+            || (self.providers.iter().any(Provider::is_legacy) && self.has_unknown_provider(view))
     }
 
-    /// Whether an event is of a class or a message that none of the providers is, nor the kernel.
-    fn says_no_provider(&self, view: &EventView<'_>) -> bool {
+    /// Whether an event has the GUID of a class or message that belongs neither to a provider of
+    /// the trace nor to the kernel.
+    fn has_unknown_provider(&self, view: &EventView<'_>) -> bool {
         let record = view.event().record();
         let kind = record.kind();
         let Some(guid) = record.guid().filter(|_| kind.is_classic() || kind == HeaderKind::Message) else {
@@ -115,7 +116,8 @@ impl Dispatch {
         !is_of_system && self.providers.iter().all(|provider| provider.settings.provider() != guid)
     }
 
-    /// Calls all who want an event, and `all` if anybody does. Everyone is called, even if one of them breaks.
+    /// Calls all handlers that selected an event, and `all` if there are any. All of them are
+    /// called, even if one breaks.
     pub fn call(&mut self, view: &EventView<'_>, all: &mut dyn FnMut(&EventView<'_>) -> Outcome) -> Flow {
         let mut claimed = self.providers.is_empty();
         let mut flow = ControlFlow::Continue(());
@@ -124,10 +126,10 @@ impl Dispatch {
                 flow = ControlFlow::Break(());
             }
         };
-        let legacy = self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(view);
+        let legacy = self.providers.iter().any(Provider::is_legacy) && self.has_unknown_provider(view);
         for provider in &mut self.providers {
-            let is_asked_for = provider.asks_for(view) || legacy && provider.is_legacy();
-            if !is_asked_for {
+            let is_selected = provider.selects(view) || legacy && provider.is_legacy();
+            if !is_selected {
                 continue;
             }
             claimed |= provider.filters.is_empty() || !provider.handlers.is_empty();
@@ -135,7 +137,7 @@ impl Dispatch {
                 note(self.errors.call(handler, view));
             }
             for filter in &mut provider.filters {
-                match filter.try_wants(view) {
+                match filter.try_selects(view) {
                     Ok(false) => {}
                     Ok(true) => {
                         claimed = true;
@@ -143,7 +145,7 @@ impl Dispatch {
                             note(self.errors.call(handler, view));
                         }
                     }
-                    Err(error) => note(self.errors.tell(view, &error)),
+                    Err(error) => note(self.errors.report(view, &error)),
                 }
             }
         }
@@ -154,7 +156,7 @@ impl Dispatch {
                 note(publisher.publish(view));
             }
         } else if !self.unclaimed.is_empty() {
-            self.left += 1;
+            self.unclaimed_events += 1;
             for handler in &mut self.unclaimed {
                 note(self.errors.call(handler, view));
             }

@@ -1,4 +1,4 @@
-//! Opens a trace and drives its events to the handlers.
+//! Opens a trace and passes its events to the handlers.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,10 +19,10 @@ use crate::consumer::error::Error;
 use crate::consumer::running::{Running, Shared, TraceStats};
 use crate::consumer::{Input, LiveInput, Trace, handler};
 
-/// How often counters are published.
+/// Interval at which counters are published.
 const PUBLISH: Duration = Duration::from_millis(50);
 
-/// How often sessions are asked for theirs.
+/// Interval at which the counters of sessions are queried.
 const POLL: Duration = Duration::from_secs(1);
 
 /// A trace whose sources are open.
@@ -52,7 +52,7 @@ impl Opened {
         };
         let clock = match &source {
             Source::Recorded(recorded) => recorded.clock(),
-            Source::Live(arrivals) => arrivals.clock(),
+            Source::Live(merger) => merger.clock(),
         };
         Ok(Opened {
             window: trace.window(&clock),
@@ -65,12 +65,12 @@ impl Opened {
         })
     }
 
-    /// On this thread.
+    /// Runs on the current thread.
     pub fn run(self, all: &mut dyn FnMut(&EventView<'_>) -> handler::Outcome) -> Result<TraceStats, Error> {
         let shared = self.shared.clone();
         shared.enter();
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive(all)));
-        // Nobody reads any more: whatever still comes is dropped and counted.
+        // The reader has ended: later events are dropped and counted.
         shared.stop_sessions();
         let (sessions, error) = shared.ended();
         match (driven, error) {
@@ -84,7 +84,7 @@ impl Opened {
         }
     }
 
-    /// On a thread of its own.
+    /// Runs on a separate thread.
     pub fn start(self) -> Result<Running, Error> {
         let shared = self.shared.clone();
         let name = "stackhound-events".to_owned();
@@ -102,15 +102,15 @@ impl Opened {
                 let pipeline = Pipeline::with_schemas(&trace, passes, schemas);
                 feed(pipeline.hold(window).with(enrichment), dispatch, all, &shared)
             }
-            Source::Live(arrivals) => {
-                let pipeline = Pipeline::live(arrivals, schemas);
+            Source::Live(merger) => {
+                let pipeline = Pipeline::live(merger, schemas);
                 feed(pipeline.hold(window).with(enrichment), dispatch, all, &shared)
             }
         }
     }
 }
 
-/// Starts or attaches to all sessions; those that began end if a later one cannot.
+/// Starts or attaches to all sessions. If one fails, those that were started end.
 fn open_sessions(
     inputs: Vec<LiveInput>,
     trace: &Trace,
@@ -118,7 +118,7 @@ fn open_sessions(
 ) -> Result<LiveMerger, Error> {
     let mut groups = trace.dispatch.groups();
     let providers = trace.dispatch.for_etw();
-    // Kernel sessions take providers too, where there is no other that could.
+    // Providers are enabled in a kernel session only if there is no other session.
     let is_user = |input: &LiveInput| matches!(input, LiveInput::Session(session) if !session.is_kernel());
     let for_kernel: &[ProviderSettings] = if inputs.iter().any(is_user) { &[] } else { &providers };
     let mut incoming = Vec::new();
@@ -183,7 +183,7 @@ fn stats_of(outcome: Outcome, dispatch: &Dispatch) -> TraceStats {
         trace: outcome.trace,
         stacks: outcome.stacks,
         delivered: dispatch.delivered,
-        unclaimed: dispatch.left,
+        unclaimed: dispatch.unclaimed_events,
         errors: dispatch.errors(),
         schema_misses: outcome.schema_misses,
         system: outcome.system,
@@ -192,7 +192,7 @@ fn stats_of(outcome: Outcome, dispatch: &Dispatch) -> TraceStats {
     }
 }
 
-/// What somebody who panicked said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

@@ -1,26 +1,24 @@
-//! Why a trace cannot begin, or ended early.
+//! Errors of traces.
 
-/// Why a trace cannot begin, or ended early. What is wrong with single events is no error of the trace: see
-/// [`Trace::on_error`](crate::Trace::on_error).
+/// The reason why a trace cannot start, or ended early. Errors in single events are not errors of
+/// the trace: see [`Trace::on_error`](crate::Trace::on_error).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The files cannot be opened.
     #[error(transparent)]
     Trace(#[from] stackhound_trace::Error),
-    /// A session cannot begin, or asks for what there is not.
+    /// A session cannot start, or its settings are not supported.
     #[error(transparent)]
     Live(#[from] stackhound_live::Error),
-    /// A filter names what no event has, or is nested too deep or too long.
-    #[error("a filter cannot be used: {0}")]
+    /// A filter has an unknown field, or is nested too deeply or too long.
+    #[error("invalid filter: {0}")]
     Filter(#[from] stackhound_expr::Error),
-    /// Nobody knows a provider of this name.
-    #[error(
-        "no provider {0:?} is known here; its GUID always works, and a manifest of it makes its names known"
-    )]
+    /// No provider with this name is known.
+    #[error("unknown provider {0:?}; use its GUID, or add its manifest to the schemas")]
     UnknownProvider(String),
-    /// Kernel groups are wanted, but no session of the trace is one of the kernel.
-    #[error("a kernel provider is enabled, but none of the sessions is a kernel session")]
+    /// Kernel groups are requested, but the trace has no kernel session.
+    #[error("a kernel provider is enabled, but the trace has no kernel session; add one")]
     NoKernelSession,
     /// A handler panicked, which ended the trace.
     #[error("a handler panicked: {0}")]

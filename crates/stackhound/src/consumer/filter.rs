@@ -1,4 +1,4 @@
-//! Which of a provider's events somebody wants.
+//! Selection of a provider's events.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use stackhound_pipeline::{EventView, Predicate};
 
 use crate::consumer::handler::{Handler, IntoOutcome, boxed};
 
-/// Chooses among a provider's events by their ids and by a predicate, and calls its handlers for them.
+/// Selects events of a provider by their ids and by a predicate, and calls its handlers for them.
 ///
-/// Ids are handed to ETW, which then does not even log other events. What ETW delivers is tested again all the same: it
-/// knows only the union of all ids that are asked of a provider.
+/// The ids are passed to ETW, which then does not log other events. Delivered events are tested
+/// again, because ETW applies only the union of all ids that are requested from a provider.
 ///
 /// ```
 /// use stackhound::{EventFilter, pred};
@@ -20,9 +20,9 @@ use crate::consumer::handler::{Handler, IntoOutcome, boxed};
 /// ```
 pub struct EventFilter {
     ids: Option<Box<[u16]>>,
-    /// `None` wants everything.
+    /// `None` selects all events.
     filter: Option<Filter>,
-    /// The same, compiled.
+    /// The compiled `filter`.
     predicate: Result<Option<Predicate>, Error>,
     pub(crate) handlers: Vec<Handler>,
 }
@@ -38,12 +38,13 @@ impl fmt::Debug for EventFilter {
 }
 
 impl EventFilter {
-    /// Events that a filter lets pass: one of [`pred`](crate::pred), or text that was [parsed](Filter::parse).
+    /// Selects the events that match a filter: one of [`pred`](crate::pred), or text that was
+    /// [parsed](Filter::parse).
     pub fn new(filter: Filter) -> EventFilter {
         EventFilter { ids: None, filter: None, predicate: Ok(None), handlers: Vec::new() }.and(filter)
     }
 
-    /// Events with one of these ids. Of no ids, none.
+    /// Selects events with one of these ids. Without ids, no event is selected.
     pub fn ids(ids: impl IntoIterator<Item = u16>) -> EventFilter {
         let mut ids: Vec<u16> = ids.into_iter().collect();
         ids.sort_unstable();
@@ -51,7 +52,7 @@ impl EventFilter {
         EventFilter { ids: Some(ids.into()), filter: None, predicate: Ok(None), handlers: Vec::new() }
     }
 
-    /// Of these, the events that another filter lets pass too.
+    /// Selects only those events that also match another filter.
     pub fn and(mut self, filter: Filter) -> EventFilter {
         let filter = match self.filter.take() {
             Some(before) => before & filter,
@@ -62,21 +63,21 @@ impl EventFilter {
         self
     }
 
-    /// The ids that are wanted, each once and in order; `None` where all are.
+    /// The selected ids, without duplicates and in ascending order; `None` for all ids.
     pub fn event_ids(&self) -> Option<&[u16]> {
         self.ids.as_deref()
     }
 
-    /// The predicate, if there is one beside the ids.
+    /// The predicate, if there is one in addition to the ids.
     ///
     /// # Errors
-    /// What makes the filter unusable: a name that no event has, or more depth or length than a filter may have. It wants
-    /// no event then, and a trace with it does not begin.
+    /// If the filter is unusable: an unknown field, or a filter that is nested too deeply or too
+    /// long. Such a filter selects no event, and a trace with it does not start.
     pub fn predicate(&self) -> Result<Option<&Predicate>, &Error> {
         self.predicate.as_ref().map(Option::as_ref)
     }
 
-    /// Whether an event is wanted. The provider is not tested.
+    /// Whether an event is selected. The provider is not tested.
     pub fn wants(&self, view: &EventView<'_>) -> bool {
         self.has_id_of(view)
             && match &self.predicate {
@@ -85,8 +86,9 @@ impl EventFilter {
             }
     }
 
-    /// Whether an event is wanted, or that this hangs on fields of an event that nobody describes.
-    pub(crate) fn try_wants(&self, view: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
+    /// Whether an event is selected. Fails if this depends on fields of an event without a known
+    /// schema.
+    pub(crate) fn try_selects(&self, view: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
         if !self.has_id_of(view) {
             return Ok(false);
         }
@@ -101,7 +103,7 @@ impl EventFilter {
         self.ids.as_ref().is_none_or(|ids| ids.binary_search(&view.id()).is_ok())
     }
 
-    /// Is called for every event that is wanted.
+    /// Adds a handler that is called for each selected event.
     pub fn on_event<R: IntoOutcome>(
         mut self,
         handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,

@@ -1,4 +1,4 @@
-//! What handlers are, and what they may give back.
+//! Handlers and their return values.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use stackhound_pipeline::EventView;
 use stackhound_trace::Flow;
 
-/// What a handler says: go on or not, or what went wrong with the event.
+/// The outcome of a handler: whether to continue, or the error of the event.
 pub(crate) type Outcome = Result<Flow, stackhound_schema::Error>;
 
 /// A function that is called for events.
@@ -15,11 +15,11 @@ pub(crate) type Handler = Box<dyn FnMut(&EventView<'_>) -> Outcome + Send>;
 /// A function that is called for errors.
 pub(crate) type ErrorHandler = Box<dyn FnMut(&EventError<'_, '_>) -> Outcome + Send>;
 
-/// An event with which something went wrong, and what.
+/// An error in an event.
 pub struct EventError<'s, 'c> {
     /// The event.
     pub event: &'s EventView<'c>,
-    /// What went wrong.
+    /// The error.
     pub error: &'s stackhound_schema::Error,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for EventError<'_, '_> {
     }
 }
 
-/// What a handler may give back: nothing, whether to go on, or an error of its event. An error ends nothing: it goes to
-/// [`Trace::on_error`](crate::Trace::on_error), and is counted.
+/// The return value of a handler: nothing, whether to continue, or an error of the event. An error
+/// does not end the trace; it is passed to [`Trace::on_error`](crate::Trace::on_error) and counted.
 pub trait IntoOutcome {
-    /// Go on or not, or the error.
+    /// Whether to continue, or the error.
     fn into_outcome(self) -> Result<Flow, stackhound_schema::Error>;
 }
 

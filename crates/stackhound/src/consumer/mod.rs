@@ -1,4 +1,4 @@
-//! One way to consume events, wherever they come from: live sessions, recordings, or blocks from elsewhere.
+//! One interface to consume events from live sessions, trace files and other sources of blocks.
 //!
 //! ```
 //! use stackhound::{EventFilter, Provider, Trace};
@@ -19,8 +19,9 @@
 //! # }
 //! ```
 //!
-//! A [`Trace`] says what to read and who is called for what. Handlers are called on one thread, one event after the other,
-//! in time order, each event with its stack. Knows who wants which event; does not know how events get here.
+//! A [`Trace`] describes the source and the handlers. Handlers are called on one thread, one event
+//! after the other, in time order, each event with its stack. This module distributes events to
+//! handlers; it does not read or record them.
 
 mod dispatch;
 mod drive;
@@ -51,7 +52,7 @@ use stackhound_pipeline::EventView;
 use stackhound_pipeline::Passes;
 pub use subscription::{KeptEvent, Subscription};
 
-/// Where events come from.
+/// The source of events.
 #[derive(Debug)]
 enum Input {
     TraceFiles(Box<TraceFiles>),
@@ -61,24 +62,24 @@ enum Input {
 
 #[derive(Debug)]
 enum LiveInput {
-    /// A session of our own.
+    /// A session that the trace starts.
     Session(Box<Session>),
-    /// One that somebody else owns.
+    /// The name of a session of another program.
     Attach(String),
 }
 
-/// How long events are held back for their stacks.
+/// The time for which events wait for their stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hold {
-    /// As long as stacks take to come: two seconds of the events' own time.
+    /// The time after which stacks usually arrive: two seconds of the events' own time.
     Default,
-    /// At most so long, and at most so many.
+    /// The given maximum time and number of events.
     At(Duration, usize),
-    /// Not at all.
+    /// Events do not wait.
     Not,
 }
 
-/// What to read, and who is called for what.
+/// The source of the events, and their handlers.
 #[derive(Debug)]
 pub struct Trace {
     input: Input,
@@ -103,20 +104,21 @@ impl Trace {
         }
     }
 
-    /// A recording, or all recordings of a directory or an archive, which must be of one capture (see
-    /// [`merge`](Trace::merge)). On any system.
+    /// A trace file, or all trace files of a directory or an archive, which must belong to one
+    /// capture (see [`merge`](Trace::merge)). Available on all systems.
     pub fn file(path: impl AsRef<Path>) -> Trace {
         Trace::of(Input::TraceFiles(Box::new(TraceFiles::file(path))))
     }
 
-    /// Several recordings of one capture, merged by time: the kernel and the user part, for example. If they come from
-    /// several machines, boots or times, the trace cannot begin, unless [`merge`](Trace::merge) says otherwise.
+    /// Several trace files of one capture, merged by time, such as the kernel events and the user
+    /// events. If they come from several machines, boots or times, the trace does not start, unless
+    /// [`merge`](Trace::merge) is used.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
         Trace::of(Input::TraceFiles(Box::new(TraceFiles::files(paths))))
     }
 
-    /// Merges recordings by time even if they come from several machines, boots or times. Processes, threads and addresses
-    /// of one are then taken for those of another that has the same numbers.
+    /// Merges trace files by time even if they come from several machines, boots or times.
+    /// Processes, threads and addresses with equal numbers are then treated as the same.
     pub fn merge(mut self) -> Trace {
         if let Input::TraceFiles(trace_files) = self.input {
             self.input = Input::TraceFiles(Box::new(trace_files.grouping(Grouping::Merge)));
@@ -124,29 +126,30 @@ impl Trace {
         self
     }
 
-    /// A session of our own. It begins with [`start`](Trace::start) or [`run`](Trace::run), which is an error on other
-    /// systems than Windows, and ends with them.
+    /// A new session. It is started by [`start`](Trace::start) or [`run`](Trace::run), which fail
+    /// on systems other than Windows, and ends with the trace.
     pub fn live(session: Session) -> Trace {
         Trace::of(Input::Live(vec![LiveInput::Session(Box::new(session))]))
     }
 
-    /// A session that somebody else owns and that goes on when we end.
+    /// An existing session of another program, which continues when the trace ends.
     pub fn attach(session_name: impl Into<String>) -> Trace {
         Trace::of(Input::Live(vec![LiveInput::Attach(session_name.into())]))
     }
 
-    /// Blocks of one source: another transport, or a test. See [`stackhound_live::channel`].
+    /// Blocks of one source, such as another transport or a test. See [`stackhound_live::channel`].
     pub fn blocks(incoming: Incoming) -> Trace {
         Trace::of(Input::Blocks(vec![incoming]))
     }
 
-    /// The same trace, with its events from elsewhere.
+    /// The same trace with another source of events.
     pub(crate) fn taking(self, incoming: Incoming) -> Trace {
         Trace { input: Input::Blocks(vec![incoming]), ..self }
     }
 
-    /// One more session, merged with the others by time: one with small buffers for what must come soon beside one with
-    /// large buffers for the rest. Of a trace that is not live, nothing is left.
+    /// Adds another session, whose events are merged with those of the others by time. This allows
+    /// a session with small buffers for urgent events, and one with large buffers for all others.
+    /// Replaces the source of a trace that is not live.
     pub fn and_live(mut self, session: Session) -> Trace {
         let session = LiveInput::Session(Box::new(session));
         match &mut self.input {
@@ -156,32 +159,33 @@ impl Trace {
         self
     }
 
-    /// Wants events of a provider. Live, the session asks the provider for them; everywhere, events are tested by the
-    /// same rules here. Several providers may have the same GUID: each gets what it asks for.
+    /// Enables a provider. In live traces, the session requests its events; in all traces, events
+    /// are tested by the same rules here. Several providers may have the same GUID: each receives
+    /// the events that it selects.
     pub fn enable(mut self, provider: Provider) -> Trace {
         self.dispatch.enable(provider);
         self
     }
 
-    /// Descriptions of events beside those that the trace carries.
+    /// Sets schemas of events in addition to those that the trace contains.
     pub fn schemas(mut self, schemas: SchemaStore) -> Trace {
         self.schemas = schemas;
         self
     }
 
-    /// How much of stacks is told, and who names functions.
+    /// Sets the level of detail of stacks, and the source of function names.
     pub fn enrich(mut self, enrichment: Enrichment) -> Trace {
         self.enrichment = enrichment;
         self
     }
 
-    /// Reads recordings once, as a live session is read.
+    /// Reads trace files in one pass, as a live session is read.
     pub fn one_pass(mut self) -> Trace {
         self.passes = Passes::One;
         self
     }
 
-    /// Threads that unpack recordings; results do not depend on it.
+    /// Sets the number of threads that decompress trace files. The results do not depend on it.
     pub fn threads(mut self, threads: usize) -> Trace {
         if let Input::TraceFiles(trace_files) = self.input {
             self.input = Input::TraceFiles(Box::new(trace_files.threads(threads)));
@@ -189,27 +193,29 @@ impl Trace {
         self
     }
 
-    /// Events go out as soon as their order is known, with only those stacks that they bring along (see
-    /// [`Provider::stack_trace`]). Stacks that come as records of their own are used up.
+    /// Delivers events as soon as their order is known, with only those stacks that they contain
+    /// (see [`Provider::stack_trace`]). Separate stack records are consumed and not delivered.
     pub fn without_stacks(mut self) -> Trace {
         self.hold = Hold::Not;
         self
     }
 
-    /// How long events wait for their stacks, in the trace's own time, and how many may wait. Otherwise two seconds and
-    /// 131,072.
+    /// Sets how long events wait for their stacks, in the trace's own time, and how many events may
+    /// wait. The defaults are two seconds and 131,072 events.
     pub fn hold(mut self, time: Duration, events: usize) -> Trace {
         self.hold = Hold::At(time, events);
         self
     }
 
-    /// How much may wait between a session and the handlers, and what if more does. Otherwise the session waits.
+    /// Sets the capacity of the queue between a session and the handlers, and the behavior if it is
+    /// full. By default, the session waits.
     pub fn queue(mut self, queue: Queue) -> Trace {
         self.queue = queue;
         self
     }
 
-    /// Is called for events that no provider wants, where providers are enabled.
+    /// Adds a handler for events that no provider selects. It is called only if providers are
+    /// enabled.
     pub fn on_unclaimed<R: IntoOutcome>(
         mut self,
         handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
@@ -218,8 +224,8 @@ impl Trace {
         self
     }
 
-    /// Is called if a handler gives an error for an event, or if a filter asks for fields of an event that nobody
-    /// describes. The trace goes on.
+    /// Adds a handler for errors: an error that a handler returned for an event, or a filter on
+    /// fields of an event without a known schema. The trace continues.
     pub fn on_error<R: IntoOutcome>(
         mut self,
         mut handler: impl FnMut(&EventError<'_, '_>) -> R + Send + 'static,
@@ -228,11 +234,12 @@ impl Trace {
         self
     }
 
-    /// Hands every wanted event to the handlers, and all of them to `handler` too, on this thread, until the trace ends
-    /// or a handler breaks. Without providers, every event is wanted.
+    /// Passes every selected event to its handlers, and all of them also to `handler`, on the
+    /// current thread, until the trace ends or a handler breaks. Without providers, every event is
+    /// selected.
     ///
     /// # Errors
-    /// If the trace cannot begin, or a handler panics.
+    /// If the trace cannot start, or a handler panics.
     pub fn run<R: IntoOutcome>(
         self,
         mut handler: impl FnMut(&EventView<'_>) -> R,
@@ -240,19 +247,21 @@ impl Trace {
         Opened::open(self)?.run(&mut |view| handler(view).into_outcome())
     }
 
-    /// As [`run`](Trace::run) on a thread of its own, with only the handlers that were given before.
+    /// As [`run`](Trace::run), but on a separate thread, and only with the handlers that were added
+    /// before.
     ///
     /// # Errors
-    /// If the trace cannot begin.
+    /// If the trace cannot start.
     pub fn start(self) -> Result<Running, Error> {
         Opened::open(self)?.start()
     }
 
-    /// Starts, and gives the wanted events to be taken from another thread, several at once. At most `batches` of
-    /// [`Subscription::BATCH`] events wait; `overflow` says what if more come, and what is dropped is counted.
+    /// Starts the trace, and returns its selected events as batches for another thread. At most
+    /// `batches` batches of [`Subscription::BATCH`] events wait. `overflow` is the behavior if the
+    /// queue is full; dropped events are counted.
     ///
     /// # Errors
-    /// If the trace cannot begin.
+    /// If the trace cannot start.
     pub fn subscribe(mut self, batches: usize, overflow: Overflow) -> Result<(Running, Subscription), Error> {
         let (publisher, subscription) = subscription::pair(batches, overflow);
         self.dispatch.publisher = Some(publisher);

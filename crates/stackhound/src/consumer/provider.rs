@@ -1,4 +1,4 @@
-//! A provider with those who want its events.
+//! A provider with its settings, filters and handlers.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use stackhound_types::Guid;
 use crate::consumer::handler::{self, Handler, IntoOutcome};
 use crate::consumer::{Error, EventFilter};
 
-/// A provider, what is wanted of it, and who is called for its events.
+/// A provider, its settings, and the handlers of its events.
 ///
-/// Without filters, its handlers get every event that its settings ask for. Filters choose among them; each has handlers of
-/// its own.
+/// Without filters, its handlers receive every event that its settings select. Each filter selects
+/// among these events and has its own handlers.
 pub struct Provider {
     pub(crate) settings: ProviderSettings,
     kernel: Option<KernelProvider>,
@@ -39,12 +39,14 @@ impl From<ProviderSettings> for Provider {
 }
 
 impl Provider {
-    /// By GUID; of a classic provider or a class of the kernel as well.
+    /// The provider with this GUID, which may also be that of a classic provider or of a kernel
+    /// class.
     pub fn guid(guid: Guid) -> Provider {
         ProviderSettings::new(guid).into()
     }
 
-    /// By the name or GUID under which it is registered, in any case. Asks what is built in, and on Windows the system.
+    /// The provider with this name or GUID, which is not case-sensitive. Built-in providers are
+    /// searched and, on Windows, the registered ones.
     ///
     /// # Errors
     /// [`Error::UnknownProvider`].
@@ -52,7 +54,7 @@ impl Provider {
         Provider::named_in(name, &SchemaStore::new())
     }
 
-    /// As [`named`](Provider::named), and asks these descriptions too.
+    /// As [`named`](Provider::named), but also searches the given schemas.
     ///
     /// # Errors
     /// [`Error::UnknownProvider`].
@@ -66,79 +68,81 @@ impl Provider {
         found.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 
-    /// A part of the kernel: the events that its groups log, and no others of their class. The groups are switched on in
-    /// the trace's kernel session.
+    /// A kernel provider: the events that its groups log, and no other events of their class. The
+    /// groups are enabled in the trace's kernel session.
     pub fn kernel(provider: KernelProvider) -> Provider {
         Provider { kernel: Some(provider), ..Provider::guid(provider.class) }
     }
 
-    /// A provider of the older kinds, MOF and WPP. Their events say the GUID of the class or the message, and nothing of the
-    /// provider that logs it: events of such headers that no provider of the trace has the GUID of, and that are none of the
-    /// kernel, are given to it. Of several such providers each gets all of them. Only one session at a time can have such a
-    /// provider: ours takes it from another.
+    /// Marks a provider of the older kinds, MOF and WPP. Their events contain the GUID of the class
+    /// or the message, not that of the provider. The provider therefore receives all events with
+    /// such headers whose GUID belongs neither to another provider of the trace nor to the kernel.
+    /// Several such providers each receive all of them. Only one session at a time can enable such
+    /// a provider: the trace's session takes it from another.
     pub fn legacy(self) -> Provider {
         Provider { legacy: true, ..self }
     }
 
-    /// Whether it gets events of headers that say no provider.
+    /// Whether it receives events whose headers do not identify a provider.
     pub(crate) fn is_legacy(&self) -> bool {
         self.legacy
     }
 
-    /// What the kernel session has to switch on for it.
+    /// The groups that the kernel session must enable for it.
     pub(crate) fn groups(&self) -> Option<KernelGroups> {
         self.kernel.map(|kernel| kernel.groups)
     }
 
-    /// What is wanted of it, as a session takes it.
+    /// The settings, in the form that a session uses.
     pub fn settings(&self) -> &ProviderSettings {
         &self.settings
     }
 
-    /// Changes the settings by a function of theirs.
+    /// Applies a function to the settings.
     fn with(self, change: impl FnOnce(ProviderSettings) -> ProviderSettings) -> Provider {
         Provider { settings: change(self.settings), ..self }
     }
 
-    /// Only events with at least one of these keywords, or with none at all. Further calls add keywords.
+    /// Selects only events with at least one of these keywords, or without keywords. Further calls
+    /// add keywords.
     pub fn any(self, keywords: u64) -> Provider {
         self.with(|settings| settings.any(keywords))
     }
 
-    /// Of these, only events with all of these keywords, or with none at all.
+    /// Selects only events that also have all of these keywords, or no keywords.
     pub fn all(self, keywords: u64) -> Provider {
         self.with(|settings| settings.all(keywords))
     }
 
-    /// Only events of at most this level, or of level 0. 0 means every level.
+    /// Selects only events of at most this level, or of level 0. 0 selects every level.
     pub fn level(self, level: u8) -> Provider {
         self.with(|settings| settings.level(level))
     }
 
-    /// Events bring their stacks along.
+    /// Requests a stack with each event.
     pub fn stack_trace(self) -> Provider {
         self.with(ProviderSettings::stack_trace)
     }
 
-    /// What ETW adds to events. Further calls add more.
+    /// Requests additional data with each event. Further calls add properties.
     pub fn enable_properties(self, properties: EnableProperties) -> Provider {
         self.with(|settings| settings.enable_properties(properties))
     }
 
-    /// The provider logs its state when the session has begun.
+    /// Requests a rundown: the provider logs its state after the session has started.
     pub fn rundown(self) -> Provider {
         self.with(ProviderSettings::rundown)
     }
 
-    /// A filter for ETW to apply. What headers tell of it is tested here as well.
+    /// Adds a filter that ETW applies. Conditions on headers are also tested here.
     ///
     /// # Errors
-    /// More values than Windows takes, or a second filter of a kind.
+    /// If the filter has more values than Windows accepts, or is the second one of its kind.
     pub fn only_in_etw(self, filter: EtwFilter) -> Result<Provider, stackhound_live::Error> {
         Ok(Provider { settings: self.settings.only_in_etw(filter)?, ..self })
     }
 
-    /// Is called for every event that the settings ask for.
+    /// Adds a handler that is called for each event that the settings select.
     pub fn on_event<R: IntoOutcome>(
         mut self,
         handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
@@ -147,17 +151,17 @@ impl Provider {
         self
     }
 
-    /// Has the filter choose among the provider's events. Several filters choose independently of each other.
+    /// Adds a filter among the provider's events. Several filters are independent of each other.
     pub fn filter(mut self, filter: EventFilter) -> Provider {
         self.filters.push(filter);
         self
     }
 
-    /// Whether the settings ask for an event. Reads its header only.
-    pub(crate) fn asks_for(&self, view: &EventView<'_>) -> bool {
+    /// Whether the settings select an event. Reads only its header.
+    pub(crate) fn selects(&self, view: &EventView<'_>) -> bool {
         let event = view.event();
         let hook_id = || {
-            // With a classic header, class and type say what the hook would.
+            // In classic headers, class and type correspond to the hook id.
             let of_class = |class| kernel::hook_id_of(class, event.record().opcode());
             event.hook_id().or_else(|| event.guid().and_then(of_class))
         };
@@ -168,7 +172,8 @@ impl Provider {
         }
     }
 
-    /// What to ask ETW for: where only filters with ids listen, only these ids.
+    /// The settings for ETW. If all handlers belong to filters with ids, only these ids are
+    /// requested.
     pub(crate) fn for_etw(&self) -> ProviderSettings {
         let settings = self.settings.clone();
         if !self.handlers.is_empty() || self.filters.is_empty() {
@@ -181,7 +186,8 @@ impl Provider {
                 None => return settings,
             }
         }
-        // More ids than Windows takes, or a filter of this kind is there already: then they are told apart here only.
+        // If there are too many ids for Windows, or if a filter of this kind exists, ids are tested
+        // only here.
         settings.clone().only_in_etw(EtwFilter::EventIds(ids)).unwrap_or(settings)
     }
 }

@@ -1,4 +1,4 @@
-//! A trace that runs on a thread of its own.
+//! A trace that runs on a separate thread.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,36 +12,37 @@ use stackhound_trace::{Flow, Stats};
 
 use crate::consumer::error::Error;
 
-/// What became of a trace's events.
+/// Counters of a trace.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TraceStats {
-    /// What was read, and what could not be.
+    /// Events that were read, and events that could not be read.
     pub trace: Stats,
-    /// What became of the stacks.
+    /// Counters of stacks.
     pub stacks: StackStats,
-    /// Events that were handed to whoever wanted them.
+    /// Number of events that were passed to handlers.
     pub delivered: u64,
-    /// Events that no provider wanted and that [`on_unclaimed`](crate::Trace::on_unclaimed) got.
+    /// Number of events that no provider selected and that
+    /// [`on_unclaimed`](crate::Trace::on_unclaimed) received.
     pub unclaimed: u64,
-    /// Errors of handlers and filters.
+    /// Number of errors of handlers and filters.
     pub errors: u64,
-    /// Schemas that were looked for in vain.
+    /// Number of schema look-ups without a result.
     pub schema_misses: u64,
-    /// What was taken in of processes, modules and names, and what a live session forgot of them.
+    /// Recorded processes, modules and names, and those that a live session discarded.
     pub system: SystemStats,
-    /// What a subscription was sent, and what of it was dropped.
+    /// Events sent to a subscription, and those of them that were dropped.
     pub subscription: RingCounts,
-    /// What the live sessions say of themselves.
+    /// Counters of the live sessions.
     pub sessions: Vec<SessionCounters>,
 }
 
-/// What the threads share.
+/// State shared between threads.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// No more events are wanted, not even those that are on their way.
+    /// The trace must end without delivering further events, including pending ones.
     leave: AtomicBool,
-    /// Which thread calls the handlers.
+    /// The thread that calls the handlers.
     thread: OnceLock<ThreadId>,
     is_live: bool,
     sessions: Mutex<Sessions>,
@@ -56,7 +57,7 @@ struct Sessions {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is whole after each change.
+    // The data in these locks is consistent after each change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -67,12 +68,12 @@ impl Shared {
         Arc::new(Shared { sessions: Mutex::new(sessions), is_live, ..Shared::default() })
     }
 
-    /// The calling thread calls the handlers from now on.
+    /// Marks the current thread as the one that calls the handlers.
     pub fn enter(&self) {
         self.thread.get_or_init(|| thread::current().id());
     }
 
-    /// Whether more events are wanted.
+    /// Whether to continue.
     #[inline]
     pub fn go_on(&self) -> Flow {
         if self.leave.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -94,25 +95,26 @@ impl Shared {
         }
     }
 
-    /// Asks the sessions for their counters, so that the last word of one that somebody else stops is not an old one.
+    /// Queries the counters of the sessions, so that they are recent if another program stops a
+    /// session.
     pub fn poll_sessions(&self) {
-        // Whoever has the sessions locked asks them himself, or ends them.
+        // If the sessions are locked, another thread queries or stops them.
         if let Ok(sessions) = self.sessions.try_lock() {
             for session in &sessions.running {
-                // What cannot be asked now is told at the end.
+                // Errors are reported at the end.
                 let _ = session.counters();
             }
         }
     }
 
-    /// What the sessions counted, and what went wrong at their end.
+    /// The final counters of the sessions, and the error at their end.
     pub fn ended(&self) -> (Vec<SessionCounters>, Option<stackhound_live::Error>) {
         let mut sessions = locked(&self.sessions);
         (sessions.ended.clone(), sessions.error.take())
     }
 }
 
-/// A trace that runs. Dropped, it stops.
+/// A running trace. Stops when dropped.
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<Shared>,
@@ -126,14 +128,15 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    /// Ends the sessions, or stops reading recordings. What sessions logged before still goes to the handlers, after this
-    /// returns. From a handler it is as if that broke: nothing more comes.
+    /// Stops the sessions, or stops reading files. Events that the sessions logged before are still
+    /// passed to the handlers, after this returns. In a handler, this has the effect of a break: no
+    /// further events are delivered.
     pub fn stop(&self) {
         let from_handler = self.shared.thread.get() == Some(&thread::current().id());
         if self.shared.is_live && !from_handler {
             self.shared.stop_sessions();
         } else {
-            // A session's callback may wait for this very thread to take events.
+            // The callback of a session may be waiting for this thread to accept events.
             self.shared.leave.store(true, Ordering::Relaxed);
         }
     }
@@ -144,17 +147,17 @@ impl Running {
         Running { shared, thread: Some(thread) }
     }
 
-    /// Ends the trace: sessions stop, all they logged goes to the handlers, and none is called after this. Recordings are
-    /// left where they are.
+    /// Ends the trace: stops the sessions, and passes all events that they logged to the handlers.
+    /// No handler is called after this. Files are not read further.
     ///
     /// # Errors
-    /// If a handler panicked, or a session could not be ended.
+    /// If a handler panicked, or a session could not be stopped.
     pub fn stop(mut self) -> Result<TraceStats, Error> {
         self.handle().stop();
         self.join()
     }
 
-    /// Waits for the end: of the recording, or by a handler that breaks.
+    /// Waits for the end of the trace: the end of the files, or a handler that breaks.
     ///
     /// # Errors
     /// As [`stop`](Running::stop).
@@ -167,15 +170,15 @@ impl Running {
         thread.join().unwrap_or_else(|panic| Err(Error::Panicked(super::drive::message(&*panic))))
     }
 
-    /// Whether the trace has ended by itself.
+    /// Whether the trace has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// The counters a moment ago, and those of the sessions now.
+    /// The latest published counters, and the current counters of the sessions.
     ///
     /// # Errors
-    /// If Windows does not tell.
+    /// If Windows does not report the counters.
     pub fn stats(&self) -> Result<TraceStats, Error> {
         let mut stats = locked(&self.shared.latest).clone();
         let sessions = locked(&self.shared.sessions);
@@ -186,10 +189,10 @@ impl Running {
         Ok(stats)
     }
 
-    /// Has the sessions hand over what is in their buffers.
+    /// Makes the sessions deliver the contents of their buffers.
     ///
     /// # Errors
-    /// If Windows does not.
+    /// If Windows reports an error.
     pub fn flush(&self) -> Result<(), Error> {
         for session in &locked(&self.shared.sessions).running {
             session.flush()?;
@@ -197,11 +200,11 @@ impl Running {
         Ok(())
     }
 
-    /// Asks a provider for more, or for other events than before, in all sessions. Handlers stay as they are; events that
-    /// no provider of the trace wants go to [`on_unclaimed`](crate::Trace::on_unclaimed).
+    /// Changes the settings of a provider in all sessions. Handlers do not change; events that no
+    /// provider of the trace selects are passed to [`on_unclaimed`](crate::Trace::on_unclaimed).
     ///
     /// # Errors
-    /// If Windows does not.
+    /// If Windows reports an error.
     pub fn reconfigure(&self, settings: &ProviderSettings) -> Result<(), Error> {
         for session in &locked(&self.shared.sessions).running {
             session.enable(settings)?;
@@ -209,7 +212,7 @@ impl Running {
         Ok(())
     }
 
-    /// To stop it from elsewhere.
+    /// A handle that stops the trace from elsewhere.
     pub fn handle(&self) -> StopHandle {
         StopHandle { shared: self.shared.clone() }
     }
@@ -219,7 +222,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.thread.is_some() {
             self.handle().stop();
-            // Whoever drops it does not ask how it went.
+            // The outcome is of no interest when the trace is dropped.
             let _ = self.join();
         }
     }

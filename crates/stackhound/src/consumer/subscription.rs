@@ -1,4 +1,4 @@
-//! Events for other threads: kept whole, several at once, through a bounded queue.
+//! Events for other threads: kept in full, in batches, through a bounded queue.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,8 +12,8 @@ use stackhound_stacks::StackState;
 use stackhound_trace::{Event, Flow, TraceTime};
 use stackhound_types::{Address, Pid, Tid};
 
-/// An event that outlives its turn, with its stack and what its payload means. Costs a reference count of its block and one
-/// allocation for the stack; no byte of the event is copied.
+/// An event that outlives the handler, with its stack and the plan to decode its payload. Costs a
+/// reference count of its block and one allocation for the stack; no byte of the event is copied.
 #[derive(Clone)]
 pub struct KeptEvent {
     block: Arc<Block>,
@@ -48,55 +48,55 @@ impl KeptEvent {
         }
     }
 
-    /// The event itself.
+    /// The event.
     pub fn event(&self) -> Event<'_> {
         Event::new(&self.block, self.index, self.time)
     }
 
-    /// The process that owns the event.
+    /// The process of the event.
     pub fn pid(&self) -> Option<Pid> {
         self.pid
     }
 
-    /// The thread that owns the event.
+    /// The thread of the event.
     pub fn tid(&self) -> Option<Tid> {
         self.tid
     }
 
-    /// How much of the stack there is.
+    /// The state of the stack.
     pub fn state(&self) -> StackState {
         self.state
     }
 
-    /// The stack's addresses, innermost first.
+    /// The addresses of the stack, innermost first.
     pub fn frames(&self) -> &[Address] {
         &self.frames
     }
 
-    /// The payload's properties as typed values.
+    /// The properties of the payload as typed values.
     ///
     /// # Errors
-    /// [`Error::NoSchema`] if nothing is known about the payload.
+    /// [`Error::NoSchema`] if no schema is known for the event.
     pub fn parser(&self) -> Result<Parser<'_>, Error> {
         let plan = self.plan.as_deref().ok_or(Error::NoSchema)?;
         let event = self.event();
         Ok(plan.parser(event.payload(), event.record().pointer_size()))
     }
 
-    /// What the payload's bytes mean, if that is known.
+    /// The schema of the payload, if it is known.
     pub fn schema(&self) -> Option<&Schema> {
         self.plan.as_ref().map(|plan| &**plan.schema())
     }
 }
 
-/// Puts events together and sends them.
+/// Collects events into batches and sends them.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     sender: Sender<Vec<KeptEvent>>,
     batch: Vec<KeptEvent>,
 }
 
-/// The wanted events of a running trace, several at once.
+/// The selected events of a running trace, in batches.
 #[derive(Debug)]
 pub struct Subscription {
     receiver: Receiver<Vec<KeptEvent>>,
@@ -113,7 +113,7 @@ impl Publisher {
         if self.batch.len() >= Subscription::BATCH { self.flush() } else { ControlFlow::Continue(()) }
     }
 
-    /// Sends what there is. Breaks if nobody reads any more.
+    /// Sends the current batch. Breaks if the receiver was dropped.
     pub fn flush(&mut self) -> Flow {
         if self.batch.is_empty() {
             return ControlFlow::Continue(());
@@ -135,15 +135,15 @@ impl Drop for Publisher {
 }
 
 impl Subscription {
-    /// Events that come at once, at most; fewer where few happen.
+    /// Maximum number of events in a batch. Batches are smaller if events are rare.
     pub const BATCH: usize = 256;
 
-    /// Waits for events; `None` when the trace has ended.
+    /// Waits for the next batch; `None` if the trace has ended.
     pub fn next_batch(&mut self) -> Option<Vec<KeptEvent>> {
         self.receiver.wait()
     }
 
-    /// Events that were sent up to now, and dropped because they were not taken soon enough.
+    /// Number of events that were sent, and of those that were dropped because the queue was full.
     pub fn counts(&self) -> RingCounts {
         self.receiver.counts()
     }

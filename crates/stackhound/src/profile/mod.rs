@@ -1,15 +1,15 @@
-//! From the events of a trace to a profile: samples, context switches and markers, for
-//! [`export`](crate::export) to write.
+//! Converts the events of a trace to a profile: samples, context switches and markers, which
+//! [`export`](crate::export) writes.
 //!
 //! ```
 //! use std::fs::File;
 //! use std::ops::ControlFlow;
 //! use stackhound::profile::{Collector, Limits};
-//! use stackhound::{Enrichment, Passes, Pipeline, export, trace::Recordings};
+//! use stackhound::{Enrichment, Passes, Pipeline, export, trace::TraceFiles};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Recordings::file("trace.etl").open()?;
+//! let trace = TraceFiles::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two).with(Enrichment::default());
 //! let mut collector = Collector::new("trace.etl".to_owned(), &trace, None, Limits::default());
 //! let mut full = Ok(());
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Knows events, stacks and names. Does not know formats of profiles.
+//! This module uses events, stacks and names. It does not implement profile formats.
 
 mod stacks;
 
@@ -45,12 +45,12 @@ use stackhound_types::{FileTime, Pid, RawTime, Tid};
 use self::stacks::Stacks;
 use crate::{EventView, Naming, Predicate, TraceState};
 
-/// How much is taken in addition to samples.
+/// Maximum numbers of events in addition to samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Events that become markers, at most.
+    /// Maximum number of events that become markers.
     pub markers: usize,
-    /// Context switches, at most.
+    /// Maximum number of context switches.
     pub switches: usize,
 }
 
@@ -61,29 +61,29 @@ impl Default for Limits {
     }
 }
 
-/// What became of events.
+/// Counters of a collected profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// There were no profile samples, so that all events with a stack are samples.
+    /// Whether there were no profile samples, so that all events with a stack are samples.
     pub stand_ins: bool,
-    /// Events that did not become markers, since the limit was reached.
+    /// Number of events that did not become markers because the limit was reached.
     pub markers_dropped: u64,
-    /// Context switches that were not taken, since the limit was reached.
+    /// Number of context switches that were dropped because the limit was reached.
     pub switches_dropped: u64,
 }
 
-/// Which events are samples.
+/// The events that are samples.
 #[derive(Debug)]
 enum Samples {
-    /// Those of this kind.
+    /// Events that match the predicate.
     Chosen(Box<Predicate>),
-    /// Profile samples; as long as there are none, all events with a stack.
+    /// Profile samples. All events with a stack until the first profile sample.
     NoneYet,
     /// Profile samples.
     Profile,
 }
 
-/// Longer values of fields are cut off.
+/// Longer field values are cut off.
 const VALUE_MAX: usize = 512;
 
 const SAMPLED_PROFILE: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE;
@@ -91,31 +91,31 @@ const SAMPLED_PROFILE_NMI: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_NMI;
 const SET_INTERVAL: u16 = hook_id::PERF_INFO_SET_INTERVAL;
 const INTERVAL_AT_START: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START;
 const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
-/// Group of the events that tell of modules.
+/// Group of the image events, which report changes of modules.
 const IMAGE_GROUP: u16 = 0x14;
 
-/// A process: one that the system knows, or just a number.
+/// A process that the system tracker knows, or only a process id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum ProcessKey {
-    Known(system::ProcessId),
+    Lifetime(system::ProcessId),
     Number(Option<u32>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum ThreadKey {
-    Known(system::ThreadId),
+    Lifetime(system::ThreadId),
     Number(ProcessId, Option<u32>),
 }
 
-/// Collects a profile out of events in the order of time.
+/// Collects a profile from events in time order.
 ///
-/// Keeps each stack, frame, process and thread once. Costs one look-up for an event whose stack was
-/// seen before.
+/// Keeps each stack, frame, process and thread once. Costs one look-up for an event with a known
+/// stack.
 #[derive(Debug)]
 pub struct Collector {
     builder: ProfileBuilder,
     clock: Clock,
-    /// The time zero: that of the session, or of the first event if that is earlier.
+    /// Time zero: the start of the session, or the time of the first event if that is earlier.
     start: FileTime,
     samples: Samples,
     limits: Limits,
@@ -131,9 +131,9 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Begins with the first capture. `product` names what was recorded. Samples are the events
-    /// that `chosen` selects; without one, the profile samples of the trace, or all events with a
-    /// stack if it has none.
+    /// Starts with the first capture. `product` names the recorded system or program. Samples are
+    /// the events that match `chosen`. Without it, they are the profile samples of the trace, or
+    /// all events with a stack if there are none.
     pub fn new(product: String, trace: &OpenTrace, chosen: Option<Predicate>, limits: Limits) -> Collector {
         let start = trace.sources()[0].etl_file.session().start_time;
         Collector {
@@ -154,11 +154,11 @@ impl Collector {
         }
     }
 
-    /// Takes the next event, if it is wanted. Every event of the trace has to be passed, since
-    /// others say what is loaded where.
+    /// Adds the next event, if `wanted` returns true. Every event of the trace must be passed,
+    /// because other events report loaded modules.
     ///
     /// # Errors
-    /// If the profile has no room for another stack, frame, process or thread.
+    /// If the profile is full: it cannot contain another stack, frame, process or thread.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
         if !self.begun {
             self.begin(view);
@@ -195,8 +195,8 @@ impl Collector {
         }
     }
 
-    /// Goes on with a capture that begins no earlier than those before it. Its processes, threads
-    /// and modules are others.
+    /// Continues with another capture, which does not start earlier than the previous ones. Its
+    /// processes, threads and modules are different.
     pub fn begin_capture(&mut self, clock: Clock) {
         self.clock = clock;
         self.processes.clear();
@@ -204,12 +204,12 @@ impl Collector {
         self.stacks = Stacks::default();
     }
 
-    /// Names the frames of the capture. Waits for names that are still being looked up.
+    /// Names the frames of the capture. Waits for pending look-ups of names.
     pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
         self.stacks.name(known, naming, &mut self.builder);
     }
 
-    /// The profile, and what is missing in it.
+    /// The profile, and its counters.
     pub fn finish(mut self) -> (Profile, Counted) {
         self.counted.stand_ins = matches!(self.samples, Samples::NoneYet);
         (self.builder.finish(), self.counted)
@@ -230,7 +230,7 @@ impl Collector {
         Nanos(u64::try_from(units).unwrap_or(0).saturating_mul(100))
     }
 
-    /// The interval of the timer, in units of 100 ns.
+    /// Sets the interval of the timer, which is in units of 100 ns.
     fn set_interval(&mut self, view: &EventView<'_>) {
         let number = |name| view.field(name).and_then(|(_, value)| value.as_u64());
         if let (Some(0), Some(interval)) = (number("Source"), number("NewInterval")) {
@@ -242,7 +242,7 @@ impl Collector {
         let thread = self.thread_of(view)?;
         let mut stack = self.stacks.of(view, thread.0, profiles, &mut self.builder)?;
         if !profiles {
-            // Samples of several kinds are told apart by their innermost frame.
+            // The innermost frame distinguishes samples of several kinds.
             let kind = self.stacks.remark(&view.name(), &mut self.builder)?;
             stack = self.builder.stack(Some(stack), kind)?;
         }
@@ -251,7 +251,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The stack of an event that has one.
+    /// The stack of an event, if it has one.
     fn stack_of(&mut self, view: &EventView<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
         if view.stack().is_none() {
             return Ok(None);
@@ -271,7 +271,8 @@ impl Collector {
         let (process, to) = self.thread_of(view)?;
         let (_, from) = self.thread(view, None, Some(old))?;
         let reason = match view.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
-            // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition, DeferredReady.
+            // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition,
+            // DeferredReady.
             Some(1 | 2 | 3 | 6 | 7) => SwitchReason::Ready,
             Some(4) => SwitchReason::Ended,
             Some(5) => SwitchReason::Waits,
@@ -329,7 +330,7 @@ impl Collector {
         self.thread(view, view.pid().map(|pid| pid.0), view.tid())
     }
 
-    /// A thread and its process; the process is that of the thread if it is not told.
+    /// A thread and its process. Without `pid`, the process is that of the thread.
     fn thread(
         &mut self,
         view: &EventView<'_>,
@@ -341,19 +342,19 @@ impl Collector {
         let known = tid.and_then(|tid| system.thread_of_event(tid, time));
         let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
         if let Some(thread) = known
-            && let Some(&id) = self.threads.get(&ThreadKey::Known(thread.id()))
+            && let Some(&id) = self.threads.get(&ThreadKey::Lifetime(thread.id()))
         {
             let process = thread.process();
             return Ok((self.process(Some(process), process.pid().0.into())?, id));
         }
-        let owner = match (known, pid) {
+        let owning_process = match (known, pid) {
             (Some(thread), _) => Some(thread.process()),
             (None, Some(pid)) => system.process_of_event(Pid(pid), time),
             (None, None) => None,
         };
-        let process = self.process(owner, owner.map(|owner| owner.pid().0).or(pid))?;
+        let process = self.process(owning_process, owning_process.map(|process| process.pid().0).or(pid))?;
         let tid = tid.map(|tid| tid.0);
-        let key = known.map_or(ThreadKey::Number(process, tid), |thread| ThreadKey::Known(thread.id()));
+        let key = known.map_or(ThreadKey::Number(process, tid), |thread| ThreadKey::Lifetime(thread.id()));
         if let Some(&id) = self.threads.get(&key) {
             return Ok((process, id));
         }
@@ -369,7 +370,7 @@ impl Collector {
         known: Option<system::ProcessRef<'_>>,
         pid: Option<u32>,
     ) -> Result<ProcessId, Full> {
-        let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Known(process.id()));
+        let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Lifetime(process.id()));
         if let Some(&id) = self.processes.get(&key) {
             return Ok(id);
         }
@@ -386,7 +387,7 @@ impl Collector {
         Ok(id)
     }
 
-    /// The ends of a span that events tell of.
+    /// The ends of a span that were observed in events.
     fn observed(&self, span: &Span) -> (Option<Nanos>, Option<Nanos>) {
         let when = |time, evidence| (evidence == Evidence::Observed).then(|| self.nanos(time));
         (when(span.from, span.start), when(span.to, span.end))
@@ -398,7 +399,7 @@ fn unix_nanos(time: FileTime) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest.into())
 }
 
-/// What kind of kernel event it is, also where it comes as a classic event.
+/// The hook id of a kernel event, including one with a classic header.
 fn hook_id_of(view: &EventView<'_>) -> Option<u16> {
     let event = view.event();
     event.hook_id().or_else(|| {

@@ -1,7 +1,8 @@
-//! The stacks of a trace as those of a profile.
+//! Converts the stacks of a trace to those of a profile.
 //!
-//! A trace's stack is made of addresses, and what an address is depends on the process and on what is loaded. So a stack
-//! is named once for each process, and again when modules have come or gone.
+//! A stack of a trace consists of addresses, whose meaning depends on the process and on its loaded
+//! modules. Therefore, a stack is named once for each process, and again when modules were loaded
+//! or unloaded.
 
 use rustc_hash::FxHashMap;
 use stackhound_export::{
@@ -21,34 +22,34 @@ struct StackKey {
     process: ProcessId,
     stack: Option<u32>,
     state: u8,
-    /// Whether the innermost address is that of an instruction.
+    /// Whether the innermost address is that of an instruction, not a return address.
     sampled: bool,
 }
 
-/// Where a frame is: what makes two frames the same.
+/// The identity of a frame. Frames with equal keys are the same frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum FrameKey {
     InModule(ModuleId, u32, AddressKind),
-    /// Compiled at run time: other processes have other code at the same address.
+    /// JIT-compiled code: other processes have other code at the same address.
     InMethod(system::MethodId, u64, AddressKind),
     At(u64, AddressKind),
 }
 
-/// What is known of the stacks so far.
+/// The stacks and frames so far.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// Counts changes of modules.
+    /// Number of changes of modules.
     generation: u32,
     stacks: FxHashMap<StackKey, (u32, StackId)>,
     frames: FxHashMap<FrameKey, FrameId>,
     modules: FxHashMap<system::ModuleId, ModuleId>,
     remarks: FxHashMap<String, FrameId>,
-    /// Of the stack at hand, innermost first.
+    /// Frames of the current stack, innermost first.
     buffer: Vec<FrameId>,
     unnamed: Vec<Unnamed>,
 }
 
-/// A frame whose names will come.
+/// A frame whose names are not yet known.
 #[derive(Debug)]
 struct Unnamed {
     id: FrameId,
@@ -58,12 +59,12 @@ struct Unnamed {
 }
 
 impl Stacks {
-    /// From here on, addresses can be in other modules.
+    /// Marks that from now on, addresses may be in other modules.
     pub fn modules_changed(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The stack of an event of a process. What is missing of it stands outermost, as a remark.
+    /// The stack of an event of a process. If it is incomplete, its outermost frame is a remark.
     pub fn of(
         &mut self,
         view: &EventView<'_>,
@@ -95,12 +96,12 @@ impl Stacks {
         for frame in self.buffer.drain(..).rev() {
             stack = Some(builder.stack(stack, frame)?);
         }
-        let stack = stack.unwrap_or_else(|| unreachable!("a remark stands where nothing else does"));
+        let stack = stack.unwrap_or_else(|| unreachable!("an empty stack has a remark"));
         self.stacks.insert(key, (self.generation, stack));
         Ok(stack)
     }
 
-    /// A frame that says something: `[text]`.
+    /// A frame with a remark: `[text]`.
     pub fn remark(&mut self, text: &str, builder: &mut ProfileBuilder) -> Result<FrameId, Full> {
         if let Some(&id) = self.remarks.get(text) {
             return Ok(id);
@@ -152,7 +153,7 @@ impl Stacks {
         Ok(id)
     }
 
-    /// Gives frames the names that were found.
+    /// Assigns the names that were found to frames.
     pub fn name(
         &mut self,
         known: &TraceState,
@@ -196,7 +197,7 @@ impl Stacks {
     }
 }
 
-/// What a stack lacks.
+/// The remark for an incomplete stack.
 fn missing(state: StackState) -> &'static str {
     match state {
         StackState::Complete | StackState::None => "no stack",

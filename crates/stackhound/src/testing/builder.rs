@@ -1,4 +1,4 @@
-//! Makes events by the names of their properties.
+//! Builds events from the names and values of their properties.
 
 use stackhound_etl::record::{Descriptor, ExtendedType};
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec};
@@ -9,11 +9,11 @@ use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use super::Error;
 use super::event::{OwnedEvent, SESSION, START};
 
-/// An event to be made. What is not said is zero, empty or unknown.
+/// An event to be built. Parts that are not set are zero, empty or unknown.
 #[derive(Clone, Debug)]
 pub struct RecordBuilder {
     kind: Kind,
-    /// If unset, [`START`]; a trace with several events sets it.
+    /// If unset, [`START`]. A trace with several events sets it.
     pub(super) time: Option<FileTime>,
     processor: u16,
     pointer_size: PointerSize,
@@ -26,9 +26,9 @@ pub struct RecordBuilder {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Of a manifest, TraceLogging or EventSource provider.
+    /// Event of a manifest, TraceLogging or EventSource provider.
     Event { provider: Guid, descriptor: Descriptor, property: u16, activity: Guid },
-    /// Of a class.
+    /// Event of a class.
     Classic(EventClass),
 }
 
@@ -62,8 +62,8 @@ impl RecordBuilder {
         RecordBuilder::of(Kind::Event { provider, descriptor, property: 0, activity: Guid::ZERO })
     }
 
-    /// An event of a classic provider or a class of the kernel, as consumers know it: by class and opcode. Events of the
-    /// kernel become what the kernel writes, records with a hook.
+    /// An event of a classic provider or a kernel class, identified by class and opcode. Kernel
+    /// events become records with a hook id, as the kernel writes them.
     pub fn classic(class: Guid, opcode: u8, version: u8) -> RecordBuilder {
         let version = version.into();
         RecordBuilder::of(Kind::Classic(EventClass { guid: class, opcode, level: 0, version }))
@@ -85,7 +85,7 @@ impl RecordBuilder {
         self
     }
 
-    /// The level; 1 is critical, 5 verbose. The kernel's events have none.
+    /// The level; 1 is critical, 5 verbose. Kernel events have none.
     pub fn level(mut self, level: u8) -> RecordBuilder {
         match &mut self.kind {
             Kind::Event { descriptor, .. } => descriptor.level = level,
@@ -94,22 +94,23 @@ impl RecordBuilder {
         self
     }
 
-    /// The keywords; classic events have none.
+    /// The keywords. Classic events have none.
     pub fn keyword(self, keyword: u64) -> RecordBuilder {
         self.described(|descriptor| descriptor.keyword = keyword)
     }
 
-    /// The task; classic events have none.
+    /// The task. Classic events have none.
     pub fn task(self, task: u16) -> RecordBuilder {
         self.described(|descriptor| descriptor.task = task)
     }
 
-    /// The channel; classic events have none.
+    /// The channel. Classic events have none.
     pub fn channel(self, channel: u8) -> RecordBuilder {
         self.described(|descriptor| descriptor.channel = channel)
     }
 
-    /// How the event wants to be decoded (`EventProperty` of an `EVENT_HEADER`); classic events do not say.
+    /// The `EventProperty` bits of an `EVENT_HEADER`, which affect decoding. Classic events have
+    /// none.
     pub fn event_property(mut self, bits: u16) -> RecordBuilder {
         if let Kind::Event { property, .. } = &mut self.kind {
             *property = bits;
@@ -117,7 +118,7 @@ impl RecordBuilder {
         self
     }
 
-    /// The activity that it belongs to; classic events have none.
+    /// The activity to which the event belongs. Classic events have none.
     pub fn activity(mut self, id: Guid) -> RecordBuilder {
         if let Kind::Event { activity, .. } = &mut self.kind {
             *activity = id;
@@ -125,27 +126,27 @@ impl RecordBuilder {
         self
     }
 
-    /// The process that logs it.
+    /// The process that logs the event.
     pub fn pid(self, pid: u32) -> RecordBuilder {
         RecordBuilder { pid: Some(Pid(pid)), ..self }
     }
 
-    /// The thread that logs it.
+    /// The thread that logs the event.
     pub fn tid(self, tid: u32) -> RecordBuilder {
         RecordBuilder { tid: Some(Tid(tid)), ..self }
     }
 
-    /// When it is logged. By default, at the beginning of 2024.
+    /// The time of the event. The default is the beginning of 2024.
     pub fn at(self, time: FileTime) -> RecordBuilder {
         RecordBuilder { time: Some(time), ..self }
     }
 
-    /// The processor, below 64.
+    /// The processor, less than 64.
     pub fn processor(self, processor: u16) -> RecordBuilder {
         RecordBuilder { processor, ..self }
     }
 
-    /// The pointer size of who logs it.
+    /// The pointer size of the logging process.
     pub fn pointer_size(self, pointer_size: PointerSize) -> RecordBuilder {
         RecordBuilder { pointer_size, ..self }
     }
@@ -155,69 +156,70 @@ impl RecordBuilder {
         self
     }
 
-    /// The activity that this one is related to.
+    /// The related activity.
     pub fn related(self, activity: Guid) -> RecordBuilder {
         self.item(Item::Related(activity))
     }
 
-    /// A number unique to the process.
+    /// The key unique to the process.
     pub fn process_start_key(self, key: u64) -> RecordBuilder {
         self.item(Item::ProcessStartKey(key))
     }
 
-    /// The container, which is stored as text.
+    /// The container id, which is stored as text.
     pub fn container_id(self, container: Guid) -> RecordBuilder {
         self.item(Item::ContainerId(container))
     }
 
-    /// The stack, innermost return address first. `match_id` is 0 unless the user stack is in an event of its own. Addresses
-    /// have the width of the 64-bit system, in events of 32-bit processes too. [`TraceBuilder`](super::TraceBuilder) stores
-    /// stacks in all forms.
+    /// The stack, innermost return address first. `match_id` is 0 unless the user stack is in a
+    /// separate event. Addresses have the size of the 64-bit system, also in events of 32-bit
+    /// processes. [`TraceBuilder`](super::TraceBuilder) stores stacks in all forms.
     pub fn stack(self, match_id: u64, frames: impl IntoIterator<Item = Address>) -> RecordBuilder {
         self.item(Item::Stack { match_id, frames: frames.into_iter().collect() })
     }
 
-    /// Any other extended item: TraceLogging metadata, for example.
+    /// Any other extended data item, such as TraceLogging metadata.
     pub fn extended(self, item_type: ExtendedType, data: impl Into<Vec<u8>>) -> RecordBuilder {
         self.item(Item::Other { item_type, data: data.into() })
     }
 
-    /// The value of a property.
+    /// Sets the value of a property.
     pub fn with(mut self, name: impl Into<String>, value: impl Into<OwnedValue>) -> RecordBuilder {
         self.values.push((name.into(), value.into()));
         self
     }
 
-    /// Leaves out the end of the last text, as some providers do.
+    /// Omits the terminating null of the last text, as some providers do.
     pub fn trim_last_nul(self) -> RecordBuilder {
         RecordBuilder { trim_last_nul: true, ..self }
     }
 
-    /// The values given up to now, in their order.
+    /// The values in the order in which they were set.
     pub fn values(&self) -> &[(String, OwnedValue)] {
         &self.values
     }
 
-    /// Makes the event. Every property needs a value of its type.
+    /// Builds the event. Every property needs a value of its type.
     ///
     /// # Errors
-    /// [`Error::Value`], as [`Schema::pack`] gives it, and if nobody describes the event.
+    /// [`Error::Value`], as [`Schema::pack`] returns it, or if no schema is known for the event.
     pub fn pack(&self, store: &mut SchemaStore) -> Result<OwnedEvent, Error> {
         self.packed(store, Schema::pack)
     }
 
-    /// Makes the event, with zeros for what is not given.
+    /// Builds the event, with zeros for missing values.
     ///
     /// # Errors
-    /// As [`pack`](RecordBuilder::pack), but for missing values.
+    /// As [`pack`](RecordBuilder::pack), except for missing values.
     pub fn pack_incomplete(&self, store: &mut SchemaStore) -> Result<OwnedEvent, Error> {
         self.packed(store, Schema::pack_incomplete)
     }
 
-    /// Makes the event with a payload that is at hand; values are left aside.
+    /// Builds the event with the given payload; values are ignored.
     ///
     /// # Errors
-    /// If there is no room for it in a record.
+    /// [`Error::Write`] if the payload does not fit into a record; [`Error::NoItems`] for a classic
+    /// event with extended data items.
     pub fn with_payload(&self, payload: &[u8]) -> Result<OwnedEvent, Error> {
         let mut items = Vec::with_capacity(self.items.len());
         for item in &self.items {
@@ -248,7 +250,7 @@ impl RecordBuilder {
             }
             Kind::Classic(_) if !items.is_empty() => return Err(Error::NoItems),
             Kind::Classic(class) => match kernel::hook_id_of(class.guid, class.opcode) {
-                // The kernel writes events without ids with a header that has no place for them.
+                // The kernel uses a header without process and thread for events without these ids.
                 Some(hook_id) if (self.pid, self.tid) == (None, None) => {
                     let version = class.version as u8;
                     HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
@@ -264,7 +266,7 @@ impl RecordBuilder {
         store: &mut SchemaStore,
         pack: impl Fn(&Schema, &[(String, OwnedValue)], PointerSize) -> Result<Vec<u8>, stackhound_schema::Error>,
     ) -> Result<OwnedEvent, Error> {
-        // What describes the event, its header and items decide.
+        // The schema depends on the header and the items.
         let empty = self.with_payload(&[])?;
         let record = empty.event().record();
         let make = |schema: &Schema| {
@@ -275,7 +277,7 @@ impl RecordBuilder {
             Ok::<_, Error>(payload)
         };
         let identity = Identity::of(&record).ok_or(NoSchema)?;
-        // Where layouts of a version differ by the payload, the one for when nothing is known of it.
+        // If layouts of a version depend on the payload, the default layout is used.
         let payload = match identity {
             Identity::Kernel { hook_id, version } => {
                 make(kernel::lookup(hook_id, version, self.pointer_size).ok_or(NoSchema)?)

@@ -1,4 +1,4 @@
-//! Events that belong to nobody's trace.
+//! Events with their own storage.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,16 +10,16 @@ use stackhound_types::{FileTime, PointerSize, RawTime};
 
 use super::Error;
 
-/// When events happen that say nothing else: 2024-01-01, 00:00 UTC.
+/// The default time of events: 2024-01-01, 00:00 UTC.
 pub(super) const START: FileTime = FileTime(133_485_408_000_000_000);
 
-/// Room for the record of most events.
+/// Size of a block for one event. Most records fit.
 const CAPACITY: usize = 512;
 
-/// The most processors that events may name.
+/// Number of processors, the limit for processor numbers of events.
 pub(super) const PROCESSORS: u16 = 64;
 
-/// The session that all made events come from. Its raw times are UTC.
+/// The session of all generated events. Its raw times are UTC.
 pub(super) static SESSION: LazyLock<Arc<LogfileHeader>> = LazyLock::new(|| {
     let session = Session {
         processors: PROCESSORS,
@@ -33,8 +33,7 @@ pub(super) static SESSION: LazyLock<Arc<LogfileHeader>> = LazyLock::new(|| {
     EtlFile::open(file.into_inner().into()).expect("it was written just now").session().clone()
 });
 
-/// An event that keeps its own bytes. A copy costs a reference count and stays good whatever becomes of the original:
-/// nothing can change the bytes.
+/// An event with its own bytes, which are immutable. A clone costs a reference count.
 #[derive(Clone, Debug)]
 pub struct OwnedEvent {
     block: Arc<Block>,
@@ -42,29 +41,30 @@ pub struct OwnedEvent {
 }
 
 impl OwnedEvent {
-    /// Keeps an event, with the block that it stands in.
+    /// Keeps an event together with its block.
     pub fn of(event: &Event<'_>) -> OwnedEvent {
         OwnedEvent { block: event.block().clone(), index: event.index() }
     }
 
-    /// An event of [`SESSION`].
+    /// A new event of [`SESSION`].
     pub(super) fn made(processor: u16, record: &RecordSpec<'_>) -> Result<OwnedEvent, Error> {
         let mut block = BlockBuilder::new(SESSION.clone(), 0, Some(processor), CAPACITY);
         block.push(record)?;
         Ok(OwnedEvent::alone(&mut block))
     }
 
-    /// The only record of a block.
+    /// The only event of a block.
     fn alone(builder: &mut BlockBuilder) -> OwnedEvent {
         let (block, error) = builder.take().expect("a record was pushed");
         debug_assert_eq!(error, None);
         OwnedEvent { block: Arc::new(block), index: 0 }
     }
 
-    /// The same event in a block of its own, which holds nothing else: for few events out of many that are kept for long.
+    /// The same event in a separate block, which contains nothing else. Useful to keep few out of
+    /// many events for a long time.
     ///
     /// # Errors
-    /// If the record cannot be written; every record that was read can be.
+    /// If the record cannot be written. This does not happen for records that were read.
     pub fn deep_copy(&self) -> Result<OwnedEvent, Error> {
         let event = self.event();
         let (session, origin) = (self.block.session().clone(), self.block.origin());
@@ -85,18 +85,18 @@ impl OwnedEvent {
         self.event().record().payload()
     }
 
-    /// What describes the event's payload.
+    /// The plan to decode the payload, if a schema is known.
     pub fn plan(&self, store: &mut SchemaStore) -> Option<Arc<Plan>> {
         let record = self.event().record();
         store.lookup(&Identity::of(&record)?, record.payload(), record.pointer_size()).cloned()
     }
 
-    /// The event's properties, by what [`plan`](OwnedEvent::plan) gave.
+    /// The properties of the event, decoded by the result of [`plan`](OwnedEvent::plan).
     pub fn parser<'e>(&'e self, plan: &'e Plan) -> Parser<'e> {
         plan.parser(self.payload(), self.pointer_size())
     }
 
-    /// The pointer size of its payload.
+    /// The pointer size of the payload.
     pub fn pointer_size(&self) -> PointerSize {
         self.event().record().pointer_size()
     }

@@ -1,4 +1,4 @@
-//! Events on their way to a file or to a trace.
+//! Writes, replays, selects and evaluates generated events.
 
 use std::io::{Cursor, Seek, Write};
 
@@ -13,7 +13,7 @@ use super::Error;
 use super::event::{OwnedEvent, SESSION};
 use crate::consumer::{Trace, TraceStats};
 
-/// Writes events to a recording, in the order of their times. It states the session of the first of them.
+/// Writes events to a trace, in time order. The trace has the session of the first event.
 ///
 /// # Errors
 /// [`Error::Clocks`], [`Error::Write`].
@@ -37,7 +37,7 @@ pub fn write_etl<W: Write + Seek>(
     Ok(writer.finish()?)
 }
 
-/// Without a number of its own for a session that had one stream.
+/// Uses processor 0 for a session with a single stream.
 fn processor(event: &OwnedEvent) -> u16 {
     event.event().processor().unwrap_or(0)
 }
@@ -46,8 +46,9 @@ fn session(header: &LogfileHeader, processors: u16) -> Session {
     Session { processors, ..Session::of(header) }
 }
 
-/// Events as a session hands them over, all at once and then nothing more: for [`Trace::blocks`](crate::Trace::blocks),
-/// which hands them to handlers in the order of their times. All of them are held in memory.
+/// Provides events as a session delivers them, all at once and then the end, for
+/// [`Trace::blocks`](crate::Trace::blocks), which passes them to handlers in time order. All events
+/// are held in memory.
 ///
 /// # Errors
 /// As [`write_etl`].
@@ -55,20 +56,21 @@ pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming
     let (file, _) = write_etl(Cursor::new(Vec::new()), events)?;
     let etl_file = EtlFile::open(file.into_inner().into())?;
     let index = etl_file.index();
-    // The first buffer only states the session.
+    // The first buffer contains only the session.
     let buffers = index.buffers.get(1..).unwrap_or_default();
     let queue = Queue { blocks: buffers.len().max(1), ..Queue::new(Overflow::Block) };
     let (mut capture, incoming) = channel(etl_file.session().clone(), queue);
     for buffer in buffers {
         let start = buffer.offset as usize;
         let bytes = &etl_file.bytes()[start..start + buffer.size as usize];
-        // The reader exists, so there is nothing that could break.
+        // The receiver exists, so that the capture cannot break.
         let _ = capture.raw_buffer(bytes);
     }
     Ok(incoming)
 }
 
-/// Runs events through a trace as it is configured, in place of its session or recordings. Nothing is started or opened.
+/// Runs events through a configured trace, in place of its session or trace files. Nothing is
+/// started or opened.
 ///
 /// # Errors
 /// As [`incoming`] and [`Trace::run`].
@@ -76,8 +78,9 @@ pub fn replay(trace: Trace, events: impl IntoIterator<Item = OwnedEvent>) -> Res
     Ok(trace.taking(incoming(events)?).run(|_| ())?)
 }
 
-/// The events that a filter selects, in the order of their times. Fields are known of events whose schema is built in or part of
-/// the event; for others, use [`incoming`] with [`Trace::schemas`](crate::Trace::schemas).
+/// The events that a filter selects, in time order. Fields are known only for events whose schema
+/// is built in or part of the event; for others, use [`incoming`] with
+/// [`Trace::schemas`](crate::Trace::schemas).
 ///
 /// # Errors
 /// As [`incoming`] and [`Trace::run`].
@@ -94,8 +97,8 @@ pub fn select(
     Ok(selected)
 }
 
-/// Evaluates all detections, without image files, for each event that has a stack or facts that detections use without one.
-/// The result has one entry for each of these events, in the order of their times.
+/// Evaluates all detections, without image files, for each event that has a stack, or facts that
+/// detections use without one. The result has one entry for each of these events, in time order.
 ///
 /// # Errors
 /// As [`incoming`] and [`Trace::run`].

@@ -1,4 +1,4 @@
-//! Made events keep what they are on all ways that they can go.
+//! Generated events keep their properties on all paths.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -31,7 +31,7 @@ fn metadata() -> Vec<u8> {
     [&(rest.len() as u16 + 2).to_le_bytes()[..], rest].concat()
 }
 
-/// One event of each kind, not in the order of their times.
+/// One event of each kind, not in time order.
 fn events() -> Vec<OwnedEvent> {
     let mut store = SchemaStore::new();
     let self_described = RecordBuilder::new(PROVIDER, 0, 0).extended(ExtendedType::SCHEMA, metadata());
@@ -50,9 +50,9 @@ fn events() -> Vec<OwnedEvent> {
     ]
 }
 
-/// What a trace makes of events.
-fn told(trace: Trace) -> Vec<String> {
-    let mut told = Vec::new();
+/// The events of a trace as text.
+fn described(trace: Trace) -> Vec<String> {
+    let mut described = Vec::new();
     let run = trace.run(|view| {
         let (seconds, value) = (
             (view.utc().0 - START.0) / 10_000_000,
@@ -62,13 +62,13 @@ fn told(trace: Trace) -> Vec<String> {
             },
         );
         let pid = view.event().header_pid().map(|pid| pid.0);
-        told.push(format!("{seconds} {:?} {} {pid:?} {value:?}", view.processor(), view.name()));
+        described.push(format!("{seconds} {:?} {} {pid:?} {value:?}", view.processor(), view.name()));
     });
     run.unwrap();
-    told
+    described
 }
 
-const TOLD: [&str; 3] = [
+const DESCRIBED: [&str; 3] = [
     "1 Some(0) Process/Start Some(1) Some(77)",
     "2 Some(1) Opcode(2) None None",
     "3 Some(1) Made Some(4) Some(5)",
@@ -76,26 +76,26 @@ const TOLD: [&str; 3] = [
 
 #[test]
 fn events_come_in_the_order_of_their_times() {
-    assert_eq!(told(Trace::blocks(incoming(events()).unwrap())), TOLD);
-    assert!(told(Trace::blocks(incoming([]).unwrap())).is_empty());
+    assert_eq!(described(Trace::blocks(incoming(events()).unwrap())), DESCRIBED);
+    assert!(described(Trace::blocks(incoming([]).unwrap())).is_empty());
 }
 
 #[test]
-fn a_recording_of_events_has_the_same_ones() {
+fn a_written_trace_has_the_same_events() {
     let (file, totals) = write_etl(Cursor::new(Vec::new()), events()).unwrap();
     assert_eq!(totals.records, 3);
     let mut stored = tempfile::NamedTempFile::new().unwrap();
     stored.write_all(file.get_ref()).unwrap();
-    let read = told(Trace::file(stored.path()));
-    // The first event of a recording states the session.
-    assert_eq!(read[read.len() - 3..], TOLD);
+    let read = described(Trace::file(stored.path()));
+    // The first event of a trace describes the session.
+    assert_eq!(read[read.len() - 3..], DESCRIBED);
 
-    // Events out of a recording can be written again.
+    // Events of a trace can be written again.
     let mut kept = Vec::new();
     Trace::file(stored.path()).run(|view| kept.push(OwnedEvent::of(view.event()))).unwrap();
     let kept = kept.split_off(kept.len() - 3);
-    let again = told(Trace::blocks(incoming(kept.clone()).unwrap()));
-    assert_eq!(again, TOLD);
+    let again = described(Trace::blocks(incoming(kept.clone()).unwrap()));
+    assert_eq!(again, DESCRIBED);
     for (copy, original) in kept.iter().map(|event| (event.deep_copy().unwrap(), event)) {
         assert_eq!(copy.event().record().bytes(), original.event().record().bytes());
         assert_eq!(copy.event().raw_time(), original.event().raw_time());
@@ -120,14 +120,14 @@ fn times_of_other_clocks_are_not_mixed() {
     let mut kept = Vec::new();
     Trace::file(stored.path()).run(|view| kept.push(OwnedEvent::of(view.event()))).unwrap();
     let foreign = kept.pop().unwrap();
-    let alone = told(Trace::blocks(incoming([foreign.clone()]).unwrap()));
+    let alone = described(Trace::blocks(incoming([foreign.clone()]).unwrap()));
     assert_eq!(alone.len(), 1);
     let mixed = incoming([foreign, events().remove(0)]);
     assert!(matches!(mixed, Err(Error::Clocks)), "{mixed:?}");
 }
 
 #[test]
-fn headers_have_what_was_said() {
+fn headers_have_the_given_values() {
     let builder = RecordBuilder::new(PROVIDER, 1, 2).opcode(3).level(4).keyword(5).task(6).channel(7);
     let builder = builder.activity(CLASS).event_property(1).pointer_size(PointerSize::Four);
     let event = builder.related(PROVIDER).with_payload(&[]).unwrap();
@@ -150,7 +150,7 @@ fn kernel_events_without_ids_have_the_short_header() {
 }
 
 #[test]
-fn what_has_no_place_is_an_error() {
+fn values_and_items_that_do_not_fit_are_errors() {
     let mut store = SchemaStore::new();
     let unknown = RecordBuilder::new(PROVIDER, 1, 0).with("x", 1).pack(&mut store);
     assert_eq!(unknown.unwrap_err().to_string(), stackhound_schema::Error::NoSchema.to_string());
@@ -163,7 +163,7 @@ fn what_has_no_place_is_an_error() {
 const NTOSKRNL: u64 = 0xffff_f801_2000_0000;
 const NTDLL: u64 = 0x7ffa_1000_0000;
 const APP: u64 = 0x7ff6_4000_0000;
-/// Outside of all modules, and away from where runtimes put their code.
+/// Outside all modules, and not near the addresses where runtimes place code.
 const PRIVATE: u64 = 0x1f4_3000_02b1;
 const KERNEL_STACK: &[u64] = &[NTOSKRNL + 0x6f_3a10, NTOSKRNL + 0x1234];
 const USER_STACK: &[u64] = &[NTDLL + 0x9_d4c4, APP + 0x1234, NTDLL + 0x5_2651];
@@ -181,7 +181,7 @@ fn system() -> TraceBuilder {
     trace.process(PID, "app.exe", &modules)
 }
 
-/// A kernel event, whose header has no room for extended data items: `Registry/SetValue`.
+/// A kernel event, whose header has no extended data items: `Registry/SetValue`.
 fn kernel_event(pid: u32, tid: u32) -> RecordBuilder {
     RecordBuilder::classic(class_guid::REGISTRY, 14, 2).pid(pid).tid(tid)
 }
@@ -190,7 +190,7 @@ fn provider_event(tid: u32) -> RecordBuilder {
     RecordBuilder::new(PROVIDER, 1, 0).pid(PID).tid(tid)
 }
 
-/// The process's name, the state and the addresses of the stack, by thread.
+/// Process name, state and addresses of the stack, by thread.
 type Stacks = BTreeMap<u32, (Option<String>, StackState, Vec<u64>)>;
 
 /// The stacks of the threads from [`FIRST_TID`] on.
@@ -217,7 +217,7 @@ fn every_form_of_every_part_comes_with_its_event() {
     type Kind<'k> = (&'k dyn Fn(u32) -> RecordBuilder, &'k [StackForm], StackState);
     let kinds: [Kind<'_>; 3] = [
         (&kernel, &[StackForm::Walk, StackForm::Keys], StackState::UserOnly),
-        // An event of a provider can happen in user mode, where there is no kernel stack.
+        // An event of a provider can occur in user mode, where there is no kernel stack.
         (&provider_event, &FORMS, StackState::Complete),
         (&of_32_bit, &FORMS, StackState::Complete),
     ];
@@ -268,7 +268,8 @@ fn each_form_has_its_records() {
         STACK_WALK_KEY_DELETE, STACK_WALK_KEY_KERNEL, STACK_WALK_KEY_USER, STACK_WALK_STACK,
     };
     let keys = [STACK_WALK_KEY_KERNEL, STACK_WALK_KEY_USER, STACK_WALK_KEY_DELETE, STACK_WALK_KEY_DELETE];
-    // Of provider events, which have no hook, the addresses in their extended data items.
+    // For provider events, which have no hook id: the number of addresses in their extended data
+    // items.
     let rows: [(StackForm, &[u16], &[usize]); 4] = [
         (StackForm::Walk, &[STACK_WALK_STACK, STACK_WALK_STACK], &[0]),
         (StackForm::Keys, &keys, &[0]),
@@ -289,7 +290,7 @@ fn each_form_has_its_records() {
 }
 
 #[test]
-fn times_that_are_not_stated_follow_each_other() {
+fn events_without_a_time_follow_each_other() {
     let ms = |number: i64| FileTime(START.0 + number * 10_000);
     let trace =
         system().event(provider_event(1)).event(provider_event(2)).event(provider_event(3).at(ms(-7)));
@@ -300,7 +301,7 @@ fn times_that_are_not_stated_follow_each_other() {
     // Processes and modules are known before all events.
     assert_eq!(rundown.len(), 3 + 3);
     assert!(rundown.iter().all(|event| time(event) == ms(-8)));
-    // Not before the session, if all times are left to the builder.
+    // Without any explicit time, the rundown is at the start of the session.
     assert!(system().build().unwrap().iter().all(|event| time(event) == START));
 }
 
@@ -311,7 +312,8 @@ fn stacks_that_cannot_be_written_are_errors() {
         let built = TraceBuilder::new().event_with_stack(event, form, kernel, user).build();
         built.unwrap_err().to_string()
     };
-    let (nowhere, no_items) = (RecordBuilder::new(PROVIDER, 1, 0), "a classic event has no extended items");
+    let (nowhere, no_items) =
+        (RecordBuilder::new(PROVIDER, 1, 0), "a classic event cannot have extended data items");
     let no_thread = "an event with a stack must state its process and its thread";
     assert_eq!(message(event(), StackForm::Walk, &[APP], &[]), "0x7ff640000000 is not a kernel address");
     assert_eq!(
@@ -342,7 +344,7 @@ fn each_event_with_a_stack_is_evaluated_in_the_order_of_times() {
             };
             evaluated.iter().map(of).collect::<Vec<_>>()
         };
-        // A direct system call from unbacked memory; and one through ntdll.
+        // A direct system call from unbacked memory, and one through ntdll.
         assert_eq!(verdicts("CS01"), [Verdict::Yes, Verdict::No, Verdict::No], "{form:?}");
         assert_eq!(verdicts("CS07"), [Verdict::No, Verdict::Yes, Verdict::No], "{form:?}");
         assert_eq!(verdicts("CS23"), [Verdict::No; 3], "{form:?}");
@@ -373,7 +375,7 @@ fn filters_select_events_by_their_stacks() {
 }
 
 #[test]
-fn schemas_of_other_providers_are_taken() {
+fn schemas_of_other_providers_are_used() {
     const MANIFEST: &str = r#"<instrumentationManifest><instrumentation><events>
       <provider name="Test" guid="{07070707-0707-0707-0707-070707070707}" symbol="P">
         <events><event value="1" version="0" template="T"/></events>

@@ -11,27 +11,29 @@ use stackhound_types::{Address, FileTime, RawTime};
 use super::event::{OwnedEvent, SESSION, START};
 use super::{Error, RecordBuilder};
 
-/// Between events that state no time: 1 ms.
+/// Interval between events without a time: 1 ms.
 const STEP: i64 = 10_000;
 /// Types and versions of `Process/DCStart` and `Image/DCStart` in Windows 10.
 const PROCESS_DC_START: (u8, u8) = (3, 4);
 const IMAGE_DC_START: (u8, u8) = (3, 3);
-/// The event of Microsoft-Windows-Kernel-EventTracing that has a user stack.
+/// The event of Microsoft-Windows-Kernel-EventTracing with a user stack.
 const USER_STACK: u16 = 18;
 
-/// How the trace stores the stack of an event. The kernel stack and the user stack can both be there, or one of them.
+/// The form in which the trace stores the stack of an event: its kernel stack, its user stack, or
+/// both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackForm {
-    /// `StackWalk/Stack` records after the event, one for the kernel stack and one for the user stack, with their frames.
+    /// `StackWalk/Stack` records after the event, one for the kernel stack and one for the user
+    /// stack, with their frames.
     Walk,
-    /// `StackWalk/KeyKernel` and `StackWalk/KeyUser` records after the event, with the definitions of the keys
-    /// (`StackWalk/KeyDelete`) after them. No key is used twice.
+    /// `StackWalk/KeyKernel` and `StackWalk/KeyUser` records after the event, followed by the
+    /// definitions of the keys (`StackWalk/KeyDelete`). Each key is used once.
     Keys,
-    /// One extended data item of the event. Events of the kernel and of classic providers have none.
+    /// One extended data item of the event. Not available for kernel events and classic events.
     Extended,
-    /// The kernel stack in an extended data item of the event, and the user stack in that of an event that follows (event 18
-    /// of Microsoft-Windows-Kernel-EventTracing), with the same match id. Without a kernel stack, the same as
-    /// [`Extended`](StackForm::Extended).
+    /// The kernel stack in an extended data item of the event, and the user stack in that of a
+    /// later event (event 18 of Microsoft-Windows-Kernel-EventTracing), with the same match id.
+    /// Without a kernel stack, the same as [`Extended`](StackForm::Extended).
     ExtendedPair,
 }
 
@@ -43,9 +45,10 @@ struct Stack {
     user: Vec<Address>,
 }
 
-/// Builds the events of a trace: the rundown of the processes and their modules, events, and stack records.
+/// Builds the events of a trace: the rundown of the processes and their modules, events, and stack
+/// records.
 ///
-/// An event that states no time is 1 ms later than the event that was added before it.
+/// An event without a time is 1 ms later than the event that was added before it.
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     schemas: SchemaStore,
@@ -59,14 +62,15 @@ impl TraceBuilder {
         TraceBuilder::default()
     }
 
-    /// Adds schemas of providers that are not built in.
+    /// Sets schemas of providers that are not built in.
     pub fn schemas(self, schemas: SchemaStore) -> TraceBuilder {
         TraceBuilder { schemas, ..self }
     }
 
-    /// Adds a process that runs when the trace begins, with all of its modules: base address, size in bytes, and NT path, such
-    /// as `\Device\HarddiskVolume3\Windows\System32\ntdll.dll`. Modules of the kernel are those of process 0. An address
-    /// outside of the modules is unbacked; without any module, it is unknown.
+    /// Adds a process that is running when the trace starts, with all of its modules: base address,
+    /// size in bytes, and NT path, such as `\Device\HarddiskVolume3\Windows\System32
+    /// tdll.dll`. Modules of the kernel are those of process 0. An address outside the modules is
+    /// unbacked; without any module, its backing is unknown.
     pub fn process(mut self, pid: u32, image_name: &str, modules: &[(u64, u64, &str)]) -> TraceBuilder {
         let (opcode, version) = PROCESS_DC_START;
         let process = RecordBuilder::classic(class_guid::PROCESS, opcode, version);
@@ -85,8 +89,9 @@ impl TraceBuilder {
         self
     }
 
-    /// Adds an event with its stack: the addresses of the kernel stack and of the user stack, innermost first. A stack
-    /// without addresses is not written. The event must state its process and its thread.
+    /// Adds an event with its stack: the addresses of the kernel stack and of the user stack,
+    /// innermost first. A stack without addresses is not written. The event must state its process
+    /// and its thread.
     pub fn event_with_stack(
         mut self,
         event: RecordBuilder,
@@ -99,15 +104,15 @@ impl TraceBuilder {
         self
     }
 
-    /// Builds the events, for [`replay`](super::replay), [`incoming`](super::incoming), [`write_etl`](super::write_etl),
-    /// [`select`](super::select) or [`evaluate`](super::evaluate). Events and their stack records are in the order in which
-    /// they were added.
+    /// Builds the events, for [`replay`](super::replay), [`incoming`](super::incoming),
+    /// [`write_etl`](super::write_etl), [`select`](super::select) or [`evaluate`](super::evaluate).
+    /// Events and their stack records are in the order in which they were added.
     ///
     /// # Errors
-    /// As [`RecordBuilder::pack_incomplete`], but an event without values needs no schema. [`Error::NoThread`],
-    /// [`Error::NotKernel`] and [`Error::NotUser`] for stacks.
+    /// As [`RecordBuilder::pack_incomplete`], but an event without values needs no schema.
+    /// [`Error::NoThread`], [`Error::NotKernel`] and [`Error::NotUser`] for stacks.
     pub fn build(mut self) -> Result<Vec<OwnedEvent>, Error> {
-        // The rundown is at the session's start.
+        // The rundown is at the start of the session.
         let mut next = FileTime(START.0 + STEP);
         for (event, _) in &mut self.events {
             next = FileTime(event.time.get_or_insert(next).0 + STEP);
@@ -127,7 +132,7 @@ impl TraceBuilder {
     }
 }
 
-/// The header and the stack are all that is known of an event without values and schema.
+/// An event without values and without a schema has an empty payload.
 fn pack(event: &RecordBuilder, schemas: &mut SchemaStore) -> Result<OwnedEvent, Error> {
     match event.pack_incomplete(schemas) {
         Err(Error::Value(NoSchema)) if event.values().is_empty() => event.with_payload(&[]),
@@ -136,7 +141,7 @@ fn pack(event: &RecordBuilder, schemas: &mut SchemaStore) -> Result<OwnedEvent, 
 }
 
 impl Stack {
-    /// Adds the event and all records of its stack. `number` is used for no other event.
+    /// Adds the event and all records of its stack. `number` must be unique to the event.
     fn build(
         self,
         event: RecordBuilder,

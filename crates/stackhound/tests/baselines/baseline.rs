@@ -1,13 +1,13 @@
-//! Microsoft's text: one line an event, then one line a kind of event with how often it occurs.
+//! TraceEvent's output: one line per event, then one line per kind of event with its count.
 
 use std::collections::BTreeMap;
 
-/// The text of one recording.
+/// The text for one trace.
 #[derive(Debug)]
 pub struct Baseline {
     /// The first five events of each kind, in time order.
     pub lines: Vec<Line>,
-    /// How many events there are of each kind.
+    /// The number of events of each kind.
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -21,7 +21,7 @@ pub struct Line {
     pub processor: u16,
     /// Length of the payload.
     pub length: usize,
-    /// All values with their names, as they stand in the line; those of the header too.
+    /// All values with their names, as printed in the line, including those of the header.
     pub values: Vec<(String, String)>,
 }
 
@@ -49,7 +49,7 @@ fn count(text: &str) -> Option<(String, u64)> {
     Some((event.to_owned(), number.parse().ok()?))
 }
 
-/// How many of a line's values are of the event's header.
+/// Number of values in a line that belong to the header.
 const N_HEADER_VALUES: usize = 5;
 
 impl Line {
@@ -63,7 +63,8 @@ impl Line {
         &self.values[N_HEADER_VALUES..]
     }
 
-    /// Such as `1,581.386: Provider/Task/Opcode PID=2876; TID=3016; PName=explorer; ProceNum=4; DataLen=4; Message=19; `.
+    /// Parses a line such as `1,581.386: Provider/Task/Opcode PID=2876; TID=3016; PName=explorer;
+    /// ProceNum=4; DataLen=4; Message=19; `.
     fn parse(text: &str) -> Option<Line> {
         let (time, rest) = text.split_once(": ")?;
         let (milliseconds, microseconds) = time.split_once('.')?;
@@ -78,7 +79,8 @@ impl Line {
     }
 }
 
-/// `Name=Value; ` any number of times. A value may contain the separator; a name consists of letters, digits and `_`.
+/// `Name=Value; ` any number of times. A value may contain the separator; a name consists of
+/// letters, digits and `_`.
 fn values(text: &str) -> Vec<(String, String)> {
     let mut values: Vec<(String, String)> = Vec::new();
     for part in text.trim_start().strip_suffix("; ").unwrap_or_default().split("; ") {

@@ -1,4 +1,4 @@
-//! One recording: finds the event of each line and compares.
+//! Finds the event of each line of one trace, and compares them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,22 +13,22 @@ use crate::explanations::{Explanations, Figures};
 use crate::fields::{self, Fields};
 use crate::notation;
 
-/// How a recording compares.
+/// The comparison of one trace.
 pub struct Comparison {
     pub figures: Figures,
     /// Lines whose event has no schema, by event.
     pub unknown: BTreeMap<String, u64>,
-    /// What is not explained.
+    /// Differences without an explanation.
     pub complaints: Vec<String>,
 }
 
-/// Of which line an event can be the event: microseconds since the first event, processor, payload length.
+/// Identifies the line of an event: microseconds since the first event, processor, payload length.
 type RecordKey = (i64, u16, usize);
 
 impl Comparison {
-    /// Reads a recording and compares it with Microsoft's text for it.
+    /// Reads a trace and compares it with the text for it.
     pub fn of(name: &str, baseline: &Baseline, path: &Path, explanations: &mut Explanations) -> Comparison {
-        let trace = TraceFiles::file(path).open().expect("a recording that can be opened");
+        let trace = TraceFiles::file(path).open().expect("a trace that can be opened");
         let ticks_per_second = i128::from(trace.clock().ticks_per_second());
         let mut open = OpenLines::of(baseline, explanations);
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -38,16 +38,16 @@ impl Comparison {
             complaints: Vec::new(),
         };
         let mut start = None;
-        // Its first pass knows what the other one's events are about.
-        let knowing = Pipeline::new(&trace, Passes::Two);
-        let system = knowing.trace_state().system();
+        // A separate pipeline, whose first pass provides the state of the system at all times.
+        let first_pass = Pipeline::new(&trace, Passes::Two);
+        let system = first_pass.trace_state().system();
         Pipeline::new(&trace, Passes::Two).run(|view| {
             let event = format!("{}/{}", view.provider(), view.name());
             let ticks = i128::from(view.raw_time().0 - *start.get_or_insert(view.raw_time().0));
-            // Rounded to the nearest, as Microsoft's text has it.
+            // Rounded to the nearest, as in the text.
             let time = (ticks * 2_000_000 / ticks_per_second + 1) / 2;
-            let location = (time as i64, view.processor().unwrap_or(0), view.payload().len());
-            if let Some(line) = open.take(location, &event) {
+            let key = (time as i64, view.processor().unwrap_or(0), view.payload().len());
+            if let Some(line) = open.take(key, &event) {
                 comparison.compare(line, view, system, explanations);
             }
             *counts.entry(event).or_default() += 1;
@@ -94,7 +94,7 @@ impl Comparison {
         }
     }
 
-    /// `ours` are the notations of our value, the last one our own.
+    /// `ours` are the notations of our value, our own notation last.
     fn evaluate(
         &mut self,
         event: &str,
@@ -139,29 +139,29 @@ impl Comparison {
     }
 }
 
-/// The lines for which no event has been found yet.
+/// The lines whose event has not been found yet.
 struct OpenLines<'b> {
-    by_location: BTreeMap<RecordKey, Vec<(String, &'b Line)>>,
+    by_key: BTreeMap<RecordKey, Vec<(String, &'b Line)>>,
 }
 
 impl<'b> OpenLines<'b> {
     fn of(baseline: &'b Baseline, explanations: &mut Explanations) -> OpenLines<'b> {
-        let mut by_location: BTreeMap<RecordKey, Vec<(String, &Line)>> = BTreeMap::new();
+        let mut by_key: BTreeMap<RecordKey, Vec<(String, &Line)>> = BTreeMap::new();
         for line in &baseline.lines {
-            let location = (line.time, line.processor, line.length);
-            by_location.entry(location).or_default().push((explanations.our_event(&line.event), line));
+            let key = (line.time, line.processor, line.length);
+            by_key.entry(key).or_default().push((explanations.our_event(&line.event), line));
         }
-        OpenLines { by_location }
+        OpenLines { by_key }
     }
 
-    /// The first line at this place that is about this event.
-    fn take(&mut self, location: RecordKey, event: &str) -> Option<&'b Line> {
-        let lines = self.by_location.get_mut(&location)?;
+    /// The first line with this key and event.
+    fn take(&mut self, key: RecordKey, event: &str) -> Option<&'b Line> {
+        let lines = self.by_key.get_mut(&key)?;
         let index = lines.iter().position(|(name, _)| name == event)?;
         Some(lines.remove(index).1)
     }
 
     fn rest(&self) -> impl Iterator<Item = &'b Line> {
-        self.by_location.values().flatten().map(|(_, line)| *line)
+        self.by_key.values().flatten().map(|(_, line)| *line)
     }
 }

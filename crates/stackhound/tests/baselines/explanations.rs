@@ -1,11 +1,12 @@
-//! The tables of `docs/baselines.md`: figures, names that differ, differences and their causes.
+//! The tables of `docs/baselines.md`: figures, different names, differences and their causes.
 //!
-//! A table is known by the heading above it. Cells may be set in backticks; `\|` is a bar in a cell. Where a pattern is
-//! allowed, `*` stands for any text. The last cell of most rows is for people and is not looked at.
+//! A table is identified by the heading above it. Cells may be in backticks; `\|` is a bar in a
+//! cell. In patterns, `*` matches any text. The last cell of most rows is for readers and is
+//! ignored.
 
 use std::fmt;
 
-/// What is compared and how it came out.
+/// The results of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// `EVENT` lines.
@@ -14,21 +15,21 @@ pub struct Figures {
     pub found: u64,
     /// Lines whose event has a schema.
     pub decoded: u64,
-    /// Values of those lines, without the empty ones for which we have no field.
+    /// Values of these lines, without the empty ones for which there is no field.
     pub values: u64,
     /// Values that are equal.
     pub equal: u64,
-    /// Values that are not.
+    /// Values that are different.
     pub different: u64,
 }
 
 impl Figures {
-    /// How many of a thousand values are equal.
+    /// The share of equal values in thousandths.
     pub fn equal_of_a_thousand(&self) -> u64 {
         self.equal * 1000 / self.values.max(1)
     }
 
-    /// What the page has in its row.
+    /// The cells of the row in the page.
     fn cells(&self) -> [String; 7] {
         let Figures { lines, found, decoded, values, equal, different } = *self;
         let share = self.equal_of_a_thousand();
@@ -46,7 +47,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Everything that the page says.
+/// The contents of the page.
 #[derive(Debug)]
 pub struct Explanations {
     figures: Vec<Row>,
@@ -62,18 +63,18 @@ struct Row {
     used: bool,
 }
 
-/// From which of our fields one of Microsoft's comes, and how.
+/// The fields from which TraceEvent derives a field, and the derivation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Derivation {
     /// Paths of fields, see [`Fields`](crate::fields::Fields).
     pub sources: Vec<String>,
-    /// What is done with them.
+    /// The derivation.
     pub how: String,
 }
 
 impl Explanations {
     /// # Panics
-    /// If a table is missing or has a row of another width.
+    /// If a table is missing, or a row has another number of cells.
     pub fn parse(page: &str) -> Explanations {
         Explanations {
             figures: table(page, "Figures", 8),
@@ -84,7 +85,8 @@ impl Explanations {
         }
     }
 
-    /// What we call an event of Microsoft's. A row whose both names end in `/*` is for all events of that beginning.
+    /// Our name for an event of TraceEvent. A row whose two names end in `/*` applies to all events
+    /// with that prefix.
     pub fn our_event(&mut self, microsoft: &str) -> String {
         for row in &mut self.events {
             let (theirs, ours) = (&row.cells[0], &row.cells[1]);
@@ -102,7 +104,7 @@ impl Explanations {
         microsoft.to_owned()
     }
 
-    /// How to get at a field of Microsoft's, if not under its own name.
+    /// The derivation of a field of TraceEvent, if it does not have the same name here.
     pub fn derivation(&mut self, event: &str, field: &str) -> Option<Derivation> {
         let row = find(&mut self.fields, |cells| matches(&cells[0], event) && cells[1] == field)?;
         let sources = row[2].split(", ").map(str::to_owned).collect();
@@ -116,19 +118,19 @@ impl Explanations {
         find(&mut self.differences, covers).is_some()
     }
 
-    /// Whether a difference between two counts is explained, with just these counts.
+    /// Whether a difference between two counts is explained, with exactly these counts.
     pub fn explains_count(&mut self, etl_file: &str, event: &str, theirs: u64, ours: u64) -> bool {
         let cells = [etl_file, event, &theirs.to_string(), &ours.to_string()];
         find(&mut self.counts, |row| row.iter().zip(cells).all(|(known, cell)| known == cell)).is_some()
     }
 
-    /// Whether the page has these figures.
+    /// Whether the page contains these figures.
     pub fn states(&mut self, etl_file: &str, figures: &Figures) -> bool {
         let cells: Vec<String> = [etl_file.to_owned()].into_iter().chain(figures.cells()).collect();
         find(&mut self.figures, |row| *row == cells).is_some()
     }
 
-    /// The rows that were of no use.
+    /// The rows that were not used.
     pub fn unused(&self) -> impl Iterator<Item = String> {
         let tables = [&self.figures, &self.events, &self.fields, &self.differences, &self.counts];
         let rows = tables.into_iter().flatten().filter(|row| !row.used);
@@ -136,21 +138,21 @@ impl Explanations {
     }
 }
 
-/// The first row that is wanted, which is then used.
+/// The first matching row, which is marked as used.
 fn find(rows: &mut [Row], wanted: impl Fn(&[String]) -> bool) -> Option<&[String]> {
     let row = rows.iter_mut().find(|row| wanted(&row.cells))?;
     row.used = true;
     Some(&row.cells)
 }
 
-/// The rows of the table under a heading, without its own head.
+/// The rows of the table under a heading, without the header rows.
 fn table(page: &str, heading: &str, width: usize) -> Vec<Row> {
     let section = page.split("\n## ").find(|section| section.lines().next() == Some(heading));
     let section = section.unwrap_or_else(|| panic!("docs/baselines.md has no section {heading}"));
     let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
     rows.map(|line| {
         let cells = cells(line);
-        assert_eq!(cells.len(), width, "a row of another width in {heading}: {line}");
+        assert_eq!(cells.len(), width, "wrong number of cells in {heading}: {line}");
         Row { cells, used: false }
     })
     .collect()
@@ -167,7 +169,7 @@ fn cells(line: &str) -> Vec<String> {
     inner.split('|').map(plain).collect()
 }
 
-/// Whether a text is what a pattern says, in which `*` stands for any text.
+/// Whether a text matches a pattern, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

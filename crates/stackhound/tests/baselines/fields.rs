@@ -1,4 +1,4 @@
-//! The fields of one of our events, and what Microsoft makes of them.
+//! The decoded fields of an event, and the fields that TraceEvent derives from them.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use stackhound::{EventView, FileTime, TICKS_PER_SECOND};
 use crate::explanations::Derivation;
 use crate::notation::{self, date, grouped};
 
-/// The decoded fields by path: members of structures behind a point, the first element of an array behind `[0]`.
+/// The decoded fields by path: members of structures after a point, the first element of an array
+/// after `[0]`.
 pub struct Fields<'s> {
     view: &'s EventView<'s>,
     system: &'s System,
@@ -17,20 +18,20 @@ pub struct Fields<'s> {
 }
 
 impl<'s> Fields<'s> {
-    /// `None` if nothing is known about the payload.
+    /// `None` if no schema is known for the event.
     pub fn of(view: &'s EventView<'s>, system: &'s System) -> Option<Fields<'s>> {
         let mut found = Vec::new();
         collect("", view.fields()?, &mut found);
         Some(Fields { view, system, found })
     }
 
-    /// A field by its path, whatever the case of its letters.
+    /// A field by its path, which is not case-sensitive.
     pub fn get(&self, path: &str) -> Option<(&'s Field, &Item<'s>)> {
         let (_, field, item) = self.found.iter().find(|(known, _, _)| known.eq_ignore_ascii_case(path))?;
         Some((field, item))
     }
 
-    /// A number: of a field, or of the event's header where the path is in parentheses.
+    /// A number: that of a field, or that of the event's header if the path is in parentheses.
     fn number(&self, path: &str) -> Option<u64> {
         match path {
             "(processor)" => self.view.processor().map(u64::from),
@@ -45,10 +46,10 @@ impl<'s> Fields<'s> {
         self.get(path)?.1.value()?.text()
     }
 
-    /// What Microsoft would print for a field of its own, if it is made of ours in this way.
+    /// The expected output for a field that TraceEvent derives from the fields of the event.
     ///
     /// # Panics
-    /// If the way is not known.
+    /// If the derivation is not known.
     pub fn derive(&self, Derivation { sources, how }: &Derivation) -> Option<Vec<String>> {
         let source = &*sources[0];
         let number = || self.number(source);
@@ -90,17 +91,17 @@ impl<'s> Fields<'s> {
                 let name = self.system.file_name(Some(FileKey(number()?)), None, self.view.time())?;
                 vec![self.system.dos_path(name).into_owned()]
             }
-            how => panic!("docs/baselines.md knows a way that the test does not: {how}"),
+            how => panic!("docs/baselines.md contains an unknown derivation: {how}"),
         })
     }
 
-    /// Of the fields that there are; versions differ in how many they have.
+    /// The sum of the existing fields; versions have different numbers of fields.
     fn sum(&self, paths: &[String]) -> u64 {
         paths.iter().filter_map(|path| self.number(path)).sum()
     }
 }
 
-/// What Microsoft would print for the owner of an event; `None` for what the event was found by.
+/// The expected output for a header value; `None` for values that identify the event.
 pub fn of_header(view: &EventView<'_>, name: &str) -> Option<String> {
     let id = |id: Option<u32>| id.map_or_else(|| "-1".to_owned(), |id| id.to_string());
     let pid = view.pid().map(|pid| pid.0);
@@ -132,7 +133,7 @@ fn collect<'s>(prefix: &str, fields: Decoder<'s>, found: &mut Vec<(String, &'s F
     }
 }
 
-/// Ticks as milliseconds with three digits behind the point.
+/// Ticks as milliseconds with three decimal places.
 fn milliseconds(ticks: i64, ticks_per_second: u64) -> String {
     let doubled = i128::from(ticks) * 2_000_000 / i128::from(ticks_per_second.max(1));
     let microseconds = u64::try_from((doubled + 1) / 2).unwrap_or(0);

@@ -1,9 +1,9 @@
-//! What we decode against what Microsoft's TraceEvent library printed for three recordings.
+//! Compares decoded events with the output of Microsoft's TraceEvent library for three traces.
 //!
-//! For each event that Microsoft printed, the event is looked for in the recording and every value is compared. For each
-//! kind of event, the counts are compared. `docs/baselines.md` holds the figures, the names that differ and the
-//! differences with their causes; it is read by the test, and neither a difference without an entry nor an entry
-//! without a difference is accepted.
+//! For each printed event, the matching event of the trace is found and every value is compared.
+//! For each kind of event, the counts are compared. `docs/baselines.md` contains the figures, the
+//! different names, and the differences with their causes. The test reads this page: each
+//! difference needs an entry, and each entry a difference.
 
 mod baseline;
 mod comparison;
@@ -17,7 +17,7 @@ use baseline::Baseline;
 use comparison::Comparison;
 use explanations::Explanations;
 
-/// The recordings, and which share of the values has to be equal, in thousandths. May only rise.
+/// The traces, and the required share of equal values, in thousandths. It may only rise.
 const TRACES: [(&str, u64); 3] = [("net452-x64", 950), ("gcevents", 990), ("primitive-types", 848)];
 
 #[test]
@@ -37,7 +37,7 @@ fn microsofts_baselines() {
             println!("    without a known schema: {event}, {lines} lines");
         }
         if comparison.figures.equal_of_a_thousand() < least {
-            complaints.push(format!("{etl_file}: fewer values are equal than there were"));
+            complaints.push(format!("{etl_file}: fewer values are equal than required"));
         }
         complaints.extend(comparison.complaints);
     }

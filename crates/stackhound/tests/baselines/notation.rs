@@ -1,16 +1,17 @@
-//! How Microsoft's text shows values. What counts as equal is described in `docs/baselines.md`.
+//! The notation of values in TraceEvent's output. `docs/baselines.md` describes which values count
+//! as equal.
 
 use stackhound::schema::{Field, Item, Map, MapKind, OutType, Value};
 
-/// Values are cut behind this many UTF-16 units.
+/// Values are truncated after this number of UTF-16 units.
 const MAX_UNITS: usize = 20;
 
-/// Whether a text of Microsoft's is one of these, cut.
+/// Whether a text of TraceEvent is one of these, truncated.
 pub fn shows(text: &str, notations: &[String]) -> bool {
     notations.iter().any(|whole| cut(whole) == text)
 }
 
-/// A text the way a line has it: cut, and without line ends.
+/// A text as printed in a line: truncated, and with escaped line ends.
 fn cut(text: &str) -> String {
     let units: Vec<u16> = text.encode_utf16().collect();
     let shown = match units.get(..MAX_UNITS) {
@@ -20,7 +21,7 @@ fn cut(text: &str) -> String {
     shown.replace('\n', "\\n").replace('\r', "\\r")
 }
 
-/// The ways in which the content of a field may be shown, our own last. None for arrays and structures.
+/// The possible notations of a field, our own last. Empty for arrays and structures.
 pub fn of(field: &Field, item: &Item<'_>) -> Vec<String> {
     let Some(value) = item.value() else { return Vec::new() };
     let mut all = match value {
@@ -72,9 +73,9 @@ pub fn date(rfc3339: &str) -> String {
     rfc3339.get(2..end).unwrap_or_default().replace('-', "/").replace('T', " ")
 }
 
-/// The name of a number, or the names of its bits by rising value if all bits that are set have one. Names of several
-/// bits do not repeat what others have said. Manifests' bits are joined with a bar, those of Microsoft's own classes
-/// with a comma.
+/// The name of a number, or the names of its bits in ascending order if all set bits have one.
+/// Names of several bits do not repeat bits that are already named. Bits of manifests are joined
+/// with a bar, those of Microsoft's own classes with a comma.
 fn names(map: &Map, number: u64) -> Vec<String> {
     if map.kind == MapKind::Values {
         return map.value_name(number).map(str::to_owned).into_iter().collect();
@@ -86,11 +87,11 @@ fn names(map: &Map, number: u64) -> Vec<String> {
     entries.sort();
     let mut unnamed = number;
     entries.retain(|(mask, _)| {
-        let says_more = number & mask == *mask && unnamed & mask != 0;
-        if says_more {
+        let adds_bits = number & mask == *mask && unnamed & mask != 0;
+        if adds_bits {
             unnamed &= !mask;
         }
-        says_more
+        adds_bits
     });
     if unnamed != 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Blocks of a source of one's own, as a transport over a network or a test has it.
+//! Blocks of a custom source, such as a network transport or a test.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,9 +51,9 @@ fn blocks_are_a_trace_like_any_other() {
     assert_eq!((stats.trace.events, stats.trace.events_dropped), (100, 0));
 }
 
-/// MOF and WPP events say the GUID of their class or message, and nothing of the provider that was enabled.
+/// MOF and WPP events contain the GUID of their class or message, not that of the enabled provider.
 #[test]
-fn a_legacy_provider_gets_what_says_no_provider() {
+fn a_legacy_provider_gets_events_of_unknown_providers() {
     const CLASSIC: u16 = 0x0100;
     const MESSAGE: u16 = 0x0008;
     let (control, manifest, class, message) = (Guid([8; 16]), Guid([5; 16]), Guid([9; 16]), Guid([7; 16]));
@@ -62,14 +62,14 @@ fn a_legacy_provider_gets_what_says_no_provider() {
         let mut header = [0; 80];
         header[4..6].copy_from_slice(&(0x40 | flags).to_le_bytes());
         header[0x18..0x28].copy_from_slice(&guid.0);
-        // With a GUID, a sequence number and a time, as message headers are mostly.
+        // The message header has a GUID, a sequence number and a time, as usual.
         header[0x28..0x30].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
         let _ = capture.event(&EventRecord { header: &header, processor: 0, items: &[], payload: &[0; 8] });
     };
     give(manifest, 0);
     give(class, CLASSIC);
     give(message, MESSAGE);
-    // Of the kernel, of a loss, and of a class that another provider wants by its GUID.
+    // A kernel event, a loss, and a class that another provider enables by its GUID.
     give(PROCESS, CLASSIC);
     give(LOST_EVENTS, CLASSIC);
     give(Guid([6; 16]), CLASSIC);
@@ -122,7 +122,7 @@ fn a_subscription_counts_what_it_drops() {
 }
 
 #[test]
-fn who_no_longer_reads_ends_the_trace() {
+fn dropping_the_subscription_ends_the_trace() {
     let (mut capture, trace) = source(Queue::new(Overflow::Block));
     let (running, subscription) = trace.subscribe(1, Overflow::Block).unwrap();
     drop(subscription);

@@ -1,5 +1,5 @@
-//! The builder: who is called for what, how a trace ends, what is counted. All on generated recordings and on blocks that
-//! are handed over as Windows does; sessions themselves are tested under Wine.
+//! The builder: the called handlers, the end of a trace, and the counters. All tests use generated
+//! traces, or blocks that are delivered as Windows does. Sessions themselves are tested under Wine.
 
 mod blocks;
 mod running;
@@ -8,7 +8,7 @@ mod trace_files;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// A generated recording of some 20,000 events, made once.
+/// A generated trace of about 20,000 events, created once.
 fn etl_file() -> PathBuf {
     static FILE: std::sync::OnceLock<(tempfile::TempDir, PathBuf)> = std::sync::OnceLock::new();
     let (_, path) = FILE.get_or_init(|| {
@@ -20,7 +20,7 @@ fn etl_file() -> PathBuf {
     path.clone()
 }
 
-/// What handlers noted, in order.
+/// Notes of handlers, in order.
 #[derive(Clone, Debug, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! How traces end.
+//! The end of traces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -36,13 +36,13 @@ fn none_is_called_after_stop() {
         let running = trace.enable(Provider::guid(Guid([5; 16])).on_event(count)).start().unwrap();
         let sender = std::thread::spawn(move || {
             let mut n = 0;
-            // A burst that ends when nobody wants it any more.
+            // A burst that ends when the receiver is gone.
             while send(&mut capture, n, 1) {
                 n += 1;
             }
         });
         while calls.load(Ordering::SeqCst) == 0 {
-            assert!(!running.is_finished(), "it ends before anything is handed over");
+            assert!(!running.is_finished(), "it ended before the first event");
             std::thread::yield_now();
         }
         let stats = running.stop().unwrap();

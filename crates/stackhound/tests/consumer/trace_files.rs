@@ -1,4 +1,4 @@
-//! Providers, filters and handlers on a recording.
+//! Providers, filters and handlers on a trace file.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ fn kernel(name: &str) -> Provider {
     Provider::kernel(provider)
 }
 
-/// How many events of a recording have a name that fits, counted without the builder.
+/// Number of events of the trace whose name is wanted, counted without the builder.
 fn events_named(wanted: impl Fn(&str) -> bool) -> usize {
     let trace = TraceFiles::file(etl_file()).open().unwrap();
     let mut count = 0;
@@ -32,7 +32,7 @@ fn without_providers_every_event_is_wanted() {
     assert_eq!((stats.delivered, stats.errors), (count as u64, 0));
 }
 
-/// What the flag for processes logs.
+/// The events that the flag for processes logs.
 const OF_PROCESS: [&str; 6] = [
     "Process/Start",
     "Process/End",
@@ -42,8 +42,8 @@ const OF_PROCESS: [&str; 6] = [
     "Process/Defunct",
 ];
 
-/// What Microsoft's "EVENT_TRACE_PROPERTIES structure" and the classes of "MSNT_SystemTrace" say that each flag logs, by
-/// the names of the demo's events.
+/// The events that each flag logs, according to Microsoft's "EVENT_TRACE_PROPERTIES structure" and
+/// the classes of "MSNT_SystemTrace", by their names in the demo.
 #[test]
 fn a_kernel_provider_gets_its_events_and_no_others_of_its_class() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,13 +102,13 @@ fn every_provider_of_an_event_gets_it() {
         .enable(kernel("image_load").on_event(move |event| other.add(event.name().into_owned())))
         .run(|_| {})
         .unwrap();
-    // The image load is recorded with processes, and is an event of images.
+    // The image load is logged with process events, but is an event of images.
     let processes = events_named(|name| OF_PROCESS.contains(&name));
     assert!(processes > 0);
     assert_eq!((notes.count("first"), notes.count("second")), (processes, processes));
     let images = notes.take().into_iter().filter(|note| note.starts_with("Image/")).count();
     assert_eq!(images, events_named(|name| name.starts_with("Image/")));
-    assert_eq!(stats.delivered, (processes + images) as u64, "an event that two want is one event");
+    assert_eq!(stats.delivered, (processes + images) as u64, "an event of two providers counts once");
 }
 
 #[test]
@@ -128,11 +128,11 @@ fn filters_choose_independently_and_only_for_their_own_handlers() {
     assert!(counts[0] > 0);
     assert_eq!([notes.count("start"), notes.count("end")], counts);
     assert_eq!(notes.count("never"), 0);
-    assert_eq!(stats.delivered, counts.iter().sum::<usize>() as u64, "what no filter wants, nobody wants");
+    assert_eq!(stats.delivered, counts.iter().sum::<usize>() as u64, "unselected events are not delivered");
 }
 
 #[test]
-fn what_nobody_wants_can_be_had_too() {
+fn unclaimed_events_can_be_received() {
     let notes = Notes::default();
     let rest = notes.clone();
     let mut wanted = 0;
@@ -146,15 +146,15 @@ fn what_nobody_wants_can_be_had_too() {
 }
 
 #[test]
-fn an_error_of_a_handler_is_told_and_ends_nothing() {
+fn an_error_of_a_handler_is_reported_and_the_trace_continues() {
     let notes = Notes::default();
-    let told = notes.clone();
+    let errors = notes.clone();
     let stats = Trace::file(etl_file())
         .enable(kernel("process").on_event(|event| {
             event.parser()?.parse::<u32>("NoSuchProperty")?;
             Ok(())
         }))
-        .on_error(move |error| told.add(error.error.to_string()))
+        .on_error(move |error| errors.add(error.error.to_string()))
         .run(|_| {})
         .unwrap();
     assert_eq!(stats.errors, stats.delivered);
@@ -177,7 +177,7 @@ fn any_handler_can_end_the_trace() {
 }
 
 #[test]
-fn events_come_with_their_stacks_unless_they_are_not_wanted() {
+fn events_have_their_stacks_unless_disabled() {
     let stacks = |trace: Trace| {
         let mut count = 0;
         let run = trace.run(|event| count += usize::from(event.frames().next().is_some()));
@@ -191,7 +191,7 @@ fn events_come_with_their_stacks_unless_they_are_not_wanted() {
 }
 
 #[test]
-fn what_cannot_begin_says_why() {
+fn a_trace_that_cannot_start_reports_the_reason() {
     use stackhound::live::Session;
     let missing = Trace::file("no-such-file.etl").run(|_| {}).unwrap_err().to_string();
     assert!(missing.starts_with("no-such-file.etl: "), "{missing}");

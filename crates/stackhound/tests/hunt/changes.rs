@@ -1,5 +1,6 @@
-//! Nothing that an evaluation rests on is left out of what it is remembered by: in a small system in which everything changes all
-//! the time, what is remembered is held against what somebody says who remembers nothing.
+//! The cache key of an evaluation covers all facts that it depends on: in a small system in which
+//! everything changes frequently, cached evaluations are compared with those of a session without a
+//! cache.
 
 use std::ops::ControlFlow;
 
@@ -18,13 +19,13 @@ const PAGE_FAULT: Guid =
 const IMAGE: Guid = Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
 /// Microsoft-Windows-Kernel-Audit-API-Calls.
 const AUDIT: Guid = Guid::new(0xe02a_841c, 0x75a3, 0x4fa7, [0xaf, 0xc8, 0xae, 0x09, 0xcf, 0x9b, 0x7f, 0x23]);
-/// Its events: a thread's context is set, a process is opened.
+/// Its events: the context of a thread is set, a process is opened.
 const ACTS: [u16; 2] = [4, 5];
 
 const PIDS: [u32; 3] = [400, 404, 408];
 const TIDS: [u32; 4] = [1000, 1004, 1008, 1012];
 const PROGRAMS: [&str; 3] = ["program.exe", "lsass.exe", "PROGRAM.EXE"];
-/// Where images are mapped, and which.
+/// Base addresses of images.
 const BASES: [u64; 4] = [0x7ffa_1000_0000, 0x7ffa_2000_0000, 0x7ff6_3000_0000, 0x1_8000_0000];
 const IMAGES: [&str; 6] = [
     r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll",
@@ -36,16 +37,16 @@ const IMAGES: [&str; 6] = [
 ];
 const SIZE: u64 = 0x20_0000;
 const DRIVERS: [u64; 2] = [0xffff_f800_1000_0000, 0xffff_f800_2000_0000];
-/// Memory that is allocated now and then.
+/// Memory that is allocated from time to time.
 const MEMORY: [u64; 2] = [0x24f_6400_0000, 0x7ffa_8000_0000];
 
-/// Makes up what happens.
+/// Generates random events.
 struct Fate {
     random: u64,
     time: FileTime,
     store: SchemaStore,
     events: Vec<OwnedEvent>,
-    /// Few, so that each comes again and again. One is none.
+    /// Few stacks, so that each is repeated often. One is empty.
     stacks: Vec<Vec<Address>>,
 }
 
@@ -74,7 +75,7 @@ impl Fate {
     }
 
     fn log(&mut self, event: RecordBuilder) {
-        // Some things happen at the same time.
+        // Some events occur at the same time.
         self.time.0 += 1000 * self.below(4) as i64;
         self.events.push(event.at(self.time).pack_incomplete(&mut self.store).unwrap());
     }
@@ -143,13 +144,13 @@ impl Fate {
             5 => act.with("TargetProcessId", target).with("DesiredAccess", access),
             _ => act,
         };
-        let location = self.below(self.stacks.len());
-        let frames = self.stacks[location].clone();
+        let index = self.below(self.stacks.len());
+        let frames = self.stacks[index].clone();
         self.log(if frames.is_empty() { act } else { act.stack(0, frames) });
     }
 }
 
-/// Of each seed: some changes, some acts, and so on.
+/// The events of a seed: alternating changes and evaluated events.
 fn events(seed: u64) -> Vec<OwnedEvent> {
     let mut fate = Fate::new(seed);
     for pid in PIDS {
@@ -166,8 +167,8 @@ fn events(seed: u64) -> Vec<OwnedEvent> {
 }
 
 #[test]
-fn a_judgement_is_remembered_by_all_that_it_rests_on() {
-    let (mut remembered, mut compared, mut found) = (0, 0, 0);
+fn cache_keys_cover_all_facts_of_an_evaluation() {
+    let (mut cached, mut compared, mut found) = (0, 0, 0);
     for seed in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("changes.etl");
@@ -179,22 +180,20 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
             let mut hunt_session = HuntSession::new(Binaries::none(), clock);
             pipeline.run(|view| {
                 let evaluation = *hunt_session.evaluate(view);
-                // Which thread of a process is its first is known to those who saw it.
+                // The first thread of a process is known only to a session that observed it.
                 if view.provider_guid() == Some(AUDIT) {
-                    let anew = *HuntSession::new(Binaries::none(), clock).evaluate(view);
-                    for ((id, outcome), (_, anew)) in evaluation.iter().zip(anew.iter()) {
-                        assert_eq!(outcome, anew, "{passes:?}, seed {seed}, {} {:?}", id.name(), view.time());
+                    let uncached = *HuntSession::new(Binaries::none(), clock).evaluate(view);
+                    for ((id, outcome), (_, right)) in evaluation.iter().zip(uncached.iter()) {
+                        let name = id.name();
+                        assert_eq!(outcome, right, "{passes:?}, seed {seed}, {name} {:?}", view.time());
                         found += u64::from(outcome.verdict == Verdict::Yes);
                     }
                     compared += 1;
                 }
                 ControlFlow::Continue(())
             });
-            remembered += hunt_session.stats().remembered;
+            cached += hunt_session.stats().remembered;
         }
     }
-    assert!(
-        compared > 9000 && remembered > compared / 3 && found > compared,
-        "{compared} {remembered} {found}"
-    );
+    assert!(compared > 9000 && cached > compared / 3 && found > compared, "{compared} {cached} {found}");
 }

@@ -1,4 +1,4 @@
-//! Evaluating the events of traces, on made events and on generated recordings.
+//! Evaluation of the events of traces, with built events and with generated traces.
 
 mod benign;
 mod changes;
@@ -13,7 +13,7 @@ use stackhound::hunt::HuntSession;
 use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound::{EventView, Passes, Pipeline};
 
-/// A generated recording, and what is true about it.
+/// A generated trace and its ground truth.
 fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::Truth) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("generated.etl");
@@ -27,14 +27,14 @@ fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::T
 fn evaluated(
     trace: &OpenTrace,
     passes: Passes,
-    mut told: impl FnMut(&EventView<'_>, &mut HuntSession, &Evaluation),
+    mut each: impl FnMut(&EventView<'_>, &mut HuntSession, &Evaluation),
 ) {
     let mut pipeline = Pipeline::new(trace, passes);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     pipeline.run(|view| {
         if HuntSession::can_evaluate(view) {
             let evaluation = *hunt_session.evaluate(view);
-            told(view, &mut hunt_session, &evaluation);
+            each(view, &mut hunt_session, &evaluation);
         }
         ControlFlow::Continue(())
     });

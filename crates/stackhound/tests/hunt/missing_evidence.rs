@@ -1,4 +1,4 @@
-//! Nothing is denied where what would tell is missing.
+//! No verdict is "no" if evidence is missing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use stackhound::testing::{RecordBuilder, StackForm, TraceBuilder, evaluate};
 
 use crate::{evaluated, generated};
 
-/// A process is opened.
+/// The event for the opening of a process.
 const OPEN_PROCESS: u16 = 5;
 
 const PID: u32 = 4242;
@@ -51,7 +51,7 @@ fn denied(evaluation: &Evaluation) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_is_whole_can_be_denied() {
+fn complete_evidence_allows_no() {
     let evaluation = answers(Made { has_rundown: true, has_stack: true });
     let denied = denied(&evaluation);
     for id in ["CS01", "CS02", "CS07", "CS08", "CS10", "CS14"] {
@@ -60,7 +60,7 @@ fn what_is_whole_can_be_denied() {
 }
 
 #[test]
-fn without_a_stack_nothing_that_a_stack_tells_is_denied() {
+fn without_a_stack_detections_on_stacks_are_undetermined() {
     let evaluation = answers(Made { has_rundown: true, has_stack: false });
     for (id, outcome) in evaluation.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
         assert_eq!(outcome.verdict, Verdict::Undetermined, "{}", id.name());
@@ -83,7 +83,7 @@ fn where_buffers_are_lost_nothing_is_denied() {
         let mut losses_are_known = passes == Passes::Two;
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         evaluated(&trace, passes, |view, _, evaluation| {
-            // In one pass, a loss is known from where it is met.
+            // In one pass, a loss is known only after its position in the trace.
             losses_are_known |= view.event().block().origin().after_loss;
             if losses_are_known {
                 assert_eq!(denied(evaluation), Vec::<&str>::new(), "{} {:?}", view.name(), view.state());

@@ -1,4 +1,4 @@
-//! What is remembered is what would be evaluated anew.
+//! Cached evaluations equal those of a session without a cache.
 
 use std::ops::ControlFlow;
 
@@ -9,8 +9,8 @@ use stackhound::{Passes, Pipeline};
 use crate::generated;
 
 #[test]
-fn a_remembered_judgement_is_the_one_that_would_be_made() {
-    /// Of so many events one is evaluated anew, by somebody who remembers nothing.
+fn cached_evaluations_equal_uncached_ones() {
+    /// One in this number of events is evaluated again, without a cache.
     const STEP: u64 = 7;
     let (_folder, trace, _) = generated(2);
     for passes in [Passes::One, Passes::Two] {
@@ -21,10 +21,10 @@ fn a_remembered_judgement_is_the_one_that_would_be_made() {
         pipeline.run(|view| {
             number += 1;
             let evaluation = *hunt_session.evaluate(view);
-            // Which thread of a process is its first is known to those who saw it.
+            // The first thread of a process is known only to a session that observed it.
             if number % STEP == 0 && view.name() != "Thread/Start" {
-                let anew = *HuntSession::new(Binaries::none(), clock).evaluate(view);
-                assert_eq!(evaluation, anew, "{passes:?}, event {number}: {}", view.name());
+                let uncached = *HuntSession::new(Binaries::none(), clock).evaluate(view);
+                assert_eq!(evaluation, uncached, "{passes:?}, event {number}: {}", view.name());
             }
             ControlFlow::Continue(())
         });

@@ -1,4 +1,5 @@
-//! The attack of a generated recording is found, and nothing of importance elsewhere.
+//! The attack of a generated trace is found, and there are no other findings of medium severity or
+//! above.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Evaluators who look into the image files of the cases: by what recordings tell of them, and by the sums that Sysmon tells.
+//! Detectors that read the image files of the cases, identified by the image events of traces or by
+//! the hashes of Sysmon.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use stackhound::symbols::store::StoreOptions;
 use stackhound::types::{ImageIdentity, ModuleIdentity};
 use stackhound_testkit::CaseFile;
 
-/// The files of the cases, in a folder of their own.
+/// The image files of the cases, in a temporary folder.
 pub struct Evaluators {
     folder: tempfile::TempDir,
     known_images: &'static str,
-    /// By their sums.
+    /// By their SHA-256 sums.
     identities: Arc<HashMap<[u8; 32], ModuleIdentity>>,
 }
 

@@ -1,5 +1,6 @@
-//! All generated cases of the detections, evaluated as any recording and any log of Sysmon is: each answer must be the one that
-//! is known from how the case was made. What was answered is printed as a table of detections and forms of input.
+//! All generated cases of the detections, evaluated like any trace and any log of Sysmon. Each
+//! answer must be the one that follows from the construction of the case. The answers are printed
+//! as a table of detections and forms of input.
 
 mod evaluators;
 mod real;
@@ -16,18 +17,18 @@ use stackhound::{Passes, Pipeline};
 use stackhound_sysmon::{Found, Sysmon};
 use stackhound_testkit::{Answer, Case, CaseFile, Kind, LIMITS};
 
-/// The least number of cases with a "yes" and with a "no" where these answers can be given.
+/// Minimum number of cases with a "yes" and with a "no", if the answer is possible.
 const LEAST: u32 = 5;
 
-/// Evaluations by the places of cases.
+/// Evaluations by the record numbers or times of cases.
 type Evaluations = BTreeMap<u64, Evaluation>;
 
-/// Evaluators the events of a recording.
+/// Evaluates the events of a trace.
 fn etl_file(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("cases.etl");
     std::fs::write(&path, &file.bytes).expect("a file");
-    let trace = TraceFiles::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("a trace");
     let Detector { modules, binaries } = detector;
     let mut pipeline = Pipeline::new(&trace, passes).with_modules(modules);
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
@@ -42,7 +43,7 @@ fn etl_file(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations 
     evaluations
 }
 
-/// Evaluators rows of Sysmon.
+/// Evaluates rows of Sysmon.
 fn rows(file: &CaseFile, mut detector: Detector) -> Evaluations {
     let mut sysmon = Sysmon::new(detector.lists());
     let mut evaluations = Evaluations::new();
@@ -67,7 +68,7 @@ fn is_answer(answer: Answer, verdict: Verdict) -> bool {
     }
 }
 
-/// What is wrong with an answer, if something is.
+/// The error in an answer, if there is one.
 fn complaint(case: &Case, outcome: &Outcome) -> Option<String> {
     let is_severe = case.at_most.and_then(Severity::of).is_some_and(|most| outcome.severity > most);
     if is_answer(case.answer, outcome.verdict) && !is_severe {
@@ -86,7 +87,7 @@ fn complaint(case: &Case, outcome: &Outcome) -> Option<String> {
     ))
 }
 
-/// Cases and right answers to them: with a "yes", a "no", and neither.
+/// Numbers of cases and of right answers: "yes", "no" and undetermined.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     cases: [u32; 3],
@@ -94,14 +95,14 @@ struct Tally {
 }
 
 #[test]
-fn every_case_is_answered_as_it_was_made() {
+fn every_case_has_its_expected_answer() {
     let mut matrix: BTreeMap<(&str, Kind), Tally> = BTreeMap::new();
     let mut complaints = Vec::new();
     for file in stackhound_testkit::files().expect("cases") {
-        let evaluates = Evaluators::of(&file);
+        let evaluators = Evaluators::of(&file);
         let evaluated = match file.kind {
-            Kind::Etl => etl_file(&file, evaluates.evaluate(), Passes::Two),
-            Kind::CallTrace => rows(&file, evaluates.evaluate()),
+            Kind::Etl => etl_file(&file, evaluators.evaluate(), Passes::Two),
+            Kind::CallTrace => rows(&file, evaluators.evaluate()),
         };
         for case in &file.cases {
             let tally = matrix.entry((case.detection, file.kind)).or_default();
@@ -132,7 +133,7 @@ fn every_case_is_answered_as_it_was_made() {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// The matrix: right answers of all cases.
+/// The matrix: right answers and all cases.
 fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
     let mut text = format!("{:<6}{:<11}{:>8}{:>8}{:>14}\n", "", "input", "yes", "no", "undetermined");
     for ((detection, kind), tally) in matrix {
@@ -159,11 +160,11 @@ fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
 }
 
 #[test]
-fn one_pass_finds_what_two_passes_find() {
+fn one_pass_and_two_passes_agree() {
     for file in stackhound_testkit::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
-        let evaluates = Evaluators::of(file);
-        let one = etl_file(file, evaluates.evaluate(), Passes::One);
-        let two = etl_file(file, evaluates.evaluate(), Passes::Two);
+        let evaluators = Evaluators::of(file);
+        let one = etl_file(file, evaluators.evaluate(), Passes::One);
+        let two = etl_file(file, evaluators.evaluate(), Passes::Two);
         for case in &file.cases {
             let id = DetectionId::parse(case.detection).expect("a detection");
             let verdict = |evaluated: &Evaluations| {

@@ -1,4 +1,5 @@
-//! Real stacks, changed: the backed stacks of the corpus, each with one thing done to it whose answer follows from that.
+//! Real stacks with modifications: the backed stacks of the corpus, each with one change that
+//! determines the answer.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -7,16 +8,17 @@ use stackhound::detect::{Binaries, DetectionId, Detector, Verdict};
 use stackhound::frames::Lists;
 use stackhound_sysmon::{Found, Sysmon};
 
-/// One stack of so many is taken, so that the test is quick.
+/// One in this number of stacks is used, so that the test is fast.
 const EVERY: usize = 7;
 
-/// A row of the corpus as far as it is changed.
+/// The parts of a row of the corpus that are used.
 struct Base {
     source: String,
     frames: Vec<String>,
 }
 
-/// The complete stacks of 64-bit programs that begin in the stub of a handle's call and in which all is in order.
+/// The complete stacks of 64-bit programs that begin with the stub of a handle operation and are
+/// not suspicious.
 fn bases() -> Option<Vec<Base>> {
     let text = stackhound_corpus::text("calltrace/otrf_security_datasets.jsonl")?;
     let mut bases = Vec::new();
@@ -24,7 +26,7 @@ fn bases() -> Option<Vec<Base>> {
         let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let trace = row["calltrace"].as_str().expect("a stack");
         let frames: Vec<String> = trace.split('|').map(str::to_owned).collect();
-        // Shorter than what any version captures, also with a frame more.
+        // Shorter than the limit of any version, also with an additional frame.
         let is_complete = frames.len() < 15
             && frames.iter().filter(|frame| frame.to_ascii_lowercase().contains("kernelbase.dll")).count()
                 == 1
@@ -51,19 +53,19 @@ const PROGRAM: &str = r"C:\ProgramData\Contoso\agent.exe+1234";
 const COPY: &str = r"C:\Users\Public\ntdll.dll+9c524";
 const KERNEL: &str = "UNKNOWN(FFFFF80120001234)";
 
-/// What is done to a stack, and which questions are answered by "yes" then, which by "no".
+/// A change to a stack, and the detections that then answer "yes" and "no".
 type Change = (&'static str, fn(&mut Vec<String>), &'static [&'static str], &'static [&'static str]);
 
 const CHANGES: &[Change] = &[
     ("nothing", |_| (), &[], &["CS01", "CS02", "CS06", "CS07", "CS08", "CS09", "CS10", "CS14"]),
     (
-        "the stub and the Win32 base give way to shellcode",
+        "shellcode replaces the stub and the Win32 base",
         |frames| drop(frames.splice(..2, [SHELLCODE.to_owned()])),
         &["CS01"],
         &["CS02", "CS06", "CS07"],
     ),
     (
-        "they give way to a program of its own stub",
+        "a program with its own stub replaces them",
         |frames| drop(frames.splice(..2, [PROGRAM.to_owned()])),
         &["CS02"],
         &["CS01", "CS06", "CS07", "CS08"],
@@ -105,12 +107,12 @@ const CHANGES: &[Change] = &[
 fn changes_to_real_stacks_are_found() {
     let Some(bases) = bases() else { return };
     assert!(bases.len() > 100, "{} stacks", bases.len());
-    let (mut rows, mut asked) = (String::new(), Vec::new());
+    let (mut rows, mut questions) = (String::new(), Vec::new());
     for base in &bases {
         for (title, change, yes, no) in CHANGES {
             let mut frames = base.frames.clone();
             change(&mut frames);
-            // Cut in a library that roots lie in, the answer rests on names.
+            // If the stack ends in a library that can contain roots, the answer depends on names.
             let is_open = *title == "the root is cut off"
                 && frames
                     .last()
@@ -121,7 +123,7 @@ fn changes_to_real_stacks_are_found() {
             })
             .to_string();
             rows.push('\n');
-            asked.push(if is_open { None } else { Some((title, yes, no)) });
+            questions.push(if is_open { None } else { Some((title, yes, no)) });
         }
     }
     let mut detector = Detector::new(Lists::default(), Binaries::none());
@@ -131,7 +133,7 @@ fn changes_to_real_stacks_are_found() {
     let on = |found: Found<'_>| {
         let Found::Evaluated(row) = found else { panic!("all rows can be read") };
         evaluated += 1;
-        let Some((title, yes, no)) = asked[row.record() as usize - 1] else {
+        let Some((title, yes, no)) = questions[row.record() as usize - 1] else {
             return ControlFlow::Continue(());
         };
         let expected = [(Verdict::Yes, *yes), (Verdict::No, *no)];
@@ -148,7 +150,7 @@ fn changes_to_real_stacks_are_found() {
     };
     sysmon.hunt(Cursor::new(rows.as_bytes()), "changed.ndjson", &mut detector, on).expect("rows");
     println!("{} real stacks, {evaluated} rows", bases.len());
-    assert_eq!(evaluated, asked.len());
+    assert_eq!(evaluated, questions.len());
     let shown: Vec<_> = complaints.iter().take(20).map(String::as_str).collect();
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), shown.join("\n"));
 }

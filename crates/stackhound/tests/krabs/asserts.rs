@@ -1,4 +1,4 @@
-//! `describe_Asserts`: 6 cases, three for each of krabs's builds. Here the build makes no difference.
+//! `describe_Asserts`: 6 cases, three for each build of krabs. Here the build makes no difference.
 
 use stackhound::schema::Error;
 
@@ -18,21 +18,25 @@ pub fn rows() -> Rows {
     let refused = |error: &str| Err(error.to_owned());
     check([
         ("the same type", of_status(|view| Ok(view.parser()?.parse::<u32>("Status")?.into())), Ok(200)),
-        // On purpose: krabs's release build reads the bits.
+        // Intentional: krabs's release build reads the bits.
         (
             "a signed number for an unsigned one",
             of_status(|view| Ok(view.parser()?.parse::<i32>("Status")?.into())),
             refused("property Status is U32, not i32"),
         ),
         (
-            "a narrower number",
+            "a smaller integer type",
             of_status(|view| Ok(view.parser()?.parse::<i16>("Status")?.into())),
             refused("property Status is U32, not i16"),
         ),
-        // On purpose: nothing is lost by it, and krabs refuses it.
-        ("a wider number", of_status(|view| Ok(view.parser()?.parse::<u64>("Status")?.into())), Ok(200)),
+        // Intentional: no value is lost, although krabs rejects it.
         (
-            "a wider signed number",
+            "a larger integer type",
+            of_status(|view| Ok(view.parser()?.parse::<u64>("Status")?.into())),
+            Ok(200),
+        ),
+        (
+            "a larger signed integer type",
             of_status(|view| Ok(view.parser()?.parse::<i64>("Status")?.into())),
             Ok(200),
         ),
@@ -54,7 +58,7 @@ pub fn rows() -> Rows {
             Ok(200),
         ),
         (
-            "a truth value is none",
+            "a Boolean is not a number",
             of_numbers(|view| Ok(view.parser()?.parse::<u32>("Boolean")?.into())),
             refused("property Boolean is Bool32, not u32"),
         ),

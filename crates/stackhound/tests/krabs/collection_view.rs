@@ -1,4 +1,4 @@
-//! `test_collection_view`: 7 cases. Text and lists are looked at where they lie.
+//! `test_collection_view`: 7 cases. Text and lists are viewed in place.
 
 use stackhound::schema::{Ansi, OwnedValue, Utf16};
 
@@ -19,22 +19,22 @@ pub fn rows() -> Rows {
     let (text_plan, blob_plan, number_plan) = (plan(&texts), plan(&blob), plan(&numbers));
     let (text, blob, number) =
         (texts.parser(&text_plan), blob.parser(&blob_plan), numbers.parser(&number_plan));
-    let wide = |name| text.parse::<Utf16<'_>>(name).expect("wide text");
-    let narrow = |name| text.parse::<Ansi<'_>>(name).expect("narrow text");
-    let printed = wide("Wide").to_string();
+    let utf16 = |name| text.parse::<Utf16<'_>>(name).expect("UTF-16 text");
+    let ansi = |name| text.parse::<Ansi<'_>>(name).expect("8-bit text");
+    let printed = utf16("Wide").to_string();
     let units = |text: &str| -> Vec<u16> { text.encode_utf16().collect() };
     let mut names = check([
-        ("the units of wide text", wide("Wide").units().collect(), units("this is wide")),
+        ("the units of UTF-16 text", utf16("Wide").units().collect(), units("this is wide")),
         (
             "the units of counted text, without its length",
-            wide("CountedWide").units().collect(),
+            utf16("CountedWide").units().collect(),
             units("this is counted"),
         ),
         ("the numbers of a list", number.parse::<Vec<u16>>("Three").expect("numbers"), vec![0; 3]),
     ]);
     names.extend(check([
-        ("the bytes of narrow text", narrow("Narrow").bytes(), &b"this is narrow"[..]),
-        ("the bytes of counted narrow text", narrow("CountedNarrow").bytes(), &b"this too"[..]),
+        ("the bytes of 8-bit text", ansi("Narrow").bytes(), &b"this is narrow"[..]),
+        ("the bytes of counted 8-bit text", ansi("CountedNarrow").bytes(), &b"this too"[..]),
         ("the bytes of a binary", blob.parse::<&[u8]>("Blob").expect("bytes"), &[1, 2, 3][..]),
         (
             "the bytes of an array",
@@ -43,9 +43,9 @@ pub fn rows() -> Rows {
         ),
     ]));
     names.extend(check([
-        ("wide text equals text", wide("Wide") == "this is wide", true),
-        ("wide text prints as text", printed == "this is wide", true),
-        ("nothing is copied", texts.payload().as_ptr_range().contains(&wide("Wide").bytes().as_ptr()), true),
+        ("UTF-16 text equals text", utf16("Wide") == "this is wide", true),
+        ("UTF-16 text prints as text", printed == "this is wide", true),
+        ("nothing is copied", texts.payload().as_ptr_range().contains(&utf16("Wide").bytes().as_ptr()), true),
     ]));
     names
 }

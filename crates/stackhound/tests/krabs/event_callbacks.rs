@@ -1,5 +1,6 @@
-//! `test_event_callbacks`: 6 cases. Whatever can be called is a handler: a function, a closure, one that owns its state,
-//! one made on the spot, a method of something shared; and all handlers of a provider are called.
+//! `test_event_callbacks`: 6 cases. All callables can be handlers: a function, a closure, a closure
+//! that owns its state, a temporary, a method of a shared value. All handlers of a provider are
+//! called.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ fn function(view: &EventView<'_>) {
     }
 }
 
-/// Something with a method.
+/// A value with a method.
 #[derive(Default)]
 struct Counter {
     calls: AtomicU64,
@@ -37,9 +38,9 @@ pub fn rows() -> Rows {
     let [closure, temporary, method] = [(); 3].map(|()| Arc::new(Counter::default()));
     let by_closure = closure.clone();
     let by_method = method.clone();
-    // State of the handler's own, told at the end.
+    // State of the handler, which is read at the end.
     let owned = Arc::new(Mutex::new(Vec::new()));
-    let told = owned.clone();
+    let copy = owned.clone();
     let mut ids = Vec::new();
 
     let provider = Provider::guid(POWERSHELL)
@@ -51,17 +52,16 @@ pub fn rows() -> Rows {
         .on_event(move |view| by_method.called(view))
         .on_event(move |view| {
             ids.push(view.id());
-            told.lock().unwrap().clone_from(&ids);
+            copy.lock().unwrap().clone_from(&ids);
         });
-    let event =
-        builder(POWERSHELL_7942).with("ClassName", "Made").with("Message", "nothing of this happened");
+    let event = builder(POWERSHELL_7942).with("ClassName", "Made").with("Message", "a made-up message");
     let stats = rows::trace(&incomplete(&event)).enable(provider).run(|_| {}).expect("a trace");
 
     assert_eq!(*owned.lock().unwrap(), [7942]);
     let calls = [
         ("a function", FUNCTION.load(Ordering::Relaxed)),
         ("a closure", closure.calls.load(Ordering::Relaxed)),
-        ("a handler made on the spot", temporary.calls.load(Ordering::Relaxed)),
+        ("a temporary handler", temporary.calls.load(Ordering::Relaxed)),
         ("a method", method.calls.load(Ordering::Relaxed)),
         ("a closure with state", owned.lock().unwrap().len() as u64),
         ("all of them for one event", stats.delivered),

@@ -1,4 +1,4 @@
-//! `describe_EventRecord`: 11 cases. What handlers can ask of an event.
+//! `describe_EventRecord`: 11 cases. The properties of events that handlers can read.
 
 use stackhound::Guid;
 use stackhound::etl::record::ExtendedType;
@@ -42,23 +42,24 @@ pub fn rows() -> Rows {
         ("the id", read(POWERSHELL, &user_event, |view| view.id().to_string()), "7937"),
         ("the version", read(POWERSHELL, &user_event, |view| view.version().to_string()), "1"),
         (
-            "wide text",
+            "UTF-16 text",
             read(POWERSHELL, &user_event, |view| view.parser()?.parse::<String>("UserData")).expect("text"),
             "This is some user data",
         ),
         (
-            "narrow text",
+            "8-bit text",
             read(WININET, &page_event, |view| view.parser()?.parse::<String>("URL")).expect("text"),
             "http://www.microsoft.com",
         ),
-        // On purpose: the machine's code page is not known elsewhere. What is not UTF-8 is taken for Latin-1.
+        // Intentional: the code page of the machine is not known elsewhere. Text that is not valid
+        // UTF-8 is read as Latin-1.
         (
-            "narrow text beyond ASCII",
+            "8-bit text beyond ASCII",
             read(WININET, &foreign, |view| view.parser()?.parse::<String>("URL")).expect("text"),
             "http://café.example.com",
         ),
         (
-            "its bytes, for who knows the code page",
+            "its bytes, for callers that know the code page",
             read(WININET, &foreign, |view| {
                 Ok::<_, stackhound::schema::Error>(view.parser()?.parse::<Ansi<'_>>("URL")?.bytes()[10])
             })
@@ -76,7 +77,7 @@ pub fn rows() -> Rows {
         (
             "the payload",
             read(POWERSHELL, &user_event, |view| view.payload().len()).to_string(),
-            // Three texts with their ends.
+            // Three texts with their terminating nulls.
             "50",
         ),
         (
@@ -99,7 +100,7 @@ pub fn rows() -> Rows {
         ),
         ("no start key", format!("{:?}", item(&user_event, ExtendedType::PROCESS_START_KEY)), "None"),
         (
-            "wide text of a kernel event",
+            "UTF-16 text of a kernel event",
             read(IMAGE, &image, |view| view.parser()?.parse::<String>("FileName")).expect("text"),
             "file.exe",
         ),

@@ -1,7 +1,7 @@
-//! `test_filter`: 78 cases. Which events predicates let pass, alone and together.
+//! `test_filter`: 78 cases. The events that predicates match, alone and combined.
 //!
-//! krabs views a property of terminated text as a counted string where a test asks for it. Here the description says what
-//! a property is, so those cases have a property that is counted.
+//! In krabs, a test may request to view a null-terminated property as a counted string. Here, the
+//! schema determines the type of a property, so these cases use a counted property.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,44 +14,45 @@ use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{EVERY_TEXT, POWERSHELL, POWERSHELL_7937};
 use pred::{all_of, any_event, any_of, id_is, no_event, none_of, opcode_is, property, version_is};
 
-/// A table: a name, a filter, and whether it lets the event pass.
+/// A table: a name, a filter, and whether it matches the event.
 pub type Table = Vec<(&'static str, Filter, bool)>;
 
-/// Checks what each filter of a table says of an event.
+/// Checks the result of each filter of a table for an event.
 #[track_caller]
 pub fn check(event: &OwnedEvent, table: Table) -> Rows {
     let filters: Vec<EventFilter> =
         table.iter().map(|(_, filter, _)| EventFilter::new(filter.clone())).collect();
     assert!(filters.iter().all(|filter| filter.predicate().is_ok()), "{filters:?}");
-    let mut said = Vec::new();
-    let ask = |view: &EventView<'_>| said.extend(filters.iter().map(|filter| filter.wants(view)));
-    rows::trace(event).run(ask).expect("a trace");
-    assert_eq!(said.len(), table.len(), "one event is read");
-    rows::check(table.into_iter().zip(said).map(|((name, _, expected), said)| (name, said, expected)))
+    let mut results = Vec::new();
+    let evaluate = |view: &EventView<'_>| results.extend(filters.iter().map(|filter| filter.wants(view)));
+    rows::trace(event).run(evaluate).expect("a trace");
+    assert_eq!(results.len(), table.len(), "one event is read");
+    rows::check(table.into_iter().zip(results).map(|((name, _, expected), result)| (name, result, expected)))
 }
 
-/// Terminated UTF-16.
+/// A null-terminated UTF-16 text.
 fn plain() -> OwnedEvent {
     incomplete(&builder(POWERSHELL_7937).pid(812).with("ContextInfo", "One two three four"))
 }
 
-/// Counted UTF-16 of 31 characters, behind which stands what reads as more of the text: the length of the next property
-/// is a comma, and that property and the last go on in UTF-16. The length of the text itself, 62 bytes, reads as `>`.
+/// A counted UTF-16 text of 31 characters, followed by bytes that look like a continuation of the
+/// text: the length of the next property is a comma, and that property and the last one continue in
+/// UTF-16. The length of the text itself, 62 bytes, looks like `>`.
 fn counted() -> OwnedEvent {
-    let more: Vec<u8> = " though more lies behi".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let more: Vec<u8> = " though more is after ".encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert_eq!(more.len(), usize::from(b','));
-    let end = u32::from(b'n') | u32::from(b'd') << 16;
+    let end = u32::from(b'i') | u32::from(b't') << 16;
     let event = builder(EVERY_TEXT)
         .with("CountedWide", "only this much of it is counted")
         .with("CountedNarrow", OwnedValue::Bytes(more))
         .with("After", end);
     let event = incomplete(&event);
-    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
-    assert!(event.payload().ends_with(&wide(">only this much of it is counted, though more lies behind")));
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    assert!(event.payload().ends_with(&utf16(">only this much of it is counted, though more is after it")));
     event
 }
 
-/// How often two handlers of a filter are called for one event.
+/// Number of calls of two handlers of a filter for one event.
 fn calls(filter: EventFilter) -> (u64, u64) {
     let (first, second) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let count = |counter: &Arc<AtomicU64>| {
@@ -68,11 +69,11 @@ fn calls(filter: EventFilter) -> (u64, u64) {
 
 fn handlers() -> Rows {
     let rows = [
-        ("all handlers are called for what passes", EventFilter::new(any_event()), 1),
-        ("no handler is called for what does not pass", EventFilter::new(no_event()), 0),
+        ("all handlers are called for a matching event", EventFilter::new(any_event()), 1),
+        ("no handler is called for other events", EventFilter::new(no_event()), 0),
         ("an id is a filter", EventFilter::ids([7937]), 1),
         ("several ids are a filter", EventFilter::ids([1, 7937]), 1),
-        ("other ids do not pass", EventFilter::ids([1, 2]), 0),
+        ("other ids do not match", EventFilter::ids([1, 2]), 0),
         ("an id and a predicate are a filter", EventFilter::ids([7937]).and(version_is(1)), 1),
         ("both the id and the predicate must hold", EventFilter::ids([7937]).and(version_is(2)), 0),
     ];
@@ -107,18 +108,18 @@ fn terminated_text() -> Rows {
             ("equals: another text", text().equals("five"), false),
             ("iequals: the same text in another case", text().iequals("oNE TWO Three FOUR"), true),
             ("iequals: another text", text().iequals("five"), false),
-            ("contains: what is within", text().contains("two"), true),
-            ("contains: what is not", text().contains("five"), false),
-            ("icontains: what is within, in another case", text().icontains("tWo"), true),
-            ("icontains: what is not", text().icontains("fIVe"), false),
+            ("contains: a part", text().contains("two"), true),
+            ("contains: other text", text().contains("five"), false),
+            ("icontains: a part in another case", text().icontains("tWo"), true),
+            ("icontains: other text", text().icontains("fIVe"), false),
             ("starts with: its start", text().starts_with("One two"), true),
-            ("starts with: what stands elsewhere", text().starts_with("three four"), false),
+            ("starts with: another part", text().starts_with("three four"), false),
             ("istarts with: its start in another case", text().istarts_with("oNe TWo"), true),
-            ("istarts with: what stands elsewhere", text().istarts_with("thREe fOUr"), false),
+            ("istarts with: another part", text().istarts_with("thREe fOUr"), false),
             ("ends with: its end", text().ends_with("three four"), true),
-            ("ends with: what stands elsewhere", text().ends_with("One two"), false),
+            ("ends with: another part", text().ends_with("One two"), false),
             ("iends with: its end in another case", text().iends_with("thREe fOUr"), true),
-            ("iends with: what stands elsewhere", text().iends_with("oNe TWo"), false),
+            ("iends with: another part", text().iends_with("oNe TWo"), false),
         ],
     )
 }
@@ -128,31 +129,31 @@ fn counted_text() -> Rows {
     check(
         &counted(),
         vec![
-            ("equals: what is counted", text().equals("only this much of it is counted"), true),
+            ("equals: the counted text", text().equals("only this much of it is counted"), true),
             ("equals: another text", text().equals("five"), false),
             ("equals: one character past the end", text().equals("only this much of it is counted,"), false),
-            ("iequals: what is counted", text().iequals("Only THIS much of it is COUNTED"), true),
+            ("iequals: another case", text().iequals("Only THIS much of it is COUNTED"), true),
             ("iequals: another text", text().iequals("five"), false),
             (
                 "iequals: one character past the end",
                 text().iequals("Only THIS much of it is COUNTED,"),
                 false,
             ),
-            ("contains: what is within", text().contains("much of it"), true),
-            ("contains: what is not", text().contains("little of it"), false),
+            ("contains: a part", text().contains("much of it"), true),
+            ("contains: other text", text().contains("little of it"), false),
             ("contains: one character past the end", text().contains("counted,"), false),
-            ("contains: what is behind", text().contains("lies behind"), false),
+            ("contains: the bytes after the text", text().contains("is after"), false),
             ("contains: the end itself", text().contains("counted"), true),
-            ("icontains: what is within", text().icontains("mUCh OF it"), true),
-            ("icontains: what is not", text().icontains("lITTLe of it"), false),
+            ("icontains: a part", text().icontains("mUCh OF it"), true),
+            ("icontains: other text", text().icontains("lITTLe of it"), false),
             ("icontains: one character past the end", text().icontains("COUNTED,"), false),
             ("icontains: the end itself", text().icontains("COUNTED"), true),
             ("starts with: its start", text().starts_with("only this"), true),
-            ("starts with: what stands elsewhere", text().starts_with("of it is"), false),
+            ("starts with: another part", text().starts_with("of it is"), false),
             ("starts with: not the length", text().starts_with(">"), false),
             ("starts with: not past the end", text().starts_with("only this much of it is counted,"), false),
             ("istarts with: its start", text().istarts_with("ONLy THIs"), true),
-            ("istarts with: what stands elsewhere", text().istarts_with("OF IT is"), false),
+            ("istarts with: another part", text().istarts_with("OF IT is"), false),
             ("istarts with: not the length", text().istarts_with(">"), false),
             (
                 "istarts with: not past the end",
@@ -160,10 +161,10 @@ fn counted_text() -> Rows {
                 false,
             ),
             ("ends with: its end", text().ends_with("it is counted"), true),
-            ("ends with: what is behind", text().ends_with("more lies behind"), false),
+            ("ends with: the bytes after the text", text().ends_with("more is after it"), false),
             ("ends with: not past the end", text().ends_with("only this much of it is counted,"), false),
             ("iends with: its end", text().iends_with("it iS COUNted"), true),
-            ("iends with: what is behind", text().iends_with("MORE lies behind"), false),
+            ("iends with: the bytes after the text", text().iends_with("MORE is after it"), false),
             ("iends with: not past the end", text().iends_with("ONLY this much of it is counted,"), false),
         ],
     )
@@ -179,16 +180,16 @@ fn combinations() -> Rows {
         &plain(),
         vec![
             ("and: both hold", yes() & yes(), true),
-            ("and: both hold, of the header", id_is(7937) & version_is(1), true),
+            ("and: both hold, header fields", id_is(7937) & version_is(1), true),
             ("and: the left does not hold", no() & yes(), false),
             ("and: the right does not hold", yes() & no(), false),
             ("or: the left holds", yes() | no(), true),
             ("or: the right holds", no() | yes(), true),
             ("or: both hold", yes() | yes(), true),
-            ("or: one of the header holds", id_is(7397) | version_is(1), true),
+            ("or: one header field holds", id_is(7397) | version_is(1), true),
             ("or: neither holds", no() | no(), false),
-            ("not: of what holds", !yes(), false),
-            ("not: of what does not hold", !no(), true),
+            ("not: of a true predicate", !yes(), false),
+            ("not: of a false predicate", !no(), true),
             ("not: of the same id", !id_is(7937), false),
             ("not: of another version", !version_is(2), true),
             ("any of: the first", any([yes, no]), true),

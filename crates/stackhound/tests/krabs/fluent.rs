@@ -5,7 +5,7 @@ use stackhound::{EventFilter, Filter, pred};
 use crate::rows::{Rows, builder, check, incomplete, read};
 use crate::schemas::{LSA, LSA_301};
 
-fn says(given: u32, filter: Filter) -> bool {
+fn matches(given: u32, filter: Filter) -> bool {
     let event = incomplete(&builder(LSA_301).with("TargetUserName", "").with("LogonType", given));
     let filter = EventFilter::new(filter);
     read(LSA, &event, move |view| filter.wants(view))
@@ -14,9 +14,9 @@ fn says(given: u32, filter: Filter) -> bool {
 pub fn rows() -> Rows {
     let logon_type = || pred::property("LogonType");
     check([
-        ("the same number", says(5, logon_type().is(5)), true),
-        ("another number", says(0, logon_type().is(1)), false),
-        ("another number, denied", says(0, !logon_type().is(1)), true),
-        ("a property that there is not", says(0, pred::property("Logon").is(0)), false),
+        ("the same number", matches(5, logon_type().is(5)), true),
+        ("another number", matches(0, logon_type().is(1)), false),
+        ("another number, negated", matches(0, !logon_type().is(1)), true),
+        ("a missing property", matches(0, pred::property("Logon").is(0)), false),
     ])
 }

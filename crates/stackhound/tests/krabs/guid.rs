@@ -43,7 +43,7 @@ pub fn rows() -> Rows {
     ]);
     names.extend(check([
         ("digits of a number", first_group("0000009d"), Some(0x9d)),
-        ("digits that are none", first_group("0000005g"), None),
+        ("a character that is not a digit", first_group("0000005g"), None),
         ("a hyphen for a digit", first_group("1234567-"), None),
         ("a sign for a digit", first_group("+1234567"), None),
         ("small letters", first_group("000000ab"), Some(0xab)),
@@ -52,16 +52,16 @@ pub fn rows() -> Rows {
     ]));
     names.extend(check([
         ("the last group is bytes", last_bytes("1234abcd5678"), Some([0x12, 0x34, 0xab, 0xcd, 0x56, 0x78])),
-        ("a zero character ends nothing", last_bytes("abcdef123\0ab"), None),
+        ("a null character does not end the text", last_bytes("abcdef123\0ab"), None),
         ("a letter beyond f", last_bytes("abcdefghij12"), None),
     ]));
     let other = Guid([7; 16]);
     let set: HashSet<Guid> = [SOME, SOME, other].into_iter().collect();
     names.extend(check([
         ("equal GUIDs are equal", SOME == SOME.to_string().parse().expect("its own text"), true),
-        ("others are not", SOME == other, false),
+        ("different GUIDs are not equal", SOME == other, false),
         ("equal GUIDs hash alike", set.len() == 2 && set.contains(&SOME), true),
-        ("others are found apart", set.contains(&Guid([8; 16])), false),
+        ("different GUIDs are distinguished in a set", set.contains(&Guid([8; 16])), false),
     ]));
     names
 }

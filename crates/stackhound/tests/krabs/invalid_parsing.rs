@@ -1,5 +1,5 @@
-//! `describe_InvalidParsing`: 7 cases. What handlers are told if they ask for what is not there. The build makes no
-//! difference.
+//! `describe_InvalidParsing`: 7 cases. Errors of handlers that request missing or mistyped
+//! properties. The build makes no difference.
 
 use std::sync::mpsc;
 
@@ -11,10 +11,10 @@ use crate::schemas::{WININET, WININET_1057};
 
 pub fn rows() -> Rows {
     let event = incomplete(&builder(WININET_1057).with("Status", 200_u32));
-    let told = |parse: fn(&stackhound::EventView<'_>) -> Result<String, Error>| {
+    let result = |parse: fn(&stackhound::EventView<'_>) -> Result<String, Error>| {
         read(WININET, &event, parse).unwrap_or_else(|error| error.to_string())
     };
-    // An error that a handler gives back ends nothing, and comes to who asked for errors.
+    // An error that a handler returns does not end the trace, and is passed to the error handlers.
     let (sender, errors) = mpsc::channel();
     let provider = Provider::guid(WININET).on_event(|view| -> Result<(), Error> {
         view.parser()?.parse::<i16>("Status")?;
@@ -30,46 +30,46 @@ pub fn rows() -> Rows {
     let rows = [
         (
             "a name that no property has",
-            told(|view| view.parser()?.parse::<String>("InvalidName")),
+            result(|view| view.parser()?.parse::<String>("InvalidName")),
             "there is no property InvalidName",
         ),
         (
             "a name that no property has, tried",
-            told(|view| Ok(format!("{:?}", view.parser()?.try_parse::<String>("InvalidName")))),
+            result(|view| Ok(format!("{:?}", view.parser()?.try_parse::<String>("InvalidName")))),
             "None",
         ),
         (
-            "a narrower number",
-            told(|view| Ok(view.parser()?.parse::<i16>("Status")?.to_string())),
+            "a smaller integer type",
+            result(|view| Ok(view.parser()?.parse::<i16>("Status")?.to_string())),
             "property Status is U32, not i16",
         ),
         (
-            "a narrower number, tried",
-            told(|view| Ok(format!("{:?}", view.parser()?.try_parse::<i16>("Status")))),
+            "a smaller integer type, tried",
+            result(|view| Ok(format!("{:?}", view.parser()?.try_parse::<i16>("Status")))),
             "None",
         ),
         (
-            "a narrower number, with another for that case",
-            told(|view| Ok(view.parser()?.try_parse::<i16>("Status").unwrap_or(15).to_string())),
+            "a smaller integer type, with a default",
+            result(|view| Ok(view.parser()?.try_parse::<i16>("Status").unwrap_or(15).to_string())),
             "15",
         ),
         (
             "text for a number",
-            told(|view| view.parser()?.parse::<String>("Status")),
+            result(|view| view.parser()?.parse::<String>("Status")),
             "property Status is U32, not text",
         ),
         (
             "a number for text",
-            told(|view| Ok(view.parser()?.parse::<u32>("URL")?.to_string())),
+            result(|view| Ok(view.parser()?.parse::<u32>("URL")?.to_string())),
             "property URL is Ansi, not u32",
         ),
-        ("the right type", told(|view| Ok(view.parser()?.parse::<u32>("Status")?.to_string())), "200"),
+        ("the right type", result(|view| Ok(view.parser()?.parse::<u32>("Status")?.to_string())), "200"),
         (
-            "an error of a handler is told",
+            "an error of a handler is reported",
             errors.recv().expect("an error"),
             "property Status is U32, not i16",
         ),
-        ("and the trace goes on to its end", stats.delivered.to_string(), "1"),
+        ("the trace continues to its end", stats.delivered.to_string(), "1"),
     ];
     check(rows.map(|(name, is, expected)| (name, is, expected.to_owned())))
 }

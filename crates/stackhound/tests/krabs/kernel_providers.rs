@@ -1,4 +1,5 @@
-//! `test_kernel_providers`: 4 cases. Parts of the kernel are providers, and get the events of their class.
+//! `test_kernel_providers`: 4 cases. Parts of the kernel are providers, and receive the events of
+//! their class.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ fn named(name: &str) -> KernelProvider {
     found.unwrap_or_else(|| panic!("{name}"))
 }
 
-/// How often a provider with this class is called for the load of an image.
+/// The number of calls of the handler of each provider for the load of an image.
 fn called(providers: &[KernelProvider]) -> Vec<u64> {
     let counters: Vec<Arc<AtomicU64>> = providers.iter().map(|_| Arc::default()).collect();
     let event = incomplete(&builder(IMAGE_LOAD_V3));
@@ -32,10 +33,10 @@ pub fn rows() -> Rows {
     let own = KernelProvider { name: "own", groups: KernelGroups::ALPC, class: IMAGE, hook_ids: &[] };
     let rows = [
         ("one of the list can be enabled", vec![named("thread_dispatch")], vec![0]),
-        ("one of our own can be enabled, by groups and class", vec![own], vec![1]),
-        ("the loads of images are told to who asks for them", vec![named("image_load")], vec![1]),
-        ("and to nobody else", vec![named("image_load"), named("alpc")], vec![1, 0]),
-        // In krabs only the first one of a class is called.
+        ("a custom one can be enabled, by groups and class", vec![own], vec![1]),
+        ("loads of images are delivered to their provider", vec![named("image_load")], vec![1]),
+        ("and not to other providers", vec![named("image_load"), named("alpc")], vec![1, 0]),
+        // In krabs, only the first provider of a class is called.
         ("every provider of a class is called", vec![named("image_load"), own], vec![1, 1]),
     ];
     rows::check(rows.map(|(name, providers, expected)| (name, called(&providers), expected)))

@@ -1,7 +1,8 @@
-//! The behaviours that krabsetw's tests describe, as far as they need no Windows, one module for each of its files.
+//! The behavior that krabsetw's tests describe, as far as it does not need Windows, with one module
+//! for each of its files.
 //!
-//! Each module is a table of named cases. Where Stackhound means to behave otherwise, the case says how, and
-//! `docs/krabs.md` says why.
+//! Each module is a table of named cases. Intentional differences are described in the cases, and
+//! their reasons in `docs/krabs.md`.
 
 mod asserts;
 mod collection_view;

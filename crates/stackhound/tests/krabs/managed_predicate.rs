@@ -1,4 +1,4 @@
-//! `describe_Predicate`: 12 cases, each way to combine written as an operator and as a function.
+//! `describe_Predicate`: 12 cases: each combination, written as an operator and as a function.
 
 use stackhound::pred::{all_of, any_of, none_of, property};
 
@@ -23,9 +23,9 @@ pub fn rows() -> Rows {
             ("any of: both hold", any_of([yes(), yes()]), true),
             ("any of: one holds", any_of([yes(), no()]), true),
             ("any of: neither holds", any_of([no(), no()]), false),
-            ("!: of what does not hold", !no(), true),
-            ("!: of what holds", !yes(), false),
-            ("none of: what does not hold", none_of([no()]), true),
+            ("!: of a false predicate", !no(), true),
+            ("!: of a true predicate", !yes(), false),
+            ("none of: a false predicate", none_of([no()]), true),
         ],
     )
 }

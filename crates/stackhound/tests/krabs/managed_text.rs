@@ -1,5 +1,5 @@
-//! `describe_UnicodeString` and `describe_AnsiString`: 19 cases each. Comparisons of text, the same whether a property is
-//! UTF-16 or 8-bit.
+//! `describe_UnicodeString` and `describe_AnsiString`: 19 cases each. Comparisons of text give the
+//! same results for UTF-16 and 8-bit properties.
 
 use stackhound::{Filter, pred};
 
@@ -7,7 +7,8 @@ use crate::filter::check;
 use crate::rows::{Rows, builder, incomplete};
 use crate::schemas::{Kind, POWERSHELL_7937, WININET_1057};
 
-/// The name of a case, what the property holds, the comparison, with what, and whether it holds.
+/// The name of a case, the value of the property, the comparison, its operand, and the expected
+/// result.
 type Case = (&'static str, &'static str, fn(pred::Property, &str) -> Filter, &'static str, bool);
 
 const CASES: [Case; 21] = [

@@ -1,7 +1,8 @@
-//! `describe_OnError`: 2 cases. An event that nobody describes is told as an error where something asks for its fields.
+//! `describe_OnError`: 2 cases. An event without a known schema is reported as an error if its
+//! fields are requested.
 //!
-//! In krabs every handler of an event asks for its description, so it is always told and the handler not called. Here the
-//! header alone can be enough.
+//! In krabs, every handler of an event requests its schema, so the event is always reported and the
+//! handler is not called. Here the header alone can be sufficient.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use stackhound::{EventFilter, EventView, Filter, Provider, pred};
 use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{Kind, POWERSHELL, POWERSHELL_7937};
 
-/// What the handler does with the event.
+/// The use of the event by the handler.
 type Handler = fn(&EventView<'_>) -> Result<(), Error>;
 
 const HEADER: Handler = |_| Ok(());
@@ -23,10 +24,11 @@ const FIELDS: Handler = |view| {
     Ok(())
 };
 
-/// How often the handler succeeds and how many errors are told, for a provider with a filter or without.
-fn told(event: &OwnedEvent, filter: Option<Filter>, handler: Handler) -> (u64, u64) {
-    let (succeeded, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (success, error) = (succeeded.clone(), told.clone());
+/// The numbers of successful calls of the handler and of reported errors, for a provider with or
+/// without a filter.
+fn counts(event: &OwnedEvent, filter: Option<Filter>, handler: Handler) -> (u64, u64) {
+    let (succeeded, reported) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (success, error) = (succeeded.clone(), reported.clone());
     let handler = move |view: &EventView<'_>| {
         handler(view)?;
         success.fetch_add(1, Ordering::Relaxed);
@@ -40,29 +42,29 @@ fn told(event: &OwnedEvent, filter: Option<Filter>, handler: Handler) -> (u64, u
         error.fetch_add(1, Ordering::Relaxed);
     });
     let stats = trace.run(|_| {}).expect("a trace");
-    let told = told.load(Ordering::Relaxed);
-    assert_eq!(stats.errors, told);
-    (succeeded.load(Ordering::Relaxed), told)
+    let reported = reported.load(Ordering::Relaxed);
+    assert_eq!(stats.errors, reported);
+    (succeeded.load(Ordering::Relaxed), reported)
 }
 
 pub fn rows() -> Rows {
     let known = &incomplete(&builder(POWERSHELL_7937).with("UserData", "Apple"));
-    // The same under an id that nobody describes.
+    // The same event under an id without a known schema.
     let unknown = &builder(Kind { id: 1234, ..POWERSHELL_7937 })
         .with_payload(known.payload())
         .expect("a small payload");
     let property = || pred::property("UserData").is("Apple");
     let rows: [(_, _, _, Handler, _); 8] = [
-        ("a provider's handler that asks for fields", unknown, None, FIELDS, (0, 1)),
+        ("a provider's handler that requests fields", unknown, None, FIELDS, (0, 1)),
         ("a provider's handler that does not", unknown, None, HEADER, (1, 0)),
-        ("a filter's handler that asks for fields", unknown, Some(pred::any_event()), FIELDS, (0, 1)),
+        ("a filter's handler that requests fields", unknown, Some(pred::any_event()), FIELDS, (0, 1)),
         ("a filter's handler that does not", unknown, Some(pred::any_event()), HEADER, (1, 0)),
-        ("a filter that asks for fields", unknown, Some(property()), HEADER, (0, 1)),
-        ("a filter that need not", unknown, Some(pred::id_is(1) & property()), HEADER, (0, 0)),
-        ("described, a provider's handler", known, None, FIELDS, (1, 0)),
-        ("described, a filter that asks for fields", known, Some(property()), FIELDS, (1, 0)),
+        ("a filter that requests fields", unknown, Some(property()), HEADER, (0, 1)),
+        ("a filter that does not need fields", unknown, Some(pred::id_is(1) & property()), HEADER, (0, 0)),
+        ("known schema, a provider's handler", known, None, FIELDS, (1, 0)),
+        ("known schema, a filter that requests fields", known, Some(property()), FIELDS, (1, 0)),
     ];
     rows::check(
-        rows.map(|(name, event, filter, handler, expected)| (name, told(event, filter, handler), expected)),
+        rows.map(|(name, event, filter, handler, expected)| (name, counts(event, filter, handler), expected)),
     )
 }

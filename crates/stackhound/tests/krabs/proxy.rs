@@ -9,7 +9,7 @@ use stackhound::{EventFilter, EventView, Provider, Trace, pred};
 use crate::rows::{Rows, builder, check, incomplete, trace};
 use crate::schemas::{IMAGE, IMAGE_LOAD_V3, POWERSHELL, POWERSHELL_7937, WININET};
 
-/// How often the handler is called that `set_up` gives to the trace of an event.
+/// The number of calls of a handler that `set_up` adds to the trace of an event.
 fn calls(
     event: &OwnedEvent,
     set_up: impl FnOnce(Trace, Box<dyn FnMut(&EventView<'_>) + Send>) -> Trace,
@@ -31,7 +31,7 @@ pub fn rows() -> Rows {
     let of_provider = |provider, event| {
         calls(event, |trace, handler| trace.enable(Provider::guid(provider).on_event(handler)))
     };
-    // Who only looks at headers never touches a payload: nothing is decoded before it is asked for.
+    // A handler that reads only headers never decodes a payload.
     let header = |provider, event| {
         calls(event, |trace, mut handler| {
             trace.enable(Provider::guid(provider).on_event(move |view| {
@@ -59,13 +59,13 @@ pub fn rows() -> Rows {
         ("a handler that reads the header only", header(POWERSHELL, &user), 1),
         ("the handler of unclaimed events", unclaimed(&user), 1),
         ("without providers, the handler of all events", by_default(&user), 1),
-        ("a provider that is not asked for is not called", of_provider(WININET, &user), 0),
+        ("the handler of another provider is not called", of_provider(WININET, &user), 0),
         ("a kernel provider's handler is called", of_provider(IMAGE, &image), 1),
         ("a kernel provider's handler that reads the header only", header(IMAGE, &image), 1),
         ("the handler of unclaimed events gets kernel events", unclaimed(&image), 1),
         ("without providers, all kernel events", by_default(&image), 1),
-        ("a filter that lets everything pass", filtered(pred::any_event()), 1),
-        ("a filter that lets nothing pass", filtered(!pred::any_event()), 0),
+        ("a filter that matches all events", filtered(pred::any_event()), 1),
+        ("a filter that matches no event", filtered(!pred::any_event()), 0),
         (
             "a claimed event is not unclaimed",
             calls(&user, |trace, handler| trace.enable(Provider::guid(POWERSHELL)).on_unclaimed(handler)),

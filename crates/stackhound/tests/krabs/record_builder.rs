@@ -1,5 +1,5 @@
-//! `test_record_builder`: 17 cases. Events out of values: with all of them, with some, with none; and what stands beside
-//! the values.
+//! `test_record_builder`: 17 cases. Events built from values: with all of them, with some, and with
+//! none; and their extended data items.
 
 use stackhound::Guid;
 use stackhound::etl::record::ExtendedType;
@@ -15,7 +15,7 @@ const CONTAINER: Guid =
 const KEY: u64 = 0x1234_5678_9abc_def0;
 
 fn some() -> RecordBuilder {
-    builder(POWERSHELL_7942).with("ClassName", "Made").with("Message", "nothing of this happened")
+    builder(POWERSHELL_7942).with("ClassName", "Made").with("Message", "a made-up message")
 }
 
 fn all() -> RecordBuilder {
@@ -23,7 +23,7 @@ fn all() -> RecordBuilder {
     names.into_iter().fold(some(), |builder, name| builder.with(name, "text"))
 }
 
-/// Whether it can be made, and what is wrong if not.
+/// Whether the event can be built, otherwise the error.
 fn packed(builder: &RecordBuilder) -> String {
     match builder.pack(&mut store()) {
         Ok(_) => "made".into(),
@@ -31,7 +31,7 @@ fn packed(builder: &RecordBuilder) -> String {
     }
 }
 
-/// A property of what is made out of some values, as text.
+/// A property of an event that is built from some values, as text.
 fn of_incomplete(builder: &RecordBuilder, name: &str) -> String {
     let mut store = store();
     let event = builder.pack_incomplete(&mut store).expect("values that suit");
@@ -42,7 +42,7 @@ fn of_incomplete(builder: &RecordBuilder, name: &str) -> String {
     field.render(value).to_string()
 }
 
-/// The types of an event's extended items.
+/// The types of an event's extended data items.
 fn items(event: &OwnedEvent) -> String {
     let items = event.event().record().extended_items().map(|item| item.item_type.0.to_string());
     items.collect::<Vec<_>>().join(" ")
@@ -73,45 +73,45 @@ pub fn rows() -> Rows {
     let both = incomplete(&some().process_start_key(KEY).container_id(CONTAINER));
     let container = text_of(&in_container, ExtendedType::CONTAINER_ID);
     let rows = [
-        ("values are remembered in their order", given.join(" "), "ClassName Message"),
+        ("values are kept in their order", given.join(" "), "ClassName Message"),
         (
             "a missing value is an error that names the property",
             packed(&some()),
-            "nothing was given for property MethodName",
+            "no value was given for property MethodName",
         ),
-        ("with all values the event is made", packed(&all()), "made"),
+        ("with all values the event is built", packed(&all()), "made"),
         (
             "a value of another type is an error that names both",
             packed(&builder(POWERSHELL_7942).with("ClassName", 45)),
             "property ClassName is Utf16, not a number",
         ),
-        // On purpose: krabs leaves such a value aside.
+        // Intentional: krabs ignores such a value.
         (
             "a value without a property is an error",
             packed(&all().with("Mesage", "text")),
             "there is no property Mesage",
         ),
-        ("with some values an event can be made too", items(&incomplete(&some())), ""),
-        ("what was given can be read", of_incomplete(&some(), "ClassName"), "Made"),
+        ("with some values an event can also be built", items(&incomplete(&some())), ""),
+        ("a given value can be read", of_incomplete(&some(), "ClassName"), "Made"),
         (
-            "what was given behind what was not can be read",
+            "a given value after missing ones can be read",
             of_incomplete(&some(), "Message"),
-            "nothing of this happened",
+            "a made-up message",
         ),
-        ("a number behind texts that were not given can be read", of_incomplete(&wininet, "Status"), "300"),
-        ("narrow text can be read", of_incomplete(&wininet, "URL"), "https://microsoft.com"),
-        ("without any value an event can be made", of_incomplete(&builder(POWERSHELL_7942), "Message"), ""),
-        ("a number behind an identifier that was not given", of_incomplete(&logon, "LogonType"), "5"),
-        ("the identifier is that of nobody", of_incomplete(&logon, "TargetUserSid"), "S-1-0-0"),
-        ("a kernel event is made by the built-in tables", of_incomplete(&image, "FileName"), "file.exe"),
-        ("a last text without its end can be read", of_incomplete(&url, "Url"), "https://example.com/"),
-        ("an extended item stands in the event", items(&in_container), "16"),
+        ("a number after missing texts can be read", of_incomplete(&wininet, "Status"), "300"),
+        ("8-bit text can be read", of_incomplete(&wininet, "URL"), "https://microsoft.com"),
+        ("without any value an event can be built", of_incomplete(&builder(POWERSHELL_7942), "Message"), ""),
+        ("a number after a missing identifier can be read", of_incomplete(&logon, "LogonType"), "5"),
+        ("a missing identifier is the null SID", of_incomplete(&logon, "TargetUserSid"), "S-1-0-0"),
+        ("a kernel event is built with the built-in tables", of_incomplete(&image, "FileName"), "file.exe"),
+        ("a last text without its null can be read", of_incomplete(&url, "Url"), "https://example.com/"),
+        ("an event contains its extended item", items(&in_container), "16"),
         ("without one there is none", items(&incomplete(&some())), ""),
-        ("several stand in their order", items(&twice), "16 16"),
-        ("items of several types too", items(&both), "13 16"),
+        ("several items keep their order", items(&twice), "16 16"),
+        ("items of several types keep their order", items(&both), "13 16"),
         ("a container is its GUID as text", container.clone(), "86e2a814-8893-431d-a1dc-f44931d6b99a"),
         (
-            "that text is a GUID again",
+            "this text can be parsed as a GUID",
             container.parse::<Guid>().map_or(String::new(), |guid| (guid == CONTAINER).to_string()),
             "true",
         ),
@@ -124,7 +124,7 @@ pub fn rows() -> Rows {
             ),
             "AAAAAAAA",
         ),
-        // On purpose: krabs says 0.
+        // Intentional: krabs returns 0.
         ("an event without a start key has none", start_key(&incomplete(&some())), "absent"),
     ];
     check(rows.map(|(name, is, expected)| (name, is, expected.to_owned())))

@@ -1,4 +1,4 @@
-//! `test_record_property_thunk`: 18 cases. The bytes that values become.
+//! `test_record_property_thunk`: 18 cases. The encoding of values as bytes.
 
 use stackhound::schema::{OwnedValue, Sid};
 use stackhound::{Address, FileTime, Guid};
@@ -6,7 +6,7 @@ use stackhound::{Address, FileTime, Guid};
 use crate::rows::{Rows, builder, check};
 use crate::schemas::{EVERY_BINARY, EVERY_NUMBER, EVERY_TEXT, Kind, store};
 
-/// The bytes of one property of an event in which nothing else has a value.
+/// The bytes of one property of an event whose other properties have no values.
 fn bytes(kind: Kind, name: &str, value: impl Into<OwnedValue>) -> Result<Vec<u8>, String> {
     let mut store = store();
     let event = builder(kind).with(name, value).pack_incomplete(&mut store);
@@ -18,24 +18,24 @@ fn bytes(kind: Kind, name: &str, value: impl Into<OwnedValue>) -> Result<Vec<u8>
 pub fn rows() -> Rows {
     let number = |name: &str, value: OwnedValue| bytes(EVERY_NUMBER, name, value);
     let named = builder(EVERY_TEXT).with("some name", "value");
-    let remembered = named.values()[0].0.clone().into_bytes();
+    let kept_name = named.values()[0].0.clone().into_bytes();
     let sixteen: Vec<u8> = (0x40..0x50).collect();
     let sid = [1, 1, 3, 4, 5, 6, 7, 8, 0xdd, 0xcc, 0xbb, 0xaa];
-    // One more sub-authority is claimed than there is.
+    // One more sub-authority is stated than there is.
     let short_sid = [1, 2, 3, 4, 5, 6, 7, 8, 0xdd, 0xcc, 0xbb, 0xaa];
     let guid = Guid::new(0x0011_2233, 0x4455, 0x6677, *b"\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
     let refused = |error: &str| Err(error.to_owned());
     check([
-        ("the name is remembered", Ok(remembered), Ok(b"some name".to_vec())),
-        ("wide text has an end", bytes(EVERY_TEXT, "Wide", "ab"), Ok(b"a\0b\0\0\0".to_vec())),
-        ("narrow text has an end", bytes(EVERY_TEXT, "Narrow", "cd"), Ok(b"cd\0".to_vec())),
+        ("the name is kept", Ok(kept_name), Ok(b"some name".to_vec())),
+        ("UTF-16 text is terminated", bytes(EVERY_TEXT, "Wide", "ab"), Ok(b"a\0b\0\0\0".to_vec())),
+        ("8-bit text is terminated", bytes(EVERY_TEXT, "Narrow", "cd"), Ok(b"cd\0".to_vec())),
         (
-            "counted wide text has its length",
+            "counted UTF-16 text has its length",
             bytes(EVERY_TEXT, "CountedWide", "ab"),
             Ok(b"\x04\0a\0b\0".to_vec()),
         ),
         (
-            "counted narrow text has its length",
+            "counted 8-bit text has its length",
             bytes(EVERY_TEXT, "CountedNarrow", "ab"),
             Ok(b"\x02\0ab".to_vec()),
         ),
@@ -55,16 +55,16 @@ pub fn rows() -> Rows {
             number("UInt64", 0x1234_5678_2345_6789_u64.into()),
             Ok(vec![0x89, 0x67, 0x45, 0x23, 0x78, 0x56, 0x34, 0x12]),
         ),
-        // krabs checks the sizes only.
+        // krabs checks only the sizes.
         ("f32", number("Float", 1.2_f32.into()), Ok(vec![0x9a, 0x99, 0x99, 0x3f])),
         ("f64", number("Double", 1.2.into()), Ok(vec![0x33, 0x33, 0x33, 0x33, 0x33, 0x33, 0xf3, 0x3f])),
-        ("a truth value has four bytes", number("Boolean", true.into()), Ok(vec![1, 0, 0, 0])),
-        ("a truth value of one byte has one", number("Byte", true.into()), Ok(vec![1])),
-        ("bytes are bytes", bytes(EVERY_BINARY, "Address6", &sixteen[..]), Ok(sixteen.clone())),
+        ("a Boolean has four bytes", number("Boolean", true.into()), Ok(vec![1, 0, 0, 0])),
+        ("a Boolean of one byte has one byte", number("Byte", true.into()), Ok(vec![1])),
+        ("bytes are unchanged", bytes(EVERY_BINARY, "Address6", &sixteen[..]), Ok(sixteen.clone())),
         ("a security identifier", number("Sid", Sid(&sid).into()), Ok(sid.to_vec())),
-        // On purpose: krabs copies what the structure holds, whatever it claims.
+        // Intentional: krabs copies the contents of the structure without checking them.
         (
-            "a security identifier that is cut off is refused",
+            "a truncated security identifier is rejected",
             number("Sid", Sid(&short_sid).into()),
             refused("property Sid: expected a security identifier"),
         ),
@@ -77,12 +77,12 @@ pub fn rows() -> Rows {
         ("a pointer", number("Pointer", Address(0x1234).into()), Ok(vec![0x34, 0x12, 0, 0, 0, 0, 0, 0])),
         ("a FILETIME", number("FileTime", FileTime(0x1234).into()), Ok(vec![0x34, 0x12, 0, 0, 0, 0, 0, 0])),
         ("a GUID", number("Guid", guid.into()), Ok(guid.0.to_vec())),
-        // On purpose: a number is given by its value, whatever type it had in the program.
-        ("a number that fits is taken", number("UInt16", 7_i64.into()), Ok(vec![7, 0])),
+        // Intentional: only the value of a number matters, not its type in the program.
+        ("a number that fits is accepted", number("UInt16", 7_i64.into()), Ok(vec![7, 0])),
         (
-            "a number that does not is refused",
+            "a number that does not fit is rejected",
             number("UInt16", 0x1_0000.into()),
-            refused("property UInt16: expected a number that fits"),
+            refused("property UInt16: expected a number that fits its type"),
         ),
     ])
 }

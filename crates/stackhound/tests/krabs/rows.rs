@@ -1,4 +1,5 @@
-//! What the tables have in common: rows with names, events to read, and how many rows each file must have.
+//! Common parts of the tables: rows with names, events to read, and the required number of rows for
+//! each file.
 
 use std::fmt::Debug;
 use std::sync::mpsc;
@@ -11,13 +12,13 @@ use crate::schemas::{IMAGE, Kind, store};
 /// Names of the rows of a table.
 pub type Rows = Vec<&'static str>;
 
-/// Compares what is with what is expected, row by row. No two rows have one name.
+/// Compares each result with the expected one. Row names must be unique.
 #[track_caller]
 pub fn check<T: PartialEq + Debug>(rows: impl IntoIterator<Item = (&'static str, T, T)>) -> Rows {
     let mut names = Rows::new();
-    for (name, is, expected) in rows {
-        assert_eq!(is, expected, "{name}");
-        assert!(!names.contains(&name), "{name} stands twice");
+    for (name, found, expected) in rows {
+        assert_eq!(found, expected, "{name}");
+        assert!(!names.contains(&name), "{name} occurs twice");
         names.push(name);
     }
     names
@@ -33,7 +34,7 @@ pub fn builder(kind: Kind) -> RecordBuilder {
     }
 }
 
-/// The same with zeros for whatever has no value.
+/// The same event, with zeros for missing values.
 pub fn incomplete(builder: &RecordBuilder) -> OwnedEvent {
     builder.pack_incomplete(&mut store()).expect("values that suit")
 }
@@ -43,7 +44,7 @@ pub fn trace(event: &OwnedEvent) -> Trace {
     Trace::blocks(incoming([event.clone()]).expect("an event that can be written")).schemas(store())
 }
 
-/// What a handler of a provider makes of an event.
+/// The result of a provider's handler for an event.
 pub fn read<T: Send + 'static>(
     provider: Guid,
     event: &OwnedEvent,
@@ -58,7 +59,7 @@ pub fn read<T: Send + 'static>(
 }
 
 #[test]
-fn every_file_has_at_least_krabs_s_cases() {
+fn every_file_has_at_least_the_cases_of_krabs() {
     let files = [
         ("test_schema_key", 20, crate::schema_key::rows()),
         ("test_record_property_thunk", 18, crate::record_property_thunk::rows()),

@@ -1,4 +1,4 @@
-//! `test_schema_key`: 20 cases. Which events share a description.
+//! `test_schema_key`: 20 cases. The events that share a schema.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn event(provider: Guid, id: u16, version: u8, opcode: u8, level: u8, keyword: u
     builder.with_payload(&[]).expect("no payload")
 }
 
-/// TraceLogging metadata: a size, no tags, a name, and a field of type u32 for each of the names.
+/// TraceLogging metadata: a size, no tags, a name, and a u32 field for each of the names.
 fn self_described(name: &str, fields: &[&str]) -> OwnedEvent {
     let mut metadata = vec![0, 0, 0];
     metadata.extend(name.bytes().chain([0]));
@@ -32,7 +32,7 @@ fn self_described(name: &str, fields: &[&str]) -> OwnedEvent {
     builder.extended(ExtendedType::SCHEMA, metadata).with_payload(&[0; 4]).expect("a short payload")
 }
 
-/// Whether two events look for the same description, and whether they hash alike.
+/// Whether two events have the same schema key, and whether their keys have the same hash.
 fn compared(first: &OwnedEvent, second: &OwnedEvent) -> (bool, bool) {
     let records = [first.event().record(), second.event().record()];
     let [first, second] = records.each_ref().map(|record| Identity::of(record).expect("an event"));
@@ -44,7 +44,7 @@ fn compared(first: &OwnedEvent, second: &OwnedEvent) -> (bool, bool) {
     (first == second, hash(&first) == hash(&second))
 }
 
-/// The description of one event, whether the event is still there or not.
+/// The address of the schema of an event, which does not depend on the lifetime of the event.
 fn kept(store: &mut SchemaStore, event: OwnedEvent) -> usize {
     Arc::as_ptr(&event.plan(store).expect("a description")).addr()
 }
@@ -56,49 +56,49 @@ pub fn rows() -> Rows {
         (["empty events are equal", "empty events hash alike"], compared(&empty(), &empty()), true),
         (["equal events are equal", "equal events hash alike"], compared(&some(), &some()), true),
         (
-            ["another provider", "another provider hashes otherwise"],
+            ["another provider", "another provider hashes differently"],
             compared(&some(), &event(SECOND, 1, 2, 3, 4, 5)),
             false,
         ),
         (
-            ["another id", "another id hashes otherwise"],
+            ["another id", "another id hashes differently"],
             compared(&some(), &event(FIRST, 0, 2, 3, 4, 5)),
             false,
         ),
         (
-            ["another version", "another version hashes otherwise"],
+            ["another version", "another version hashes differently"],
             compared(&some(), &event(FIRST, 1, 0, 3, 4, 5)),
             false,
         ),
         (
-            ["another opcode", "another opcode hashes otherwise"],
+            ["another opcode", "another opcode hashes differently"],
             compared(&some(), &event(FIRST, 1, 2, 0, 4, 5)),
             false,
         ),
-        // On purpose: neither changes what the payload means.
+        // Intentional: neither changes the layout of the payload.
         (
-            ["another level is no other kind of event", "another level hashes alike"],
+            ["another level is the same kind of event", "another level hashes alike"],
             compared(&some(), &event(FIRST, 1, 2, 3, 0, 5)),
             true,
         ),
         (
-            ["another keyword is no other kind of event", "another keyword hashes alike"],
+            ["another keyword is the same kind of event", "another keyword hashes alike"],
             compared(&some(), &event(FIRST, 1, 2, 3, 4, 0)),
             true,
         ),
         (
-            ["another name of its own", "another name of its own hashes otherwise"],
+            ["another TraceLogging name", "another TraceLogging name hashes differently"],
             compared(&self_described("net", &[]), &self_described("proc", &[])),
             false,
         ),
         (
-            ["the same name of its own", "the same name of its own hashes alike"],
+            ["the same TraceLogging name", "the same TraceLogging name hashes alike"],
             compared(&self_described("net", &["a"]), &self_described("net", &["a"])),
             true,
         ),
-        // On purpose: a name alone does not say which fields there are.
+        // Intentional: a name alone does not determine the fields.
         (
-            ["the same name with other fields", "the same name with other fields hashes otherwise"],
+            ["the same name with other fields", "the same name with other fields hashes differently"],
             compared(&self_described("net", &["a"]), &self_described("net", &["b"])),
             false,
         ),
@@ -111,23 +111,19 @@ pub fn rows() -> Rows {
     let of_first = kept(store, first.clone());
     names.extend(check([
         (
-            "a description outlives the event that brought it",
+            "a schema outlives the event that contained it",
             kept(store, self_described("net", &["a"])) == of_first,
             true,
         ),
+        ("other fields have another schema", kept(store, self_described("net", &["b"])) == of_first, false),
         (
-            "other fields have a description of their own",
-            kept(store, self_described("net", &["b"])) == of_first,
-            false,
-        ),
-        (
-            "events of one id share a description",
+            "events of one id share a schema",
             kept(store, incomplete(&builder(POWERSHELL_7937)))
                 == kept(store, incomplete(&builder(POWERSHELL_7937).level(5).keyword(1))),
             true,
         ),
         (
-            "events of two ids do not",
+            "events of two ids do not share a schema",
             kept(store, incomplete(&builder(POWERSHELL_7937)))
                 == kept(store, incomplete(&builder(POWERSHELL_7942))),
             false,

@@ -1,10 +1,10 @@
-//! The descriptions that the cases need: the names and types of a few events of Windows, as facts, in manifests of our
-//! own, and one provider that Windows does not have, with a property of every type.
+//! The schemas that the cases need: names and types of a few events of Windows, as facts, in
+//! manifests written for these tests, and one artificial provider with a property of every type.
 
 use stackhound::Guid;
 use stackhound::schema::SchemaStore;
 
-/// What an event is found by.
+/// The identity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub provider: Guid,
@@ -25,40 +25,43 @@ pub const HTTP_SERVICE: Guid =
 /// LsaSrv.
 pub const LSA: Guid =
     Guid::new(0x199f_e037, 0x2b82, 0x40a9, [0x82, 0xac, 0xe1, 0xd4, 0x6c, 0x79, 0x2b, 0x99]);
-/// The kernel's images.
+/// The Image class of the kernel.
 pub const IMAGE: Guid =
     Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
-/// The provider that Windows does not have.
+/// The artificial provider.
 pub const TYPES: Guid =
     Guid::new(0x5d1e_f9a0, 0x0b1c, 0x4c1f, [0x8e, 0x21, 0x3a, 0x6f, 0x90, 0x4e, 0x77, 0x01]);
 
 /// Three texts: `ContextInfo`, `UserData`, `Payload`.
 pub const POWERSHELL_7937: Kind = Kind { provider: POWERSHELL, id: 7937, version: 1, opcode: 0 };
-/// Eight texts: `ClassName`, `MethodName`, `WorkflowGuid`, `Message`, `JobData`, `ActivityName`, `ActivityGuid`,
-/// `Parameters`.
+/// Eight texts: `ClassName`, `MethodName`, `WorkflowGuid`, `Message`, `JobData`, `ActivityName`,
+/// `ActivityGuid`, `Parameters`.
 pub const POWERSHELL_7942: Kind = Kind { provider: POWERSHELL, id: 7942, version: 1, opcode: 0 };
-/// Four 8-bit texts, `URL`, `Verb`, `RequestHeaders` and `ResponseHeaders`, then `Status` and `UsageLogRequestCache`
-/// (u32).
+/// Four 8-bit texts, `URL`, `Verb`, `RequestHeaders` and `ResponseHeaders`, then `Status` and
+/// `UsageLogRequestCache` (u32).
 pub const WININET_1057: Kind = Kind { provider: WININET, id: 1057, version: 0, opcode: 0 };
-/// `RequestObj` (pointer), `HttpVerb` (u32), and at the end the text `Url`, whose zero is missing in real events.
+/// `RequestObj` (pointer), `HttpVerb` (u32), and at the end the text `Url`, whose terminating null
+/// is missing in real events.
 pub const HTTP_SERVICE_2: Kind = Kind { provider: HTTP_SERVICE, id: 2, version: 0, opcode: 12 };
-/// `TargetUserSid`, a security identifier, before `TargetUserName`, `TargetDomainName` and `LogonType` (u32).
+/// `TargetUserSid`, a security identifier, before `TargetUserName`, `TargetDomainName` and
+/// `LogonType` (u32).
 pub const LSA_301: Kind = Kind { provider: LSA, id: 301, version: 0, opcode: 0 };
-/// A kernel event, described by the built-in tables: the load of an image. Opcode 2 is its unload.
+/// A kernel event with a built-in schema: the load of an image. Opcode 2 is its unload.
 pub const IMAGE_LOAD_V3: Kind = Kind { provider: IMAGE, id: 0, version: 3, opcode: 10 };
-/// One property of each type without a length: `Int8` … `UInt64`, `Float`, `Double`, `Boolean`, `Byte` (a truth value
-/// in one byte), `Guid`, `Pointer`, `FileTime`, `SystemTime`, `Sid`, `HexInt32`, `HexInt64`.
+/// One property of each type without a length: `Int8` … `UInt64`, `Float`, `Double`, `Boolean`,
+/// `Byte` (a Boolean in one byte), `Guid`, `Pointer`, `FileTime`, `SystemTime`, `Sid`, `HexInt32`,
+/// `HexInt64`.
 pub const EVERY_NUMBER: Kind = Kind { provider: TYPES, id: 1, version: 0, opcode: 0 };
 /// Text in every form: `Wide`, `Narrow`, `CountedWide`, `CountedNarrow`, `After` (u32).
 pub const EVERY_TEXT: Kind = Kind { provider: TYPES, id: 2, version: 0, opcode: 0 };
-/// Bytes: `Size` (u32), `Blob` (as many bytes as `Size` says), `Address6` (an IPv6 address), `Address4` (an IPv4
+/// Bytes: `Size` (u32), `Blob` (`Size` bytes), `Address6` (an IPv6 address), `Address4` (an IPv4
 /// address), `Port` (a port), `SocketSize` (u32), `Socket` (a socket address).
 pub const EVERY_BINARY: Kind = Kind { provider: TYPES, id: 3, version: 0, opcode: 0 };
-/// Arrays, structures and names: `Three` (three u16), `Count` (u16), `Numbers` (that many u32), `Point` (`X` and `Y`,
-/// i32), `Color` (a value map), `Access` (a bit map), `After` (u32).
+/// Arrays, structures and names: `Three` (three u16), `Count` (u16), `Numbers` (`Count` u32),
+/// `Point` (`X` and `Y`, i32), `Color` (a value map), `Access` (a bit map), `After` (u32).
 pub const EVERY_SHAPE: Kind = Kind { provider: TYPES, id: 4, version: 0, opcode: 0 };
 
-/// A store that knows all of them.
+/// A store with all of these schemas.
 pub fn store() -> SchemaStore {
     let mut store = SchemaStore::new();
     for (name, guid, content) in [
@@ -68,7 +71,7 @@ pub fn store() -> SchemaStore {
         ("LsaSrv", LSA, LSA_EVENTS),
         ("Stackhound-Every-Type", TYPES, TYPES_EVENTS),
     ] {
-        store.learn_manifest(manifest(name, guid, content).as_bytes()).expect("a manifest of our own");
+        store.learn_manifest(manifest(name, guid, content).as_bytes()).expect("a valid manifest");
     }
     store
 }
@@ -209,7 +212,7 @@ const TYPES_EVENTS: &str = r#"
     </templates>"#;
 
 #[test]
-fn every_kind_of_event_is_described() {
+fn every_kind_of_event_has_a_schema() {
     use stackhound::PointerSize::Eight;
     use stackhound::schema::Identity;
 

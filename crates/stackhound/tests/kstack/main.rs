@@ -1,4 +1,5 @@
-//! Kernel stacks of threads out of generated recordings: at any time, each is what the scenario says it was.
+//! Kernel stacks of threads from generated traces: at any time, each equals the ground truth of the
+//! scenario.
 
 mod truth;
 
@@ -14,7 +15,7 @@ use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Address, Passes, Pid, Pipeline, RawTime, Tid};
 use stackhound_scenario::{Scenario, State, SwitchTruth, Truth};
 
-use truth::{Known, Of};
+use truth::{ExpectedStack, Of};
 
 struct Written {
     truth: Truth,
@@ -34,7 +35,7 @@ fn open(bytes: &[u8], threads: usize) -> OpenTrace {
     OpenTrace::new(vec![Source::new("", etl_file)], threads).unwrap()
 }
 
-fn told(trace: &OpenTrace, at: Option<RawTime>, of: Selection) -> Vec<ThreadStack> {
+fn stacks_at(trace: &OpenTrace, at: Option<RawTime>, of: Selection) -> Vec<ThreadStack> {
     let pipeline = Pipeline::new(trace, Passes::Two);
     let at = at.map(|at| TraceTime(at.0));
     SwitchStacks::recorded(pipeline, trace, Passes::Two, at).stacks(&of).unwrap()
@@ -44,7 +45,7 @@ fn addresses(stack: &ThreadStack) -> Vec<Address> {
     stack.kernel.iter().flatten().map(|frame| frame.address.unwrap()).collect()
 }
 
-/// Times all over the recording, and those of switches and just beside them.
+/// Times distributed over the trace, and times at and directly before or after switches.
 fn times(written: &Written, count: u64) -> Vec<RawTime> {
     let (first, last) = (written.switches[0].time.0, written.switches.last().unwrap().time.0);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -63,19 +64,19 @@ fn times(written: &Written, count: u64) -> Vec<RawTime> {
     times
 }
 
-/// How many answers of each kind there were.
+/// Number of answers of each kind.
 #[derive(Debug, Default)]
 struct Tally {
     last: u64,
     resumed: u64,
     earlier: u64,
     absent: u64,
-    /// Of the first two: parts of the stack are not in the file.
+    /// Of `last` and `resumed`: parts of the stack are not in the file.
     in_part: u64,
-    /// Events are missing that could tell of other switches.
+    /// Lost events could include other switches.
     unsure: u64,
-    /// Of those: it is the right stack all the same.
-    right_all_the_same: u64,
+    /// Of these: the stack is right nevertheless.
+    right_anyway: u64,
 }
 
 fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
@@ -84,9 +85,9 @@ fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
     let of_thread: HashMap<Tid, Of<'_>> = truth::by_thread(&written.switches);
     let nothing = Of::default();
     for &at in times {
-        let stacks = told(&trace, Some(at), Selection::default());
+        let stacks = stacks_at(&trace, Some(at), Selection::default());
         let found: HashMap<Tid, &ThreadStack> = stacks.iter().map(|stack| (stack.tid, stack)).collect();
-        assert_eq!(found.len(), stacks.len(), "threads are told once");
+        assert_eq!(found.len(), stacks.len(), "threads are listed once");
         for (pid, thread) in truth::living(&written.truth, at) {
             let tid = thread.tid;
             let stack = found.get(&tid).unwrap_or_else(|| panic!("thread {tid} lives at {}", at.0));
@@ -97,12 +98,12 @@ fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
             state(stack, switches, at, &context);
             let Some(Evidence::Switch(evidence)) = stack.evidence else {
                 assert_eq!(stack.evidence, None, "{context}");
-                assert_eq!(known, Known::Absent, "{context}");
+                assert_eq!(known, ExpectedStack::Absent, "{context}");
                 assert!(stack.kernel.is_err(), "{context}");
                 tally.absent += 1;
                 continue;
             };
-            let got = Known::of(&evidence, switches, &clock);
+            let got = ExpectedStack::of(&evidence, switches, &clock);
             assert_eq!(got, known, "{context}");
             let switch = got.switch().expect("a switch with a stack");
             assert_eq!(addresses(stack), switch.recorded, "{context}");
@@ -118,11 +119,11 @@ fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
                 }
             }
             tally.in_part += u64::from(!is_whole);
-            // Whatever is in the file and what is not: this is the stack that the thread had.
+            // Regardless of the missing parts of the file, this is the stack that the thread had.
             let is_right = Some(&*addresses(stack)) == switches.stack_at(at);
             if evidence.lost_between {
                 tally.unsure += 1;
-                tally.right_all_the_same += u64::from(is_right);
+                tally.right_anyway += u64::from(is_right);
             } else if is_whole {
                 assert!(is_right, "{context}: {evidence:?}");
             }
@@ -130,7 +131,8 @@ fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
     }
 }
 
-/// What the thread does is what its last switch in the file says; it may have been made ready since.
+/// Checks that the state of the thread is that after its last switch in the file. It may have
+/// become ready since.
 fn state(stack: &ThreadStack, switches: &Of<'_>, at: RawTime, context: &str) {
     let last = switches.kept_until(at);
     match (last, &stack.state) {
@@ -138,7 +140,7 @@ fn state(stack: &ThreadStack, switches: &Of<'_>, at: RawTime, context: &str) {
         (Some((switch, true)), ThreadState::Running { since }) => assert!(since.is_some(), "{switch:?}"),
         (Some((SwitchTruth { old_waits: Some(_), .. }, false)), ThreadState::Ready { .. }) => {}
         (Some((SwitchTruth { old_waits: Some(number), .. }, false)), ThreadState::Waiting { reason, .. }) => {
-            // The numbers that scenarios use, in Windows' words.
+            // The numbers that scenarios use, with their names in Windows.
             let names =
                 [(0, "Executive"), (2, "PageIn"), (4, "DelayExecution"), (6, "UserRequest"), (15, "WrQueue")];
             let name = names.iter().find(|(known, _)| known == number).unwrap().1;
@@ -163,13 +165,13 @@ fn every_thread_has_the_stack_of_its_last_switch_at_any_time() {
     let sure = tally.last + tally.resumed;
     let all = sure + tally.earlier + tally.absent;
     assert!(tally.last > 1_000 && tally.resumed > 10_000, "{tally:?}");
-    assert!(sure * 10 > all * 9, "nearly all stacks are those of the time itself: {tally:?}");
-    assert!(tally.earlier > 0 && tally.unsure > 0, "buffers are lost, too: {tally:?}");
+    assert!(sure * 10 > all * 9, "nearly all stacks are from the requested time: {tally:?}");
+    assert!(tally.earlier > 0 && tally.unsure > 0, "buffers are also lost: {tally:?}");
     assert!(tally.in_part * 50 < sure && tally.unsure * 2 < all, "{tally:?}");
 }
 
 #[test]
-fn user_parts_are_those_of_the_same_switch() {
+fn user_stacks_belong_to_the_same_switch() {
     let written = written(1);
     let mut whole = HashMap::new();
     let scenario = Scenario { seed: 1, ..Scenario::default() };
@@ -183,10 +185,10 @@ fn user_parts_are_those_of_the_same_switch() {
     let of_thread = truth::by_thread(&written.switches);
     let (mut compared, mut of_the_system) = (0, 0);
     for at in times(&written, 5) {
-        for stack in told(&trace, Some(at), Selection { user: true, ..Selection::default() }) {
+        for stack in stacks_at(&trace, Some(at), Selection { user: true, ..Selection::default() }) {
             let Some(Evidence::Switch(evidence)) = stack.evidence else { continue };
-            let user = stack.user.as_ref().expect("it was asked for");
-            let known = Known::of(&evidence, &of_thread[&stack.tid], &trace.clock());
+            let user = stack.user.as_ref().expect("it was requested");
+            let known = ExpectedStack::of(&evidence, &of_thread[&stack.tid], &trace.clock());
             let Some(frames) = known.switch().and_then(|switch| whole.get(&(switch.time, stack.tid))) else {
                 continue;
             };
@@ -209,28 +211,28 @@ fn user_parts_are_those_of_the_same_switch() {
 }
 
 #[test]
-fn threads_that_decompress_and_scan_do_not_matter() {
+fn the_number_of_threads_does_not_matter() {
     let written = written(2);
     let at = times(&written, 1)[3];
     let of = Selection { user: true, ..Selection::default() };
-    let expected = told(&open(&written.bytes, 1), Some(at), of);
+    let expected = stacks_at(&open(&written.bytes, 1), Some(at), of);
     assert!(!expected.is_empty());
     for threads in [2, 5] {
-        assert_eq!(told(&open(&written.bytes, threads), Some(at), of), expected);
+        assert_eq!(stacks_at(&open(&written.bytes, threads), Some(at), of), expected);
     }
 }
 
 #[test]
-fn the_selection_chooses_and_what_is_not_there_is_an_error() {
+fn selections_filter_and_unknown_ids_are_errors() {
     let written = written(1);
     let trace = open(&written.bytes, 2);
-    let all = told(&trace, None, Selection::default());
+    let all = stacks_at(&trace, None, Selection::default());
     let some = all.iter().find(|stack| stack.kernel.is_ok()).unwrap();
     let (pid, tid) = (some.pid, some.tid);
     let of_process: Vec<_> = all.iter().filter(|stack| stack.pid == pid).cloned().collect();
-    assert_eq!(told(&trace, None, Selection { pid, ..Selection::default() }), of_process);
+    assert_eq!(stacks_at(&trace, None, Selection { pid, ..Selection::default() }), of_process);
     assert_eq!(
-        &told(&trace, None, Selection { pid, tid: Some(tid), user: false })[..],
+        &stacks_at(&trace, None, Selection { pid, tid: Some(tid), user: false })[..],
         std::slice::from_ref(some)
     );
     let frames = some.kernel.as_ref().unwrap();
@@ -247,13 +249,13 @@ fn the_selection_chooses_and_what_is_not_there_is_an_error() {
     assert_eq!(error(None, Some(Tid(77_777))), "there is no thread 77777");
 }
 
-/// A recording that ends at once after its switches have no stacks, or has none, says so.
+/// Traces without stacks of switches, or without switches, report this.
 #[test]
-fn recordings_without_switches_or_their_stacks_say_so() {
+fn missing_switches_and_stacks_are_reported() {
     for (with_switches, expected) in [(false, Absent::NoSwitches), (true, Absent::WithoutStacks)] {
         let bytes = truth::without_stacks(with_switches);
         let trace = open(&bytes, 1);
-        let stacks = told(&trace, None, Selection::default());
+        let stacks = stacks_at(&trace, None, Selection::default());
         let found: Vec<_> = stacks.iter().map(|stack| (stack.tid, stack.kernel.clone())).collect();
         assert_eq!(found, [(Tid(41), Err(expected))]);
         assert!(stacks.iter().all(|stack| stack.evidence.is_none()));
@@ -261,7 +263,7 @@ fn recordings_without_switches_or_their_stacks_say_so() {
 }
 
 #[test]
-fn labels_say_what_was_seen_and_what_follows() {
+fn relations_have_names_and_certainties() {
     let named = |relation| {
         let evidence =
             SwitchEvidence { time: stackhound::FileTime(0), age: 0, relation, lost_between: false };

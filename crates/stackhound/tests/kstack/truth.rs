@@ -1,4 +1,4 @@
-//! What the scenario knows of switches, asked as a reader would ask.
+//! The scenario's ground truth about switches, as a reader can query it.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -8,38 +8,40 @@ use stackhound::threads::{SwitchEvidence, SwitchRelation};
 use stackhound::{Address, Clock, Pid, PointerSize, RawTime, Tid};
 use stackhound_scenario::{SwitchTruth, Thread, Truth};
 
-/// The switches of one thread in the order of time; `true` for those to it.
+/// The switches of one thread in time order; `true` for switches to the thread.
 #[derive(Default)]
 pub struct Of<'t> {
     switches: Vec<(&'t SwitchTruth, bool)>,
 }
 
-/// What can be known from the file, and of which switch.
+/// The facts that can be known from the file, and the switch that they come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known<'t> {
+pub enum ExpectedStack<'t> {
     Last(&'t SwitchTruth),
     Resumed(&'t SwitchTruth),
     Earlier(&'t SwitchTruth, u64),
     Absent,
 }
 
-impl<'t> Known<'t> {
-    /// What is claimed.
-    pub fn of(evidence: &SwitchEvidence, of: &Of<'t>, clock: &Clock) -> Known<'t> {
+impl<'t> ExpectedStack<'t> {
+    /// The claim of a reader.
+    pub fn of(evidence: &SwitchEvidence, of: &Of<'t>, clock: &Clock) -> ExpectedStack<'t> {
         let is_it = |switch: &SwitchTruth| clock.to_file_time(switch.time) == evidence.time;
         let found = of.switches.iter().find(|(switch, is_in)| *is_in && switch.kept && is_it(switch));
-        let (switch, _) = found.expect("a switch to the thread at the time that is told");
+        let (switch, _) = found.expect("a switch to the thread at the claimed time");
         match evidence.relation {
-            SwitchRelation::Last => Known::Last(switch),
-            SwitchRelation::Resumed => Known::Resumed(switch),
-            SwitchRelation::Earlier { later, .. } => Known::Earlier(switch, later),
+            SwitchRelation::Last => ExpectedStack::Last(switch),
+            SwitchRelation::Resumed => ExpectedStack::Resumed(switch),
+            SwitchRelation::Earlier { later, .. } => ExpectedStack::Earlier(switch, later),
         }
     }
 
     pub fn switch(self) -> Option<&'t SwitchTruth> {
         match self {
-            Known::Last(switch) | Known::Resumed(switch) | Known::Earlier(switch, _) => Some(switch),
-            Known::Absent => None,
+            ExpectedStack::Last(switch)
+            | ExpectedStack::Resumed(switch)
+            | ExpectedStack::Earlier(switch, _) => Some(switch),
+            ExpectedStack::Absent => None,
         }
     }
 }
@@ -54,7 +56,7 @@ pub fn by_thread(switches: &[SwitchTruth]) -> HashMap<Tid, Of<'_>> {
     threads
 }
 
-/// The threads that there are at a time, with their processes.
+/// The threads that exist at a time, with their processes.
 pub fn living(truth: &Truth, at: RawTime) -> impl Iterator<Item = (Pid, &Thread)> {
     let threads = truth.processes.iter().flat_map(|process| {
         let pid = process.pid;
@@ -72,49 +74,49 @@ impl<'t> Of<'t> {
         self.switches.iter().copied().filter(|(switch, _)| switch.kept)
     }
 
-    /// The last switch up to a time that is in the file.
+    /// The last switch in the file up to a time.
     pub fn kept_until(&self, at: RawTime) -> Option<(&'t SwitchTruth, bool)> {
         self.kept().take_while(|(switch, _)| switch.time <= at).last()
     }
 
-    /// The kernel part of the stack that the thread has been switched with last, in the file or not. Before its first switch, it
-    /// has the one with which it begins.
+    /// The kernel stack with which the thread was last switched, whether it is in the file or not.
+    /// Before its first switch, a thread has its initial stack.
     pub fn stack_at(&self, at: RawTime) -> Option<&'t [Address]> {
         let last = self.switches.iter().take_while(|(switch, _)| switch.time <= at).last();
         let (switch, is_in) = last.or(self.switches.first())?;
         Some(if *is_in { &switch.new_kernel } else { &switch.old_kernel })
     }
 
-    /// What can be known at a time.
-    pub fn known(&self, at: RawTime) -> Known<'t> {
+    /// The facts that can be known at a time.
+    pub fn known(&self, at: RawTime) -> ExpectedStack<'t> {
         match self.kept_until(at) {
-            Some((switch, true)) if !switch.recorded.is_empty() => return Known::Last(switch),
+            Some((switch, true)) if !switch.recorded.is_empty() => return ExpectedStack::Last(switch),
             Some((_, true)) => {}
             Some((_, false)) | None => {
                 let next = self.kept().find(|(switch, _)| switch.time > at);
                 if let Some((switch, true)) = next
                     && !switch.recorded.is_empty()
                 {
-                    return Known::Resumed(switch);
+                    return ExpectedStack::Resumed(switch);
                 }
             }
         }
         self.fallback(at)
     }
 
-    /// The newest stack up to a time.
-    fn fallback(&self, at: RawTime) -> Known<'t> {
+    /// The latest stack up to a time.
+    fn fallback(&self, at: RawTime) -> ExpectedStack<'t> {
         let until: Vec<_> = self.kept().take_while(|(switch, _)| switch.time <= at).collect();
         let has_stack = |(switch, is_in): &(&SwitchTruth, bool)| *is_in && !switch.recorded.is_empty();
         match until.iter().rposition(has_stack) {
-            Some(location) if location + 1 == until.len() => Known::Last(until[location].0),
-            Some(location) => Known::Earlier(until[location].0, (until.len() - location - 1) as u64),
-            None => Known::Absent,
+            Some(index) if index + 1 == until.len() => ExpectedStack::Last(until[index].0),
+            Some(index) => ExpectedStack::Earlier(until[index].0, (until.len() - index - 1) as u64),
+            None => ExpectedStack::Absent,
         }
     }
 }
 
-/// A recording with one thread, that is switched to without a stack, or not at all.
+/// A trace with one thread, which is switched to without a stack, or not at all.
 pub fn without_stacks(with_switches: bool) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     let session = Session::default();

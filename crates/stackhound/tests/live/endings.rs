@@ -1,4 +1,4 @@
-//! How a live trace can fail: each case has its error, and leaves no session behind.
+//! Failures of live traces: each case has its own error, and leaves no session running.
 
 use std::ops::ControlFlow;
 
@@ -8,12 +8,12 @@ use stackhound_etw_fake::harness::Harness;
 
 use crate::trace_files;
 
-/// Sessions that run when a test begins: another one of the same name, if at all.
+/// Sessions that are running: in some tests, another one with the same name.
 fn names() -> Vec<String> {
     LiveSession::list().expect("a list").into_iter().map(|session| session.name).collect()
 }
 
-/// Runs with these settings, and checks what comes of it and which sessions are left.
+/// Runs with these settings, and checks the outcome and the remaining sessions.
 #[track_caller]
 fn check(
     test: &str,
@@ -83,12 +83,12 @@ fn a_session_that_is_attached_to_goes_on() {
 }
 
 #[test]
-fn nobody_runs_what_is_attached_to() {
+fn attaching_to_a_missing_session_is_an_error() {
     let missing = |outcome: Result<TraceStats, Error>| {
         let error = outcome.unwrap_err();
         assert!(matches!(&error, Error::Live(LiveError::NoSession(name)) if name == "mine"), "{error}");
     };
-    check("endings::nobody_runs_what_is_attached_to", "", || Trace::attach("mine"), missing, &[]);
+    check("endings::attaching_to_a_missing_session_is_an_error", "", || Trace::attach("mine"), missing, &[]);
 }
 
 fn denied(outcome: Result<TraceStats, Error>) {

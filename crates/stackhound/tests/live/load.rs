@@ -1,6 +1,7 @@
-//! More events than anybody can take: whatever happens to them is counted.
+//! More events than the reader can process: each of them is counted.
 //!
-//! One second at half a million events a second, or as `STACKHOUND_LOAD` says: seconds and events a second.
+//! Runs for one second at half a million events per second, or for the seconds and events per
+//! second in `STACKHOUND_LOAD`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -13,13 +14,13 @@ use stackhound_etw_fake::harness::{Harness, number, wait_for};
 
 use crate::trace_files;
 
-/// Blocks that may wait: few, so that a slow reader is felt at once.
+/// Capacity of the queue in blocks: small, so that a slow reader has an immediate effect.
 const BLOCKS: usize = 4;
 
 fn load() -> (u64, u64) {
-    let asked = std::env::var("STACKHOUND_LOAD").unwrap_or("1 500000".to_owned());
-    let (seconds, rate) = asked.split_once(' ').expect("seconds and events a second");
-    (seconds.parse().expect("seconds"), rate.parse().expect("events a second"))
+    let setting = std::env::var("STACKHOUND_LOAD").unwrap_or("1 500000".to_owned());
+    let (seconds, rate) = setting.split_once(' ').expect("seconds and events per second");
+    (seconds.parse().expect("seconds"), rate.parse().expect("events per second"))
 }
 
 fn settings() -> String {
@@ -35,18 +36,18 @@ fn queue(overflow: Overflow) -> Queue {
     Queue { blocks: BLOCKS, ..Queue::new(overflow) }
 }
 
-/// Takes a while for every thousandth event: 100,000 a second at most.
+/// Waits after every thousandth event, which limits the rate to 100,000 events per second.
 fn slow(count: u64) {
     if count.is_multiple_of(1_000) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// What was generated was read, dropped on the way, or lost by the session; nothing else.
+/// Checks that every generated event was read, dropped in the queue, or lost by the session.
 #[track_caller]
 fn check_counters(harness: &Harness, stats: &TraceStats, counts: &Counts) -> (u64, u64) {
     let generated = harness.number("generated");
-    // The fake tells of losses by events of its own, but in whole buffers.
+    // The fake reports losses by separate events, except in whole buffers.
     let by_events = harness.log("OpenTraceFromRealTimeLogger").is_empty();
     let notices = if by_events { harness.number("notices") } else { 0 };
     let lost = harness.number("events_lost");
@@ -61,17 +62,18 @@ fn check_counters(harness: &Harness, stats: &TraceStats, counts: &Counts) -> (u6
     assert_eq!(stats.delivered, counts.events.load(Ordering::SeqCst));
     assert_eq!(stats.unclaimed, counts.notices.load(Ordering::SeqCst));
     let [session] = &stats.sessions[..] else { panic!("one session: {:?}", stats.sessions) };
-    assert_eq!(session.events_lost, lost, "as Windows was asked");
+    assert_eq!(session.events_lost, lost, "as Windows reports");
     assert_eq!(session.real_time_buffers_lost, harness.number("buffers_lost"));
     (dropped, lost)
 }
 
-/// The process does not grow: what it has in the second half of the run is what it had in the first.
+/// Checks that the memory of the process does not grow: compares the second half of the run with
+/// the first.
 #[track_caller]
 fn check_memory(harness: &Harness) {
     let lines = harness.log("memory");
     let resident: Vec<u64> = lines.iter().filter_map(|line| number(line, "resident_kib")).collect();
-    // A short run says little.
+    // A short run is not significant.
     if resident.len() < 8 {
         return;
     }
@@ -82,7 +84,7 @@ fn check_memory(harness: &Harness) {
     assert!(second <= first + first / 4 + (16 << 10), "{resident:?}");
 }
 
-/// What a handler counts.
+/// Counters of a handler.
 #[derive(Default)]
 struct Counts {
     events: AtomicU64,
@@ -113,17 +115,17 @@ fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
 fn check(test: &str, overflow: Overflow, delivery: Delivery) {
     let Some(harness) = Harness::run(test, &settings(), trace_files::plain) else { return };
     let (running, counts) = start(Session::user("load").delivery(delivery), overflow);
-    harness.wait_until_all_is_out();
+    harness.wait_until_all_delivered();
     let stats = running.stop().expect("stopped");
     let (seconds, rate) = load();
     assert_eq!(harness.number("generated"), seconds * rate);
     let (dropped, lost) = check_counters(&harness, &stats, &counts);
     match overflow {
-        Overflow::Block => assert!(dropped == 0 && lost > 0, "the session has to lose what nobody takes"),
-        _ => assert!(dropped > 0, "the queue has to drop what nobody takes"),
+        Overflow::Block => assert!(dropped == 0 && lost > 0, "the session must lose unread events"),
+        _ => assert!(dropped > 0, "the queue must drop unread events"),
     }
     if delivery == Delivery::Events && overflow == Overflow::Block {
-        assert!(counts.notices.load(Ordering::SeqCst) > 0, "who reads is told of losses");
+        assert!(counts.notices.load(Ordering::SeqCst) > 0, "losses are reported to the reader");
     }
     check_memory(&harness);
 }
@@ -154,7 +156,7 @@ fn a_burst_can_be_stopped() {
     let settings = "[*]\ntrace = TRACE\nrounds = forever\nrate = 500000\nbuffers = 64\n";
     let Some(harness) = Harness::run(test, settings, trace_files::plain) else { return };
     let (running, counts) = start(Session::user("burst"), Overflow::Block);
-    wait_for("events, and that some are lost", || {
+    wait_for("events, and lost events", || {
         let lost = running.stats().expect("counters").sessions[0].events_lost;
         counts.events.load(Ordering::SeqCst) > 0 && lost > 0
     });
@@ -162,7 +164,7 @@ fn a_burst_can_be_stopped() {
     counts.stopped.store(true, Ordering::SeqCst);
     let (_, lost) = check_counters(&harness, &stats, &counts);
     assert!(stats.delivered > 0 && lost > 0);
-    // Whoever called would do it now.
+    // A pending call would happen now.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(stats.delivered, counts.events.load(Ordering::SeqCst));
 }

@@ -1,4 +1,5 @@
-//! The same code gives the same for a recording and for the session that hands it out.
+//! The same code gives the same results for a trace file and for the session that delivers its
+//! events.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +11,8 @@ use stackhound_etw_fake::harness::Harness;
 use crate::shown::shown;
 use crate::trace_files;
 
-/// All that is told of each event, but for those that only one of both sources has: the first record of a file, and how
-/// a session tells that it lost something.
+/// All events as text, except those that only one of the sources has: the first record of a file,
+/// and the notices of losses of a session.
 fn all(trace: Trace) -> Vec<String> {
     let mut lines = Vec::new();
     let take = |view: &EventView<'_>| {
@@ -35,7 +36,7 @@ fn check(test: &str, seed: u64, delivery: Delivery) {
         panic!("event {at} of {}:\nfile: {}\nlive: {}", expected.len(), expected[at], live[at]);
     }
     assert_eq!(expected.len(), live.len());
-    // As it was asked for, and no other way.
+    // Only the requested function was used.
     let opened =
         if delivery == Delivery::WholeBuffers { "OpenTraceFromRealTimeLogger" } else { "OpenTraceW" };
     assert_eq!(harness.log(opened).len(), 1);

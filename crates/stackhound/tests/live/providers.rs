@@ -1,4 +1,4 @@
-//! In which session a provider is enabled.
+//! The session in which a provider is enabled.
 
 use stackhound::live::{KernelGroups, Session};
 use stackhound::{Provider, Trace};
@@ -6,7 +6,7 @@ use stackhound_etw_fake::harness::Harness;
 
 use crate::trace_files;
 
-/// Runs with one provider, and gives how often it was enabled.
+/// Runs with one provider, and returns how often it was enabled.
 fn enabled(harness: &Harness, trace: Trace) -> usize {
     let before = harness.log("EnableTraceEx2 enable").len();
     trace.enable(Provider::guid(trace_files::PROVIDER).on_event(|_| ())).run(|_| ()).expect("a whole trace");

@@ -1,4 +1,4 @@
-//! What sessions hand out.
+//! The traces that sessions deliver.
 
 use std::io::Cursor;
 
@@ -6,7 +6,7 @@ use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
-/// Whose events they are.
+/// The provider of the events.
 pub const PROVIDER: Guid = Guid([7; 16]);
 
 /// Ten thousand small events of four processors, a microsecond apart, without stacks.

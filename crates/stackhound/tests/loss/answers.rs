@@ -1,4 +1,4 @@
-//! The answers that a reading of a trace gives for each of its events.
+//! The answers for each event of a trace.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,26 +11,27 @@ use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Passes, Pipeline};
 use stackhound_etl::EtlFile;
 
-/// What is compared.
+/// The answers that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
     /// Stacks and their states.
     Stacks,
-    /// And the verdicts of all detections.
+    /// Also the verdicts of all detections.
     WithVerdicts,
 }
 
-/// An event: the offset of its buffer in the file, and which record of the buffer it is.
+/// Identifies an event: the offset of its buffer in the file, and the index of its record in the
+/// buffer.
 pub type EventKey = (u64, u32);
 
-/// What is said of one event.
+/// The answers for one event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     pub state: StackState,
     pub is_certain: bool,
-    /// Of the addresses; `None` without a stack.
+    /// Hash of the addresses; `None` without a stack.
     pub stack: Option<u64>,
-    /// A bit for each detection.
+    /// One bit for each detection.
     pub yes: u32,
     pub no: u32,
 }
@@ -66,7 +67,7 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
     answers
 }
 
-/// The names of detections by their bits.
+/// The names of the detections whose bits are set.
 pub fn names(bits: u32) -> Vec<&'static str> {
     DetectionId::all().filter(|id| bits & 1 << id.index() != 0).map(DetectionId::name).collect()
 }

@@ -1,7 +1,9 @@
-//! How many keyed stacks no rule could confirm: an independent reading of stack records.
+//! The number of stacks with keys that no rule could confirm, from an independent reading of stack
+//! records.
 //!
-//! A key stands for its first definition that is not earlier than the reference. If the dropped buffer's own interval
-//! meets the time between the two, an earlier definition of the key could have been in it.
+//! A key stands for its first definition that is not earlier than the reference. If the interval of
+//! the dropped buffer overlaps the time between the two, the buffer could have contained an earlier
+//! definition of the key.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,12 +26,12 @@ struct Reference {
     key: (u64, bool),
 }
 
-/// The stack records of a trace, and the extent of each buffer.
+/// The stack records of a trace, and the times of each buffer.
 pub struct Bound {
     references: Vec<Reference>,
     groups: BTreeMap<Group, u64>,
     definitions: HashMap<(u64, bool), Vec<i64>>,
-    /// By processor: offset, first and last time, in the order of time.
+    /// By processor: offset, first and last time, in time order.
     buffers: BTreeMap<u16, Vec<(u64, i64, i64)>>,
 }
 
@@ -77,7 +79,7 @@ impl Bound {
         (!bound.references.is_empty()).then_some(bound)
     }
 
-    /// The share of stacks that can be confirmed without a buffer, given by its offset.
+    /// The share of stacks that can be confirmed without a buffer, which is given by its offset.
     pub fn confirmable_without(&self, dropped: u64) -> f64 {
         let of = self.buffers.values().find(|buffers| buffers.iter().any(|buffer| buffer.0 == dropped));
         let of = of.expect("a buffer of the trace");

@@ -1,4 +1,4 @@
-//! Traces without some of their buffers, compared with the whole.
+//! Compares traces without some of their buffers with the complete trace.
 
 use std::fmt;
 
@@ -8,10 +8,11 @@ use stackhound_etl::{BufferRef, EtlFile};
 use crate::answers::{Answer, EventKey, Reading, names, read};
 use crate::bound::Bound;
 
-/// How many drops are tried.
+/// The number of drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// Each buffer of small traces, every 16th of larger ones, and as many pairs as 16ths of all buffers.
+    /// Each buffer of small traces, every 16th of larger ones, and a number of pairs that is a 16th
+    /// of all buffers.
     Sample,
     /// Each buffer, and 200 pairs.
     Full,
@@ -27,13 +28,13 @@ impl Extent {
 }
 
 const SAMPLED: usize = 16;
-/// Buffers of a small trace, at most.
+/// Maximum number of buffers of a small trace.
 const SMALL: usize = 64;
 const PAIRS: usize = 200;
-/// Contradictions that are described.
+/// Maximum number of contradictions that are described.
 const SHOWN: usize = 8;
 
-/// What all drops of a trace came to.
+/// The results of all drops of a trace.
 #[derive(Default)]
 pub struct Comparison {
     name: String,
@@ -41,16 +42,16 @@ pub struct Comparison {
     compared: u64,
     undetermined: u64,
     unconfirmed: u64,
-    /// Of them, those whose likely frames are right.
+    /// Number of these whose likely frames are right.
     likely: u64,
     wrong: u64,
-    /// By state: certain stacks of the whole trace that a dropped buffer makes uncertain.
+    /// By state: certain stacks of the complete trace that a dropped buffer makes uncertain.
     doubted: std::collections::BTreeMap<&'static str, u64>,
-    /// Of each drop of one buffer: the share of certain stacks that stay certain.
+    /// For each drop of one buffer: the share of certain stacks that stay certain.
     stays_certain: Vec<f64>,
     /// The share that any rule could leave certain.
     confirmable: Vec<f64>,
-    /// The first few.
+    /// The first contradictions.
     pub contradictions: Vec<String>,
 }
 
@@ -116,7 +117,7 @@ impl Comparison {
             let frames = if part.stack == whole.stack { "the same frames" } else { "other frames" };
             let (yes, no) = (names(wrong_yes), names(wrong_no));
             self.contradictions.push(format!(
-                "{passes:?} without {drop:?}, event {key:?}: {}, in the whole trace {}; {frames}; yes {yes:?}, no {no:?}",
+                "{passes:?} without {drop:?}, event {key:?}: {}, in the complete trace {}; {frames}; yes {yes:?}, no {no:?}",
                 part.state.name(),
                 whole.state.name(),
             ));
@@ -127,7 +128,7 @@ impl Comparison {
         median(&self.stays_certain)
     }
 
-    /// What the median could be at best.
+    /// The best possible median.
     pub fn median_confirmable(&self) -> Option<f64> {
         median(&self.confirmable)
     }
@@ -137,10 +138,7 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Comparison { name, drops, compared, undetermined, unconfirmed, likely, wrong, .. } = self;
         write!(f, "{name}: {drops} drops, {compared} events compared, {wrong} contradictions, ")?;
-        write!(
-            f,
-            "{undetermined} uncertain; {unconfirmed} unconfirmed, of which {likely} have the right frames"
-        )?;
+        write!(f, "{undetermined} uncertain; {unconfirmed} unconfirmed ({likely} with the right frames)")?;
         write!(f, "; made uncertain: {:?}", self.doubted)?;
         let least = self.stays_certain.iter().copied().fold(f64::INFINITY, f64::min);
         match self.median_stays_certain() {
@@ -164,7 +162,7 @@ fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
     let step = if extent == Extent::Full || buffers.len() <= SMALL { 1 } else { SAMPLED };
     let singles = (0..buffers.len()).step_by(step).map(|index| vec![index]);
     let pairs = if extent == Extent::Full { PAIRS } else { buffers.len().div_ceil(SAMPLED) };
-    // A fixed sequence (Knuth's multiplicative generator), so that a failure can be repeated.
+    // A fixed sequence (Knuth's multiplicative generator), so that a failure can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -181,7 +179,7 @@ fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
     drops
 }
 
-/// The file without these buffers, which come in the order of the file.
+/// The file without these buffers, which are in file order.
 fn without(bytes: &[u8], dropped: &[&BufferRef]) -> Vec<u8> {
     let mut left = Vec::with_capacity(bytes.len());
     let mut from = 0;
@@ -193,7 +191,7 @@ fn without(bytes: &[u8], dropped: &[&BufferRef]) -> Vec<u8> {
     left
 }
 
-/// Where a buffer of the shorter file is in the whole one.
+/// The offset in the complete file of a buffer of the shorter file.
 fn original(offset: u64, dropped: &[&BufferRef]) -> u64 {
     dropped.iter().fold(offset, |offset, buffer| {
         if offset >= buffer.offset { offset + u64::from(buffer.size) } else { offset }

@@ -1,7 +1,9 @@
-//! Buffers dropped from traces: a certain stack, state or verdict is never one that the whole trace contradicts.
+//! Buffers dropped from traces: the complete trace never contradicts a certain stack, state or
+//! verdict.
 //!
-//! An ordinary run drops every 16th data buffer and a few pairs. `STACKHOUND_LOSS=full` drops each data buffer in turn
-//! and 200 random pairs; `scripts/loss.sh` runs that form and prints the figures.
+//! An ordinary run drops every 16th data buffer and a few pairs. With `STACKHOUND_LOSS=full`, each
+//! data buffer in turn and 200 random pairs are dropped; `scripts/loss.sh` runs this form and
+//! prints the figures.
 
 mod answers;
 mod bound;
@@ -12,10 +14,12 @@ use stackhound_scenario::{Mix, Scenario};
 use answers::Reading;
 use drops::{Comparison, Extent};
 
-/// Of the events with certain stacks, the share that a dropped buffer leaves certain (median over the buffers).
+/// The share of events with certain stacks that a dropped buffer leaves certain (median over the
+/// buffers).
 const STAYS_CERTAIN: f64 = 0.85;
-/// Where keys are referred to long before they are defined, fewer can be confirmed; this much of the share that can be is
-/// not reached, since a missing number does not name its processor.
+/// If keys are referenced long before they are defined, fewer stacks can be confirmed. This part of
+/// the confirmable share is not reached, because a missing sequence number does not identify its
+/// processor.
 const NOT_REACHED: f64 = 0.1;
 
 fn demo(mix: Mix, seed: u64) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! One code, two sources: a recording read in one pass, and the same recording handed over event by event as Windows does,
-//! the processors in any order. Both give the same.
+//! One code, two sources: a trace file that is read in one pass, and the same trace delivered event
+//! by event as Windows does, with the processors in any order. Both give the same results.
 
 mod shown;
 
@@ -17,11 +17,11 @@ use stackhound_schema::SchemaStore;
 
 use shown::shown;
 
-/// How far apart the processors' buffers come, as the fake has it unless told otherwise: half a second.
+/// Maximum time between the buffers of the processors, the default of the fake: half a second.
 const DISORDER: i64 = 5_000_000;
 
-/// Hands one buffer over, as a session does.
-fn hand_over(capture: &mut Capture, slice: &Slice) {
+/// Delivers one buffer, as a session does.
+fn deliver_buffer(capture: &mut Capture, slice: &Slice) {
     let flags = slice.buffer_flags();
     if slice.after_loss
         && let Some(first) = slice.entries().next()
@@ -42,8 +42,8 @@ fn hand_over(capture: &mut Capture, slice: &Slice) {
     assert!(capture.buffer_done().is_continue());
 }
 
-/// What the pipeline says of each event, but for those that only one of both sources has: the first record of a file, and
-/// how a session tells that it lost something.
+/// All events as text, except those that only one of the sources has: the first record of a file,
+/// and the notices of losses of a session.
 fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     pipeline.run(|view| {
@@ -68,7 +68,7 @@ fn as_live(etl_file: &EtlFile, seed: u64) -> Vec<String> {
     let order = Order { seed, disorder: clock.span_to_raw(DISORDER), rounds: Some(1) };
     let replay = Replay::new(etl_file.clone(), order);
     let (mut capture, incoming) = channel(etl_file.session().clone(), Queue::new(Overflow::Block));
-    let session = std::thread::spawn(move || replay.for_each(|slice| hand_over(&mut capture, &slice)));
+    let session = std::thread::spawn(move || replay.for_each(|slice| deliver_buffer(&mut capture, &slice)));
     let lines = all(Pipeline::live(LiveMerger::new(vec![incoming]).unwrap(), SchemaStore::new()));
     session.join().unwrap();
     lines
@@ -94,7 +94,7 @@ fn check(name: &str, etl_file: &EtlFile, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn recordings_of_windows() {
+fn traces_of_the_corpus() {
     for (name, path) in corpus::trace_files() {
         let trace = TraceFiles::file(&path).open().unwrap();
         for source in trace.sources() {
@@ -104,7 +104,7 @@ fn recordings_of_windows() {
 }
 
 #[test]
-fn generated_recordings() {
+fn generated_traces() {
     for seed in 1..4 {
         let scenario = stackhound_scenario::Scenario { seed, events: 20_000, ..Default::default() };
         let mut file = Cursor::new(Vec::new());

@@ -1,11 +1,12 @@
-//! All that the pipeline says of an event, as one line.
+//! An event as one line of text.
 
 use std::fmt::Write;
 
 use stackhound::EventView;
 use stackhound::schema::{Decoder, Field, Item};
 
-/// But for UTC times, whose relation to the session's clock a live session measures anew.
+/// All facts about an event except UTC times, because a live session measures anew how its clock
+/// relates to UTC.
 pub fn shown(view: &EventView<'_>) -> String {
     let mut line = format!(
         "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?}",

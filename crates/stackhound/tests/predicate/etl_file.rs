@@ -1,5 +1,5 @@
-//! Four events: of a provider with fields of many types, of the kernel, of a classic provider, and of one that nobody
-//! describes.
+//! Four events: of a provider with fields of many types, of the kernel, of a classic provider, and
+//! one without a known schema.
 
 use std::io::{Cursor, Write};
 
@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 pub const PROVIDER: Guid =
     Guid::new(0x5d1e_f9a0, 0x0b1c, 0x4c1f, [0x8e, 0x21, 0x3a, 0x6f, 0x90, 0x4e, 0x77, 0x01]);
-pub const STRANGER: Guid = Guid([9; 16]);
+pub const UNKNOWN: Guid = Guid([9; 16]);
 pub const ACTIVITY: Guid = Guid([1; 16]);
 pub const GUID_VALUE: Guid = Guid([3; 16]);
 /// 1 February 2024.
@@ -54,7 +54,7 @@ const MANIFEST: &str = r#"
 
 pub fn schemas() -> SchemaStore {
     let mut schemas = SchemaStore::new();
-    schemas.learn_manifest(MANIFEST.as_bytes()).expect("a manifest of our own");
+    schemas.learn_manifest(MANIFEST.as_bytes()).expect("a valid manifest");
     schemas
 }
 
@@ -98,7 +98,7 @@ fn process_start() -> Vec<u8> {
         &0x103_u32.to_le_bytes(),
         &0x1000_u64.to_le_bytes(),
         &0_u32.to_le_bytes(),
-        // A user before the SID, as the kernel writes it.
+        // A TOKEN_USER structure before the SID, as the kernel writes it.
         &1_u64.to_le_bytes(),
         &0_u64.to_le_bytes(),
         &SID,
@@ -110,7 +110,7 @@ fn process_start() -> Vec<u8> {
     .concat()
 }
 
-/// A recording in a file that is gone when it is dropped.
+/// A temporary trace file.
 pub fn etl_file() -> NamedTempFile {
     let mut file = NamedTempFile::new().expect("a file");
     let session = Session::default();
@@ -140,7 +140,7 @@ pub fn etl_file() -> NamedTempFile {
         (event(PROVIDER, descriptor, Issuer::new(Pid(812), Tid(900)), ACTIVITY), &fetched[..]),
         (HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: Issuer::new(Pid(4), Tid(8)) }, &started),
         (HeaderSpec::Full { class, issuer: Issuer::new(Pid(76), Tid(80)) }, &[]),
-        (event(STRANGER, plain, Issuer::new(Pid(77), Tid(84)), Guid::ZERO), &[1, 2, 3, 4]),
+        (event(UNKNOWN, plain, Issuer::new(Pid(77), Tid(84)), Guid::ZERO), &[1, 2, 3, 4]),
     ];
     for (number, (header, payload)) in headers.into_iter().enumerate() {
         let time = RawTime(start.0 + 1000 * number as i64);
@@ -148,7 +148,7 @@ pub fn etl_file() -> NamedTempFile {
         let record = RecordSpec { time, pointer_size: PointerSize::Eight, header, payload };
         writer.write(0, &record).expect("a record");
     }
-    let (bytes, _) = writer.finish().expect("a recording");
+    let (bytes, _) = writer.finish().expect("a trace");
     file.write_all(bytes.get_ref()).expect("written");
     file
 }

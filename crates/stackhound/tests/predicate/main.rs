@@ -1,4 +1,4 @@
-//! Filters over events of a recording: every field, in text and out of Rust.
+//! Filters on the events of a trace: every field, from text and from Rust.
 
 mod etl_file;
 
@@ -13,9 +13,9 @@ use stackhound::{
     pred,
 };
 
-use etl_file::{ACTIVITY, GUID_VALUE, PROVIDER, SID, STRANGER, TIME, etl_file, schemas};
+use etl_file::{ACTIVITY, GUID_VALUE, PROVIDER, SID, TIME, UNKNOWN, etl_file, schemas};
 
-/// Runs over the events of the recording, but for the first, which describes the session.
+/// Calls `handle` with the events of the trace, except the first one, which describes the session.
 fn with_events(mut handle: impl FnMut(&EventView<'_>)) {
     let file = etl_file();
     let mut is_first = true;
@@ -24,11 +24,11 @@ fn with_events(mut handle: impl FnMut(&EventView<'_>)) {
             handle(view);
         }
     };
-    let stats = Trace::file(file.path()).schemas(schemas()).run(&mut handle).expect("a recording");
+    let stats = Trace::file(file.path()).schemas(schemas()).run(&mut handle).expect("a trace");
     assert_eq!(stats.delivered, 5);
 }
 
-/// The events that pass, by their place in the recording: `0123` is all.
+/// The events that match, by their position in the trace: `0123` is all of them.
 fn passing(filters: &[Filter]) -> Vec<String> {
     let predicates: Vec<Predicate> =
         filters.iter().map(|filter| Predicate::new(filter).expect("known names")).collect();
@@ -106,7 +106,7 @@ fn fields_of_payloads() {
         ("fields.Url endswith 'ä'", "0"),
         ("fields.Verb = 'GET'", "0"),
         ("fields.Verb istartswith 'ge'", "0"),
-        // Latin-1, since it is not UTF-8.
+        // Latin-1, because it is not valid UTF-8.
         ("fields.Narrow = 'Zoë'", "0"),
         ("fields.Narrow icontains 'OË'", "0"),
         ("fields.Counted = 'two'", "0"),
@@ -143,7 +143,7 @@ fn fields_of_payloads() {
 }
 
 #[test]
-fn what_is_built_is_what_its_text_says() {
+fn built_filters_equal_parsed_filters() {
     let property = pred::property;
     let rows = [
         (pred::any_event(), "true", "0123"),
@@ -213,19 +213,19 @@ fn what_is_built_is_what_its_text_says() {
 }
 
 #[test]
-fn headers_decide_before_a_payload_is_looked_at() {
-    // Of the provider that nobody describes; each look at a payload of it looks for a schema in vain.
+fn headers_decide_before_payloads_are_decoded() {
+    // The event without a known schema: each access to its payload is a failed schema look-up.
     let misses = |text: &str| {
         let predicate = Predicate::parse(text).expect("valid");
         let mut misses = None;
         with_events(|view| {
-            if view.provider_guid() == Some(STRANGER) {
+            if view.provider_guid() == Some(UNKNOWN) {
                 let before = view.trace_state().schema_misses();
                 predicate.matches(view);
                 misses = Some(view.trace_state().schema_misses() - before);
             }
         });
-        misses.expect("an event of the stranger")
+        misses.expect("an event without a schema")
     };
     for (text, expected) in [
         ("fields.Url contains 'x' and id = 9", 0),
@@ -240,7 +240,7 @@ fn headers_decide_before_a_payload_is_looked_at() {
 }
 
 #[test]
-fn what_a_predicate_needs() {
+fn predicates_report_their_needs() {
     let check = |text: &str, payload: bool, functions: bool| {
         let predicate = Predicate::parse(text).expect("valid");
         assert_eq!((predicate.needs_payload(), predicate.names_functions()), (payload, functions), "{text}");
@@ -252,10 +252,10 @@ fn what_a_predicate_needs() {
 }
 
 #[test]
-fn unknown_names_are_told_with_the_most_similar() {
-    let told = |text: &str| Predicate::parse(text).expect_err(text).to_string();
-    assert_eq!(told("lvel = 3"), "unknown field `lvel`, did you mean `level`?");
-    assert_eq!(told("field.Url = 3"), "unknown field `field.Url`");
+fn unknown_names_are_reported_with_the_most_similar() {
+    let error = |text: &str| Predicate::parse(text).expect_err(text).to_string();
+    assert_eq!(error("lvel = 3"), "unknown field `lvel`, did you mean `level`?");
+    assert_eq!(error("field.Url = 3"), "unknown field `field.Url`");
     let built = field("keywrd").has_any(1);
     assert_eq!(
         Predicate::new(&built).expect_err("unknown").to_string(),
@@ -263,7 +263,7 @@ fn unknown_names_are_told_with_the_most_similar() {
     );
 }
 
-/// How often the filter's handler is called for events of a provider, and how many errors there are.
+/// The number of calls of the filter's handler for events of a provider, and the number of errors.
 fn dispatched(provider: Guid, filter: EventFilter) -> Result<(u64, u64), Error> {
     let calls = Arc::new(AtomicU64::new(0));
     let counter = calls.clone();
@@ -293,17 +293,17 @@ fn filters_of_events_test_ids_and_predicate() {
         (EventFilter::new(pred::any_event()), 1),
         (EventFilter::new(pred::no_event()), 0),
     ] {
-        let told = format!("{filter:?}");
-        assert_eq!(dispatched(PROVIDER, filter).expect(&told), (calls, 0), "{told}");
+        let description = format!("{filter:?}");
+        assert_eq!(dispatched(PROVIDER, filter).expect(&description), (calls, 0), "{description}");
     }
     assert_eq!(EventFilter::ids([9, 7, 7]).event_ids(), Some(&[7, 9][..]));
     assert_eq!(EventFilter::new(url()).event_ids(), None);
 }
 
 #[test]
-fn fields_of_an_event_that_nobody_describes_are_an_error_of_it() {
+fn fields_of_an_event_without_a_schema_are_an_error_of_it() {
     let property = || pred::property("Url").equals("x");
-    for (filter, told) in [
+    for (filter, expected) in [
         (pred::any_event(), (1, 0)),
         (pred::level_is(0), (1, 0)),
         (pred::level_is(1) & property(), (0, 0)),
@@ -311,14 +311,15 @@ fn fields_of_an_event_that_nobody_describes_are_an_error_of_it() {
         (property(), (0, 1)),
         (!property(), (0, 1)),
     ] {
-        assert_eq!(dispatched(STRANGER, EventFilter::new(filter.clone())).expect("usable"), told, "{filter}");
+        let found = dispatched(UNKNOWN, EventFilter::new(filter.clone())).expect("usable");
+        assert_eq!(found, expected, "{filter}");
     }
 }
 
 #[test]
-fn a_trace_with_a_filter_that_cannot_be_used_does_not_begin() {
+fn a_trace_with_an_invalid_filter_does_not_start() {
     let unusable = EventFilter::ids([7]).and(field("Url").equals("x"));
     assert!(unusable.predicate().is_err());
     let error = dispatched(PROVIDER, unusable).expect_err("no such field");
-    assert_eq!(error.to_string(), "a filter cannot be used: unknown field `Url`");
+    assert_eq!(error.to_string(), "invalid filter: unknown field `Url`");
 }

@@ -1,4 +1,4 @@
-//! The attack can be seen, and only where it is said to be.
+//! The attacks are visible in the trace, and only at the events of the ground truth.
 
 use stackhound_scenario::{Attack, AttackKind, Mix, Process, Scenario, State, Truth};
 use stackhound_types::{Address, PointerSize, RawTime};
@@ -17,7 +17,7 @@ fn is_private(process: &Process, address: Address) -> bool {
     process.code_regions.iter().any(|region| region.contains(address))
 }
 
-/// The name of the image that holds an address, or what else it is.
+/// The name of the image that contains an address, or the kind of its memory.
 fn image_name<'t>(truth: &'t Truth, process: &Process, address: Address) -> &'t str {
     match truth.image_at(process, address) {
         Some(image) => image.name(),
@@ -39,7 +39,8 @@ fn check_attack(truth: &Truth, attack: &Attack) {
         }
         AttackKind::IndirectSyscall => {
             assert_eq!(names[..2], ["ntdll.dll", "private"], "{names:?}");
-            // NtQueryInformationFile, behind the instruction; what runs is NtSetValueKey.
+            // The return address after the system call of NtQueryInformationFile; the service that
+            // runs is NtSetValueKey.
             let ntdll = truth.image_at(process, user[0]).unwrap();
             assert_eq!(user[0].0 - ntdll.base.0, 0x9_bfd0 + 0x14);
         }
@@ -47,7 +48,7 @@ fn check_attack(truth: &Truth, attack: &Attack) {
             assert_eq!(process.name, "updater.exe");
             assert_eq!(names[..2], ["ntdll.dll", "updater.exe"], "{names:?}");
             let ntdll = truth.image_at(process, user[0]).unwrap();
-            // NtOpenProcess, behind the instruction, or nobody's.
+            // The return address after the system call of NtOpenProcess, or an address in no stub.
             let is_stub = attack.kind == AttackKind::OwnStub;
             assert_eq!(user[0].0 - ntdll.base.0, if is_stub { 0x9_c270 + 0x14 } else { 0xa_1042 });
         }
@@ -65,7 +66,7 @@ fn check_attack(truth: &Truth, attack: &Attack) {
 }
 
 #[test]
-fn attacks_have_the_stacks_that_give_them_away() {
+fn attacks_have_their_characteristic_stacks() {
     for seed in 0..20 {
         let Written { truth, expected, .. } = written(Scenario::EVENTS_MIN, seed, Mix::Default);
         let mut by_kind = [0; 6];
@@ -87,9 +88,9 @@ fn attacks_have_the_stacks_that_give_them_away() {
     }
 }
 
-/// All other stacks are as stacks are.
+/// All other stacks look legitimate.
 #[test]
-fn nobody_else_looks_like_an_attack() {
+fn other_stacks_do_not_look_like_attacks() {
     let Written { truth, expected, .. } = written(30_000, 5, Mix::Default);
     let attacks: Vec<RawTime> = truth.attacks.iter().map(|attack| attack.time).collect();
     for ((time, _), Expected { event, tid, state, frames }) in &expected {

@@ -1,4 +1,4 @@
-//! What is logged on a processor is the doing of the thread that runs on it.
+//! The events on a processor belong to the thread that is running on it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,15 +13,15 @@ const CONTEXT_SWITCH: u16 = 0x0524;
 const SAMPLE: u16 = 0x0f2e;
 const SYSTEM_CALL_ENTER: u16 = 0x0f33;
 const RUNDOWN_COMPLETE: u16 = 0x0008;
-/// Process and thread rundown, which is logged in the name of others, and what the session's controller logs when it
-/// starts: no processor switches to its thread.
-const IN_THE_NAME_OF_OTHERS: [u16; 8] = [0x0000, 0x0005, 0x0050, 0x0503, 0x0504, 0x0b0a, 0x1403, 0x1404];
+/// Process and thread rundown, which is logged on behalf of other threads, and the events that the
+/// session's controller logs at the start: no processor switches to its thread.
+const ON_BEHALF_OF_OTHERS: [u16; 8] = [0x0000, 0x0005, 0x0050, 0x0503, 0x0504, 0x0b0a, 0x1403, 0x1404];
 
 fn tid_at(event: &Event<'_>, at: usize) -> Tid {
     Tid(u32::from_le_bytes(event.payload()[at..at + 4].try_into().unwrap()))
 }
 
-/// The buffers of processors before which one of theirs can be missing.
+/// Offsets of the buffers before which a buffer of their processor may be missing.
 fn after_gaps(index: &Index) -> HashSet<u64> {
     let missing = index.missing();
     let is_gap = |pair: &&[BufferRef]| {
@@ -39,7 +39,7 @@ fn after_gaps(index: &Index) -> HashSet<u64> {
 fn switches_samples_and_system_calls_agree() {
     for seed in [1, 2, 3] {
         let Written { trace, expected, .. } = written(40_000, seed, Mix::Default);
-        // The thread of each processor; `None` where a buffer was lost.
+        // The thread of each processor; `None` after a lost buffer.
         let mut running: HashMap<u16, Option<Tid>> = (0..4).map(|on| (on, Some(Tid(0)))).collect();
         let mut started = false;
         let (mut switches, mut calls, mut samples) = (0, 0, 0);
@@ -71,7 +71,7 @@ fn switches_samples_and_system_calls_agree() {
                     calls += 1;
                     expected.get(&record_key(&event)).map(|expected| expected.tid)
                 }
-                hook_id if IN_THE_NAME_OF_OTHERS.contains(&hook_id) => None,
+                hook_id if ON_BEHALF_OF_OTHERS.contains(&hook_id) => None,
                 _ => event.header_tid(),
             };
             if let (Some(thread), Some(current)) = (thread, current) {
@@ -97,7 +97,7 @@ fn each_processor_is_sampled_a_thousand_times_a_second() {
     }
     let milliseconds = (last - first) as u64 / 10_000;
     for count in counts {
-        // A processor may lack those of the lost buffer.
+        // A processor may lack the samples in the lost buffer.
         let lost = truth.lost.records;
         assert!(count <= milliseconds * 103 / 100 && count + lost >= milliseconds * 97 / 100, "{counts:?}");
     }

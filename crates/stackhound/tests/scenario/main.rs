@@ -1,4 +1,4 @@
-//! What a reader finds in a scenario is what the truth says.
+//! Readers find the ground truth of a scenario.
 
 mod attacks;
 mod execution;
@@ -19,7 +19,7 @@ use stackhound_types::{Address, RawTime, Tid};
 /// An event by its time and processor.
 type RecordKey = (RawTime, u16);
 
-/// What a reader is to make of an event with a stack.
+/// The expected result for an event with a stack.
 struct Expected {
     event: EventKind,
     tid: Tid,
@@ -27,7 +27,7 @@ struct Expected {
     frames: Vec<Address>,
 }
 
-/// A scenario, the truth about it, and the recording of it.
+/// A scenario, its ground truth, and its trace.
 struct Written {
     scenario: Scenario,
     truth: Truth,
@@ -62,7 +62,7 @@ fn kind_of(event: &Event<'_>) -> EventKind {
     }
 }
 
-/// Where an event is.
+/// The key of an event.
 fn record_key(event: &Event<'_>) -> RecordKey {
     (event.raw_time(), event.processor().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The whole pipeline understands a scenario: names, fields, processes and modules.
+//! The complete pipeline decodes a scenario: names, fields, processes and modules.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use stackhound_scenario::{Mix, State};
 use crate::{Written, kind_of, record_key, written};
 
 #[test]
-fn every_payload_is_understood_to_its_end() {
+fn every_payload_is_decoded_completely() {
     for mix in [Mix::Default, Mix::Profile] {
         let Written { trace, .. } = written(30_000, 2, mix);
         let mut pipeline = Pipeline::new(&trace, Passes::Two);
@@ -26,7 +26,7 @@ fn every_payload_is_understood_to_its_end() {
             assert!(fields.rest().is_empty(), "{kind:?}: {} bytes are left", fields.rest().len());
             ControlFlow::Continue(())
         });
-        // The reader has no description of this one.
+        // The reader has no schema for this event.
         opaque.remove("Microsoft-Windows-Kernel-Audit-API-Calls/OpenProcess");
         assert!(opaque.is_empty(), "{opaque:?}");
     }
@@ -43,9 +43,10 @@ fn names_are_those_of_the_reader() {
     });
 }
 
-/// The frames of the scenario lie in the modules that the reader finds, and the owners are the truth's processes.
+/// The frames of the scenario are in the modules that the reader finds, and the processes of events
+/// match the ground truth.
 #[test]
-fn frames_lie_in_the_modules_of_their_processes() {
+fn frames_are_in_the_modules_of_their_processes() {
     let Written { trace, truth, expected, .. } = written(40_000, 4, Mix::Default);
     let (mut inside, mut outside, mut early) = (0, 0, 0);
     Pipeline::new(&trace, Passes::Two).run(|view| {
@@ -73,7 +74,8 @@ fn frames_lie_in_the_modules_of_their_processes() {
                     assert_eq!((module.path(), module.base()), (&*image.path, image.base));
                 }
                 (None, None) => outside += 1,
-                // While a process starts, its stacks lead through images that are yet to be recorded.
+                // While a process starts, its stacks pass through images whose load is recorded
+                // later.
                 (None, Some(image)) => {
                     early += 1;
                     assert!(process.started.is_some() && frame.mode == Mode::User, "{}", image.path);

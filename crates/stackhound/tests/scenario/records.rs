@@ -1,4 +1,4 @@
-//! Records: how many of each kind, in which order, and always the same.
+//! Records: numbers of each kind, order, and reproducibility.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -38,8 +38,8 @@ fn records_are_counted_and_sorted() {
     }
 }
 
-/// What kernel sessions of Windows 8 and later write when they start and end, in this order; true for group masks that are
-/// not zero.
+/// The records that kernel sessions of Windows 8 and later write when they start and end, in this
+/// order; true for group masks that are not zero.
 const START_AND_END: [(u16, bool); 14] = [
     (0x0000, false),
     (0x0005, false),
@@ -66,11 +66,12 @@ fn sessions_start_and_end_as_those_of_windows() {
         while let Some(event) = ordered.next() {
             let payload = event.payload();
             let Some(hook_id) = event.hook_id() else {
-                // All events name a thread. A 64-bit system walks stacks with 64-bit frames, also those of 32-bit processes.
+                // All events have a thread. A 64-bit system walks stacks with 64-bit frames, also
+                // those of 32-bit processes.
                 assert!(event.header_tid().is_some(), "{mix:?}: {:?}", kind_of(&event));
                 let mut items = event.record().extended_items();
                 assert!(items.all(|item| item.item_type != ExtendedType::STACK_TRACE32), "{mix:?}");
-                // Readers put paths together without a separator.
+                // Readers concatenate paths without a separator.
                 let is_folder = kind_of(&event).name() == "SysConfigEx/SystemPaths";
                 assert!(!is_folder || payload.ends_with(b"\\\0\0\0"), "{mix:?}");
                 continue;
@@ -79,14 +80,14 @@ fn sessions_start_and_end_as_those_of_windows() {
             match hook_id {
                 0x0301..=0x0304 => {
                     let (pid, parent) = (number(8), number(12));
-                    // Idle and System never start or end; and only Idle has no parent.
+                    // Idle and System never start or end, and only Idle has no parent.
                     assert!(pid > 4 || hook_id > 0x0302, "{mix:?}: {hook_id:04x} of {pid}");
                     assert!(pid == 0 || pid != parent, "{mix:?}: {pid}");
                     if hook_id > 0x0302 {
                         listed[usize::from(hook_id == 0x0304)].push(pid);
                     }
                 }
-                // Threads of System run in the kernel only.
+                // Threads of System run only in the kernel.
                 0x0503 | 0x0504 if number(0) <= 4 => assert!(payload[0x37] == 0xff, "{mix:?}: {}", number(4)),
                 _ => {}
             }
@@ -104,7 +105,8 @@ fn sessions_start_and_end_as_those_of_windows() {
     }
 }
 
-/// What NtCreateFile gives for each create disposition: (disposition, information) of requests that succeed.
+/// The results of NtCreateFile for each create disposition: (disposition, information) of
+/// successful requests.
 const PERMITTED: [(u8, u64); 9] = [(0, 0), (0, 2), (1, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 3), (5, 2)];
 
 #[test]
@@ -118,7 +120,8 @@ fn creates_end_as_windows_ends_them() {
             while let Some(event) = ordered.next() {
                 let payload = event.payload();
                 match event.hook_id() {
-                    // FileIo/Create: request, file object, thread, options; the disposition is their high byte.
+                    // FileIo/Create: request, file object, thread, options. The disposition is the
+                    // high byte of the options.
                     Some(0x0440) => {
                         creates.insert(payload[..8].try_into().unwrap(), payload[23]);
                     }
@@ -159,13 +162,13 @@ fn the_same_scenario_gives_the_same_bytes() {
 }
 
 #[test]
-fn too_few_records_are_refused() {
+fn too_few_records_are_rejected() {
     let scenario = Scenario { events: Scenario::EVENTS_MIN - 1, ..Scenario::default() };
     let result = scenario.write(Cursor::new(Vec::new()));
     assert!(matches!(result, Err(ScenarioError::TooFew { .. })));
 }
 
-/// Every kind of event and every way to write a stack occurs.
+/// Every kind of event and every form of a stack occurs.
 #[test]
 fn nothing_is_missing_from_the_default_mix() {
     let (_, truth) = bytes(20_000, 1, Mix::Default);
@@ -198,7 +201,7 @@ fn nothing_is_missing_from_the_default_mix() {
 }
 
 #[test]
-fn the_profile_mix_has_the_shares_of_a_real_recording() {
+fn the_profile_mix_has_the_shares_of_a_real_trace() {
     let (_, truth) = bytes(2_000_000, 1, Mix::Profile);
     let records = truth.records() as f64;
     let of_providers = |kind: &EventKind| matches!(kind, EventKind::Provider(..));
@@ -213,10 +216,10 @@ fn the_profile_mix_has_the_shares_of_a_real_recording() {
         ("parts by key", truth.stacks.keyed as f64 / parts as f64, 0.96..0.98),
         ("bytes", truth.bytes as f64 / records, 120.0..134.0),
     ];
-    for (what, share, expected) in shares {
-        assert!(expected.contains(&share), "{what}: {share}");
+    for (name, share, expected) in shares {
+        assert!(expected.contains(&share), "{name}: {share}");
     }
-    // What is new goes on coming, but slower than records do.
+    // New processes and images continue to appear, but more slowly than records.
     let (_, shorter) = bytes(200_000, 1, Mix::Profile);
     assert!(truth.processes.len() > 2 * shorter.processes.len());
     assert!(truth.images.len() > 2 * shorter.images.len() && truth.images.len() < 5 * shorter.images.len());

@@ -9,16 +9,16 @@ use stackhound_types::{Address, Tid};
 
 use crate::{RecordKey, Written, kind_of, record_key, written};
 
-/// How the recording is read.
+/// The way in which the trace is read.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// In two passes.
     TwoPasses,
-    /// In one pass that forgets nothing.
+    /// In one pass that discards nothing.
     OnePass,
 }
 
-/// What the stages for stacks deliver, event by event.
+/// The results of the stack stages, event by event.
 fn deliver(
     trace: &OpenTrace,
     reading: Reading,
@@ -42,8 +42,8 @@ fn deliver(
         }
         while let Some(delivered) = correlator.pop() {
             let event = &delivered.event;
-            let location = record_key(event);
-            each(kind_of(event), location, delivered.tid(), delivered.state(), delivered.frames().collect());
+            let key = record_key(event);
+            each(kind_of(event), key, delivered.tid(), delivered.state(), delivered.frames().collect());
         }
         if !more {
             return correlator.stats().clone();
@@ -51,26 +51,28 @@ fn deliver(
     }
 }
 
-/// Every stack of the scenario comes with exactly its frames, and no other event gets one.
+/// Checks that every stack of the scenario is delivered with exactly its frames, and that no other
+/// event has a stack.
 #[track_caller]
 fn check_stacks(written: &Written, reading: Reading) {
     let Written { scenario, truth, expected, trace } = written;
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut seen, mut doubtful, mut unconfirmed) = (0, 0, 0);
-    let stats = deliver(trace, reading, |kind, location, tid, state, frames| {
-        let Some(expected) = expected.get(&location) else {
-            assert!(frames.is_empty(), "{scenario:?}, {reading:?}: {kind:?} at {location:?} has {frames:?}");
-            assert!(matches!(state, StackState::None | StackState::Lost), "{kind:?} at {location:?}");
+    let stats = deliver(trace, reading, |kind, key, tid, state, frames| {
+        let Some(expected) = expected.get(&key) else {
+            assert!(frames.is_empty(), "{scenario:?}, {reading:?}: {kind:?} at {key:?} has {frames:?}");
+            assert!(matches!(state, StackState::None | StackState::Lost), "{kind:?} at {key:?}");
             return;
         };
         seen += 1;
-        let context = || format!("{scenario:?}, {reading:?}: {kind:?} at {location:?}");
+        let context = || format!("{scenario:?}, {reading:?}: {kind:?} at {key:?}");
         assert_eq!(kind, expected.event, "{}", context());
         let expected_state = match expected.state {
             State::Complete => StackState::Complete,
             State::KernelOnly => StackState::KernelOnly,
             State::Damaged => {
-                // A later user part of the thread may stand in for the lost one, but not without saying so.
+                // A later user stack of the thread may replace the lost one, but the state must
+                // show this.
                 assert_ne!(state, StackState::Complete, "{}", context());
                 assert!(frames.starts_with(&expected.frames), "{}: {frames:?}", context());
                 return;
@@ -93,7 +95,8 @@ fn check_stacks(written: &Written, reading: Reading) {
     assert_eq!(seen, expected.len(), "{scenario:?}: some events were not delivered");
     assert_eq!(found.get("complete").copied().unwrap_or_default(), truth.states.complete);
     assert_eq!(found.get("kernel-only").copied().unwrap_or_default(), truth.states.kernel_only);
-    // A thread that is in the kernel while a buffer is lost could have left it meanwhile: doubt is right there.
+    // A thread that was in the kernel while a buffer was lost could have left it meanwhile, so
+    // doubt is justified.
     assert!(doubtful * 12 <= seen, "{scenario:?}: {doubtful} of {seen} events");
     // Most keys are defined when the session ends, after the lost buffer.
     assert!(unconfirmed * 4 <= seen * 3, "{scenario:?}: {unconfirmed} of {seen} events");
@@ -118,7 +121,7 @@ fn every_stack_is_delivered_with_exactly_its_frames() {
 }
 
 #[test]
-fn a_longer_recording_is_read_as_well() {
+fn stacks_of_a_longer_trace_are_delivered() {
     for mix in [Mix::Default, Mix::Profile] {
         let written = written(150_000, 77, mix);
         check_stacks(&written, Reading::TwoPasses);

@@ -1,4 +1,4 @@
-//! The stack model of a recording is what its threads and processors did.
+//! The stack model of a trace equals the actions of its threads and processors.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -15,10 +15,10 @@ use stackhound_scenario::{GroundTruth, Mix, Scenario, TraceEvent};
 use stackhound_trace::{OpenTrace, Source};
 use stackhound_types::{PointerSize, RawTime, Tid};
 
-/// Contexts, from the first to the last.
+/// The first and the last context.
 type Range = (u64, u64);
 
-/// A recording, what was done in it, and when each of its events came on which processor.
+/// A trace, the actions in it, and the time and processor of each of its events.
 struct Case {
     truth: stackhound_scenario::Truth,
     trace: OpenTrace,
@@ -40,11 +40,11 @@ fn case(events: u64, seed: u64) -> Case {
     Case { truth, trace, trace_events, events }
 }
 
-/// Something that was on a stack from its first to its last context, and where its stack was the active one.
+/// A call, its first and last context, and the contexts at which its stack was the active one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Expected {
     kind: u8,
-    /// The thread, or the processor.
+    /// The thread id, or the processor.
     of: u32,
     first: u64,
     last: u64,
@@ -53,16 +53,16 @@ struct Expected {
     active: Vec<Range>,
 }
 
-/// What must be found, by walking through the contexts one by one.
+/// The expected calls, determined by walking through the contexts one by one.
 struct Truth {
     frames: Vec<Expected>,
-    /// From which context on deeds are missing.
+    /// The first context after which actions are missing.
     lost_from: u64,
 }
 
 fn truth(case: &Case) -> Truth {
     let number: HashMap<(RawTime, u16), u64> =
-        (0..).zip(&case.events).map(|(n, &location)| (location, n)).collect();
+        (0..).zip(&case.events).map(|(n, &event)| (event, n)).collect();
     let lost = case
         .trace_events
         .iter()
@@ -76,14 +76,15 @@ fn truth(case: &Case) -> Truth {
     let transitions = case.events.len() as u64;
     let mut frames: Vec<Expected> = Vec::new();
     let mut open: HashMap<Tid, Vec<usize>> = HashMap::new();
-    // What each processor runs from which context on; the interruptions of each; contexts just before a call.
+    // For each processor: the threads that it runs and their first contexts, and its interruptions.
+    // For each thread: the contexts directly before its calls.
     let mut runs: Vec<Vec<(u64, Tid)>> = vec![Vec::new(); 4];
     let mut interrupted: Vec<Vec<(Range, StackKind)>> = vec![Vec::new(); 4];
     let mut in_user_mode: HashMap<Tid, Vec<u64>> = HashMap::new();
     for trace_event in case.trace_events.iter().filter(|trace_event| trace_event.kept) {
         let n = number[&(trace_event.time, trace_event.processor)];
         let on = usize::from(trace_event.processor);
-        match trace_event.what {
+        match trace_event.action {
             GroundTruth::Switch { old, old_ends, new } => {
                 runs[on].push((n + 1, new));
                 for at in open.get_mut(&old).filter(|_| old_ends).into_iter().flat_map(|open| open.drain(..))
@@ -106,8 +107,8 @@ fn truth(case: &Case) -> Truth {
             GroundTruth::Interrupt { since, routine, is_deferred } => {
                 let reached = case.events.iter().position(|event| event.0 >= since).unwrap() as u64;
                 let own = (0..).zip(&case.events).filter(|(_, event)| event.1 == trace_event.processor);
-                let behind = own.take_while(|(_, event)| event.0 <= since).map(|(n, _)| n + 1).last();
-                let first = reached.max(behind.unwrap_or(0));
+                let after = own.take_while(|(_, event)| event.0 <= since).map(|(n, _)| n + 1).last();
+                let first = reached.max(after.unwrap_or(0));
                 let kind = if is_deferred { StackKind::Deferred } else { StackKind::Interrupt };
                 let end = if is_deferred { EndType::Return } else { EndType::InterruptReturn } as u8;
                 interrupted[on].push(((first, n), kind));
@@ -173,7 +174,7 @@ fn boundaries(trace: &Trace) -> impl Iterator<Item = Frame<'_>> {
     frames.filter(|frame| frame.evidence() == Evidence::Boundary)
 }
 
-/// The first context at which the thread of a processor is not known any more.
+/// The first context at which the thread of a processor is no longer known.
 fn first_gap(trace: &Trace) -> u64 {
     let stack = |cpu: u16, at: u64| trace.context(ContextId(at)).unwrap().on(Cpu(cpu)).stack();
     let has_stack = |cpu, at| stack(cpu, at).is_some();
@@ -187,15 +188,16 @@ fn first_gap(trace: &Trace) -> u64 {
 }
 
 #[test]
-fn system_calls_and_interruptions_are_those_that_were_made() {
+fn system_calls_and_interruptions_match_the_ground_truth() {
     for seed in 1..=5 {
         let case = case(20_000, seed);
         let truth = truth(&case);
         let (trace, report) =
             stackhound::timeline(&case.trace, Enrichment::default(), Stacks::Exact).unwrap();
         assert_eq!(trace.transition_count(), case.events.len() as u64);
-        // A missing buffer may be any processor's whose numbers go past it, so that some lose sight of their threads
-        // before the one that lost it.
+        // A missing buffer may belong to any processor whose sequence numbers go past it.
+        // Therefore, the threads of some processors become unknown earlier than those of the
+        // processor that lost the buffer.
         let lost_from = first_gap(&trace);
         assert!(lost_from <= truth.lost_from && lost_from > truth.lost_from * 3 / 4, "{lost_from}");
         let is_before = |frame: &Expected| frame.last + 1 < lost_from;
@@ -212,13 +214,13 @@ fn system_calls_and_interruptions_are_those_that_were_made() {
         assert_eq!(before.len(), expected.len());
         assert!(before.len() > 1000, "{}", before.len());
 
-        // Behind the loss, what is said to be observed was so.
+        // After the loss, all bounds that are reported as observed must be right.
         let mut exact = 0;
         for frame in boundaries(&trace).filter(|frame| frame.last_context().id().0 + 1 >= lost_from) {
             let found = found(&frame);
-            let same_location = |true_one: &&Expected| (true_one.kind, true_one.of) == (found.kind, found.of);
+            let same_stack = |true_one: &&Expected| (true_one.kind, true_one.of) == (found.kind, found.of);
             let around = |true_one: &&Expected| true_one.first <= found.first && found.last <= true_one.last;
-            let true_one = truth.frames.iter().filter(same_location).rfind(around);
+            let true_one = truth.frames.iter().filter(same_stack).rfind(around);
             let was_older = frame.function_location().is_none();
             let Some(true_one) = true_one else {
                 assert!(was_older, "{found:?}");
@@ -244,7 +246,7 @@ fn system_calls_and_interruptions_are_those_that_were_made() {
 }
 
 #[test]
-fn recorded_stacks_stand_at_the_contexts_of_their_events() {
+fn recorded_stacks_are_at_the_contexts_of_their_events() {
     for seed in [1, 2] {
         let case = case(20_000, seed);
         let exact = stackhound::timeline(&case.trace, Enrichment::default(), Stacks::Exact).unwrap().0;
@@ -261,13 +263,13 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
             bounds.sort();
             bounds
         };
-        assert_eq!(bounds(&trace), bounds(&exact), "the exact part is the same with stacks");
+        assert_eq!(bounds(&trace), bounds(&exact), "exact calls do not depend on recorded stacks");
 
         let lost_from = first_gap(&trace);
         let (mut n, mut compared, mut same) = (0, 0, 0);
         Pipeline::new(&case.trace, Passes::Two).run(|view| {
             let owner = view.stack_owner();
-            // Providers record the 32-bit frames only, which does not make the others go away.
+            // Providers record only the 32-bit frames; the others remain on the stack.
             let is_whole = view.event().record().pointer_size() == PointerSize::Eight;
             if let (StackState::Complete, Some(tid), true) =
                 (view.state(), owner.tid, n < lost_from && is_whole)
@@ -284,7 +286,7 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
                 };
                 let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();
                 if let Some(stack) = context.stack_of(tid.0, StackKind::User).filter(|_| !user.is_empty()) {
-                    // Of 32-bit programs, 64-bit code is on a stack of its own.
+                    // 64-bit code of 32-bit programs is on a separate stack.
                     let wow64 = context.stack_of(tid.0, StackKind::Wow64);
                     let found: Vec<Option<String>> = wow64
                         .into_iter()
@@ -306,7 +308,7 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
 }
 
 #[test]
-fn with_names_kernel_frames_hang_below_their_system_calls() {
+fn with_names_kernel_frames_are_children_of_their_system_calls() {
     let case = case(20_000, 4);
     let folder = tempfile::tempdir().unwrap();
     for image in case.truth.image_files() {
@@ -319,7 +321,7 @@ fn with_names_kernel_frames_hang_below_their_system_calls() {
     let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() }).unwrap();
     let enrichment = Enrichment { symbolizer: Some(symbolizer), ..Enrichment::default() };
     let (trace, report) = stackhound::timeline(&case.trace, enrichment, Stacks::Recorded).unwrap();
-    // Without names it cannot be told where a routine is in a stack.
+    // Without names, the position of a routine in a stack is unknown.
     assert!(report.counts.without_routine < report.counts.snapshots_used / 10, "{:?}", report.counts);
     let names = |frame: &Frame<'_>| {
         let location = frame.function_location()?;

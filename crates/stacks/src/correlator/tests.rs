@@ -1,22 +1,22 @@
-//! The rules of attribution, one row a rule.
+//! The rules of attribution, one row per rule.
 //!
-//! Each case is a small recording in a notation of its own, one record a line:
+//! Each case is a small trace in a notation of its own, one record per line:
 //!
 //! ```text
 //! CPU @TIME event HOOK pid=P tid=T           a kernel event with ids in its header
 //! CPU @TIME bare HOOK                        a kernel event without ids
 //! CPU @TIME sample tid=T IP                  a sample; its thread is in the payload
 //! CPU @TIME provider pid=P tid=T [match=M] [FRAME…]   a provider's event, with a stack inside
-//! CPU @TIME half pid=P tid=T [match=M] FRAME…         the event that carries a user half
+//! CPU @TIME half pid=P tid=T [match=M] FRAME…         the event that carries a user part
 //! CPU @TIME stack @EVENT pid=P tid=T FRAME…  a part with its frames
 //! CPU @TIME kernel|user @EVENT pid=P tid=T KEY        a part by key
-//! CPU @TIME define KEY FRAME…                what a key stands for
+//! CPU @TIME define KEY FRAME…                the frames of a key
 //! CPU @TIME flush                            the processor's buffer is written
 //! CPU @TIME lose                             the processor's buffer is lost
 //! ```
 //!
 //! Frames are `k1`, `k2`, … in the kernel and `u1`, `u2`, … in user mode, innermost first. `n1`, `n2`, … are in the kernel
-//! of a system with narrow pointers, whose recording has `narrow` as its first line. `x0`, `x1`, … are addresses at which
+//! of a 32-bit system, whose trace has `narrow` as its first line. `x0`, `x1`, … are addresses at which
 //! nothing is ever mapped.
 
 use std::io::Cursor;
@@ -47,7 +47,7 @@ fn address(text: &str) -> Address {
         "u" => Address(USER + number),
         "x" => Address(number),
         "n" => Address(NARROW_KERNEL + number),
-        _ => panic!("{text} is no frame"),
+        _ => panic!("{text} is not a frame"),
     }
 }
 
@@ -60,7 +60,7 @@ fn shown(address: Address) -> String {
     }
 }
 
-/// A line's words behind the record's kind.
+/// A line's words after the record's kind.
 struct Words<'a>(Vec<&'a str>);
 
 impl Words<'_> {
@@ -100,7 +100,7 @@ fn etl_file(lines: &str) -> EtlFile {
 }
 
 fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Vec<u8>> {
-    // Small buffers, so that a lost one takes little with it.
+    // Small buffers, so that a lost one contains few records.
     let narrow = lines.starts_with("narrow\n");
     let pointer_size = if narrow { PointerSize::Four } else { PointerSize::Eight };
     // Each processor has a buffer, so that a missing one is never that of a processor without any.
@@ -151,7 +151,7 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
                     items.push(ItemSpec::StackTrace { pointer_size, match_id, frames: &frames });
                 }
                 let mode = kind == "half";
-                let id = if mode { USER_HALF } else { 1 };
+                let id = if mode { USER_PART_EVENT } else { 1 };
                 let provider = if mode { provider_guid::KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
                 HeaderSpec::Event {
                     provider,
@@ -180,7 +180,7 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
                     "define" => {
                         stack::definition(time, pointer_size, KeyDefinition::Delete, words.key(), &frames)
                     }
-                    _ => panic!("{kind} is no kind of record"),
+                    _ => panic!("{kind} is not a kind of record"),
                 };
                 writer.write(processor, &record).unwrap();
                 continue;
@@ -192,16 +192,16 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
     writer.finish().unwrap().0
 }
 
-/// How a recording is read.
+/// How a trace is read.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     OnePass,
     TwoPasses,
-    /// With so many frames in a generation.
+    /// As a live session, with this number of frames in a generation.
     Live(usize),
 }
 
-/// What comes out: time, state and frames of each event, the logfile header left out.
+/// The output: time, state and frames of each event, without the logfile header.
 fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats) {
     let source = Source::new("", etl_file(lines));
     let trace = OpenTrace::new(vec![source], 1).unwrap();
@@ -228,7 +228,7 @@ fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats)
     (out, correlator.stats().clone())
 }
 
-/// Takes the events that are done, as lines.
+/// Takes the completed events, as lines.
 fn take_all(correlator: &mut Correlator, out: &mut Vec<String>) {
     while let Some(delivered) = correlator.pop() {
         if delivered.event.hook_id() == Some(0) {
@@ -247,7 +247,7 @@ fn take_all(correlator: &mut Correlator, out: &mut Vec<String>) {
 
 const WIDE: Window = Window { max_hold: 1_000_000, max_pending: 1 << 17 };
 
-/// All ways of reading give the same.
+/// Checks that all ways of reading give the same result.
 #[track_caller]
 fn check(lines: &str, expected: &[&str]) -> StackStats {
     let (two, stats) = correlate(lines, Way::TwoPasses, WIDE);
@@ -274,7 +274,8 @@ fn kernel_and_user_part_are_joined() {
 
 #[test]
 fn stacks_stay_within_the_session_of_an_appended_file() {
-    // Keys, threads and raw times of the second session are equal to those of the first and mean something else.
+    // Keys, threads and raw times of the second session are equal to those of the first and mean
+    // something else.
     check(
         "0 @10 event 010c pid=5 tid=7
          0 @11 stack @10 pid=5 tid=7 k1
@@ -300,7 +301,7 @@ fn the_user_part_may_come_first() {
 }
 
 #[test]
-fn a_kernel_part_alone_is_whole_only_for_kernel_threads() {
+fn a_kernel_part_alone_is_complete_only_for_kernel_threads() {
     let stats = check(
         "0 @10 event 010c pid=5 tid=7
          0 @11 event 010c pid=4 tid=8
@@ -314,7 +315,7 @@ fn a_kernel_part_alone_is_whole_only_for_kernel_threads() {
 }
 
 #[test]
-fn a_user_part_alone_is_whole_only_for_what_happened_in_user_mode() {
+fn a_user_part_alone_is_complete_only_for_user_mode_events() {
     check(
         "0 @10 sample tid=7 u1
          0 @11 stack @10 pid=5 tid=7 u1 u2
@@ -360,7 +361,7 @@ fn a_part_may_go_from_kernel_to_user_mode_by_itself() {
 }
 
 #[test]
-fn equal_times_are_told_apart_by_thread() {
+fn events_with_equal_times_are_distinguished_by_thread() {
     check(
         "0 @10 event 010c pid=5 tid=7
          1 @10 event 010c pid=6 tid=9
@@ -373,7 +374,7 @@ fn equal_times_are_told_apart_by_thread() {
 }
 
 #[test]
-fn events_without_a_thread_are_told_apart_by_processor() {
+fn events_without_a_thread_are_distinguished_by_processor() {
     check(
         "0 @10 bare 0f33
          1 @10 bare 0f33
@@ -401,7 +402,7 @@ fn a_second_kernel_part_goes_to_the_other_event_of_the_same_time_and_thread() {
 }
 
 #[test]
-fn a_context_switch_owns_the_stack_of_its_new_thread() {
+fn a_context_switch_triggers_the_stack_of_its_new_thread() {
     // Without a payload the switch has no thread; the sample's thread is another one.
     check(
         "0 @10 sample tid=3 u1
@@ -412,7 +413,7 @@ fn a_context_switch_owns_the_stack_of_its_new_thread() {
 }
 
 #[test]
-fn rundown_completions_and_configuration_never_own_a_stack() {
+fn rundown_completions_and_configuration_never_trigger_a_stack() {
     for hook_id in ["0303", "0504", "1403", "1404", "010a", "010b", "0424", "0b0a", "0005", "0919"] {
         let lines = format!(
             "0 @10 event {hook_id} pid=5 tid=7
@@ -425,7 +426,7 @@ fn rundown_completions_and_configuration_never_own_a_stack() {
 }
 
 #[test]
-fn a_key_means_the_first_definition_behind_its_use() {
+fn a_key_resolves_to_the_first_definition_after_its_use() {
     let stats = check(
         "0 @10 event 010c pid=5 tid=7
          0 @11 kernel @10 pid=5 tid=7 #1
@@ -455,7 +456,7 @@ fn a_definition_at_the_time_of_its_use_counts() {
 }
 
 #[test]
-fn a_key_without_definition_is_told() {
+fn a_key_without_definition_is_unresolved() {
     let stats = check(
         "0 @5 define #1 k9
          0 @10 event 010c pid=5 tid=7
@@ -494,7 +495,7 @@ fn stacks_inside_events_need_no_search() {
 }
 
 #[test]
-fn a_user_half_completes_the_events_of_its_thread_or_match() {
+fn a_user_part_completes_the_events_of_its_thread_or_match_id() {
     let stats = check(
         "0 @10 provider pid=5 tid=7 match=3 k1
          0 @11 provider pid=5 tid=8 k2
@@ -519,7 +520,7 @@ fn parts_find_their_event_over_any_distance_inside_the_window() {
 }
 
 #[test]
-fn what_leaves_the_window_goes_out_as_it_is() {
+fn events_that_leave_the_window_are_delivered_incomplete() {
     let lines = "0 @10 event 010c pid=5 tid=7
          0 @11 stack @10 pid=5 tid=7 k1
          0 @500 event 010c pid=5 tid=8
@@ -545,7 +546,8 @@ fn nothing_is_claimed_where_buffers_were_lost() {
          1 @40 sample tid=3 u9
          0 @41 event 0301 pid=5 tid=7";
     for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
-        // Kernel parts are logged on the processor of their event, so nothing can be missing of the second thread's.
+        // Kernel parts are logged on the processor of their event, so the second thread's part
+        // cannot be lost.
         let expected = [
             "@10 tid=7 complete k1 u1",
             "@20 tid=7 lost",
@@ -559,7 +561,8 @@ fn nothing_is_claimed_where_buffers_were_lost() {
 
 #[test]
 fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
-    // The thread leaves the kernel, and its user part is lost; the one that comes is that of the next system call.
+    // The thread leaves the kernel, and its user part is lost; the one that comes is that of the
+    // next system call.
     let lines = "0 @10 event 010c pid=5 tid=7
          0 @11 stack @10 pid=5 tid=7 k1
          1 @20 sample tid=3 u9
@@ -575,7 +578,7 @@ fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
     for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
         assert_eq!(correlate(lines, way, WIDE).0, expected);
     }
-    // The part names the event before the loss: the thread was in the kernel all the time.
+    // The part names the event before the loss, so the thread did not leave the kernel in between.
     check(
         "0 @10 event 010c pid=5 tid=7
          0 @11 stack @10 pid=5 tid=7 k1

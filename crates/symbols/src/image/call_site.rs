@@ -1,4 +1,4 @@
-//! The bytes around a return address, and whether a call stands before it.
+//! The bytes around a return address, and whether it is preceded by a call.
 
 use iced_x86::{Decoder, DecoderOptions};
 use stackhound_types::Rva;
@@ -8,16 +8,17 @@ use super::{Image, Machine, u32_at};
 /// The bytes around a return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallSite<'d> {
-    /// Before it, in the order of addresses.
+    /// The bytes before it, in the order of addresses.
     pub before: &'d [u8],
-    /// From it on.
+    /// The bytes from it on.
     pub after: &'d [u8],
-    /// Whether the bytes before it can be read as a call instruction that ends there. `None` for machines whose instructions
-    /// are not known. What is before a call is not looked at, so bytes of data or of another instruction can pass for one.
+    /// Whether the bytes before it can be decoded as a call instruction that ends there. `None` for
+    /// machines whose instructions are not decoded. The code before the call is not checked, so
+    /// bytes of data or of another instruction can be mistaken for a call.
     pub ends_call: Option<bool>,
 }
 
-/// Instructions of x86 are no longer.
+/// Maximum length of an x86 instruction.
 const MAX_INSTRUCTION: usize = 15;
 
 pub(super) fn read<'d>(
@@ -37,7 +38,7 @@ pub(super) fn read<'d>(
     })
 }
 
-/// Whether bytes can be read so that they end with a call instruction.
+/// Whether the bytes can be decoded so that they end with a call instruction.
 fn ends_call(machine: Machine, bytes: &[u8]) -> Option<bool> {
     match machine {
         Machine::X64 => Some(ends_x86_call(64, bytes)),

@@ -1,4 +1,4 @@
-//! The debug directory: which PDB belongs to an image, and what else a linker left there.
+//! The debug directory: the PDB of an image, and other entries of the linker.
 
 use object::LittleEndian as LE;
 use object::pe;
@@ -12,29 +12,30 @@ use super::{Image, u32_at};
 pub enum DebugEntry {
     /// A PDB, by GUID and age (`RSDS`).
     Pdb(PdbIdentity),
-    /// A portable PDB: it names managed code only. Its symbol-server key has another age, `ffffffff`.
+    /// A portable PDB, which contains names of managed code only. Its symbol-server key has the age
+    /// `ffffffff` instead.
     PortablePdb(PdbIdentity),
-    /// A PDB of before Visual C++ 7, by time stamp and age (`NB10`).
+    /// A PDB from before Visual C++ 7, by time stamp and age (`NB10`).
     OldPdb {
-        /// Path or file name, as the linker wrote it.
+        /// The path or file name, as the linker wrote it.
         name: String,
-        /// When the PDB was made.
+        /// The creation time of the PDB.
         time_date_stamp: u32,
-        /// Counts how often the PDB was written.
+        /// The number of times that the PDB was written.
         age: u32,
     },
-    /// CodeView data of another kind, or damaged.
+    /// CodeView data of another kind, or damaged data.
     OtherCodeView,
     /// The image's time stamps are hashes: it was built reproducibly.
     Reproducible,
-    /// Any other, by the number of its type.
+    /// Any other entry, by the number of its type.
     Other(u32),
 }
 
-/// Linkers write a handful of entries.
+/// Maximum number of entries. Linkers write a few.
 const MAX_ENTRIES: u32 = 64;
 const ENTRY_SIZE: u32 = size_of::<pe::ImageDebugDirectory>() as u32;
-/// Marks portable PDBs, as minor version of the entry.
+/// The minor version of the entry for portable PDBs.
 const PORTABLE: u16 = 0x504d;
 const MAX_PATH: usize = 1 << 15;
 
@@ -62,7 +63,8 @@ fn entry(image: &Image<'_>, header: &pe::ImageDebugDirectory) -> DebugEntry {
     }
 }
 
-/// The bytes of an entry. Entries in a file need not be loaded, so the file's offset counts, except in a loaded image.
+/// Returns the bytes of an entry. Entries in a file need not be mapped when it is loaded, so the
+/// file offset is used, except in a loaded image.
 fn contents<'d>(image: &Image<'d>, header: &pe::ImageDebugDirectory) -> Option<&'d [u8]> {
     let size = header.size_of_data.get(LE) as usize;
     let rva = Rva(header.address_of_raw_data.get(LE));
@@ -89,7 +91,7 @@ fn code_view(bytes: &[u8], portable: bool) -> Option<DebugEntry> {
     }
 }
 
-/// The PDB's path, which ends with a zero byte or with the entry.
+/// Reads the PDB's path, which ends with a zero byte or with the entry.
 fn name(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_PATH)];
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

@@ -1,29 +1,29 @@
-//! Why an image or a part of it cannot be read.
+//! Errors of images.
 
 use stackhound_types::Rva;
 
-/// Why an image or a part of it cannot be read.
+/// An error of an image or of a part of it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The bytes are something else than a PE image.
+    /// The bytes are not a PE image.
     #[error("not a PE image ({0})")]
     NotAnImage(&'static str),
-    /// A header is cut off or contradicts itself.
+    /// A header is truncated or inconsistent.
     #[error("damaged PE header at offset {offset:#x}: expected {expected}")]
     Header {
-        /// Of the header in the file.
+        /// The offset of the header in the file.
         offset: u64,
-        /// What should be there.
+        /// The content that was expected.
         expected: &'static str,
     },
-    /// A table that the header points to is cut off or contradicts itself.
+    /// A table that the header refers to is truncated or inconsistent.
     #[error("damaged {table} at rva {rva}: {reason}")]
     Table {
-        /// Which table.
+        /// The name of the table.
         table: &'static str,
-        /// Where it should be.
+        /// The address of the table.
         rva: Rva,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 }

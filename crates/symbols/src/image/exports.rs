@@ -8,27 +8,28 @@ use stackhound_types::Rva;
 
 use super::{Image, ImageError};
 
-/// What an image exports.
+/// The exports of an image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Exports<'d> {
-    /// One entry for each name, and one for each ordinal without a name; by ordinal, then by name.
+    /// One entry for each name, and one for each ordinal without a name; sorted by ordinal, then by
+    /// name.
     pub entries: Vec<Export<'d>>,
-    /// Entries that point outside the image or to no end of a name.
+    /// The number of entries that point outside of the image or to a name without an end.
     pub unreadable: usize,
 }
 
 /// One export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Export<'d> {
-    /// Its number.
+    /// Its ordinal.
     pub ordinal: u16,
-    /// As it is in the image, mangled if it is. `None` if it is exported by its number only.
+    /// Its name as in the image, which can be mangled. `None` if it is exported by ordinal only.
     pub name: Option<Cow<'d, str>>,
-    /// What it stands for.
+    /// Its target.
     pub target: ExportTarget<'d>,
 }
 
-/// What an export stands for.
+/// The target of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExportTarget<'d> {
     /// Code or data of the image.
@@ -37,18 +38,19 @@ pub enum ExportTarget<'d> {
     Forwarder(Cow<'d, str>),
 }
 
-/// Code that is exported, with all its names.
+/// Exported code, with all its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportedCode<'d> {
-    /// Where it starts.
+    /// Its address.
     pub rva: Rva,
-    /// At least one; the one to show first: in the order of the alphabet, but `Zw` names behind all others. Names made of
-    /// ordinals (`Ordinal#7`) stand only where there is no other.
+    /// Its names, at least one, with the preferred name first. They are in alphabetical order,
+    /// except that `Zw` names are last. A name made of an ordinal (`Ordinal#7`) is only used if
+    /// there is no other.
     pub names: Vec<Cow<'d, str>>,
 }
 
 impl Export<'_> {
-    /// Its name, or `Ordinal#` and its number.
+    /// Returns its name, or `Ordinal#` and its ordinal.
     pub fn shown(&self) -> Cow<'_, str> {
         match &self.name {
             Some(name) => Cow::Borrowed(name),
@@ -58,14 +60,14 @@ impl Export<'_> {
 }
 
 impl<'d> ExportedCode<'d> {
-    /// The name to show if only one is shown.
+    /// Returns the preferred name.
     pub fn name(&self) -> &str {
         &self.names[0]
     }
 }
 
 impl<'d> Exports<'d> {
-    /// The exports that are in code of the image, by address: no forwarders, no data.
+    /// Returns the exports that are code of the image, by address, without forwarders and data.
     pub fn code(&self, image: &Image<'_>) -> Vec<ExportedCode<'d>> {
         let mut found: Vec<(Rva, &Export<'d>)> = self
             .entries
@@ -104,14 +106,16 @@ fn preference(export: &Export<'_>, other: &Export<'_>) -> Ordering {
         .then_with(|| (&export.name, export.ordinal).cmp(&(&other.name, other.ordinal)))
 }
 
-/// There are 65,536 ordinals; an image may give some of them several names.
+/// Maximum number of names. There are 65,536 ordinals, and an image can give several names to some
+/// of them.
 const MAX_NAMES: usize = 1 << 17;
 
 pub(super) fn read<'d>(image: &Image<'d>) -> Result<Exports<'d>, ImageError> {
     let Some(directory) = image.headers.exports else { return Ok(Exports::default()) };
     let wrong = |reason| ImageError::Table { table: "export directory", rva: directory.rva, reason };
     let bytes = image.bytes_from(directory.rva).ok_or_else(|| wrong("it is outside the image"))?;
-    // Forwarders are told by pointing into the directory: its size counts, even if it is cut off.
+    // Targets inside the directory are forwarders. Its size therefore matters, even if it is
+    // truncated.
     let bytes = &bytes[..bytes.len().min(directory.size as usize)];
     let table = ExportTable::parse(bytes, directory.rva.0)
         .map_err(|_| wrong("its tables are outside it or too large"))?;
@@ -131,7 +135,7 @@ pub(super) fn read<'d>(image: &Image<'d>) -> Result<Exports<'d>, ImageError> {
         }
     }
     for (&(ordinal, address), named) in addresses.iter().zip(named) {
-        // Numbers between others that are not used have no address.
+        // Unused ordinals between others have no address.
         if !named && address != 0 {
             reader.add(None, ordinal, address);
         }
@@ -147,7 +151,8 @@ pub(super) fn read<'d>(image: &Image<'d>) -> Result<Exports<'d>, ImageError> {
 struct Reader<'i, 'd> {
     image: &'i Image<'d>,
     table: &'i ExportTable<'d>,
-    /// Names do not overlap, so all together are no longer than the image. In a hostile one they may.
+    /// The remaining length of all names. Names do not overlap in valid images, so their total
+    /// length is at most that of the image.
     text_left: usize,
     exports: Exports<'d>,
 }

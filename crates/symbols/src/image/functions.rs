@@ -1,42 +1,44 @@
-//! Where functions are, as the unwind data (`.pdata`) says.
+//! The ranges of functions, from the unwind data (`.pdata`).
 //!
-//! The compiler may split a function: x64 chunks lead to their function by chained unwind information. On ARM64 a chunk
-//! says only that it is one.
+//! The compiler may split a function. Chunks on x64 refer to their function by chained unwind
+//! information. On ARM64, a chunk is only marked as such.
 
 use stackhound_types::Rva;
 
 use super::{Image, Machine, u32_at};
 
-/// A function, or a chunk of one.
+/// A function, or a chunk of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Where it starts.
+    /// Its start.
     pub start: Rva,
-    /// Behind its last byte.
+    /// The end of its last byte.
     pub end: Rva,
-    /// Where the function starts that it belongs to: itself, or another one if it is a chunk. `None` if it is a chunk and
-    /// its function is not told, or its unwind information cannot be read.
+    /// The start of the function that it belongs to: its own start, or that of another function if
+    /// it is a chunk. `None` if it is a chunk of an unknown function, or its unwind information
+    /// cannot be read.
     pub primary: Option<Rva>,
 }
 
 impl Function {
-    /// Whether an address is in it.
+    /// Whether it contains an address.
     pub fn contains(&self, rva: Rva) -> bool {
         self.start <= rva && rva < self.end
     }
 }
 
-/// The functions of an image. Leaf functions need no unwind data, so not all are here.
+/// The functions of an image. Leaf functions need no unwind data, so the list is not complete.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Functions {
-    /// By address.
+    /// The functions, by address.
     pub entries: Vec<Function>,
-    /// Entries that are empty, reach out of the image or whose length cannot be read.
+    /// The number of entries that are empty, extend beyond the image, or have a length that cannot
+    /// be read.
     pub unreadable: usize,
 }
 
 impl Functions {
-    /// The function, or chunk of one, that an address is in.
+    /// Returns the function, or chunk of a function, that contains an address.
     pub fn at(&self, rva: Rva) -> Option<&Function> {
         let next = self.entries.partition_point(|function| function.start <= rva);
         self.entries.get(next.checked_sub(1)?).filter(|function| function.contains(rva))
@@ -60,7 +62,7 @@ pub(super) fn read(image: &Image<'_>) -> Functions {
         let start = u32_at(bytes, 0);
         match entry(image, bytes).filter(|function| function.end.0 <= image.size()) {
             Some(function) => functions.entries.push(function),
-            // Space at the end of the table.
+            // Padding at the end of the table.
             None if start == Some(0) => {}
             None => functions.unreadable += 1,
         }
@@ -69,30 +71,30 @@ pub(super) fn read(image: &Image<'_>) -> Functions {
     functions
 }
 
-/// Unwind information is chained.
+/// The flag for chained unwind information.
 const CHAINED: u8 = 4;
-/// The unwinder of Windows follows no more chains.
+/// Maximum number of chains. The unwinder of Windows has the same limit.
 const MAX_CHAINS: usize = 32;
 
-/// `RUNTIME_FUNCTION`: start, end, unwind information.
+/// Reads a `RUNTIME_FUNCTION`: start, end, unwind information.
 fn x64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
     let (start, end) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
     (start < end).then(|| Function { start: Rva(start), end: Rva(end), primary: x64_primary(image, bytes) })
 }
 
-/// Where the function starts that a `RUNTIME_FUNCTION` leads to.
+/// Returns the start of the function that a `RUNTIME_FUNCTION` belongs to.
 fn x64_primary(image: &Image<'_>, entry: &[u8]) -> Option<Rva> {
     let (mut start, mut unwind) = (u32_at(entry, 0)?, u32_at(entry, 8)?);
     for _ in 0..MAX_CHAINS {
         let next = if unwind & 1 != 0 {
-            // Not unwind information, but another entry.
+            // This refers to another entry instead of unwind information.
             Rva(unwind & !1)
         } else {
             let header = image.bytes_at(Rva(unwind), 4)?;
             if (header[0] >> 3) & CHAINED == 0 {
                 return Some(Rva(start));
             }
-            // The entry stands behind the unwind codes, of which there is an even number of places.
+            // The entry follows the unwind codes, which are padded to an even number.
             let codes = u32::from(header[2]).next_multiple_of(2);
             Rva(unwind.checked_add(4 + 2 * codes)?)
         };
@@ -102,9 +104,9 @@ fn x64_primary(image: &Image<'_>, entry: &[u8]) -> Option<Rva> {
     None
 }
 
-/// Whether the unwind information of the function at an address, or of one that it is chained to, has the code for what
-/// an interrupt pushes.
-pub(super) fn is_behind_interrupt(image: &Image<'_>, rva: Rva) -> Option<bool> {
+/// Whether the unwind information of the function at an address, or of a function that it is
+/// chained to, has the code for a machine frame, which the processor pushes on an interrupt.
+pub(super) fn has_machine_frame(image: &Image<'_>, rva: Rva) -> Option<bool> {
     let table = image.headers.exceptions.filter(|_| image.machine() == Machine::X64)?;
     let bytes = image.bytes_from(table.rva)?;
     let (entries, _) = bytes.get(..bytes.len().min(table.size as usize))?.as_chunks::<12>();
@@ -132,8 +134,8 @@ pub(super) fn is_behind_interrupt(image: &Image<'_>, rva: Rva) -> Option<bool> {
     None
 }
 
-/// Whether `UWOP_PUSH_MACHFRAME` is among these unwind codes, each two bytes: a place, and a kind with a detail. Some have
-/// operands behind them.
+/// Whether these unwind codes contain `UWOP_PUSH_MACHFRAME`. Each code has two bytes: an offset,
+/// and an operation with a detail. Some are followed by operands.
 fn pushes_machine_frame(codes: &[u8]) -> bool {
     let mut at = 1;
     while let Some(code) = codes.get(at) {
@@ -149,9 +151,11 @@ fn pushes_machine_frame(codes: &[u8]) -> bool {
     false
 }
 
-/// Start, and the length in a packed form or in unwind information elsewhere.
+/// Reads the start and the length, which is in the entry (packed) or in unwind information
+/// elsewhere.
 fn arm64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
-    /// Unwind code that ends the codes of a chunk; where it is first, the chunk has no prolog of its own.
+    /// The unwind code that ends the codes of a chunk. If it is the first code, the chunk has no
+    /// prolog of its own.
     const END_OF_CHUNK: u8 = 0xe5;
     let (start, data) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
     let (words, is_chunk) = match data & 3 {
@@ -159,7 +163,7 @@ fn arm64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
             let header = u32_at(image.bytes_at(Rva(data), 4)?, 0)?;
             let (epilogs, codes) = ((header >> 22) & 0x1f, header >> 27);
             let one_epilog = header & (1 << 21) != 0;
-            // Both zero: a second word has larger numbers.
+            // If both are zero, a second word contains larger numbers.
             let (skip, epilogs) = if epilogs == 0 && codes == 0 {
                 let second = u32_at(image.bytes_at(Rva(data.checked_add(4)?), 4)?, 0)?;
                 (8, second & 0xffff)

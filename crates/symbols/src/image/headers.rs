@@ -1,4 +1,4 @@
-//! The headers of a PE image: what it is for, how large it is, where its sections and tables are.
+//! The headers of a PE image: machine, size, sections and tables.
 
 use object::LittleEndian as LE;
 use object::pe;
@@ -9,33 +9,32 @@ use stackhound_types::{ImageIdentity, Rva};
 use super::error::ImageError;
 use super::section::{Layout, Section};
 
-/// Which processor an image is for.
+/// The processor that an image is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Machine {
-    /// x86, 32 bits.
+    /// x86, 32-bit.
     X86,
-    /// x86, 64 bits.
+    /// x86, 64-bit.
     X64,
-    /// ARM, 64 bits; also hybrid images that say so in their header.
+    /// ARM, 64-bit, including hybrid images that state this in their header.
     Arm64,
-    /// Any other, as the header numbers it.
+    /// Any other processor, by its number in the header.
     Other(u16),
 }
 
-/// Where a table is in the image, and its bytes there.
+/// The address and size of a table in the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Directory {
     pub rva: Rva,
     pub size: u32,
 }
 
-/// What the headers say.
 #[derive(Debug)]
 pub(super) struct Headers {
     pub machine: Machine,
     pub base: u64,
     pub identity: ImageIdentity,
-    /// Bytes of headers, which are mapped at the base.
+    /// The size of the headers, which are mapped at the base.
     pub size: u32,
     pub sections: Vec<Section>,
     pub exports: Option<Directory>,
@@ -46,7 +45,7 @@ pub(super) struct Headers {
     pub relocations: Option<Directory>,
 }
 
-/// Tables beyond this one are not defined.
+/// Maximum number of defined tables.
 const MAX_DIRECTORIES: u32 = 16;
 
 impl Headers {
@@ -57,7 +56,7 @@ impl Headers {
             return Err(ImageError::NotAnImage("it does not start with MZ"));
         }
         let offset = u64::from(dos.e_lfanew.get(LE));
-        // The optional header's magic number stands where it does for both sizes.
+        // The magic number of the optional header has the same offset in both sizes.
         let small: &pe::ImageNtHeaders32 =
             data.read_at(offset).map_err(|()| ImageError::NotAnImage("no PE header, only a DOS one"))?;
         if small.signature() != pe::IMAGE_NT_SIGNATURE {
@@ -93,7 +92,7 @@ impl Headers {
             .iter()
             .map(|header| Section::new(header, layout, optional.section_alignment()))
             .collect();
-        // The loader demands this order.
+        // The loader requires this order.
         sections.sort_by_key(|section| section.rva);
         Ok(Headers {
             machine: match file.machine.get(LE) {

@@ -1,4 +1,4 @@
-//! What an image calls in others: the pointers that the loader fills, with the functions they are for.
+//! The imports of an image: the pointers that the loader fills, with their functions.
 
 use std::borrow::Cow;
 
@@ -9,33 +9,34 @@ use super::{Image, Machine, u32_at};
 /// A pointer that the loader fills.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Import<'d> {
-    /// Where the pointer is.
+    /// The address of the pointer.
     pub slot: Rva,
     /// The library, as the image names it.
     pub library: &'d str,
-    /// The function; `None` if it is imported by its number.
+    /// The function. `None` if it is imported by ordinal.
     pub name: Option<Cow<'d, str>>,
-    /// Whether it is filled at the first call only.
+    /// Whether the pointer is filled at the first call.
     pub is_delayed: bool,
 }
 
-/// All of an image.
+/// All imports of an image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Imports<'d> {
-    /// By slot.
+    /// The imports, by slot.
     pub entries: Vec<Import<'d>>,
-    /// Libraries and functions whose names cannot be read.
+    /// The number of libraries and functions whose names cannot be read.
     pub unreadable: usize,
 }
 
-/// Images import from no more libraries.
+/// Maximum number of libraries.
 const MAX_LIBRARIES: u32 = 1 << 12;
-/// Nor more functions, all libraries together.
+/// Maximum number of functions of all libraries together.
 const MAX_FUNCTIONS: usize = 1 << 17;
 
 /// `IMAGE_IMPORT_DESCRIPTOR`: names, time stamp, forwarder, library, slots.
 const DESCRIPTOR: u32 = 20;
-/// `IMAGE_DELAYLOAD_DESCRIPTOR`: attributes, library, handle, slots, names, two more tables, time stamp.
+/// `IMAGE_DELAYLOAD_DESCRIPTOR`: attributes, library, handle, slots, names, two more tables, time
+/// stamp.
 const DELAYED_DESCRIPTOR: u32 = 32;
 
 pub(super) fn read<'d>(image: &Image<'d>) -> Imports<'d> {
@@ -47,7 +48,7 @@ pub(super) fn read<'d>(image: &Image<'d>) -> Imports<'d> {
         });
     }
     if let Some(directory) = image.headers.delayed_imports {
-        // Old ones hold addresses instead of distances from the base.
+        // Old descriptors contain addresses instead of offsets from the base.
         let base = image.base() as u32;
         reader.libraries(directory.rva, DELAYED_DESCRIPTOR, |words| {
             let rva = |word: u32| if words[0] & 1 != 0 { word } else { word.wrapping_sub(base) };
@@ -59,7 +60,7 @@ pub(super) fn read<'d>(image: &Image<'d>) -> Imports<'d> {
     imports
 }
 
-/// Of one library.
+/// The tables of one library.
 struct Tables {
     library: u32,
     slots: u32,
@@ -69,7 +70,8 @@ struct Tables {
 
 struct Reader<'i, 'd> {
     image: &'i Image<'d>,
-    /// Texts do not overlap, so all together are no longer than the image. In a hostile one they may.
+    /// The remaining length of all texts. Texts do not overlap in valid images, so their total
+    /// length is at most that of the image.
     text_left: usize,
     imports: Imports<'d>,
 }
@@ -92,7 +94,7 @@ impl<'d> Reader<'_, 'd> {
     }
 
     fn functions(&mut self, tables: &Tables) {
-        // Each function repeats the name, so it is lent.
+        // The name is repeated for each function, so it must be borrowed.
         let library = self.text(tables.library).and_then(|text| match text {
             Cow::Borrowed(text) => Some(text),
             Cow::Owned(_) => None,
@@ -113,7 +115,7 @@ impl<'d> Reader<'_, 'd> {
             if name == 0 || self.imports.entries.len() >= MAX_FUNCTIONS {
                 return;
             }
-            // Before a name stands a hint of two bytes.
+            // A name is preceded by a hint of two bytes.
             let text = |reader: &mut Self| reader.text(u32::try_from(name).ok()?.checked_add(2)?);
             let name = if name & by_number != 0 { None } else { text(self) };
             self.imports.entries.push(Import { slot, library, name, is_delayed: tables.is_delayed });

@@ -1,9 +1,10 @@
-//! PE images: what they export, where their functions are, which PDB belongs to them, which bytes stand where.
+//! PE images: exports, imports, functions, the PDB, and the bytes at an address.
 //!
-//! Reads images as they are in files, and as they are when loaded. Everything but the headers is read when it is asked for,
-//! and bounded by the image's own size or by a named limit: images are hostile input.
+//! Reads images as they are in files, and as they are when loaded. Everything except for the
+//! headers is read on demand, and limited by the image's own size or by a named constant: images
+//! are hostile input.
 //!
-//! Knows one image; must not know PDBs or how names are chosen.
+//! The module handles one image. It is independent of PDBs and of the choice of names.
 
 mod call_site;
 mod debug;
@@ -52,37 +53,38 @@ impl<'d> Image<'d> {
         Ok(Image { data: bytes, layout, headers: Headers::parse(bytes, layout)? })
     }
 
-    /// Which processor it is for.
+    /// Returns the processor that it is for.
     pub fn machine(&self) -> Machine {
         self.headers.machine
     }
 
-    /// Where it would be loaded if it could choose; in a loaded image, where it is.
+    /// Returns its preferred base, or the actual base of a loaded image.
     pub fn base(&self) -> u64 {
         self.headers.base
     }
 
-    /// Bytes of addresses that it takes when it is loaded.
+    /// Returns the size of its address range when it is loaded, in bytes.
     pub fn size(&self) -> u32 {
         self.headers.identity.size
     }
 
-    /// What names it on a symbol server.
+    /// Returns its identity on a symbol server.
     pub fn identity(&self) -> ImageIdentity {
         self.headers.identity
     }
 
-    /// Its sections, by address.
+    /// Returns its sections, by address.
     pub fn sections(&self) -> &[Section] {
         &self.headers.sections
     }
 
-    /// Whether an address is in a section that may run.
+    /// Whether an address is in an executable section.
     pub fn is_code(&self, rva: Rva) -> bool {
         self.section_at(rva).is_some_and(|section| section.executable)
     }
 
-    /// The PDB that belongs to it: its first debug entry of the RSDS kind that is no portable PDB.
+    /// Returns the PDB that belongs to it: the first debug entry of the kind RSDS that is not a
+    /// portable PDB.
     pub fn pdb(&self) -> Option<PdbIdentity> {
         self.debug_entries().into_iter().find_map(|entry| match entry {
             DebugEntry::Pdb(identity) => Some(identity),
@@ -90,49 +92,52 @@ impl<'d> Image<'d> {
         })
     }
 
-    /// All entries of its debug directory that can be read.
+    /// Returns all readable entries of its debug directory.
     pub fn debug_entries(&self) -> Vec<DebugEntry> {
         debug::entries(self)
     }
 
-    /// What it exports; nothing if it has no export directory.
+    /// Returns its exports, which are empty if it has no export directory.
     pub fn exports(&self) -> Result<Exports<'d>, ImageError> {
         exports::read(self)
     }
 
-    /// Where its functions are, as its unwind data says (x64 and ARM64); none if it has none.
+    /// Returns its functions according to its unwind data (x64 and ARM64), if it has any.
     pub fn functions(&self) -> Functions {
         functions::read(self)
     }
 
-    /// Whether the function at an address begins behind what the processor pushes when it interrupts code (x64), as those
-    /// do that the kernel calls to dispatch exceptions and callbacks: what is outer to it in a stack did not call it. `None`
-    /// if no unwind data tells.
-    pub fn is_behind_interrupt(&self, rva: Rva) -> Option<bool> {
-        functions::is_behind_interrupt(self, rva)
+    /// Whether the function at an address starts on top of a machine frame, which the processor
+    /// pushes when it interrupts code (x64). Such functions are called by the kernel to dispatch
+    /// exceptions and callbacks; the outer frame of the stack is not their caller. `None` if there
+    /// is no unwind data.
+    pub fn has_machine_frame(&self, rva: Rva) -> Option<bool> {
+        functions::has_machine_frame(self, rva)
     }
 
-    /// What it calls in others, also where that is loaded at the first call only.
+    /// Returns its imports, including delay-loaded ones.
     pub fn imports(&self) -> Imports<'d> {
         imports::read(self)
     }
 
-    /// Which of its bytes depend on where it is loaded, by address.
+    /// Returns the bytes that depend on its load address, by address.
     pub fn relocations(&self) -> Vec<Relocation> {
         relocations::read(self)
     }
 
-    /// Bytes at an address. `None` unless the image has all of them, as it has not in memory that starts as zeros.
+    /// Returns `len` bytes at an address. `None` unless the image contains all of them; memory that
+    /// is initialized with zeros is not in the image.
     pub fn bytes_at(&self, rva: Rva, len: usize) -> Option<&'d [u8]> {
         self.bytes_from(rva)?.get(..len)
     }
 
-    /// The bytes around a return address, as far as the section goes but not more than asked for on either side.
+    /// Returns the bytes around a return address, limited by the section and by the requested
+    /// numbers.
     pub fn call_site(&self, return_address: Rva, before: usize, after: usize) -> Option<CallSite<'d>> {
         call_site::read(self, return_address, before, after)
     }
 
-    /// All bytes from an address to the end of its section's data.
+    /// Returns all bytes from an address to the end of its section's data.
     pub fn bytes_from(&self, rva: Rva) -> Option<&'d [u8]> {
         if let Some(section) = self.section_at(rva) {
             let start = section.data.start + u64::from(rva.0 - section.rva.0);
@@ -151,14 +156,14 @@ impl<'d> Image<'d> {
         self.layout == Layout::Loaded
     }
 
-    /// The section that an address is in. Costs a binary search.
+    /// Returns the section that contains an address. Costs a binary search.
     pub fn section_at(&self, rva: Rva) -> Option<&Section> {
         let sections = &self.headers.sections;
         let next = sections.partition_point(|section| section.rva <= rva);
         sections.get(next.checked_sub(1)?).filter(|section| section.contains(rva))
     }
 
-    /// Text up to a zero byte, of bounded length.
+    /// Returns the text up to a zero byte, of limited length.
     fn text_at(&self, rva: Rva) -> Option<&'d [u8]> {
         let bytes = self.bytes_from(rva)?;
         let end = bytes.iter().take(MAX_TEXT).position(|byte| *byte == 0)?;
@@ -166,7 +171,8 @@ impl<'d> Image<'d> {
     }
 }
 
-/// Names of exports are no longer, even mangled ones: the linker cuts them at 4096 characters.
+/// Maximum length of export names, including mangled ones, with the zero byte: the linker truncates
+/// names at 4096 characters.
 const MAX_TEXT: usize = 4096 + 1;
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

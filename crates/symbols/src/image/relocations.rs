@@ -1,4 +1,4 @@
-//! Which bytes the loader changes when it puts an image elsewhere than at its base.
+//! The bytes that the loader changes when it loads an image at another address than its base.
 
 use stackhound_types::Rva;
 
@@ -7,16 +7,17 @@ use super::{Image, u32_at};
 /// An address in the image that the loader adjusts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Relocation {
-    /// Where it is.
+    /// Its location.
     pub rva: Rva,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub length: u8,
 }
 
-/// Address and size of a block, which is for one page.
+/// Size of a block's header: address of a page, size of the block.
 const BLOCK: u32 = 8;
 
-/// By address. Kinds of other processors than x86 count with the bytes of an instruction.
+/// Reads the relocations, by address. The kinds of other processors than x86 count with the size of
+/// an instruction.
 pub(super) fn read(image: &Image<'_>) -> Vec<Relocation> {
     let mut relocations = Vec::new();
     let Some(directory) = image.headers.relocations else { return relocations };
@@ -31,7 +32,7 @@ pub(super) fn read(image: &Image<'_>) -> Vec<Relocation> {
         relocations.extend(entries.chunks_exact(2).filter_map(|entry| {
             let entry = u16::from_le_bytes([entry[0], entry[1]]);
             let length = match entry >> 12 {
-                // Fills the block.
+                // Padding of the block.
                 0 => return None,
                 1 | 2 => 2,
                 10 => 8,

@@ -1,4 +1,4 @@
-//! Sections: which part of the file stands at which addresses.
+//! Sections: the mapping between file offsets and addresses.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use object::LittleEndian as LE;
 use object::pe;
 use stackhound_types::Rva;
 
-/// How the bytes of an image are arranged.
+/// The arrangement of an image's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layout {
-    /// As in the file: sections stand where their headers say.
+    /// As in the file: sections are at the offsets in their headers.
     File,
-    /// As loaded: sections stand at their addresses.
+    /// As loaded: sections are at their addresses.
     Loaded,
 }
 
@@ -20,21 +20,21 @@ pub(super) enum Layout {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
     name: [u8; 8],
-    /// Where it starts.
+    /// Its start.
     pub rva: Rva,
-    /// Bytes of addresses that it takes.
+    /// The size of its address range, in bytes.
     pub size: u32,
-    /// Its bytes may run as code.
+    /// Whether it is executable.
     pub executable: bool,
-    /// Its bytes may be written.
+    /// Whether it is writable.
     pub writable: bool,
-    /// Where its bytes are in the data, which can be fewer than its addresses.
+    /// The range of its bytes in the data, which can be shorter than its address range.
     pub(super) data: Range<u64>,
 }
 
-/// Sections are mapped in pages.
+/// The page size for mapped sections.
 const PAGE: u32 = 0x1000;
-/// The loader rounds a section's place in the file down to this.
+/// The loader rounds the file offset of a section down to a multiple of this.
 const SECTOR: u32 = 0x200;
 
 impl Section {
@@ -65,13 +65,13 @@ impl Section {
         }
     }
 
-    /// Its name, as far as the eight bytes of its header hold it.
+    /// Returns its name, limited to the eight bytes in its header.
     pub fn name(&self) -> Cow<'_, str> {
         let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
         String::from_utf8_lossy(&self.name[..end])
     }
 
-    /// Whether an address is in it.
+    /// Whether it contains an address.
     pub fn contains(&self, rva: Rva) -> bool {
         rva.0.checked_sub(self.rva.0).is_some_and(|offset| offset < self.size)
     }

@@ -1,8 +1,9 @@
-//! From a section's number and an offset in it, as records of a PDB have them, to addresses in the image.
+//! Translation of section numbers and offsets in PDB records to addresses in the image.
 //!
-//! Tools that rearrange an image after linking leave the records as they were and add two tables: OMAP-from-source says
-//! where a block of the original image begins in the rearranged one, OMAP-to-source is the inverse and also has blocks
-//! for code that was added. The records' sections are then those of the original image.
+//! Tools that rearrange an image after linking do not change the records, but add two tables.
+//! OMAP-from-source contains the new address of each block of the original image. OMAP-to-source is
+//! its inverse, and also contains added blocks of code. The sections of the records are then those
+//! of the original image.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use super::u32_at;
 /// A section of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// Where it begins.
+    /// Its start.
     pub rva: Rva,
-    /// Bytes it takes in memory.
+    /// Its size in memory, in bytes.
     pub size: u32,
-    /// It is code, or may be executed.
+    /// Whether it contains code or is executable.
     pub code: bool,
 }
 
@@ -38,28 +39,29 @@ pub(super) fn sections(headers: &[u8]) -> Vec<Section> {
     headers.chunks_exact(SECTION_HEADER_SIZE).filter_map(section).collect()
 }
 
-/// The addresses of what is in both images. Others are 0, or have the highest bit set.
-const THERE: Range<u32> = 1..1 << 31;
-/// In so many blocks at most a procedure is looked for.
+/// Addresses of code that is in both images. Other addresses are 0, or have the highest bit set.
+const IN_BOTH: Range<u32> = 1..1 << 31;
+/// Maximum number of blocks that are searched for one procedure.
 const BLOCKS_MAX: usize = 1 << 10;
 
 /// A block of the rearranged image.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Where it was in the original image. For added code, where that was added: several blocks can have the same.
+    /// Its address in the original image. For added code, the address at which it was added;
+    /// several blocks can have the same address.
     source: u32,
     start: u32,
     length: u32,
-    /// Of this block and those before it, the last end in the original image.
+    /// The last end of this block and all previous ones in the original image.
     last_end: u32,
 }
 
 /// Both tables.
 #[derive(Debug)]
 pub(super) struct Omap {
-    /// Original and new address, in the order of the first.
+    /// Original address and new address, sorted by original address.
     from_source: Vec<(u32, u32)>,
-    /// In the order of their sources.
+    /// The blocks, sorted by their sources.
     blocks: Vec<Block>,
 }
 
@@ -76,7 +78,7 @@ impl Omap {
         let mut blocks: Vec<_> = to_source
             .iter()
             .zip(ends)
-            .filter(|((start, source), end)| THERE.contains(source) && start < end)
+            .filter(|((start, source), end)| IN_BOTH.contains(source) && start < end)
             .map(|(&(start, source), end)| Block { source, start, length: end - start, last_end: 0 })
             .collect();
         blocks.sort_by_key(|block| block.source);
@@ -91,16 +93,16 @@ impl Omap {
     fn translate(&self, address: u32) -> Option<u32> {
         let before = self.from_source.partition_point(|record| record.0 <= address);
         let (source, moved) = *self.from_source[..before].last()?;
-        if THERE.contains(&moved) {
+        if IN_BOTH.contains(&moved) {
             return moved.checked_add(address - source);
         }
-        // Some tools give up a block in one table only.
+        // Some tools remove a block from one table only.
         let mut found = None;
         self.ranges(address..address.checked_add(1)?, |range| found = found.or(Some(range.start)));
         found
     }
 
-    /// Where the parts of a range are, the last ones first.
+    /// Reports the parts of a range, the last ones first.
     fn ranges(&self, range: Range<u32>, mut found: impl FnMut(Range<u32>)) {
         let before = self.blocks.partition_point(|block| block.source < range.end);
         let reach_in = |block: &&Block| block.last_end > range.start;
@@ -114,24 +116,24 @@ impl Omap {
     }
 }
 
-/// All that is needed to translate addresses of a PDB.
+/// The data that is required to translate addresses of a PDB.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// Of the image that records speak of.
+    /// The sections of the image to which the records refer.
     pub original: Vec<Section>,
-    /// Of the image as it is; the same if it was not rearranged.
+    /// The sections of the actual image; the same if it was not rearranged.
     pub sections: Vec<Section>,
     pub omap: Option<Omap>,
 }
 
 impl Addresses {
-    /// The address in the original image. Sections are counted from 1.
+    /// Returns the address in the original image. Sections are numbered from 1.
     pub fn original(&self, section: u16, offset: u32) -> Option<u32> {
         let section = self.original.get(usize::from(section).checked_sub(1)?)?;
         section.rva.0.checked_add(offset)
     }
 
-    /// The address in the image; none if it was removed.
+    /// Returns the address in the image, or `None` if the code was removed.
     pub fn translate(&self, original: u32) -> Option<Rva> {
         match &self.omap {
             None => Some(Rva(original)),
@@ -139,7 +141,8 @@ impl Addresses {
         }
     }
 
-    /// Where the bytes from `original` on are, in no order; several parts if the image was rearranged.
+    /// Reports the ranges that contain the bytes from `original` on, in no particular order. There
+    /// can be several if the image was rearranged.
     pub fn ranges(&self, original: u32, length: u32, mut found: impl FnMut(Range<u32>)) {
         let Some(end) = original.checked_add(length) else { return };
         match &self.omap {

@@ -1,6 +1,6 @@
 use std::io;
 
-/// Why a PDB cannot be used.
+/// An error of a PDB.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PdbError {
@@ -8,44 +8,44 @@ pub enum PdbError {
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
     /// The file starts with none of the known signatures.
-    #[error("is no PDB: expected an MSF or MSFZ signature at offset 0")]
+    #[error("not a PDB: expected an MSF or MSFZ signature at offset 0")]
     NotPdb,
-    /// A portable PDB describes managed code only.
-    #[error("is a portable PDB, which has no native code")]
+    /// A portable PDB, which describes managed code only.
+    #[error("expected a PDB with native code, found a portable PDB")]
     Portable,
-    /// The format before Visual C++ 7 has no GUID that an image could name.
-    #[error("is a PDB of the format 2.00, from before 2002")]
+    /// The format before Visual C++ 7, which has no GUID to which an image could refer.
+    #[error("expected a PDB of format 7.00, found format 2.00 from before 2002")]
     Old,
     /// The end of the file is missing.
-    #[error("is truncated: its header says {expected} bytes, there are {found}")]
+    #[error("truncated PDB: expected {expected} bytes according to the header, found {found}")]
     Truncated {
-        /// Bytes, by the file's own header.
+        /// The size according to the file header, in bytes.
         expected: u64,
-        /// Bytes there are.
+        /// The actual size, in bytes.
         found: u64,
     },
-    /// It says to need more memory than a file of its size can.
-    #[error("says that {what} takes {size} bytes, where {limit} are possible")]
+    /// A part is larger than is possible for the size of the file.
+    #[error("damaged PDB: {part}: expected a size of at most {limit}, found {size}")]
     TooLarge {
-        /// What is too large.
-        what: &'static str,
-        /// As the file says.
+        /// The part.
+        part: &'static str,
+        /// The stated size.
         size: u64,
-        /// The most that is accepted.
+        /// The maximum size that is accepted.
         limit: u64,
     },
-    /// Something in it contradicts the format.
-    #[error("is damaged: {what}: {reason}")]
+    /// A part does not conform to the format.
+    #[error("damaged PDB: {part}: {reason}")]
     Damaged {
-        /// The part that is damaged.
-        what: &'static str,
-        /// What was expected.
+        /// The damaged part.
+        part: &'static str,
+        /// The reason.
         reason: String,
     },
 }
 
 impl PdbError {
-    pub(super) fn damaged(what: &'static str, reason: impl ToString) -> PdbError {
-        PdbError::Damaged { what, reason: reason.to_string() }
+    pub(super) fn damaged(part: &'static str, reason: impl ToString) -> PdbError {
+        PdbError::Damaged { part, reason: reason.to_string() }
     }
 }

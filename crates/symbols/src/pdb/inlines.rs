@@ -1,7 +1,7 @@
-//! Functions that were compiled into others.
+//! Inlined functions.
 //!
-//! A record for each stands in the scope of the procedure, with a small program (*binary annotations*) that walks
-//! through code and lines. The line that it starts with stands in a table of the module.
+//! Each of them has a record in the scope of the procedure, with a small program (*binary
+//! annotations*) that advances through code and lines. Its first line is in a table of the module.
 
 use std::collections::HashMap;
 
@@ -11,48 +11,49 @@ use ms_pdb::syms::{InlineSite, InlineSite2, Proc, Sym, SymKind};
 use super::lines::Files;
 use super::{Module, SectionOffset, SourceFile, u32_at};
 
-/// Functions compiled into each other deeper than this are left out.
+/// Maximum depth of nested inlined functions. Deeper ones are skipped.
 pub const INLINE_DEPTH_MAX: usize = 64;
 
-/// A function's number among the items (IPI) of a PDB.
+/// The number of a function among the items (IPI) of a PDB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ItemId(pub u32);
 
 impl ItemId {
-    /// It counts what a module uses of another, as where the linker generates code, and has no name here.
+    /// Whether it refers to an item of another module, as with link-time code generation. Such an
+    /// item has no name here.
     pub fn is_of_another_module(self) -> bool {
         self.0 >> 31 == 1
     }
 }
 
-/// Code of a function that was compiled into another, from one line of it.
+/// Code of an inlined function, from one source line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InlineCode {
-    /// How many functions it is in that were compiled into the procedure themselves.
+    /// The number of inlined functions that contain this one.
     pub depth: usize,
     /// The function.
     pub function: ItemId,
-    /// Where the code begins.
+    /// The start of the code.
     pub location: SectionOffset,
-    /// Bytes it takes.
+    /// Its size in bytes.
     pub length: u32,
-    /// The file, if the PDB says it.
+    /// The source file, if the PDB contains it.
     pub file: Option<SourceFile>,
-    /// From 1.
+    /// The line number, from 1.
     pub line: u32,
 }
 
-/// What is open where a record stands.
+/// The open scopes at a record.
 #[derive(Default)]
 struct Scopes {
     open: Vec<Scope>,
     procedure: Option<SectionOffset>,
-    /// Functions that were compiled into it.
+    /// The number of open inlined functions in the procedure.
     inlines: usize,
 }
 
 enum Scope {
-    /// With what was open before it.
+    /// With the procedure and the number of inlined functions before it.
     Procedure(Option<SectionOffset>, usize),
     Inline,
     Other,
@@ -81,7 +82,8 @@ impl Scopes {
 }
 
 impl Module {
-    /// The functions compiled into others, in the order of the records: a function before those inside of it.
+    /// Returns the inlined functions in the order of the records: a function precedes those inlined
+    /// into it.
     pub fn inlines(&self) -> Vec<InlineCode> {
         let tables = self.content.c13_line_data();
         let files = Files::of(&tables);
@@ -128,7 +130,7 @@ impl Module {
     }
 }
 
-/// The function and the program.
+/// Returns the function and the program.
 fn site<'m>(record: &Sym<'m>) -> Option<(u32, &'m [u8])> {
     if record.kind == SymKind::S_INLINESITE {
         let site: InlineSite<'_> = record.parse_as().ok()?;
@@ -138,7 +140,8 @@ fn site<'m>(record: &Sym<'m>) -> Option<(u32, &'m [u8])> {
     Some((site.fixed.inlinee.get(), site.binary_annotations))
 }
 
-/// The table of first lines: a signature, then function, file and line of each; with more files if the signature says.
+/// Reads the table of first lines: a signature, then function, file and line of each function, with
+/// more files if the signature indicates this.
 fn add_first_lines(
     table: &[u8],
     files: &Files<'_>,
@@ -164,7 +167,7 @@ fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut V
     let start = now.location.offset;
     let mut base = 0_u32;
     let mut code = start;
-    // The last entry, if its length is still to come.
+    // The last entry, while its length is unknown.
     let mut open: Option<InlineCode> = None;
     let mut finish = |open: &mut Option<InlineCode>, length: u32| {
         found.extend(open.take().map(|code| InlineCode { length, ..code }).filter(|code| code.length > 0));
@@ -172,7 +175,7 @@ fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut V
     while let Some((operation, first)) = number(&mut program).zip(number(&mut program)) {
         let mut length = None;
         match operation {
-            // Offsets are from the start of the procedure.
+            // Offsets are relative to the start of the procedure.
             1 => code = start.wrapping_add(first),
             2 => base = first,
             3 => code = code.wrapping_add(first),
@@ -182,7 +185,7 @@ fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut V
             }
             5 => now.file = files.get(first),
             6 => now.line = now.line.wrapping_add_signed(signed(first)),
-            // The end of lines, kinds of ranges, columns.
+            // End lines, kinds of ranges, columns.
             7..=10 | 13 => {}
             11 => {
                 code = code.wrapping_add(first & 0xf);
@@ -207,7 +210,7 @@ fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut V
     }
 }
 
-/// A number of one, two or four bytes, as its highest bits say.
+/// Reads a number of one, two or four bytes. The highest bits indicate the size.
 fn number(program: &mut &[u8]) -> Option<u32> {
     let (size, mask) = match program.first()? {
         0x00..=0x7f => (1, 0x7f),
@@ -220,7 +223,7 @@ fn number(program: &mut &[u8]) -> Option<u32> {
     Some(bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)) & mask)
 }
 
-/// The sign is the lowest bit.
+/// Decodes a signed number, whose sign is the lowest bit.
 fn signed(number: u32) -> i32 {
     let size = (number >> 1) as i32;
     if number & 1 == 0 { size } else { -size }

@@ -1,4 +1,4 @@
-//! Names of functions that were compiled into others: from the stream of items, with classes from that of types.
+//! Names of inlined functions: from the stream of items, with classes from the stream of types.
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use super::{ItemId, Pdb, PdbError, u32_at};
 
 const TYPES: u32 = 2;
 const ITEMS: u32 = 4;
-/// Qualified names longer than this are left out.
+/// Maximum length of a qualified name. Longer names are skipped.
 const NAME_LENGTH_MAX: usize = 4096;
 
 /// Names of items.
@@ -20,12 +20,12 @@ pub struct ItemNames<'p> {
     types: OnceCell<Records>,
 }
 
-/// A stream of records, which are found by number.
+/// A stream of records, which are accessed by number.
 #[derive(Default)]
 struct Records {
     stream: StreamData,
     first: u32,
-    /// Where each begins in the stream.
+    /// The offset of each record in the stream.
     starts: Vec<u32>,
 }
 
@@ -36,9 +36,10 @@ impl std::fmt::Debug for Records {
 }
 
 impl Records {
-    /// The header has its own size, the number of the first record and the bytes of all.
-    fn read(pdb: &Pdb, stream: u32, what: &'static str) -> Result<Records, PdbError> {
-        let stream = pdb.streams.read(stream, what)?;
+    /// Reads a stream. Its header contains its own size, the number of the first record and the
+    /// size of all records.
+    fn read(pdb: &Pdb, stream: u32, part: &'static str) -> Result<Records, PdbError> {
+        let stream = pdb.streams.read(stream, part)?;
         let field = |at| u32_at(&stream, at).unwrap_or(0);
         let (header, first, size) = (field(4) as usize, field(8), field(16) as usize);
         let end = header.saturating_add(size).min(stream.len());
@@ -62,7 +63,7 @@ impl Records {
 }
 
 impl Pdb {
-    /// The names of functions that were compiled into others. Their streams are read when the first is asked for.
+    /// Returns the names of inlined functions. Their streams are read at the first query.
     pub fn item_names(&self) -> ItemNames<'_> {
         ItemNames { pdb: self, items: OnceCell::new(), types: OnceCell::new() }
     }
@@ -77,7 +78,7 @@ impl ItemNames<'_> {
         self.types.get_or_init(|| Records::read(self.pdb, TYPES, "types").unwrap_or_default())
     }
 
-    /// The qualified name of a function.
+    /// Returns the qualified name of a function.
     pub fn name(&self, item: ItemId) -> Option<String> {
         let (scope, name) = match self.items().get(item.0)? {
             TypeData::FuncId(function) => (self.string(function.fixed.scope.get()), function.name),
@@ -91,7 +92,7 @@ impl ItemNames<'_> {
         (name.len() <= NAME_LENGTH_MAX).then_some(name)
     }
 
-    /// Of a namespace.
+    /// Returns the name of a namespace.
     fn string(&self, item: u32) -> Option<String> {
         match self.items().get(item)? {
             TypeData::StringId(string) => Some(string.name.to_string()),

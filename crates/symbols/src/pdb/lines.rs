@@ -7,23 +7,23 @@ use ms_pdb::names::NamesStream;
 
 use super::{Module, Pdb, PdbError, SectionOffset};
 
-/// Names of files are cut after so many bytes.
+/// Maximum length of a file name, in bytes. Longer names are truncated.
 const FILE_NAME_LENGTH_MAX: usize = 32 << 10;
 
-/// Where the name of a source file is in the PDB.
+/// The offset of a source file's name in the PDB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceFile(pub(super) u32);
 
-/// Code that a line of source code became.
+/// The code of a source line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeLine {
-    /// Where it begins.
+    /// Its start.
     pub location: SectionOffset,
-    /// Bytes it takes.
+    /// Its size in bytes.
     pub length: u32,
-    /// The file; none if it is not said, or if no one wrote the code.
+    /// The file. `None` if the PDB does not contain it, or if the code is not from a source line.
     pub file: Option<SourceFile>,
-    /// From 1; 0 if no one wrote the code.
+    /// The line number, from 1, or 0 if the code is not from a source line.
     pub line: u32,
 }
 
@@ -39,12 +39,12 @@ impl std::fmt::Debug for SourceNames {
 }
 
 impl SourceNames {
-    /// Bytes of all names.
+    /// Returns the size of all names, in bytes.
     pub fn size(&self) -> usize {
         self.names.as_ref().map_or(0, |names| names.strings_size)
     }
 
-    /// The path as the compiler had it; none if the PDB has no such name.
+    /// Returns the path as the compiler wrote it, or `None` if the PDB does not contain the name.
     pub fn name(&self, file: SourceFile) -> Option<Cow<'_, str>> {
         let rest = self.names.as_ref()?.strings_bytes().get(file.0 as usize..)?;
         let rest = &rest[..rest.len().min(FILE_NAME_LENGTH_MAX)];
@@ -57,18 +57,19 @@ impl Pdb {
     /// Reads the names of source files.
     ///
     /// # Errors
-    /// If their stream is damaged. None is not: PDBs without private symbols have none.
+    /// The stream is damaged. A missing stream is not an error: PDBs without private symbols have
+    /// none.
     pub fn source_names(&self) -> Result<SourceNames, PdbError> {
-        const WHAT: &str = "names of source files";
+        const PART: &str = "names of source files";
         let Some(stream) = self.info.named_streams.get("/names") else {
             return Ok(SourceNames { names: None });
         };
-        let names = NamesStream::parse(self.streams.read(stream, WHAT)?.into_vec());
-        Ok(SourceNames { names: Some(names.map_err(|error| PdbError::damaged(WHAT, error))?) })
+        let names = NamesStream::parse(self.streams.read(stream, PART)?.into_vec());
+        Ok(SourceNames { names: Some(names.map_err(|error| PdbError::damaged(PART, error))?) })
     }
 }
 
-/// Files of a module, by their offset in its table.
+/// The files of a module, by their offset in its table.
 pub(super) struct Files<'m>(Option<FileChecksumsSubsection<'m>>);
 
 impl<'m> Files<'m> {
@@ -82,8 +83,9 @@ impl<'m> Files<'m> {
 }
 
 impl Module {
-    /// Its lines, each with the code up to the next one or to the end of what the compiler made together, in the order
-    /// of the tables. Code of functions that were compiled into others belongs to the line of the call here.
+    /// Returns the lines in the order of the tables. Each extends to the next line or to the end of
+    /// the compiler's contribution. The code of inlined functions belongs to the line of the call
+    /// here.
     pub fn lines(&self) -> Vec<CodeLine> {
         let tables = self.content.c13_line_data();
         let files = Files::of(&tables);
@@ -112,7 +114,7 @@ fn add_lines(table: &LinesSubsection<'_>, files: &Files<'_>, lines: &mut Vec<Cod
         else {
             continue;
         };
-        // Numbers with which compilers say that code belongs to no line.
+        // Compilers use special numbers for code that belongs to no line.
         let (file, line) = if is_jmc_line(line) { (None, 0) } else { (file, line) };
         if length > 0 {
             lines.push(CodeLine { location: SectionOffset { section, offset }, length, file, line });

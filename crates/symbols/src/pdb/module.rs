@@ -1,4 +1,4 @@
-//! What the compiler wrote about one object file.
+//! The compiler's records for one object file.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use ms_pdb::syms::{Proc, SymKind, Thunk};
 
 use super::{Pdb, PdbError, SectionOffset};
 
-/// What a symbol is.
+/// The kind of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SymbolKind {
     /// A function with a length.
     Procedure {
-        /// Seen by other modules.
+        /// Whether it is visible to other modules.
         global: bool,
     },
-    /// Code that the linker made, such as a jump to an imported function.
+    /// Code that the linker generated, such as a jump to an imported function.
     Thunk,
-    /// What the linker knew of: a function, a label, or data. Its name is decorated.
+    /// A symbol of the linker: a function, a label, or data. Its name is decorated.
     Public {
-        /// Said to be a function. Labels in code are not, as little as data.
+        /// Whether it is marked as a function. Labels in code and data are not.
         function: bool,
     },
 }
@@ -30,17 +30,17 @@ pub enum SymbolKind {
 /// A name in a PDB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol<'p> {
-    /// As it is in the record: mostly UTF-8.
+    /// The name as in the record, usually UTF-8.
     pub name: &'p BStr,
-    /// What it is.
+    /// The kind of the symbol.
     pub kind: SymbolKind,
-    /// Where it begins.
+    /// Its start.
     pub location: SectionOffset,
-    /// Bytes it takes; 0 for publics.
+    /// Its size in bytes; 0 for public symbols.
     pub length: u32,
 }
 
-/// Modules of a PDB. Each stream is read when it is its turn.
+/// Iterates over the modules of a PDB. Each stream is read on demand.
 #[derive(Debug)]
 pub struct Modules<'p> {
     pdb: &'p Pdb,
@@ -48,7 +48,7 @@ pub struct Modules<'p> {
     read: HashSet<u32>,
 }
 
-/// `IterModuleInfo` with the trait that it lacks.
+/// `IterModuleInfo` with an implementation of `Debug`.
 struct IterRest<'p>(IterModuleInfo<'p>);
 
 impl std::fmt::Debug for IterRest<'_> {
@@ -63,28 +63,28 @@ impl<'p> Modules<'p> {
     }
 
     fn read(&mut self, module: &ModuleInfo<'p>) -> Result<Option<Module>, PdbError> {
-        const WHAT: &str = "module";
+        const PART: &str = "module";
         let Some(stream) = module.stream() else { return Ok(None) };
         if !self.read.insert(stream) {
-            return Err(PdbError::damaged(WHAT, format!("stream {stream} belongs to two modules")));
+            return Err(PdbError::damaged(PART, format!("stream {stream} belongs to two modules")));
         }
-        let stream = self.pdb.streams.read(stream, WHAT)?;
+        let stream = self.pdb.streams.read(stream, PART)?;
         let content =
-            ModiStreamData::new(stream, module.header()).map_err(|error| PdbError::damaged(WHAT, error))?;
+            ModiStreamData::new(stream, module.header()).map_err(|error| PdbError::damaged(PART, error))?;
         Ok(Some(Module { content }))
     }
 }
 
 impl Iterator for Modules<'_> {
-    /// One with a stream. An error is of that module only.
+    /// A module with a stream. An error affects only that module.
     type Item = Result<Module, PdbError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let Some(module) = self.rest.0.next() else {
-                // What is left over is no record.
+                // The remaining bytes are not a record.
                 let left = std::mem::replace(&mut self.rest.0, IterModuleInfo::new(&[])).rest().len();
-                let reason = || format!("{left} bytes that are no record");
+                let reason = || format!("{left} bytes that are not a record");
                 return (left > 0).then(|| Err(PdbError::damaged("list of modules", reason())));
             };
             if let Some(module) = self.read(&module).transpose() {
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Module {
 }
 
 impl Module {
-    /// Its procedures and thunks, in the order of the stream.
+    /// Iterates over its procedures and thunks in the order of the stream.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol<'_>> {
         self.content.iter_syms().filter_map(|record| match record.kind {
             SymKind::S_GPROC32 | SymKind::S_GPROC32_ID => procedure(&record.parse_as().ok()?, true),

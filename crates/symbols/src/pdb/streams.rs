@@ -1,26 +1,28 @@
 //! The container: numbered streams in an MSF or MSFZ file.
 //!
-//! `ms-pdb` reads both. It trusts sizes in the headers when it allocates, and asserts that a stream's number exists.
-//! Everything of that kind is checked here before it is called; what it is asked for after that cannot exceed the file.
+//! `ms-pdb` reads both. It trusts the sizes in the headers when it allocates memory, and asserts
+//! that a stream's number exists. All of these values are checked here before it is called. Later
+//! requests cannot exceed the file.
 
 use ms_pdb::{Container, ReadAt, StreamData, msf, msfz};
 
 use super::{PdbError, u32_at};
 
-/// What a PDB is read from: a file, or bytes in memory.
+/// The source of a PDB: a file, or bytes in memory.
 pub(super) type Source = Box<dyn ReadAt + Send + Sync>;
 
-/// An MSFZ file may unpack to this many times its size, and [`UNPACKED_SIZE_FREE`]. Usual is 3 to 10.
+/// An MSFZ file may unpack to this many times its size, plus [`UNPACKED_SIZE_FREE`]. Usual factors
+/// are 3 to 10.
 const UNPACKED_FACTOR: u64 = 64;
-/// What an MSFZ file of any size may unpack to, in bytes.
+/// The number of bytes to which an MSFZ file of any size may unpack.
 const UNPACKED_SIZE_FREE: u64 = 16 << 20;
-/// A stream's number is 16 bits wide in a PDB.
+/// Maximum number of streams: stream numbers in a PDB have 16 bits.
 const STREAMS_MAX: u32 = 1 << 16;
 
 const MSF: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0";
 const MSF_OLD: &[u8] = b"Microsoft C/C++ program database 2.00\r\n\x1aJG";
 const PORTABLE: &[u8] = b"BSJB";
-/// Bytes of an MSFZ header, of which an MSF header has fewer.
+/// Size of an MSFZ header in bytes. An MSF header is smaller.
 const HEADER_SIZE: usize = 80;
 
 pub(super) struct Streams {
@@ -45,22 +47,24 @@ impl Streams {
         } else {
             return Err(PdbError::NotPdb);
         };
-        // No page belongs to two streams, so that all of them together are no larger than what they are in.
+        // A page belongs to at most one stream, so all streams together are at most as large as the
+        // container.
         let all = (0..container.num_streams()).map(|stream| container.stream_len(stream)).sum();
         within("all streams", all, limit)?;
         Ok(Streams { container })
     }
 
-    /// The whole of a stream; empty if it is said not to be there.
-    pub fn read(&self, stream: u32, what: &'static str) -> Result<StreamData, PdbError> {
+    /// Reads a whole stream. The result is empty if the stream is marked as missing.
+    pub fn read(&self, stream: u32, part: &'static str) -> Result<StreamData, PdbError> {
         if stream >= self.container.num_streams() {
-            let reason = format!("stream {stream} of {}", self.container.num_streams());
-            return Err(PdbError::damaged(what, reason));
+            let reason =
+                format!("stream {stream} does not exist; there are {}", self.container.num_streams());
+            return Err(PdbError::damaged(part, reason));
         }
         if !self.container.is_stream_valid(stream) {
             return Ok(StreamData::empty());
         }
-        self.container.read_stream(stream).map_err(|error| PdbError::damaged(what, error))
+        self.container.read_stream(stream).map_err(|error| PdbError::damaged(part, error))
     }
 }
 
@@ -70,7 +74,7 @@ fn open_msf(source: Source, header: &[u8], length: u64) -> Result<Container<Sour
     let directory = u32_at(header, 44).unwrap_or(0);
     if !page_size.is_power_of_two() || !(1 << 9..=1 << 16).contains(&page_size) {
         let reason =
-            format!("a page size of {page_size} bytes, where a power of two from 512 to 65536 was expected");
+            format!("expected a page size that is a power of two from 512 to 65536, found {page_size}");
         return Err(PdbError::damaged("MSF header", reason));
     }
     let expected = u64::from(pages) * u64::from(page_size);
@@ -99,6 +103,6 @@ fn open_msfz(source: Source, header: &[u8], length: u64, limit: u64) -> Result<C
     Ok(Container::Msfz(container))
 }
 
-fn within(what: &'static str, size: u64, limit: u64) -> Result<(), PdbError> {
-    if size > limit { Err(PdbError::TooLarge { what, size, limit }) } else { Ok(()) }
+fn within(part: &'static str, size: u64, limit: u64) -> Result<(), PdbError> {
+    if size > limit { Err(PdbError::TooLarge { part, size, limit }) } else { Ok(()) }
 }

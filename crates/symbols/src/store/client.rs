@@ -1,4 +1,4 @@
-//! Downloads over HTTP, with limits on everything.
+//! Downloads over HTTP, with limits.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -13,18 +13,18 @@ use super::{DownloadLimits, Refusal};
 use crate::failure::Cause;
 use crate::path::ServerUrl;
 
-/// A server that failed this often in a row is left alone.
+/// Number of consecutive failures after which a server is not queried any more.
 const FAILURES_MAX: u32 = 3;
 
-/// What can stand in a URL as it is, beside letters and digits.
-const AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
+/// Characters that are not encoded in a URL, in addition to letters and digits.
+const UNENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-/// Asks servers for files.
+/// Queries servers for files.
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
     limits: DownloadLimits,
-    /// By server, how often it failed in a row.
+    /// The number of consecutive failures of each server.
     failures: Mutex<HashMap<ServerUrl, u32>>,
 }
 
@@ -42,7 +42,7 @@ impl Client {
         Client { agent: config.build().new_agent(), limits, failures: Mutex::default() }
     }
 
-    /// Writes a file of a server to `out`; gives its size.
+    /// Writes a file of a server to `out`. Returns its size.
     pub fn download(
         &self,
         server: &ServerUrl,
@@ -50,9 +50,26 @@ impl Client {
         out: &mut impl Write,
     ) -> Result<u64, Refusal> {
         if self.count(server, |failures| *failures) >= FAILURES_MAX {
-            return Err((Cause::Unreachable, format!("left alone after {FAILURES_MAX} failures in a row")));
+            return Err((
+                Cause::Unreachable,
+                format!("not queried after {FAILURES_MAX} consecutive failures"),
+            ));
         }
-        let result = self.ask(server, wanted, out);
+        let result = self.query(server, wanted, out);
+        match &result {
+            Ok(bytes) => {
+                tracing::debug!(server = server.as_str(), file = wanted.name.as_str(), bytes, "downloaded")
+            }
+            Err((cause, reason)) => {
+                tracing::debug!(
+                    server = server.as_str(),
+                    file = wanted.name.as_str(),
+                    ?cause,
+                    reason,
+                    "not downloaded"
+                );
+            }
+        }
         let is_failure = matches!(result, Err((Cause::Unreachable, _)));
         self.count(server, |failures| *failures = if is_failure { *failures + 1 } else { 0 });
         result
@@ -63,19 +80,19 @@ impl Client {
         change(failures.entry(server.clone()).or_default())
     }
 
-    fn ask(&self, server: &ServerUrl, wanted: &Wanted, out: &mut impl Write) -> Result<u64, Refusal> {
-        let name = utf8_percent_encode(wanted.name.as_str(), AS_IT_IS);
+    fn query(&self, server: &ServerUrl, wanted: &Wanted, out: &mut impl Write) -> Result<u64, Refusal> {
+        let name = utf8_percent_encode(wanted.name.as_str(), UNENCODED);
         let url = format!("{server}/{name}/{}/{name}", wanted.key);
-        // A server that is asked in secret must not send on to one that everybody can listen to.
-        let is_secret = server.as_str().starts_with("https:");
-        let request = self.agent.get(&url).config().https_only(is_secret);
-        // A proxy of the environment is for what is outside.
+        // A server that is queried over HTTPS must not redirect to an unencrypted address.
+        let is_https = server.as_str().starts_with("https:");
+        let request = self.agent.get(&url).config().https_only(is_https);
+        // A proxy from the environment is for external servers.
         let request = if is_loopback(&url) { request.proxy(None) } else { request };
         let mut response = request.build().call().map_err(unreachable)?;
         match response.status().as_u16() {
             200 => {}
             404 | 410 => return Err((Cause::NotOnServer, "does not have it".to_owned())),
-            status => return Err((Cause::Unreachable, format!("answers with status {status}"))),
+            status => return Err((Cause::Unreachable, format!("responded with status {status}"))),
         }
         let limit = self.limits.file_size;
         let too_large = || (Cause::TooLarge, format!("offers more than {limit} bytes"));
@@ -83,7 +100,8 @@ impl Client {
         if stated.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        // One more than allowed tells what is too large from what just fits.
+        // One byte more than the limit distinguishes a file that is too large from one that just
+        // fits.
         let mut body =
             response.body_mut().with_config().limit(u64::MAX).reader().take(limit.saturating_add(1));
         let length = copy(&mut body, out)?;
@@ -91,7 +109,7 @@ impl Client {
             return Err(too_large());
         }
         if stated.is_some_and(|stated| stated != length) {
-            return Err((Cause::Unreachable, format!("broke off after {length} bytes")));
+            return Err((Cause::Unreachable, format!("connection lost after {length} bytes")));
         }
         Ok(length)
     }
@@ -107,7 +125,7 @@ fn unreachable(error: Error) -> Refusal {
     (Cause::Unreachable, error.to_string())
 }
 
-/// As [`io::copy`], telling errors of the two sides apart.
+/// Like [`io::copy`], but with different causes for errors of the two sides.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<u64, Refusal> {
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
@@ -117,7 +135,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<u64, Refusal> {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                return Err((Cause::Unreachable, format!("broke off after {length} bytes: {error}")));
+                return Err((Cause::Unreachable, format!("connection lost after {length} bytes: {error}")));
             }
         };
         to.write_all(&buffer[..read]).map_err(|error| (Cause::NotKept, error.to_string()))?;

@@ -1,11 +1,12 @@
-//! Where the user's own files are kept.
+//! The cache folder of the user.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The folder of this user for files that can be deleted at any time: `stackhound` in `$XDG_CACHE_HOME` (`~/.cache`), in
-/// `~/Library/Caches` on macOS, in `%LOCALAPPDATA%` on Windows. `None` if the system does not say where that is.
+/// Returns the folder of this user for files that can be deleted at any time: `stackhound` in
+/// `$XDG_CACHE_HOME` (`~/.cache`), in `~/Library/Caches` on macOS, in `%LOCALAPPDATA%` on Windows.
+/// `None` if the system does not define this folder.
 pub fn cache_directory() -> Option<PathBuf> {
     let base = if cfg!(windows) {
         folder(env::var_os("LOCALAPPDATA"))
@@ -17,7 +18,7 @@ pub fn cache_directory() -> Option<PathBuf> {
     base.map(|base| base.join("stackhound"))
 }
 
-/// By the XDG Base Directory Specification, relative paths do not count.
+/// Relative paths are invalid according to the XDG Base Directory Specification.
 fn folder(value: Option<OsString>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_is_where_the_system_says() {
+    fn the_cache_folder_follows_the_environment() {
         for (cache, home, expected) in [
             (Some("/c"), Some("/home/u"), Some("/c")),
             (Some("c"), Some("/home/u"), Some("/home/u/.cache")),

@@ -1,38 +1,38 @@
-//! Names of files that a recording, which nobody has to trust, gives.
+//! File names from untrusted traces.
 
 use std::fmt;
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const LENGTH_MAX: usize = 200;
 
-/// A name that is one component of a path on every system, and no special file on any.
+/// A name that is a single component of a path on every system, and not a special file on any.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FileName(String);
 
-/// Names that Windows takes for devices, whatever their extension.
+/// Names that Windows treats as devices, with any extension.
 const DEVICES: [&str; 7] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$"];
 
 impl FileName {
-    /// The last component of a path of any system, if it is fit to be a name.
+    /// Returns the last component of a path of any system, if it is a valid name.
     pub fn last_of(path: &str) -> Option<FileName> {
         let name = path.rsplit(['\\', '/']).next()?;
         let is_plain = |c: char| !c.is_control() && !r#"<>:"|?*"#.contains(c);
         let fits = !name.is_empty()
             && name.len() <= LENGTH_MAX
             && name.chars().all(is_plain)
-            // Windows drops these. This leaves out "." and "..", too.
+            // Windows drops these. This also excludes "." and "..".
             && !name.ends_with(['.', ' '])
             && !name.starts_with(' ')
             && !is_device(name);
         fits.then(|| FileName(name.to_owned()))
     }
 
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What stands behind its last dot; empty without one.
+    /// Returns the part after the last dot, or an empty string.
     pub fn extension(&self) -> &str {
         self.0.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_or_refused() {
+    fn names_are_accepted_or_rejected() {
         for (path, name) in [
             ("ntdll.dll", "ntdll.dll"),
             (r"C:\build\out\My App.pdb", "My App.pdb"),

@@ -1,7 +1,8 @@
-//! What servers are known not to have, from one run to the next.
+//! Stores which files servers do not have, across runs.
 //!
-//! A text file for each symbol file, in a folder for each name, with a line for each server. It holds until somebody
-//! asks for a new try: time plays no part, so that equal runs give equal results.
+//! There is a text file for each symbol file, in a folder for each name, with a line for each
+//! server. Entries are valid until a retry is requested. They do not expire, so that equal runs
+//! give equal results.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use super::wanted::Wanted;
 use crate::path::ServerUrl;
 use crate::temporary::Temporary;
 
-/// Longest file that is read.
+/// Maximum length of an entry.
 const LENGTH_MAX: u64 = 64 << 10;
 
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Missing {
         self.read(wanted).lines().any(|line| line == server.as_str())
     }
 
-    /// Remembers that a server does not have a file, or that it does.
+    /// Stores whether a server lacks a file.
     pub fn set(&self, wanted: &Wanted, server: &ServerUrl, is_missing: bool) -> io::Result<()> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.read(wanted);

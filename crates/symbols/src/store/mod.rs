@@ -1,9 +1,10 @@
-//! Finds the files of modules along a symbol path, and downloads them if that is allowed.
+//! Finds the files of modules through a symbol path, and downloads them if this is allowed.
 //!
-//! Every file is checked against its identity before anybody sees it, wherever it comes from. Names come from
-//! recordings, which nobody has to trust: only a [`FileName`] becomes part of a path.
+//! The identity of every file is verified before the file is used, regardless of its source. File
+//! names come from untrusted traces: only a [`FileName`] becomes part of a path.
 //!
-//! Knows folders, servers and identities; must not know what is in the files.
+//! The module handles folders, servers and identities. It is independent of the content of the
+//! files.
 
 #[cfg(feature = "download")]
 mod client;
@@ -40,21 +41,21 @@ use missing::Missing;
 use offline::Client;
 use wanted::Wanted;
 
-/// Larger images are not read into memory.
+/// Maximum size of an image that is read into memory.
 const IMAGE_SIZE_MAX: u64 = 1 << 30;
 
-/// What a download may cost.
+/// Limits of a download.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DownloadLimits {
-    /// Most bytes of a file.
+    /// Maximum size of a file, in bytes.
     pub file_size: u64,
-    /// Time to find and connect to a server.
+    /// Maximum time to resolve a server's name and connect to it.
     pub connect: Duration,
-    /// Time to wait for the next bytes.
+    /// Maximum time to wait for more bytes.
     pub stall: Duration,
-    /// Time for a whole file.
+    /// Maximum time for a whole file.
     pub file: Duration,
-    /// How often a server may send on to another place.
+    /// Maximum number of redirects.
     pub redirects: u32,
 }
 
@@ -70,77 +71,77 @@ impl Default for DownloadLimits {
     }
 }
 
-/// Why a file was not downloaded.
+/// The cause for which a file was not downloaded, with details.
 type Refusal = (Cause, String);
 
-/// Where to look, and whether to download.
+/// The locations to search, and the permission to download.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreOptions {
-    /// Where to look.
+    /// The locations to search.
     pub path: SymbolPath,
-    /// Whether servers of the path may be asked. Without the feature `download`, they count as
-    /// [`Cause::NotBuilt`].
+    /// Whether the servers of the path may be queried. Without the feature `download`, they fail
+    /// with [`Cause::NotBuilt`].
     pub online: bool,
-    /// Whether to ask servers again for files that they did not have before.
-    pub ask_again: bool,
-    /// The user's own folder, as [`cache_directory`] finds it: the user's own store is `symbols` in it. Without one,
-    /// places that need it are passed over.
+    /// Whether servers are queried again for files that they did not have before.
+    pub retry: bool,
+    /// The user's cache folder, as returned by [`cache_directory`]. The user's own store is
+    /// `symbols` in it. Without a cache folder, elements that need it are skipped.
     pub cache: Option<PathBuf>,
-    /// What a download may cost.
+    /// The limits of a download.
     pub limits: DownloadLimits,
 }
 
 impl Default for StoreOptions {
-    /// The user's own store; nothing is downloaded.
+    /// Uses the user's own store, without downloads.
     fn default() -> StoreOptions {
         StoreOptions {
             path: SymbolPath::user_store(),
             online: false,
-            ask_again: false,
+            retry: false,
             cache: cache_directory(),
             limits: DownloadLimits::default(),
         }
     }
 }
 
-/// A file whose identity was checked.
+/// A file whose identity was verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its size if it was downloaded just now.
+    /// Its size if it was downloaded by this call.
     pub downloaded: Option<u64>,
 }
 
-/// The files of a module, or why they could not be used.
+/// The files of a module, or the failures to use them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModuleFiles {
-    /// Its PDB.
+    /// The PDB.
     pub pdb: Result<Found, Failure>,
-    /// Its image.
+    /// The image.
     pub image: Result<Found, Failure>,
 }
 
-/// Finds files. Can be used by several threads at a time; a file is looked for once, whoever asks for it.
+/// Finds files. It can be used by several threads at the same time. Each file is searched for once.
 #[derive(Debug)]
 pub struct Store {
     elements: Vec<PathElement>,
     cache: Option<PathBuf>,
     folders: Folders,
-    /// If servers may be asked.
+    /// Present if servers may be queried.
     client: Option<Client>,
     missing: Option<Missing>,
-    ask_again: bool,
+    retry: bool,
     known: Mutex<HashMap<Wanted, Slot>>,
     downloads: AtomicU64,
     downloaded: AtomicU64,
 }
 
-/// Filled by who comes first; others wait.
+/// Filled by the first thread that needs it; other threads wait.
 type Slot = Arc<OnceLock<Result<Found, Failure>>>;
 
 impl Store {
-    /// A store that looks where the options say.
+    /// Creates a store from its options.
     pub fn new(options: StoreOptions) -> Store {
         Store {
             elements: options.path.elements().to_vec(),
@@ -148,18 +149,18 @@ impl Store {
             cache: options.cache,
             folders: Folders::default(),
             client: options.online.then(|| Client::new(options.limits)),
-            ask_again: options.ask_again,
+            retry: options.retry,
             known: Mutex::default(),
             downloads: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
         }
     }
 
-    /// Both files of a module. Where the recording does not name the PDB, the image does.
+    /// Finds both files of a module. If the trace does not name the PDB, the image does.
     pub fn files(&self, module: &ModuleIdentity) -> ModuleFiles {
         let image = match module.image {
             Some(identity) => self.image(&module.name, identity),
-            None => Err(no_identity(FileKind::Image, "the recording gives no time stamp and size")),
+            None => Err(no_identity(FileKind::Image, "the trace contains no time stamp and size")),
         };
         let pdb = match (&module.pdb, &image) {
             (Some(identity), _) => self.pdb(identity),
@@ -167,12 +168,12 @@ impl Store {
                 Ok(identity) => self.pdb(&identity),
                 Err(failure) => Err(failure),
             },
-            (None, Err(_)) => Err(no_identity(FileKind::Pdb, "the recording gives no GUID and age")),
+            (None, Err(_)) => Err(no_identity(FileKind::Pdb, "the trace contains no GUID and age")),
         };
         ModuleFiles { pdb, image }
     }
 
-    /// The files of several modules, looked for by several threads at a time.
+    /// Finds the files of several modules, on several threads.
     pub fn files_of_all(&self, modules: &[ModuleIdentity], threads: usize) -> Vec<ModuleFiles> {
         let next = AtomicUsize::new(0);
         let found: Vec<OnceLock<ModuleFiles>> = modules.iter().map(|_| OnceLock::new()).collect();
@@ -194,23 +195,23 @@ impl Store {
             .collect()
     }
 
-    /// A PDB.
+    /// Finds a PDB.
     ///
     /// # Errors
-    /// If it is nowhere, or nowhere fit to be used: the greatest cause of all places.
+    /// No location has a usable file. The error is the greatest cause of all locations.
     pub fn pdb(&self, identity: &PdbIdentity) -> Result<Found, Failure> {
         self.find(Wanted::pdb(identity)?)
     }
 
-    /// An image of a name.
+    /// Finds an image by name.
     ///
     /// # Errors
-    /// As for [`Store::pdb`].
+    /// See [`Store::pdb`].
     pub fn image(&self, name: &str, identity: ImageIdentity) -> Result<Found, Failure> {
         self.find(Wanted::image(name, identity)?)
     }
 
-    /// How many files were downloaded, and their bytes.
+    /// Returns the number of downloaded files, and of their bytes.
     pub fn downloads(&self) -> (u64, u64) {
         (self.downloads.load(Ordering::Relaxed), self.downloaded.load(Ordering::Relaxed))
     }
@@ -232,13 +233,13 @@ impl Store {
         };
         for location in &self.elements {
             let candidates = match location {
-                PathElement::Folder(folder) => self.folders.beside(folder, wanted),
+                PathElement::Folder(folder) => self.folders.in_folder(folder, wanted),
                 PathElement::Store(store) => match self.root(store) {
                     Some(root) => self.folders.in_store(&root, wanted),
                     None => continue,
                 },
                 PathElement::Server { url, keep_in } => {
-                    match self.ask(url, keep_in, wanted) {
+                    match self.query(url, keep_in, wanted) {
                         Ok(found) => return Ok(found),
                         Err(failure) => note(failure),
                     }
@@ -267,14 +268,14 @@ impl Store {
         }
     }
 
-    fn ask(&self, server: &ServerUrl, keep_in: &StoreFolder, wanted: &Wanted) -> Result<Found, Failure> {
+    fn query(&self, server: &ServerUrl, keep_in: &StoreFolder, wanted: &Wanted) -> Result<Found, Failure> {
         let failure = |cause, detail: &str| wanted.failure(cause, format!("{server}: {detail}"));
-        let Some(client) = &self.client else { return Err(failure(Cause::NotAsked, "was not asked")) };
+        let Some(client) = &self.client else { return Err(failure(Cause::NotAsked, "was not queried")) };
         let Some(root) = self.root(keep_in) else {
-            return Err(failure(Cause::NotKept, "there is no folder to keep its files in"));
+            return Err(failure(Cause::NotKept, "no folder for its files is known"));
         };
         let is_missing = |missing: &Missing| missing.contains(wanted, server);
-        if !self.ask_again && self.missing.as_ref().is_some_and(is_missing) {
+        if !self.retry && self.missing.as_ref().is_some_and(is_missing) {
             return Err(failure(Cause::NotOnServer, "does not have it"));
         }
         let result = self.download(client, server, &root, wanted);
@@ -283,13 +284,14 @@ impl Store {
             Err(failure) => (failure.cause == Cause::NotOnServer).then_some(true),
         };
         if let (Some(missing), Some(is_missing)) = (&self.missing, is_missing) {
-            // If it cannot be remembered, the server is asked again the next time: no harm.
+            // If this cannot be stored, the server is queried again the next time.
             let _ = missing.set(wanted, server, is_missing);
         }
         result
     }
 
-    /// Downloads to a file beside, which takes its place when it is complete and proved to be what it should be.
+    /// Downloads to a temporary file in the store, which is renamed when it is complete and
+    /// verified.
     fn download(
         &self,
         client: &Client,
@@ -303,10 +305,10 @@ impl Store {
         let mut part = Temporary::in_folder(root).map_err(not_kept)?;
         let size = client
             .download(server, wanted, &mut part)
-            .map_err(|(cause, what)| wanted.failure(cause, format!("{server}: {what}")))?;
+            .map_err(|(cause, detail)| wanted.failure(cause, format!("{server}: {detail}")))?;
         wanted.check(part.path()).map_err(|failure| {
-            let what = failure.detail.trim_start_matches(&*part.path().to_string_lossy());
-            wanted.failure(failure.cause, format!("{server}{what}"))
+            let detail = failure.detail.trim_start_matches(&*part.path().to_string_lossy());
+            wanted.failure(failure.cause, format!("{server}{detail}"))
         })?;
         let folder = root.join(wanted.name.as_str()).join(&wanted.key);
         fs::create_dir_all(&folder).map_err(not_kept)?;
@@ -318,26 +320,26 @@ impl Store {
     }
 }
 
-/// All bytes of an image file.
+/// Reads all bytes of an image file.
 pub(crate) fn read_image(path: &Path) -> std::io::Result<Vec<u8>> {
     let size = fs::metadata(path)?.len();
     if size > IMAGE_SIZE_MAX {
-        let what = format!("has {size} bytes, where {IMAGE_SIZE_MAX} are the most that is read");
-        return Err(std::io::Error::other(what));
+        let detail = format!("has {size} bytes; at most {IMAGE_SIZE_MAX} bytes are supported");
+        return Err(std::io::Error::other(detail));
     }
     fs::read(path)
 }
 
-/// The PDB that an image names.
+/// Returns the PDB that an image names.
 fn stated_by_image(path: &Path) -> Result<PdbIdentity, Failure> {
-    let failure = |cause, what: &dyn std::fmt::Display| Failure {
+    let failure = |cause, detail: &dyn std::fmt::Display| Failure {
         file: FileKind::Pdb,
         cause,
-        detail: format!("{}: {what}", path.display()),
+        detail: format!("{}: {detail}", path.display()),
     };
     let bytes = read_image(path).map_err(|error| failure(Cause::NoIdentity, &error))?;
     let image = Image::parse(&bytes).map_err(|error| failure(Cause::NoIdentity, &error))?;
-    image.pdb().ok_or_else(|| failure(Cause::NoPdb, &"names no PDB"))
+    image.pdb().ok_or_else(|| failure(Cause::NoPdb, &"does not name a PDB"))
 }
 
 fn no_identity(file: FileKind, detail: &str) -> Failure {

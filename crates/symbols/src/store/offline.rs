@@ -1,4 +1,4 @@
-//! In place of downloads, where they were not built in.
+//! A replacement for downloads in builds without them.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use super::{DownloadLimits, Refusal};
 use crate::failure::Cause;
 use crate::path::ServerUrl;
 
-/// Asks no server.
+/// Queries no server.
 #[derive(Debug)]
 pub(super) struct Client;
 

@@ -1,4 +1,4 @@
-//! Tests of finding and downloading, with modules made up for them.
+//! Tests of finding and downloading, with generated modules.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn module_of(name: &str, fixture: &Fixture) -> ModuleIdentity {
     ModuleIdentity { name: name.to_owned(), image: Some(image_of(fixture)), pdb: Some(pdb_of(fixture)) }
 }
 
-/// A user with a folder and a path in which `CACHE` and `FILES` stand for folders of the test.
+/// A user with a folder, and a symbol path in which `$` represents that folder.
 struct User {
     folder: TempDir,
 }
@@ -47,7 +47,7 @@ impl User {
         let path = path.replace('$', &self.folder.path().to_string_lossy());
         let limits = DownloadLimits { file_size: 1 << 20, ..DownloadLimits::default() };
         let path = SymbolPath::parse(&path).unwrap();
-        StoreOptions { path, online: true, ask_again: false, cache: Some(self.path("user")), limits }
+        StoreOptions { path, online: true, retry: false, cache: Some(self.path("user")), limits }
     }
 
     fn store(&self, path: &str) -> Store {
@@ -76,9 +76,10 @@ fn cause<T: std::fmt::Debug>(result: Result<T, Failure>) -> Cause {
     result.unwrap_err().cause
 }
 
-/// Each row: where the image of `x.dll` is, and whether the path `store;srv*…` finds it there.
+/// Each row: the location of the image of `x.dll`, and whether the path `store;srv*…` finds it
+/// there.
 #[test]
-fn files_are_found_where_they_are_expected() {
+fn files_are_found_in_all_layouts() {
     let fixture = Fixture::new("x.pdb", 0);
     let rows: [(&str, &str, bool); 16] = [
         ("dir/x.dll", "$/dir", true),
@@ -121,7 +122,7 @@ fn large_stores_are_sorted_by_two_characters() {
     assert_eq!(user.store("srv*$/dir").image("x.dll", image_of(&fixture)).unwrap().path, path);
 }
 
-/// Each row: what lies in the folder of the right name and key instead, and what is said of it.
+/// Each row: the content of the folder with the right name and key, and the resulting cause.
 #[test]
 fn only_the_right_file_is_used() {
     let fixture = Fixture::new("x.pdb", 0);
@@ -152,17 +153,17 @@ fn only_the_right_file_is_used() {
 }
 
 #[test]
-fn a_right_file_further_on_is_better_than_a_wrong_one() {
+fn a_later_right_file_is_preferred_to_a_wrong_one() {
     let user = User::new();
     let fixture = Fixture::new("x.pdb", 0);
     user.put("a/x.pdb", &Fixture::new("x.pdb", 1).pdb());
     user.put("b/x.pdb", &Fixture { age: 7, ..fixture.clone() }.pdb());
     user.put("c/x.pdb", b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0");
     let store = user.store("$/a;$/b;$/c;srv*$/d");
-    assert_eq!(cause(store.pdb(&pdb_of(&fixture))), Cause::Damaged, "says most");
+    assert_eq!(cause(store.pdb(&pdb_of(&fixture))), Cause::Damaged, "the greatest cause");
     assert_eq!(cause(user.store("$/b;$/a").pdb(&pdb_of(&fixture))), Cause::WrongAge);
     let path = user.put("d/x.pdb/0123456789ABCDEF01234567000000001/x.pdb", &fixture.pdb());
-    assert_eq!(cause(store.pdb(&pdb_of(&fixture))), Cause::Damaged, "looked for once");
+    assert_eq!(cause(store.pdb(&pdb_of(&fixture))), Cause::Damaged, "searched once");
     assert_eq!(user.store("$/a;$/b;$/c;srv*$/d").pdb(&pdb_of(&fixture)).unwrap().path, path);
 }
 
@@ -194,8 +195,8 @@ fn hostile_names_reach_no_path() {
         assert_eq!(cause(store.pdb(&identity)), Cause::BadName, "{name:?}");
         assert_eq!(cause(store.image(name, image_of(&fixture))), Cause::BadName, "{name:?}");
     }
-    assert!(server.asked().is_empty());
-    // What is left of these is a plain name, below the right folders.
+    assert!(server.requests().is_empty());
+    // The remaining parts of these are plain names, below the right folders.
     for (number, name) in
         ["../../../up.dll", r"C:\Windows\up.dll", "/up.dll", "up.dll"].into_iter().enumerate()
     {
@@ -206,13 +207,13 @@ fn hostile_names_reach_no_path() {
         );
         assert!(store.image(name, image_of(&fixture)).is_ok(), "{name}");
     }
-    // A name is a name, whatever it means elsewhere.
+    // A name is used literally, even if it has a special meaning elsewhere.
     let identity = image_of(&fixture);
     server.set("/a%2F%3Fb%23%20%C3%A9.dll/5F0000003000/a%2F%3Fb%23%20%C3%A9.dll", Answer::Status(500));
     assert_eq!(cause(store.image("%2e%2e%2f.dll", identity)), Cause::NotOnServer);
-    assert_eq!(server.asked().last().unwrap(), "/%252e%252e%252f.dll/5F0000003000/%252e%252e%252f.dll");
+    assert_eq!(server.requests().last().unwrap(), "/%252e%252e%252f.dll/5F0000003000/%252e%252e%252f.dll");
     assert_eq!(cause(store.image("a b#é.dll", identity)), Cause::NotOnServer);
-    assert_eq!(server.asked().last().unwrap(), "/a%20b%23%C3%A9.dll/5F0000003000/a%20b%23%C3%A9.dll");
+    assert_eq!(server.requests().last().unwrap(), "/a%20b%23%C3%A9.dll/5F0000003000/a%20b%23%C3%A9.dll");
     let outside = |path: &String| !path.starts_with("user/symbols/up.dll/");
     assert_eq!(
         user.files("").into_iter().filter(outside).filter(|path| !path.starts_with("user/missing")).count(),
@@ -221,7 +222,7 @@ fn hostile_names_reach_no_path() {
 }
 
 #[test]
-fn downloads_are_kept_and_used_again() {
+fn downloads_are_stored_and_reused() {
     let user = User::new();
     let server = Server::start();
     let fixture = Fixture::new("x.pdb", 0);
@@ -231,10 +232,10 @@ fn downloads_are_kept_and_used_again() {
     let module = module_of("x.dll", &fixture);
     for (path, kept) in [("srv*", "user/symbols"), ("srv*$/a*$/b*", "b"), ("cache*$/c;srv*", "c")] {
         let path = format!("{path}{}", server.url());
-        let before = server.asked().len();
+        let before = server.requests().len();
         let offline = Store::new(StoreOptions { online: false, ..user.options(&path) });
         assert_eq!(cause(offline.files(&module).pdb), Cause::NotAsked);
-        assert_eq!(server.asked().len(), before);
+        assert_eq!(server.requests().len(), before);
         let store = user.store(&path);
         let files = store.files(&module);
         let sizes = (fixture.image().len() as u64, fixture.pdb().len() as u64);
@@ -242,7 +243,7 @@ fn downloads_are_kept_and_used_again() {
         assert_eq!(files.pdb.unwrap().downloaded, Some(sizes.1));
         assert_eq!(store.downloads(), (2, sizes.0 + sizes.1));
         assert_eq!(user.files(kept), [format!("{kept}{image}"), format!("{kept}{pdb}")]);
-        assert_eq!(server.asked()[before..], [image, pdb]);
+        assert_eq!(server.requests()[before..], [image, pdb]);
         let again = offline_again(&user, &path).files(&module);
         assert_eq!(again.image.unwrap().path, user.path(kept).join(&image[1..]));
         assert_eq!(again.pdb.unwrap().downloaded, None);
@@ -253,12 +254,13 @@ fn offline_again(user: &User, path: &str) -> Store {
     Store::new(StoreOptions { online: false, ..user.options(path) })
 }
 
-/// The limit of time for answers that come too late. A server on a busy machine must not meet it by chance.
+/// A time limit for responses that are too late. A server on a busy machine must not exceed it by
+/// chance.
 const STALL: Duration = Duration::from_millis(1500);
 
-/// Each row: an answer, and what is said of it. Nothing is kept of any.
+/// Each row: a response, and the resulting failure. No file is stored.
 #[test]
-fn bad_answers_are_told_apart_and_leave_nothing() {
+fn invalid_responses_are_distinguished_and_store_no_file() {
     let fixture = Fixture::new("x.pdb", 0);
     let image = fixture.image();
     let size = image.len() as u64;
@@ -269,7 +271,7 @@ fn bad_answers_are_told_apart_and_leave_nothing() {
         (Answer::Status(500), Cause::Unreachable, "status 500"),
         (Answer::Status(204), Cause::Unreachable, "status 204"),
         (Answer::Nothing, Cause::Unreachable, ""),
-        (Answer::BreaksOff(size, image[..2000].to_vec()), Cause::Unreachable, "broke off"),
+        (Answer::BreaksOff(size, image[..2000].to_vec()), Cause::Unreachable, "connection lost"),
         (Answer::Stalls(image[..2000].to_vec()), Cause::Unreachable, "timeout"),
         (Answer::Late(NEVER, image.clone()), Cause::Unreachable, "timeout"),
         (Answer::BreaksOff(2 << 20, image.clone()), Cause::TooLarge, "more than 1048576 bytes"),
@@ -279,32 +281,32 @@ fn bad_answers_are_told_apart_and_leave_nothing() {
         (Answer::File(b"<html>Sign in</html>".to_vec()), Cause::Damaged, ""),
         (Answer::File(Fixture::new("x.pdb", 1).image()), Cause::WrongIdentity, "is 5F0000013000"),
         (Answer::Moved("/x.dll/5F0000003000/x.dll".to_owned()), Cause::Unreachable, "redirects"),
-        // A path without a host is one of the server's own.
+        // A path without a host is a path of the same server.
         (Answer::Moved("file:///etc/passwd".to_owned()), Cause::NotOnServer, ""),
     ];
-    for (answer, expected, said) in rows {
+    for (answer, expected, detail) in rows {
         let user = User::new();
         let server = Server::start();
-        let what = format!("{answer:.40?}");
+        let row = format!("{answer:.40?}");
         server.set("/x.dll/5F0000003000/x.dll", answer);
         let start = Instant::now();
         let mut options = user.options(&format!("srv*$/s*{}", server.url()));
-        if said == "timeout" {
+        if detail == "timeout" {
             options.limits.stall = STALL;
         }
         let store = Store::new(options);
         let failure = store.image("x.dll", image_of(&fixture)).unwrap_err();
-        assert_eq!(failure.cause, expected, "{what}: {}", failure.detail);
-        assert!(failure.detail.contains(said), "{what}: {}", failure.detail);
-        assert!(failure.detail.starts_with(server.url()), "{what}: {}", failure.detail);
-        assert_eq!(user.files("s"), <[String; 0]>::default(), "{what}");
-        assert_eq!(user.files("user").len(), usize::from(expected == Cause::NotOnServer), "{what}");
-        assert!(start.elapsed() < NEVER / 2, "{what}: limits of time hold");
+        assert_eq!(failure.cause, expected, "{row}: {}", failure.detail);
+        assert!(failure.detail.contains(detail), "{row}: {}", failure.detail);
+        assert!(failure.detail.starts_with(server.url()), "{row}: {}", failure.detail);
+        assert_eq!(user.files("s"), <[String; 0]>::default(), "{row}");
+        assert_eq!(user.files("user").len(), usize::from(expected == Cause::NotOnServer), "{row}");
+        assert!(start.elapsed() < NEVER / 2, "{row}: time limits hold");
     }
 }
 
 #[test]
-fn servers_can_send_on() {
+fn redirects_are_followed() {
     let user = User::new();
     let (server, other) = (Server::start(), Server::start());
     let fixture = Fixture::new("x.pdb", 0);
@@ -315,7 +317,7 @@ fn servers_can_send_on() {
 }
 
 #[test]
-fn the_next_server_is_asked() {
+fn the_next_server_is_queried() {
     let user = User::new();
     let (first, second) = (Server::start(), Server::start());
     let fixture = Fixture::new("x.pdb", 0);
@@ -323,7 +325,7 @@ fn the_next_server_is_asked() {
     second.set("/x.dll/5F0000003000/x.dll", Answer::File(fixture.image()));
     let path = format!("srv*{}/;srv*{}", first.url(), second.url());
     assert!(user.store(&path).image("x.dll", image_of(&fixture)).is_ok());
-    assert_eq!((first.asked().len(), second.asked().len()), (1, 1));
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
 }
 
 #[test]
@@ -335,34 +337,34 @@ fn a_damaged_file_of_the_cache_is_replaced() {
     let symbols = format!("srv*{}", server.url());
     assert_eq!(cause(user.store(&symbols).image("x.dll", image_of(&fixture))), Cause::Damaged);
     server.set("/x.dll/5F0000003000/x.dll", Answer::File(fixture.image()));
-    let options = StoreOptions { ask_again: true, ..user.options(&symbols) };
+    let options = StoreOptions { retry: true, ..user.options(&symbols) };
     assert_eq!(Store::new(options).image("x.dll", image_of(&fixture)).unwrap().path, path);
     assert_eq!(fs::read(path).unwrap(), fixture.image());
 }
 
 #[test]
-fn what_a_server_does_not_have_is_remembered_until_it_is_asked_again() {
+fn missing_files_are_remembered_until_a_retry() {
     let user = User::new();
     let (server, other) = (Server::start(), Server::start());
     let fixture = Fixture::new("x.pdb", 0);
     let path = format!("srv*{}", server.url());
-    let find = |path: &str, ask_again| {
-        let options = StoreOptions { ask_again, ..user.options(path) };
+    let find = |path: &str, retry| {
+        let options = StoreOptions { retry, ..user.options(path) };
         Store::new(options).image("x.dll", image_of(&fixture)).map_err(|failure| failure.cause)
     };
     assert_eq!(find(&path, false), Err(Cause::NotOnServer));
     server.set("/x.dll/5F0000003000/x.dll", Answer::File(fixture.image()));
     assert_eq!(find(&path, false), Err(Cause::NotOnServer));
-    assert_eq!(server.asked().len(), 1, "remembered");
+    assert_eq!(server.requests().len(), 1, "remembered");
     assert_eq!(find(&format!("srv*{}", other.url()), false), Err(Cause::NotOnServer));
-    assert_eq!(other.asked().len(), 1, "of each server apart");
+    assert_eq!(other.requests().len(), 1, "for each server separately");
     assert!(find(&path, true).is_ok());
     fs::remove_dir_all(user.path("user/symbols")).unwrap();
-    assert!(find(&path, false).is_ok(), "that it was missing is forgotten");
+    assert!(find(&path, false).is_ok(), "the entry is removed");
 }
 
 #[test]
-fn failures_that_pass_are_not_remembered() {
+fn temporary_failures_are_not_remembered() {
     let user = User::new();
     let server = Server::start();
     let fixture = Fixture::new("x.pdb", 0);
@@ -374,9 +376,9 @@ fn failures_that_pass_are_not_remembered() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_left_alone() {
+fn an_unreachable_server_is_not_queried_again() {
     let user = User::new();
-    // A port that nobody listens at, nor can: it is the near end of a connection.
+    // A port on which no program listens or can listen: the local end of a connection.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let port = connection.local_addr().unwrap().port();
@@ -388,12 +390,12 @@ fn a_server_that_is_gone_is_left_alone() {
             failure.detail
         })
         .collect();
-    let left_alone: Vec<bool> = details.iter().map(|detail| detail.contains("left alone")).collect();
-    assert_eq!(left_alone, [false, false, false, true, true]);
+    let skipped: Vec<bool> = details.iter().map(|detail| detail.contains("not queried")).collect();
+    assert_eq!(skipped, [false, false, false, true, true]);
 }
 
 #[test]
-fn many_ask_and_one_downloads() {
+fn parallel_requests_download_once() {
     let user = User::new();
     let server = Server::start();
     let fixture = Fixture::new("x.pdb", 0);
@@ -405,7 +407,7 @@ fn many_ask_and_one_downloads() {
         ["x.dll", r"C:\x.dll", "x.dll", "x.dll", "x.dll"].map(|name| module_of(name, &fixture)).into();
     let all = store.files_of_all(&modules, 5);
     assert!(all.iter().all(|files| files.image.is_ok() && files.pdb.is_ok()), "{all:?}");
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
     assert_eq!(store.downloads().0, 2);
     assert!(store.files_of_all(&[], 3).is_empty());
 }
@@ -421,5 +423,5 @@ fn without_a_folder_nothing_is_downloaded() {
     user.put("file", b"in the way");
     let options = user.options(&format!("srv*$/file*{}", server.url()));
     assert_eq!(cause(Store::new(options).image("x.dll", image_of(&fixture))), Cause::NotKept);
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
 }

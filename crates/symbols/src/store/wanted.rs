@@ -1,4 +1,4 @@
-//! The file that is looked for, and whether a file is it.
+//! A file to search for, and the verification of found files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,10 +9,10 @@ use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
 use stackhound_types::{ImageIdentity, PdbIdentity};
 
-/// Headers of images are within these bytes.
+/// The maximum size of the headers of an image.
 const HEADERS_MAX: u64 = 64 << 10;
 
-/// A file by its name and identity.
+/// A file, identified by its name and identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Wanted {
     pub name: FileName,
@@ -30,7 +30,7 @@ enum Identity {
 impl Wanted {
     pub fn pdb(identity: &PdbIdentity) -> Result<Wanted, Failure> {
         let name = file_name(FileKind::Pdb, &identity.name)?;
-        // The folders that the linker wrote do not tell files apart.
+        // The path that the linker wrote does not identify a file.
         let identity = PdbIdentity { name: String::new(), ..identity.clone() };
         Ok(Wanted { name, key: identity.store_key(), identity: Identity::Pdb(identity) })
     }
@@ -47,14 +47,13 @@ impl Wanted {
         }
     }
 
-    /// That it could not be used.
     pub fn failure(&self, cause: Cause, detail: String) -> Failure {
         Failure { file: self.file(), cause, detail }
     }
 
-    /// Whether a file is the one that is looked for.
+    /// Verifies that a file is the wanted one.
     pub fn check(&self, path: &Path) -> Result<(), Failure> {
-        let failure = |cause, what: &str| Err(self.failure(cause, format!("{}: {what}", path.display())));
+        let failure = |cause, detail: &str| Err(self.failure(cause, format!("{}: {detail}", path.display())));
         match &self.identity {
             Identity::Image(wanted) => match image_identity(path) {
                 Ok(found) if found == *wanted => Ok(()),
@@ -71,7 +70,7 @@ impl Wanted {
                 Ok(found) => {
                     failure(Cause::WrongIdentity, &format!("is {}, not {}", found.store_key(), self.key))
                 }
-                Err((cause, what)) => failure(cause, &what),
+                Err((cause, detail)) => failure(cause, &detail),
             },
         }
     }
@@ -79,7 +78,7 @@ impl Wanted {
 
 fn file_name(file: FileKind, name: &str) -> Result<FileName, Failure> {
     if name.is_empty() {
-        return Err(Failure { file, cause: Cause::NoIdentity, detail: "it has no name".to_owned() });
+        return Err(Failure { file, cause: Cause::NoIdentity, detail: "the file has no name".to_owned() });
     }
     let bad = || Failure { file, cause: Cause::BadName, detail: format!("{name:?}") };
     FileName::last_of(name).ok_or_else(bad)

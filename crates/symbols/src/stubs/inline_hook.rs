@@ -1,4 +1,4 @@
-//! Where a stub leads that was overwritten.
+//! The destination of an overwritten stub.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,17 @@ use stackhound_types::Rva;
 
 use crate::image::{Image, Machine};
 
-/// What the first instructions of a stub do.
+/// The effect of the first instructions of a stub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct StubStart {
-    /// What they load as the number of the service.
+    /// The service number that they load.
     pub number: Option<u32>,
-    /// They lead elsewhere: to this address, or to one that is not known.
+    /// The destination, if they lead elsewhere, which can be unknown.
     pub leads_to: Option<Option<u64>>,
 }
 
-/// Hooks are short: they jump, if need be through a register or the stack.
+/// Maximum number of instructions of a hook. Hooks are short: a jump, possibly through a register
+/// or the stack.
 const MAX_INSTRUCTIONS: usize = 6;
 
 pub(super) fn read(image: &Image<'_>, start: Rva, bytes: &[u8]) -> StubStart {
@@ -30,7 +31,7 @@ pub(super) fn read(image: &Image<'_>, start: Rva, bytes: &[u8]) -> StubStart {
 
 fn x86(image: &Image<'_>, bits: u32, start: Rva, bytes: &[u8]) -> StubStart {
     let mut seen = StubStart::default();
-    // What instructions before have put there.
+    // Values from previous instructions.
     let mut registers: HashMap<Register, u64> = HashMap::new();
     let mut pushed: Option<u64> = None;
     let ip = image.base().wrapping_add(start.0.into());
@@ -72,12 +73,13 @@ fn x86(image: &Image<'_>, bits: u32, start: Rva, bytes: &[u8]) -> StubStart {
                         .extend(immediate(&instruction).map(|value| (instruction.op0_register(), value)));
                 }
                 Code::Pushq_imm32 | Code::Pushd_imm32 | Code::Push_r64 | Code::Push_r32 => pushed = value(),
-                // The upper half of what was pushed, since there is no push of 64 bits.
+                // The upper 32 bits of the pushed value, because 64-bit immediates cannot be
+                // pushed.
                 Code::Mov_rm32_imm32 if is_upper_half(&instruction) => {
                     let upper = u64::from(instruction.immediate32()) << 32;
                     pushed = pushed.map(|lower| upper | lower & 0xffff_ffff);
                 }
-                // What stubs themselves start with, and what fills space.
+                // The first instructions of stubs themselves, and padding.
                 Code::Mov_r64_rm64 | Code::Mov_rm64_r64 | Code::Nopd | Code::Nopq | Code::Nopw => {}
                 _ => return seen,
             },
@@ -99,19 +101,19 @@ fn is_upper_half(instruction: &Instruction) -> bool {
         && instruction.memory_displacement64() == 4
 }
 
-/// What a jump through memory finds there in the image, as it is before relocation.
+/// Reads the target of a jump through memory from the image, before relocation.
 fn pointer(image: &Image<'_>, bits: u32, jump: &Instruction) -> Option<u64> {
     let fixed = jump.is_ip_rel_memory_operand()
         || jump.memory_base() == Register::None && jump.memory_index() == Register::None;
     let fixed = fixed && jump.segment_prefix() == Register::None;
     let rva = fixed.then(|| jump.memory_displacement64().checked_sub(image.base()))??;
     let bytes = image.bytes_at(Rva(u32::try_from(rva).ok()?), bits as usize / 8)?;
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    Some(u64::from_le_bytes(wide)).filter(|pointer| *pointer != 0)
+    let mut buffer = [0; 8];
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(buffer)).filter(|pointer| *pointer != 0)
 }
 
-/// `b`; `ldr` of a register from beside the code and `br` to it; `brk`.
+/// `b`; `ldr` of a register from memory near the code and `br` to it; `brk`.
 fn arm64(image: &Image<'_>, start: Rva, bytes: &[u8]) -> Option<Option<u64>> {
     let words: Vec<u32> = bytes.as_chunks().0.iter().take(2).map(|word| u32::from_le_bytes(*word)).collect();
     let first = *words.first()?;

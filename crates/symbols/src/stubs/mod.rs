@@ -1,10 +1,11 @@
-//! System-call stubs: which service each exported `Nt` function of `ntdll.dll` or `win32u.dll` asks for, and where the
-//! call returns to.
+//! System-call stubs: the service of each exported `Nt` function of `ntdll.dll` or `win32u.dll`,
+//! and the return address of its system call.
 //!
-//! All of a stub is read from its own bytes. Numbers are never computed from the order or the distance of stubs, since
-//! stubs differ in size and services moved inside one build of Windows.
+//! A stub is described by its own bytes only. Numbers are never computed from the order or the
+//! distance of stubs, because stubs differ in size and services were moved within a build of
+//! Windows.
 //!
-//! Knows one image; must not know events or stacks.
+//! The module handles one image. It is independent of events and stacks.
 
 mod inline_hook;
 mod shapes;
@@ -16,50 +17,51 @@ use crate::image::{ExportedCode, Image, ImageError};
 /// A function that is exported as a system service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stub {
-    /// The service's name, beginning with `Nt` if it has such a name.
+    /// The service's name, starting with `Nt` if it has such a name.
     pub name: String,
-    /// Its other names that begin with `Nt` or `Zw`.
+    /// Its other names that start with `Nt` or `Zw`.
     pub aliases: Vec<String>,
-    /// Where it starts.
+    /// Its start.
     pub start: Rva,
-    /// What its bytes load as the number of the service, if they do. In a 32-bit image for 64-bit Windows the upper half
-    /// chooses how parameters are widened.
+    /// The service number that its bytes load, if any. In a 32-bit image for 64-bit Windows, the
+    /// upper 16 bits select how parameters are extended.
     pub number: Option<u32>,
-    /// What its bytes are.
+    /// The classification of its bytes.
     pub state: StubState,
 }
 
-/// What the bytes of a stub are.
+/// The classification of a stub's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StubState {
-    /// One of the shapes that stubs have.
+    /// One of the known shapes of stubs.
     Intact(Path),
-    /// They lead elsewhere before they reach the kernel, as inline hooks do.
+    /// The bytes lead elsewhere before they enter the kernel, as with inline hooks.
     Hooked {
-        /// Where they lead to, in an image loaded at its [base](Image::base). `None` if that is not decided by the image, or
-        /// if they stop for a debugger.
+        /// The destination, for an image loaded at its [base](Image::base). `None` if the image
+        /// does not determine it, or if the bytes stop for a debugger.
         leads_to: Option<u64>,
     },
-    /// They are something else.
+    /// Any other bytes.
     Foreign,
 }
 
-/// The ways through a stub.
+/// The paths through a stub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// Behind the stub's last byte.
+    /// The end of the stub's last byte.
     pub end: Rva,
-    /// The instruction that enters the kernel: `syscall`, `sysenter` or `svc`. `None` where the stub calls code elsewhere
-    /// that does (x86), or has only an `int 2e`.
+    /// The instruction that enters the kernel: `syscall`, `sysenter` or `svc`. `None` if the stub
+    /// calls code elsewhere that does so (x86), or has only an `int 2e`.
     pub syscall: Option<Rva>,
-    /// Where that returns to in this stub. With an `int 2e` only, where this returns to.
+    /// The address in this stub to which that instruction returns. With an `int 2e` only, the
+    /// address to which this returns.
     pub return_address: Rva,
-    /// Where the stub's `int 2e` returns to, which is taken on machines that want it.
+    /// The address to which the stub's `int 2e` returns, which is used on machines that require it.
     pub int2e_return: Option<Rva>,
 }
 
 impl Stub {
-    /// Its ways, if it is intact.
+    /// Returns its paths, if it is intact.
     pub fn path(&self) -> Option<&Path> {
         match &self.state {
             StubState::Intact(path) => Some(path),
@@ -68,17 +70,18 @@ impl Stub {
     }
 }
 
-/// Named like services, but code of their own.
+/// Functions with names like services that are not services.
 const NO_SERVICES: [&str; 2] = ["NtGetTickCount", "NtQuerySystemTime"];
 
-/// The system-call stubs of an image, by address.
+/// Returns the system-call stubs of an image, by address.
 ///
-/// An exported function counts as a stub if its name is that of a service and it has the shape of one, leads elsewhere as
-/// a hooked one does, or has both an `Nt` and a `Zw` name, which only services have. So code under an `Nt` name alone is
-/// left out: `win32u.dll` of Wine has a thousand of these.
+/// An exported function is treated as a stub if it has the name of a service and one of the
+/// following applies: it has a known shape, it leads elsewhere like a hooked stub, or it has both
+/// an `Nt` and a `Zw` name, which only services have. Other code with only an `Nt` name is
+/// excluded: `win32u.dll` of Wine has a thousand such functions.
 ///
 /// # Errors
-/// If the image's exports cannot be read.
+/// The exports of the image cannot be read.
 pub fn read(image: &Image<'_>) -> Result<Vec<Stub>, ImageError> {
     let code = image.exports()?.code(image);
     Ok(code.iter().filter_map(|code| stub(image, code)).collect())
@@ -110,7 +113,7 @@ fn stub(image: &Image<'_>, code: &ExportedCode<'_>) -> Option<Stub> {
     Some(Stub { name, aliases, start, number, state })
 }
 
-/// `Nt` or `Zw`, and a word: not `NtdllDefWindowProc_A`.
+/// `Nt` or `Zw`, followed by a word; this excludes `NtdllDefWindowProc_A`.
 fn is_service(name: &str) -> bool {
     let word = name.strip_prefix("Nt").or_else(|| name.strip_prefix("Zw"));
     word.is_some_and(|word| word.starts_with(|first: char| first.is_ascii_uppercase()))

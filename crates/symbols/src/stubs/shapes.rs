@@ -1,21 +1,21 @@
 //! The shapes of system-call stubs, as data.
 //!
-//! Checked with bytes of real images: x64 of Windows 7 to 10 and of Wine 8, WoW64 of Windows 10, and the return address in
-//! x86 of Windows 7. The others are as published disassemblies show them.
+//! Verified with bytes of real images: x64 of Windows 7 to 10 and of Wine 8, WoW64 of Windows 10,
+//! and the return address in x86 of Windows 7. The others are from published disassemblies.
 
 use stackhound_types::Rva;
 
 use super::Path;
 use crate::image::Machine;
 
-/// A piece of a stub.
+/// A part of a stub.
 #[derive(Clone, Copy)]
 enum Part {
     /// These bytes.
     Is(&'static [u8]),
-    /// Any bytes, so many.
+    /// This number of arbitrary bytes.
     Any(usize),
-    /// The service's number in four bytes.
+    /// The service number in four bytes.
     Number,
     /// The instruction that enters the kernel.
     Syscall(&'static [u8]),
@@ -23,7 +23,7 @@ enum Part {
     Call(&'static [u8]),
     /// `int 2e`.
     Int2e,
-    /// `ret` with or without a number of bytes of parameters, as on x86.
+    /// `ret` with or without a number of parameter bytes, as on x86.
     Ret,
 }
 
@@ -32,18 +32,19 @@ use Part::{Any, Call, Int2e, Is, Number, Ret, Syscall};
 /// `mov r10, rcx` and the opcode of `mov eax`.
 const X64_HEAD: Part = Is(&[0x4c, 0x8b, 0xd1, 0xb8]);
 const SYSCALL: Part = Syscall(&[0x0f, 0x05]);
-/// `test byte [0x7ffe0308], 1` and `jne` over `syscall` and `ret`: the machine wants `int 2e`.
+/// `test byte [0x7ffe0308], 1` and `jne` over `syscall` and `ret`, for machines that require `int
+/// 2e`.
 const X64_TEST: Part = Is(&[0xf6, 0x04, 0x25, 0x08, 0x03, 0xfe, 0x7f, 0x01, 0x75, 0x03]);
-/// Of Wine: `jmp` over a `ret`, and `call [0x7ffe1000]`.
+/// In Wine: `jmp` over a `ret`, and `call [0x7ffe1000]`.
 const WINE_TAIL: Part = Is(&[0xeb, 0x01, 0xc3, 0xff, 0x14, 0x25, 0x00, 0x10, 0xfe, 0x7f]);
 
-/// Parameters are the caller's.
+/// The caller removes the parameters.
 const RET: Part = Is(&[0xc3]);
 
 const X64: &[&[Part]] = &[
     // Windows 7 to 8.1
     &[X64_HEAD, Number, SYSCALL, RET],
-    // From Windows 10 1511 on
+    // Since Windows 10 1511
     &[X64_HEAD, Number, X64_TEST, SYSCALL, RET, Int2e, RET],
     // Wine
     &[X64_HEAD, Number, X64_TEST, SYSCALL, RET, WINE_TAIL, RET],
@@ -64,21 +65,22 @@ const SYSENTER: Part = Syscall(&[0x0f, 0x34]);
 const X86: &[&[Part]] = &[
     // Windows 2000
     &[X86_HEAD, Number, PARAMETERS, Int2e, Ret],
-    // `call edx`: Windows XP; in 64-bit Windows from Windows 10 on
+    // `call edx`: Windows XP; since Windows 10 in 64-bit Windows
     &[X86_HEAD, Number, MOV_EDX, Any(4), Call(&[0xff, 0xd2]), Ret],
     // `call [edx]`: Windows XP SP2 to 7
     &[X86_HEAD, Number, MOV_EDX, Any(4), Call(&[0xff, 0x12]), Ret],
     // Windows 8: `call` of the end of the stub
     &[X86_HEAD, Number, Call(&[0xe8, 0x03, 0, 0, 0]), Is(&[0xc2]), Any(2), STACK_IN_EDX, SYSENTER, Ret],
     &[X86_HEAD, Number, Call(&[0xe8, 0x01, 0, 0, 0]), Is(&[0xc3]), STACK_IN_EDX, SYSENTER, Ret],
-    // In 64-bit Windows up to 7, with `xor ecx, ecx` or `mov ecx`
+    // 64-bit Windows up to 7, with `xor ecx, ecx` or `mov ecx`
     &[X86_HEAD, Number, Is(&[0x33, 0xc9]), PARAMETERS, CALL_WOW64, Is(&[0x83, 0xc4, 0x04]), Ret],
     &[X86_HEAD, Number, Is(&[0xb9]), Any(4), PARAMETERS, CALL_WOW64, Is(&[0x83, 0xc4, 0x04]), Ret],
-    // In 64-bit Windows 8
+    // 64-bit Windows 8
     &[X86_HEAD, Number, CALL_WOW64, Ret],
 ];
 
-/// The number and the ways of the stub that these bytes start with, if it has a known shape.
+/// Returns the number and the paths of the stub at the start of these bytes, if it has a known
+/// shape.
 pub(super) fn find(machine: Machine, start: Rva, bytes: &[u8]) -> Option<(u32, Path)> {
     match machine {
         Machine::X64 => X64.iter().find_map(|shape| fit(shape, start, bytes)),
@@ -109,7 +111,7 @@ fn fit(shape: &[Part], start: Rva, bytes: &[u8]) -> Option<(u32, Path)> {
             },
         };
         match part {
-            // Behind a call in the same stub, this returns to where the call does.
+            // After a call in the same stub, this returns to the address after the call.
             Syscall(_) => {
                 syscall = Some(part_start);
                 after = after.or(Some(rva(rest)?));

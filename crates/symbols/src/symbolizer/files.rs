@@ -1,4 +1,4 @@
-//! Loading from files: what the store finds becomes a table, which is kept on disk for the next time.
+//! Loading from files: converts the files that the store finds to a table, which is cached on disk.
 
 use std::fs;
 use std::io::Write;
@@ -15,14 +15,14 @@ use crate::store::{FileName, ModuleFiles, Store, read_image};
 use crate::table::{SymbolTable, SymbolTableBuilder};
 use crate::temporary::Temporary;
 
-/// Larger tables are not kept on disk.
+/// Maximum size of a table that is cached on disk.
 const TABLE_SIZE_MAX: u64 = 1 << 30;
 
-/// Makes tables of the files that a store finds.
+/// Makes tables from the files that a store finds.
 #[derive(Debug)]
 pub(super) struct FileLoader {
     pub store: Arc<Store>,
-    /// Where tables are kept, if anywhere.
+    /// The folder of cached tables, if any.
     pub tables: Option<PathBuf>,
     /// Whether images are kept in memory, for their code.
     pub call_sites: bool,
@@ -33,8 +33,18 @@ impl FileLoader {
         let files = self.store.files(module);
         let mut failures: Vec<Failure> =
             [&files.pdb, &files.image].into_iter().filter_map(|file| file.as_ref().err().cloned()).collect();
-        let at_hand = |file: &Result<_, _>| file.is_ok();
-        if !at_hand(&files.pdb) && !at_hand(&files.image) {
+        for (kind, file) in [(FileKind::Pdb, &files.pdb), (FileKind::Image, &files.image)] {
+            match file {
+                Ok(file) => {
+                    tracing::debug!(module = module.name, file = %file.path.display(), "{} found", kind.name())
+                }
+                Err(failure) => {
+                    tracing::debug!(module = module.name, cause = ?failure.cause, "no {}", kind.name())
+                }
+            }
+        }
+        let is_available = |file: &Result<_, _>| file.is_ok();
+        if !is_available(&files.pdb) && !is_available(&files.image) {
             return Loaded { failures, ..Loaded::default() };
         }
         let location = self.location(module);
@@ -47,11 +57,11 @@ impl FileLoader {
         let table = known.unwrap_or_else(|| {
             let before = failures.len();
             let table = make_table(&files, image.as_deref(), &mut failures);
-            // What is wrong with a file has to be found again the next time.
+            // Defects of a file must be found again the next time.
             if failures.len() == before
                 && let Some(location) = &location
             {
-                // A table that cannot be kept is made again: no harm.
+                // A table that cannot be cached is made again the next time.
                 let _ = write_table(location, &sources, &table);
             }
             table
@@ -59,7 +69,7 @@ impl FileLoader {
         Loaded { symbols: Some(Box::new(table)), image: image.filter(|_| self.call_sites), failures }
     }
 
-    /// The file that a module's table is kept in.
+    /// The file of a module's cached table.
     fn location(&self, module: &ModuleIdentity) -> Option<PathBuf> {
         let name = FileName::last_of(&module.name)?;
         let image = module.image.map(|image| image.store_key()).unwrap_or_default();
@@ -68,7 +78,8 @@ impl FileLoader {
     }
 }
 
-/// What a table was made of: the files, their sizes and times. Another text means that it has to be made again.
+/// Describes the sources of a table: the files, their sizes and times. If the text changes, the
+/// table is made again.
 fn sources(files: &ModuleFiles) -> String {
     let mut text = String::new();
     for (kind, file) in [(FileKind::Pdb, &files.pdb), (FileKind::Image, &files.image)] {
@@ -82,15 +93,16 @@ fn sources(files: &ModuleFiles) -> String {
     text
 }
 
-/// The length of the sources' text, the text, and the table.
+/// Reads a cached table. The file contains the length of the sources' text, the text, and the
+/// table.
 fn read_table(location: &Path, sources: &str) -> Option<SymbolTable> {
     if fs::metadata(location).ok()?.len() > TABLE_SIZE_MAX {
         return None;
     }
     let bytes = fs::read(location).ok()?;
     let (length, rest) = bytes.split_first_chunk()?;
-    let (made_of, table) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    if made_of != sources.as_bytes() {
+    let (found_sources, table) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    if found_sources != sources.as_bytes() {
         return None;
     }
     SymbolTable::from_bytes(table).ok()
@@ -110,11 +122,11 @@ fn image_bytes(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
     read_image(path).map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
 }
 
-fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure {
-    Failure { file, cause: Cause::Damaged, detail: format!("{}: {what}", path.display()) }
+fn damaged(file: FileKind, path: &Path, detail: &dyn std::fmt::Display) -> Failure {
+    Failure { file, cause: Cause::Damaged, detail: format!("{}: {detail}", path.display()) }
 }
 
-/// The names of all files that can be read; what cannot is a failure.
+/// Adds the names of all readable files. Other files are added to `failures`.
 fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Failure>) -> SymbolTable {
     let mut builder = SymbolTableBuilder::new();
     #[cfg(feature = "pdb")]
@@ -123,7 +135,7 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
     }
     if let (Some(bytes), Ok(image)) = (image, &files.image) {
         let added = Image::parse(bytes).and_then(|image| builder.add_image(&image));
-        // Single entries that cannot be read are those of hostile images; the others are good.
+        // Single unreadable entries are those of hostile images; the other entries are valid.
         if let Err(error) = added {
             failures.push(damaged(FileKind::Image, &image.path, &error));
         }
@@ -139,7 +151,8 @@ fn with_pdb(mut builder: SymbolTableBuilder, path: &Path, failures: &mut Vec<Fai
     use crate::pdb::Pdb;
     use crate::table::Detail;
 
-    // A PDB can be damaged in ways that its library does not expect. The image still has names then.
+    // A PDB can be damaged in ways that the library does not expect. The names of the image are
+    // used then.
     let added = catch_unwind(AssertUnwindSafe(|| {
         let file = Pdb::open_path(path).map_err(|error| error.to_string())?;
         builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())

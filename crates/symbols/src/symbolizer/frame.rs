@@ -1,4 +1,4 @@
-//! What an address was resolved to. Stays valid when the tables it came from are gone.
+//! Results for an address. They remain valid after the tables are removed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,44 +11,45 @@ use crate::name::{Inline, Line, Name, Origin, Symbols};
 /// One name of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedName {
-    /// Demangled if it was mangled. Equal texts of one symbolizer are the same allocation.
+    /// The name, demangled if it was mangled. Equal texts of one symbolizer share an allocation.
     pub text: Arc<str>,
-    /// Bytes from the start of what is named to the address that was asked for.
+    /// Offset of the queried address from the start of the named symbol, in bytes.
     pub offset: u32,
 }
 
-/// A place in source code.
+/// A location in source code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedLine {
-    /// Path, as the compiler wrote it.
+    /// The path, as the compiler wrote it.
     pub file: Arc<str>,
-    /// Number of the line, from 1.
+    /// The line number, from 1.
     pub line: u32,
 }
 
-/// A function that was compiled into the one that the address is in.
+/// A function that was inlined into the function that contains the address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedInline {
     /// Its name.
     pub function: Arc<str>,
-    /// Where in it the address is.
+    /// The source location of the address within it.
     pub line: Option<ResolvedLine>,
 }
 
-/// Bytes of the image around an address, as in [`crate::image::CallSite`].
+/// The bytes of the image around an address, as in [`crate::image::CallSite`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResolvedCallSite {
-    /// Up to [`ResolvedCallSite::REACH`] bytes that end before the address: for a return address, the call is the last
-    /// of them.
+    /// Up to [`ResolvedCallSite::REACH`] bytes that end before the address. For a return address,
+    /// the last of them are the call.
     pub before: Box<[u8]>,
     /// Up to [`ResolvedCallSite::REACH`] bytes from the address on.
     pub after: Box<[u8]>,
-    /// Whether the bytes before can be read as a call. `None` for machines whose instructions are not known.
+    /// Whether the bytes before can be decoded as a call. `None` for machines whose instructions
+    /// are not decoded.
     pub ends_call: Option<bool>,
 }
 
 impl ResolvedCallSite {
-    /// Most bytes to each side.
+    /// Maximum number of bytes on each side.
     pub const REACH: usize = 16;
 
     pub(super) fn read(image: &Image<'_>, rva: Rva) -> Option<ResolvedCallSite> {
@@ -61,8 +62,8 @@ impl ResolvedCallSite {
     }
 }
 
-/// All that is known of an address of a module: its names as in [`crate::Names`], place in the source, code bytes.
-/// About 120 bytes, texts aside.
+/// The data of an address of a module: its names as in [`crate::Names`], source location, and code
+/// bytes. About 120 bytes, without texts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResolvedFrame {
     /// See [`Origin::Pdb`].
@@ -71,28 +72,29 @@ pub struct ResolvedFrame {
     pub export: Option<ResolvedName>,
     /// See [`Origin::NearestExport`].
     pub nearest_export: Option<ResolvedName>,
-    /// Where in the source code it is; with functions compiled into another, the place in the innermost.
+    /// The source location. If functions are inlined at the address, the location of the outermost
+    /// call; the locations in them are in `inlines`.
     pub line: Option<ResolvedLine>,
-    /// The functions compiled into the one at the address, innermost first.
+    /// The functions that are inlined at the address, innermost first.
     pub inlines: Box<[ResolvedInline]>,
-    /// If it was asked for, and the image is at hand.
+    /// The code bytes, if requested and if the image is available.
     pub call_site: Option<Box<ResolvedCallSite>>,
 }
 
 impl ResolvedFrame {
-    /// All that `symbols` know of an address, without a symbolizer.
+    /// Looks up the data of an address in `symbols`, without a symbolizer.
     pub fn look_up(symbols: &dyn Symbols, rva: Rva, kind: AddressKind) -> ResolvedFrame {
         resolve(symbols, rva, kind, &std::sync::Mutex::default())
     }
 
-    /// All names of the function at the address, and of those compiled into it there.
+    /// Returns all names of the function at the address, and of the functions inlined there.
     pub fn all_names(&self) -> impl Iterator<Item = &str> {
         let own = [&self.pdb, &self.export, &self.nearest_export].into_iter().flatten();
         let inlines = self.inlines.iter().map(|inline| &*inline.function);
         own.map(|name| &*name.text).chain(inlines)
     }
 
-    /// The name to show if only one is shown: the first of PDB, export, nearest export.
+    /// Returns the preferred name: the first of PDB, export, nearest export.
     pub fn best(&self) -> Option<(Origin, &ResolvedName)> {
         let all = [
             (Origin::Pdb, &self.pdb),
@@ -132,7 +134,7 @@ impl Texts {
     }
 }
 
-/// Looks up all that `symbols` know of an address. `texts` are locked only after that.
+/// Looks up the data of an address in `symbols`. `texts` is locked only after that.
 pub(super) fn resolve(
     symbols: &dyn Symbols,
     rva: Rva,

@@ -1,4 +1,4 @@
-//! The seam between resolving and loading: what a module's files give.
+//! The interface between resolving and loading: the data of a module's files.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use stackhound_types::ModuleIdentity;
 use crate::failure::Failure;
 use crate::name::Symbols;
 
-/// What was loaded of a module.
+/// The data of a module.
 #[derive(Default)]
 pub struct Loaded {
-    /// Its names, of whatever files there are. `None` if there are none.
+    /// Its names, from all available files. `None` if there are none.
     pub symbols: Option<Box<dyn Symbols>>,
-    /// Its image as it is in the file, if it is at hand and call sites are wanted.
+    /// Its image as in the file, if it is available and call sites were requested.
     pub image: Option<Vec<u8>>,
     /// The files that could not be used, each once.
     pub failures: Vec<Failure>,
@@ -29,7 +29,7 @@ impl fmt::Debug for Loaded {
 }
 
 impl Loaded {
-    /// Bytes of memory, about.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn memory(&self) -> usize {
         const EMPTY: usize = 512;
         let symbols = self.symbols.as_ref().map_or(0, |symbols| symbols.memory());
@@ -37,6 +37,7 @@ impl Loaded {
     }
 }
 
-/// Loads a module. Called on worker threads only, never for one module on two at a time; again if its table was
-/// given up. What it gives must depend on the module alone.
+/// Loads a module. It is called on worker threads only, and never for the same module on two
+/// threads at the same time. It is called again if the module's table was evicted. The result must
+/// depend on the module alone.
 pub type Loader = Box<dyn Fn(&ModuleIdentity) -> Loaded + Send + Sync>;

@@ -1,10 +1,11 @@
-//! Names for addresses, resolved once each, on threads of their own.
+//! Names for addresses, each resolved once, on separate threads.
 //!
-//! The caller gives modules and addresses and gets numbers at once; threads load the modules' tables and look the
-//! addresses up in batches. How often a module is met decides when its table is loaded and how long it is kept, never
-//! whether an address is named: results are the same for any order, number of threads and limit of memory.
+//! The caller passes modules and addresses and immediately gets numbers. Threads load the modules'
+//! tables and look up the addresses in batches. The number of requests for a module determines when
+//! its table is loaded and how long it is kept, but never whether an address is named: results are
+//! the same for any order, number of threads and memory limit.
 //!
-//! Knows addresses within modules; must not know processes, events or stacks.
+//! The module handles addresses within modules. It is independent of processes, events and stacks.
 
 mod files;
 mod frame;
@@ -36,34 +37,36 @@ use queue::{Queue, Request};
 use tables::Tables;
 use worker::{Done, Shared, State};
 
-/// A module of a [`Symbolizer`]: dense, from 0, in the order of first sight.
+/// A module of a [`Symbolizer`]. Modules have consecutive numbers from 0, in the order of their
+/// first occurrence.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleNumber(u32);
 
 impl ModuleNumber {
-    /// For columns with a place for each module.
+    /// Returns the index for columns with an entry for each module.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A distinct address of a [`Symbolizer`]: dense, from 0, in the order of first request.
+/// A distinct address of a [`Symbolizer`]. Frames have consecutive numbers from 0, in the order of
+/// their first request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameNumber(u32);
 
 impl FrameNumber {
-    /// For columns with a place for each frame.
+    /// Returns the index for columns with an entry for each frame.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What symbol work may cost, and how much it gives.
+/// The resources for symbol work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkOptions {
-    /// Bytes of memory for tables that are kept. One table a thread, in use, comes on top.
+    /// Memory for cached tables, in bytes. In addition, each thread uses one table.
     pub memory_limit: usize,
-    /// Threads that load and look up; at least one.
+    /// The number of threads that load and look up, at least one.
     pub threads: usize,
 }
 
@@ -73,19 +76,21 @@ impl Default for WorkOptions {
     }
 }
 
-/// All that a symbolizer needs to know.
+/// The options of a symbolizer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SymbolizerOptions {
-    /// Where files are looked for, and whether they are downloaded.
+    /// The locations to search for files, and the permission to download them.
     pub store: StoreOptions,
-    /// What the work may cost.
+    /// The resources for the work.
     pub work: WorkOptions,
-    /// Whether frames get their [`ResolvedCallSite`], which keeps images in memory, within the limit.
+    /// Whether frames include their [`ResolvedCallSite`]. This keeps images in memory, within the
+    /// limit.
     pub call_sites: bool,
 }
 
-/// Loads modules from the files of a store, which it gives too. `images` says whether the images come along as they are in
-/// their files. Tables are kept on disk, in `tables` of the user's own folder.
+/// Creates a loader for the files of a store, and returns both. `images` determines whether images
+/// are returned as in their files. Tables are cached on disk, in `tables` of the user's cache
+/// folder.
 pub fn file_loader(options: StoreOptions, images: bool) -> (Arc<Store>, Loader) {
     let tables = options.cache.as_ref().map(|cache| cache.join("tables"));
     let store = Arc::new(Store::new(options));
@@ -93,37 +98,38 @@ pub fn file_loader(options: StoreOptions, images: bool) -> (Arc<Store>, Loader) 
     (store, Box::new(move |module| loader.load(module)))
 }
 
-/// Requests that are collected before they are handed over.
+/// The number of requests that are collected before they are passed to the threads.
 const BATCH: usize = 4096;
 
-/// Turns addresses of modules into names.
+/// Resolves addresses of modules to names.
 ///
-/// A request that was made before costs one look-up in a hash table. Results stay for as long as the symbolizer does.
+/// A repeated request costs one lookup in a hash table. Results are kept as long as the symbolizer.
 pub struct Symbolizer {
     modules: HashMap<Arc<ModuleIdentity>, ModuleNumber, foldhash::fast::RandomState>,
-    /// By module: how often it was met, and what is missing of it once it was loaded.
+    /// By module: the number of requests, and the failures after it was loaded.
     known: Vec<ModuleState>,
     /// By [`key`].
     frames: HashMap<u64, FrameNumber, foldhash::fast::RandomState>,
     /// By frame, as they arrive.
     resolved: Vec<Option<ResolvedFrame>>,
-    /// All frames before this one have arrived.
+    /// The number of frames, from the first one, that have all arrived.
     complete: usize,
     collected: Vec<Request>,
     hits: u64,
     results: Receiver<Done>,
     shared: Arc<Shared>,
-    /// Where files come from, if no other loader was given.
+    /// The source of files, unless another loader was specified.
     store: Option<Arc<Store>>,
 }
 
 #[derive(Debug, Default)]
 struct ModuleState {
-    met: u64,
+    request_count: u64,
     failures: Option<Vec<Failure>>,
 }
 
-/// Module, kind and address in one number. There are fewer than 2³¹ modules, see [`Symbolizer::module`].
+/// Combines module, kind and address to one number. There are fewer than 2³¹ modules, see
+/// [`Symbolizer::module`].
 fn key(module: ModuleNumber, rva: Rva, kind: AddressKind) -> u64 {
     u64::from(module.0) << 33 | u64::from(kind == AddressKind::Return) << 32 | u64::from(rva.0)
 }
@@ -143,8 +149,8 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
-    /// With the files of a store. Tables are kept on disk, in `tables` of the user's own folder. Fails if threads cannot
-    /// be started.
+    /// Creates a symbolizer for the files of a store. Tables are cached on disk, in `tables` of the
+    /// user's cache folder. Fails if threads cannot be started.
     pub fn new(options: SymbolizerOptions) -> io::Result<Symbolizer> {
         let (store, loader) = file_loader(options.store, options.call_sites);
         let mut symbolizer = Symbolizer::with_loader(&options.work, loader)?;
@@ -152,7 +158,7 @@ impl Symbolizer {
         Ok(symbolizer)
     }
 
-    /// With a loader of your own. Fails if threads cannot be started.
+    /// Creates a symbolizer with a custom loader. Fails if threads cannot be started.
     pub fn with_loader(options: &WorkOptions, loader: Loader) -> io::Result<Symbolizer> {
         let (sender, results) = channel();
         let state = State {
@@ -187,11 +193,11 @@ impl Symbolizer {
         Ok(symbolizer)
     }
 
-    /// The number of a module. Equal identities have the same.
+    /// Returns the number of a module. Equal identities have equal numbers.
     ///
     /// # Panics
     ///
-    /// At the 2³¹st module.
+    /// There are more than 2³¹ modules.
     pub fn module(&mut self, identity: &ModuleIdentity) -> ModuleNumber {
         if let Some(&number) = self.modules.get(identity) {
             return number;
@@ -205,15 +211,15 @@ impl Symbolizer {
         number
     }
 
-    /// The number of an address of a module, which will be resolved if it is new.
+    /// Returns the number of an address of a module. A new address will be resolved.
     ///
     /// # Panics
     ///
-    /// At the 2³²nd frame, and for modules of another symbolizer.
+    /// There are more than 2³² frames, or the module belongs to another symbolizer.
     #[inline]
     pub fn request(&mut self, module: ModuleNumber, rva: Rva, kind: AddressKind) -> FrameNumber {
         let known = &mut self.known[module.index()];
-        known.met += 1;
+        known.request_count += 1;
         match self.frames.entry(key(module, rva, kind)) {
             Entry::Occupied(frame) => {
                 self.hits += 1;
@@ -233,27 +239,27 @@ impl Symbolizer {
         }
     }
 
-    /// Hands over what was requested, so that threads start with it. Returns at once.
+    /// Passes the collected requests to the threads. Returns immediately.
     pub fn flush(&mut self) {
         if self.collected.is_empty() {
             return;
         }
         let mut state = locked(&self.shared.state);
         for request in self.collected.drain(..) {
-            state.queue.add(request, self.known[request.module.index()].met);
+            state.queue.add(request, self.known[request.module.index()].request_count);
         }
         drop(state);
         self.shared.changed.notify_all();
     }
 
-    /// Waits until all that was requested is resolved.
+    /// Waits until all requests are resolved.
     pub fn wait(&mut self) {
         if let Some(last) = self.resolved.len().checked_sub(1) {
             self.wait_through(FrameNumber(last as u32));
         }
     }
 
-    /// Waits until this frame and all before it are resolved.
+    /// Waits until this frame and all previous ones are resolved.
     pub fn wait_through(&mut self, frame: FrameNumber) {
         if frame.index() < self.complete {
             return;
@@ -262,7 +268,8 @@ impl Symbolizer {
         while self.complete <= frame.index() && self.complete < self.resolved.len() {
             match self.results.recv() {
                 Ok(done) => self.take(done),
-                // No thread is left, which no known way leads to; nothing more will be resolved.
+                // All threads have ended, for which no cause is known. The remaining requests
+                // cannot be resolved.
                 Err(_) => {
                     for frame in &mut self.resolved {
                         frame.get_or_insert_default();
@@ -284,18 +291,19 @@ impl Symbolizer {
         }
     }
 
-    /// What a frame was resolved to. `None` if it was not waited for.
+    /// Returns the result for a frame. `None` unless it was waited for.
     #[inline]
     pub fn frame(&self, frame: FrameNumber) -> Option<&ResolvedFrame> {
         self.resolved.get(frame.index())?.as_ref()
     }
 
-    /// The files of a module that could not be used. `None` if no frame of it was waited for.
+    /// Returns the files of a module that could not be used. `None` unless a frame of it was waited
+    /// for.
     pub fn failures(&self, module: ModuleNumber) -> Option<&[Failure]> {
         self.known.get(module.index())?.failures.as_deref()
     }
 
-    /// What was done so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> SymbolStats {
         let state = locked(&self.shared.state);
         SymbolStats {
@@ -312,7 +320,8 @@ impl Symbolizer {
 
 impl Drop for Symbolizer {
     fn drop(&mut self) {
-        // Threads end when they are done with what they are at. A download can take long: they are not waited for.
+        // Threads end after their current task. They are not waited for, because a download can
+        // take long.
         locked(&self.shared.state).is_closed = true;
         self.shared.changed.notify_all();
     }

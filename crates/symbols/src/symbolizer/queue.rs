@@ -1,4 +1,4 @@
-//! What waits to be resolved, by module.
+//! Pending requests by module.
 
 use super::{FrameNumber, ModuleNumber};
 use std::sync::Arc;
@@ -19,46 +19,45 @@ pub(super) struct Request {
 pub(super) struct Waiting {
     pub identity: Arc<ModuleIdentity>,
     pub requests: Vec<Request>,
-    /// How often it was met so far.
-    pub met: u64,
-    /// A thread is at it.
+    /// The number of requests so far.
+    pub request_count: u64,
+    /// Whether a thread works on it.
     pub busy: bool,
-    /// It was loaded before, so that its failures are counted.
+    /// Whether it was loaded before, so that its failures are already counted.
     pub was_loaded: bool,
 }
 
-/// The requests of all modules. Modules are few, so the next is found by looking at all that wait.
+/// The requests of all modules. There are few modules, so the next one is found by searching all
+/// pending ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub modules: Vec<Waiting>,
-    /// Those that have requests.
+    /// The modules that have requests.
     waiting: Vec<ModuleNumber>,
 }
 
 impl Queue {
     pub fn add_module(&mut self, identity: Arc<ModuleIdentity>) {
-        let (requests, met, busy, was_loaded) = (Vec::new(), 0, false, false);
-        self.modules.push(Waiting { identity, requests, met, busy, was_loaded });
+        let (requests, request_count, busy, was_loaded) = (Vec::new(), 0, false, false);
+        self.modules.push(Waiting { identity, requests, request_count, busy, was_loaded });
     }
 
-    pub fn add(&mut self, request: Request, met: u64) {
+    pub fn add(&mut self, request: Request, request_count: u64) {
         let module = &mut self.modules[request.module.index()];
         if module.requests.is_empty() {
             self.waiting.push(request.module);
         }
         module.requests.push(request);
-        module.met = met;
+        module.request_count = request_count;
     }
 
-    /// The module to go on with, and all its requests: those whose table is at hand first, then the one met most.
-    pub fn take(
-        &mut self,
-        is_at_hand: impl Fn(ModuleNumber) -> bool,
-    ) -> Option<(ModuleNumber, Vec<Request>)> {
+    /// Returns the next module and all its requests: first modules whose table is cached, then the
+    /// one with the most requests.
+    pub fn take(&mut self, is_cached: impl Fn(ModuleNumber) -> bool) -> Option<(ModuleNumber, Vec<Request>)> {
         let modules = &self.modules;
         let free = self.waiting.iter().enumerate().filter(|(_, module)| !modules[module.index()].busy);
         let best = free.max_by_key(|&(_, &module)| {
-            (is_at_hand(module), modules[module.index()].met, std::cmp::Reverse(module))
+            (is_cached(module), modules[module.index()].request_count, std::cmp::Reverse(module))
         });
         let (location, &module) = best?;
         self.waiting.swap_remove(location);

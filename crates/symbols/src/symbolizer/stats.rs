@@ -1,37 +1,38 @@
-//! What symbol work was done, and what it cost.
+//! Counters of symbol work and its cost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::failure::{Cause, FileKind};
 
-/// Counters of a symbolizer. All but `loads`, `evictions`, `memory_peak` and the times are the same for the same requests.
+/// Counters of a symbolizer. Equal requests give equal values, except for `loads`, `evictions`,
+/// `memory_peak` and the times.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SymbolStats {
-    /// Distinct modules that were given numbers.
+    /// Distinct modules.
     pub modules: u64,
-    /// Requests of an address that was known by then.
+    /// Requests of a known address.
     pub hits: u64,
-    /// Requests of an address that was new. Each is resolved once.
+    /// Requests of a new address. Each is resolved once.
     pub misses: u64,
     /// Addresses resolved so far.
     pub resolved: u64,
-    /// Those of them that have at least one name.
+    /// Resolved addresses with at least one name.
     pub named: u64,
-    /// Tables loaded, those loaded again included.
+    /// Loaded tables, including repeated loads.
     pub loads: u64,
-    /// Tables given up to keep the memory limit.
+    /// Tables evicted because of the memory limit.
     pub evictions: u64,
-    /// Most bytes of memory that kept tables took at a time.
+    /// Maximum memory of cached tables, in bytes.
     pub memory_peak: usize,
-    /// Time that threads spent loading, downloads included, summed over threads.
+    /// Time for loading including downloads, summed over all threads.
     pub load_time: Duration,
-    /// Time that threads spent looking up addresses, summed over threads.
+    /// Time for looking up addresses, summed over all threads.
     pub resolve_time: Duration,
-    /// Bytes downloaded.
+    /// Downloaded bytes.
     pub downloaded: u64,
-    /// Modules whose loading, and addresses whose look-up, ended in a panic; they have no names.
+    /// Modules whose loading, and addresses whose lookup, panicked. They have no names.
     pub panics: u64,
-    /// Modules by what was missing of them and why.
+    /// The number of modules by missing file and cause.
     pub failures: BTreeMap<(FileKind, Cause), u64>,
 }

@@ -1,4 +1,4 @@
-//! The tables that are kept in memory: the least used go first.
+//! The tables that are cached in memory. The least used ones are evicted first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,16 @@ use super::{Loaded, ModuleNumber};
 struct Kept {
     loaded: Arc<Loaded>,
     memory: usize,
-    /// What it is worth, and when it was used last; the least goes first.
+    /// Its value, and the time of its last use. The table with the least rank is evicted first.
     rank: (u64, u64),
 }
 
-/// Loaded modules within a limit of memory.
+/// Loaded modules within a memory limit.
 ///
-/// A use makes a table worth the present age plus the magnitude of how often its module was met. A table that goes sets
-/// the age to its worth. So a module met a million times outlives twenty that were met once, not all of them.
+/// Each use sets the value of a table to the current age plus the binary logarithm of its module's
+/// number of requests. An eviction sets the age to the value of the evicted table. A module with a
+/// million requests therefore outlives twenty modules with one request each, but not any number of
+/// them.
 #[derive(Debug)]
 pub(super) struct Tables {
     kept: HashMap<ModuleNumber, Kept, foldhash::fast::RandomState>,
@@ -37,20 +39,26 @@ impl Tables {
         self.kept.contains_key(&module)
     }
 
-    fn rank(&mut self, met: u64) -> (u64, u64) {
+    fn rank(&mut self, request_count: u64) -> (u64, u64) {
         self.uses += 1;
-        (self.age + u64::from((met | 1).ilog2()), self.uses)
+        (self.age + u64::from((request_count | 1).ilog2()), self.uses)
     }
 
-    pub fn get(&mut self, module: ModuleNumber, met: u64) -> Option<Arc<Loaded>> {
-        let rank = self.rank(met);
+    pub fn get(&mut self, module: ModuleNumber, request_count: u64) -> Option<Arc<Loaded>> {
+        let rank = self.rank(request_count);
         let kept = self.kept.get_mut(&module)?;
         kept.rank = rank;
         Some(Arc::clone(&kept.loaded))
     }
 
-    /// Keeps a table if it is within the limit at all. Gives those that had to go, to be freed without the lock.
-    pub fn keep(&mut self, module: ModuleNumber, met: u64, loaded: &Arc<Loaded>) -> Vec<Arc<Loaded>> {
+    /// Caches a table unless it alone exceeds the limit. Returns the evicted tables, to be freed
+    /// without the lock.
+    pub fn keep(
+        &mut self,
+        module: ModuleNumber,
+        request_count: u64,
+        loaded: &Arc<Loaded>,
+    ) -> Vec<Arc<Loaded>> {
         let mut all_gone = Vec::new();
         let memory = loaded.memory();
         if memory > self.limit {
@@ -69,7 +77,7 @@ impl Tables {
         }
         self.used += memory;
         self.peak = self.peak.max(self.used);
-        let kept = Kept { loaded: Arc::clone(loaded), memory, rank: self.rank(met) };
+        let kept = Kept { loaded: Arc::clone(loaded), memory, rank: self.rank(request_count) };
         if let Some(old) = self.kept.insert(module, kept) {
             self.used -= old.memory;
         }
@@ -84,37 +92,38 @@ mod tests {
 
     const KB: usize = 1024;
 
-    /// Tables of 10 KB under a limit of three of them. Each row: uses as (module, met), then the modules that are left.
+    /// Tables of 10 KB under a limit of three tables. Each row: uses as (module, number of
+    /// requests), then the remaining modules.
     #[test]
-    fn the_least_used_goes_first() {
+    fn the_least_used_table_is_evicted_first() {
         type Row = (&'static str, &'static [(u32, u64)], &'static [u32]);
         let rows: [Row; 5] = [
-            ("room for all", &[(1, 1), (2, 1), (3, 1)], &[1, 2, 3]),
-            ("equal use: the one used longest ago", &[(1, 1), (2, 1), (3, 1), (4, 1)], &[2, 3, 4]),
-            ("often met stays", &[(1, 1000), (2, 1), (3, 1), (4, 1), (5, 1)], &[1, 4, 5]),
+            ("all fit", &[(1, 1), (2, 1), (3, 1)], &[1, 2, 3]),
+            ("equal use: the least recently used", &[(1, 1), (2, 1), (3, 1), (4, 1)], &[2, 3, 4]),
+            ("a frequent module stays", &[(1, 1000), (2, 1), (3, 1), (4, 1), (5, 1)], &[1, 4, 5]),
             ("a use renews", &[(1, 1), (2, 1), (3, 1), (1, 8), (4, 1)], &[1, 3, 4]),
             (
-                "not for ever",
+                "but not permanently",
                 &[(1, 8), (2, 2), (3, 2), (4, 4), (5, 4), (6, 8), (7, 8), (8, 16), (9, 16), (10, 99)],
                 &[8, 9, 10],
             ),
         ];
-        for (what, uses, left) in rows {
+        for (description, uses, left) in rows {
             let mut tables = Tables::new(3 * (10 * KB + 512));
-            for &(module, met) in uses {
-                if tables.get(ModuleNumber(module), met).is_none() {
-                    tables.keep(ModuleNumber(module), met, &Arc::new(table_of(10 * KB)));
+            for &(module, request_count) in uses {
+                if tables.get(ModuleNumber(module), request_count).is_none() {
+                    tables.keep(ModuleNumber(module), request_count, &Arc::new(table_of(10 * KB)));
                 }
-                assert!(tables.used <= tables.limit, "{what}");
+                assert!(tables.used <= tables.limit, "{description}");
             }
             let mut kept: Vec<_> = tables.kept.keys().map(|module| module.0).collect();
             kept.sort_unstable();
-            assert_eq!(kept, left, "{what}");
+            assert_eq!(kept, left, "{description}");
         }
     }
 
     #[test]
-    fn what_is_larger_than_the_limit_is_not_kept() {
+    fn tables_larger_than_the_limit_are_not_kept() {
         let mut tables = Tables::new(10 * KB);
         tables.keep(ModuleNumber(0), 1, &Arc::new(table_of(4 * KB)));
         tables.keep(ModuleNumber(1), 1, &Arc::new(table_of(20 * KB)));

@@ -1,4 +1,4 @@
-//! The threads that load tables and look addresses up.
+//! The threads that load tables and look up addresses.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{
 use crate::failure::Failure;
 use crate::image::Image;
 
-/// What threads and caller share, under one lock that is held for moments only.
+/// The state that threads and caller share, under one lock that is held only briefly.
 #[derive(Debug)]
 pub(super) struct State {
     pub queue: Queue,
@@ -28,22 +28,22 @@ pub(super) struct State {
 
 pub(super) struct Shared {
     pub state: Mutex<State>,
-    /// Requests came, a module is free again, or it is over.
+    /// Signals new requests, a released module, or the end.
     pub changed: Condvar,
     pub texts: Mutex<Texts>,
     pub loader: Loader,
 }
 
-/// What a thread gives back for one module.
+/// The results of a thread for one module.
 #[derive(Debug)]
 pub(super) struct Done {
     pub module: ModuleNumber,
     pub frames: Vec<(FrameNumber, ResolvedFrame)>,
-    /// When it was loaded for the first time.
+    /// Set when the module was loaded for the first time.
     pub failures: Option<Vec<Failure>>,
 }
 
-/// What a thread found out about its batch, to be counted.
+/// The counters of a batch.
 #[derive(Default)]
 struct Work {
     loaded_now: bool,
@@ -52,25 +52,28 @@ struct Work {
     panics: u64,
 }
 
-/// Runs until the symbolizer is gone.
+/// Runs until the symbolizer is dropped.
 pub(super) fn run(shared: &Shared, results: &Sender<Done>) {
     while let Some(batch) = next(shared) {
         let mut work = Work::default();
-        let loaded = batch.at_hand.unwrap_or_else(|| load(shared, &batch.identity, &mut work));
+        let loaded = batch.cached.unwrap_or_else(|| load(shared, &batch.identity, &mut work));
         let frames = resolve_all(shared, &loaded, &batch.requests, &mut work);
 
         let mut state = locked(&shared.state);
         let failures = count(&mut state, batch.module, &loaded, &frames, &work);
-        let gone =
-            if work.loaded_now { state.tables.keep(batch.module, batch.met, &loaded) } else { Vec::new() };
+        let gone = if work.loaded_now {
+            state.tables.keep(batch.module, batch.request_count, &loaded)
+        } else {
+            Vec::new()
+        };
         state.queue.modules[batch.module.index()].busy = false;
         drop(state);
-        // Requests for this module may have come meanwhile, which no other thread could take.
+        // Requests for this module may have arrived meanwhile, which no other thread could process.
         shared.changed.notify_one();
         if results.send(Done { module: batch.module, frames, failures }).is_err() {
             return;
         }
-        // Freeing a table takes time, so not under the lock.
+        // Freeing a table takes time, so it is done without the lock.
         drop(gone);
     }
 }
@@ -80,19 +83,25 @@ struct Batch {
     module: ModuleNumber,
     requests: Vec<Request>,
     identity: Arc<ModuleIdentity>,
-    met: u64,
-    at_hand: Option<Arc<Loaded>>,
+    request_count: u64,
+    cached: Option<Arc<Loaded>>,
 }
 
-/// Waits for something to do. `None` when it is over.
+/// Waits for the next batch. Returns `None` at the end.
 fn next(shared: &Shared) -> Option<Batch> {
     let mut state = locked(&shared.state);
     while !state.is_closed {
         let State { queue, tables, .. } = &mut *state;
         if let Some((module, requests)) = queue.take(|module| tables.contains(module)) {
-            let Waiting { identity, met, .. } = &queue.modules[module.index()];
-            let (identity, met) = (Arc::clone(identity), *met);
-            return Some(Batch { module, requests, identity, met, at_hand: tables.get(module, met) });
+            let Waiting { identity, request_count, .. } = &queue.modules[module.index()];
+            let (identity, request_count) = (Arc::clone(identity), *request_count);
+            return Some(Batch {
+                module,
+                requests,
+                identity,
+                request_count,
+                cached: tables.get(module, request_count),
+            });
         }
         state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
@@ -147,7 +156,7 @@ fn resolve_one(
     frame
 }
 
-/// Counts what was done; gives the failures if the module was loaded for the first time.
+/// Updates the counters. Returns the failures if the module was loaded for the first time.
 fn count(
     state: &mut State,
     module: ModuleNumber,

@@ -1,4 +1,4 @@
-//! Collects what is known of a module and chooses names.
+//! Collects the symbols of a module and selects names.
 
 #[cfg(feature = "pdb")]
 mod pdb;
@@ -17,7 +17,8 @@ use crate::image::{Image, ImageError};
 #[cfg(feature = "pdb")]
 pub use pdb::Detail;
 
-/// Makes a [`SymbolTable`] from any of: a PDB, exports, function ranges, ranges of code. The order does not matter.
+/// Builds a [`SymbolTable`] from any combination of a PDB, exports, function ranges and ranges of
+/// code, in any order.
 #[derive(Debug, Default)]
 pub struct SymbolTableBuilder {
     names: Interner,
@@ -27,65 +28,64 @@ pub struct SymbolTableBuilder {
     exports: Vec<(u32, u32)>,
     /// Start and end.
     functions: Vec<(u32, u32)>,
-    /// Start, end, and where the function starts that they belong to.
+    /// Start, end, and the start of the function that they belong to.
     chunks: Vec<(u32, u32, u32)>,
     /// Start and end.
     code: Vec<(u32, u32)>,
     lines: Vec<Span<FileLine>>,
-    /// By depth. The function and the place in it.
+    /// By depth: the function and the source location in it.
     inlines: Vec<Vec<Span<(u32, FileLine)>>>,
-    /// How many of the PDB there are.
+    /// The number of ranges from the PDB.
     #[cfg(feature = "pdb")]
     ranges: usize,
 }
 
-/// File and line.
 type FileLine = (u32, u32);
 
 #[cfg_attr(not(feature = "pdb"), allow(dead_code, reason = "only PDBs have them"))]
 #[derive(Debug)]
 struct Public {
     rva: u32,
-    /// As it is in the PDB.
+    /// The name as in the PDB.
     name: Box<str>,
     function: bool,
     x86: bool,
 }
 
-/// What begins where, by its name.
+/// A start address and a name.
 type Begins = (u32, u32);
 
 impl SymbolTableBuilder {
-    /// Without any names.
+    /// Creates a builder without any names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an exported function. Not for forwarders, which have no address.
+    /// Adds an exported function. Forwarders have no address and must not be added.
     pub fn add_export(&mut self, rva: Rva, name: &str) {
         if let Some(name) = self.names.number(&demangle(name)) {
             self.exports.push((rva.0, name));
         }
     }
 
-    /// Adds the extent of a function without a name, as unwind tables have them.
+    /// Adds the range of a function without a name, as in unwind tables.
     pub fn add_function(&mut self, range: Range<Rva>) {
         self.functions.push((range.start.0, range.end.0));
     }
 
-    /// Adds a part of a function that lies apart from where the function starts.
+    /// Adds a part of a function that is separate from the function's start.
     pub fn add_chunk(&mut self, range: Range<Rva>, function: Rva) {
         self.chunks.push((range.start.0, range.end.0, function.0));
     }
 
-    /// Adds the extent of a section of code.
+    /// Adds the range of a section of code.
     pub fn add_code(&mut self, range: Range<Rva>) {
         self.code.push((range.start.0, range.end.0));
     }
 
-    /// Chooses names and sorts them.
+    /// Selects names and sorts them.
     pub fn build(mut self) -> SymbolTable {
-        let code = joined(std::mem::take(&mut self.code));
+        let code = merged(std::mem::take(&mut self.code));
         let mut procedures = std::mem::take(&mut self.procedures);
         procedures.sort_by_key(|span| (span.start, Reverse(span.end), self.names.get(span.value)));
 
@@ -114,7 +114,7 @@ impl SymbolTableBuilder {
         }
     }
 
-    /// One export for each address in code.
+    /// Returns one export for each address in code.
     fn exports(&mut self, code: &Code) -> Vec<Begins> {
         let mut exports = std::mem::take(&mut self.exports);
         if !code.starts.is_empty() {
@@ -125,7 +125,7 @@ impl SymbolTableBuilder {
         exports
     }
 
-    /// The exports as far as their ends are known.
+    /// Returns the ranges of exports, as far as their ends are known.
     fn exported(&self, exports: &[Begins], procedures: &[Span<u32>]) -> Vec<Span<Begins>> {
         let mut ends: HashMap<u32, u32> = HashMap::new();
         let procedures = procedures.iter().map(|span| (span.start, span.end));
@@ -137,7 +137,7 @@ impl SymbolTableBuilder {
             let end = ends.get(&start).copied().unwrap_or(start.saturating_add(1));
             Span { start, end, value: (start, name) }
         });
-        // Offsets are not negative, so chunks before their function have no name from it.
+        // Offsets are not negative, so chunks before their function get no name from it.
         let chunks = self.chunks.iter().filter(|(start, _, function)| function < start);
         let chunks = chunks.filter_map(|&(start, end, function)| {
             let export = exports.binary_search_by_key(&function, |export| export.0).ok()?;
@@ -146,14 +146,14 @@ impl SymbolTableBuilder {
         exported.chain(chunks).collect()
     }
 
-    /// The public symbols outside of procedures, one for each address, with what they cover.
+    /// Returns the public symbols outside of procedures, one for each address, with their ranges.
     fn publics(&mut self, procedures: &[Span<u32>], code: &Code) -> Vec<Span<u32>> {
         let mut publics = std::mem::take(&mut self.publics);
         publics.retain(|public| code.contains(public.rva));
         publics.sort_by_key(|public| public.rva);
         let mut spans = Vec::new();
         let mut procedures = procedures.iter().peekable();
-        // As far as procedures that begin at or before the address go.
+        // The end of the procedures that start at or before the address.
         let mut covered = 0;
         let mut same = publics.chunk_by(|a, b| a.rva == b.rva).peekable();
         while let Some(publics) = same.next() {
@@ -178,11 +178,11 @@ impl SymbolTableBuilder {
         spans
     }
 
-    /// Adds what an image itself says: exports of code, function ranges with the chunks that belong to them, and sections
-    /// of code. Says how many entries could not be read and are missing.
+    /// Adds the data of an image: exports of code, function ranges with their chunks, and sections
+    /// of code. Returns the number of entries that could not be read and are missing.
     ///
     /// # Errors
-    /// If its exports cannot be read. What else it says is added.
+    /// The exports cannot be read. All other data of the image is added.
     pub fn add_image(&mut self, image: &Image<'_>) -> Result<usize, ImageError> {
         for section in image.sections().iter().filter(|section| section.executable) {
             self.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
@@ -204,7 +204,7 @@ impl SymbolTableBuilder {
     }
 }
 
-/// The names that are used after all.
+/// The names that are actually used.
 struct Kept {
     all: Interner,
     names: Interner,
@@ -251,17 +251,17 @@ impl Kept {
     }
 }
 
-/// Ranges that overlap or touch become one.
-fn joined(mut ranges: Vec<(u32, u32)>) -> Code {
+/// Merges ranges that overlap or touch.
+fn merged(mut ranges: Vec<(u32, u32)>) -> Code {
     ranges.retain(|range| range.0 < range.1);
     ranges.sort_unstable();
-    let mut joined: Vec<(u32, u32)> = Vec::new();
+    let mut merged: Vec<(u32, u32)> = Vec::new();
     for (start, end) in ranges {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => joined.push((start, end)),
+            _ => merged.push((start, end)),
         }
     }
-    let (starts, ends): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
+    let (starts, ends): (Vec<_>, Vec<_>) = merged.into_iter().unzip();
     Code { starts: starts.into(), ends: ends.into() }
 }

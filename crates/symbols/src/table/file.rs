@@ -1,17 +1,17 @@
-//! A table as bytes, for a cache that can be thrown away.
+//! A table as bytes, for a cache that can be deleted.
 //!
 //! ```text
 //! 0  8 bytes   "SHSYMTAB"
 //! 8  u32       version
-//! 12 u32       CRC-32 of all that follows
-//! 16 u32 × 19  how many numbers each column has
-//! 92 u32       bytes of text
+//! 12 u32       CRC-32 of all following bytes
+//! 16 u32 × 19  number of values in each column
+//! 92 u32       size of the text in bytes
 //! 96           the columns, u32 each, then the text (UTF-8)
 //! ```
 //!
-//! All numbers are little-endian. Bytes are not trusted: whatever does not hold what a table holds is refused, and the
-//! table has to be made anew. The version is counted up whenever the meaning of the bytes, or the choice of names,
-//! changes.
+//! All numbers are little-endian. The bytes are not trusted: invalid content is rejected, and the
+//! table must be rebuilt. The version is incremented whenever the meaning of the bytes, or the
+//! choice of names, changes.
 
 use super::names::NameTable;
 use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
@@ -19,27 +19,27 @@ use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
 const MAGIC: &[u8; 8] = b"SHSYMTAB";
 const VERSION: u32 = 2;
 const COLUMNS: usize = 19;
-/// Where the sum begins.
+/// The offset of the first byte that the checksum covers.
 const SUMMED: usize = 16;
 const HEADER_SIZE: usize = SUMMED + 4 * (COLUMNS + 1);
 
-/// Why bytes are no table. It has to be made anew.
+/// An error of the bytes of a table. The table must be rebuilt.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// Something else, or of another version.
-    #[error("is no symbol table of version {VERSION}")]
+    /// Other content, or another version.
+    #[error("not a symbol table of version {VERSION}")]
     Version,
     /// Bytes were changed or are missing.
-    #[error("is a damaged symbol table: its sum does not fit")]
+    #[error("damaged symbol table: the checksum does not match")]
     Sum,
-    /// The sum fits, the content does not.
-    #[error("is a damaged symbol table: {0} are not as expected")]
+    /// The checksum matches, but the content is not valid.
+    #[error("damaged symbol table: the {0} are not valid")]
     Content(&'static str),
 }
 
 impl SymbolTable {
-    /// In the order of the file.
+    /// The columns in the order of the file.
     pub(super) fn columns(&self) -> [&[u32]; COLUMNS] {
         [
             self.names.ends(),
@@ -64,7 +64,7 @@ impl SymbolTable {
         ]
     }
 
-    /// The table as bytes. The same table gives the same bytes.
+    /// Encodes the table. Equal tables have equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let columns = self.columns();
         let text = self.names.text();
@@ -85,10 +85,11 @@ impl SymbolTable {
         bytes
     }
 
-    /// A table from bytes that [`SymbolTable::to_bytes`] made. One copy, and one look at every number.
+    /// Decodes a table from the bytes of [`SymbolTable::to_bytes`]. Copies the bytes once and
+    /// checks every number.
     ///
     /// # Errors
-    /// If they are anything else.
+    /// The bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<SymbolTable, TableError> {
         let magic = bytes.starts_with(MAGIC) && bytes[MAGIC.len()..].starts_with(&VERSION.to_le_bytes());
         if !magic || bytes.len() < HEADER_SIZE {
@@ -101,8 +102,8 @@ impl SymbolTable {
         }
         let mut column = || -> Option<Box<[u32]>> {
             let length = header.next()? as usize;
-            let (column, behind) = rest.split_at_checked(length.checked_mul(4)?)?;
-            rest = behind;
+            let (column, remaining) = rest.split_at_checked(length.checked_mul(4)?)?;
+            rest = remaining;
             Some(numbers(column).collect())
         };
         let mut columns = [const { None }; COLUMNS];
@@ -175,7 +176,7 @@ impl SymbolTable {
             }),
         ];
         match checks.into_iter().find(|(_, holds)| !holds) {
-            Some((what, _)) => Err(TableError::Content(what)),
+            Some((part, _)) => Err(TableError::Content(part)),
             None => Ok(()),
         }
     }

@@ -1,19 +1,24 @@
-//! The names of one module, compact and sorted: made once from a PDB and exports, kept in memory or in a file.
+//! The names of one module, compact and sorted. A table is built once from a PDB and exports, and
+//! kept in memory or in a file.
 //!
-//! Which name an address has:
+//! Choice of the name for an address:
 //!
-//! - `pdb`: the procedure that contains it; if several do, the one that begins last, then the one that ends first, then
-//!   the least name. Where there is none, the public symbol in code before it, up to the next symbol or the end of the
-//!   section; of several at one address those that are said to be functions, then the least name, after demangling. In
-//!   a rearranged image each part of a procedure counts from its own start.
-//! - `export`: the exported function that contains it: from the export up to the end of the function range, or else of
-//!   the procedure, that begins there; without either only its first byte. Chunks of the function that lie behind it
-//!   count. Of several at one address the least name.
-//! - `nearest_export`: `export`, or else the last export in code at or before it, if it is itself in code.
+//! - `pdb`: the procedure that contains it. If there are several, the one that starts last, then
+//!   the one that ends first, then the least name. Without a procedure, the preceding public symbol
+//!   in code, up to the next symbol or the end of the section. Of several symbols at one address,
+//!   those that are marked as functions are preferred, then the least name after demangling. In a
+//!   rearranged image, offsets are relative to each part of a procedure.
+//! - `export`: the exported function that contains it. It extends from the export to the end of the
+//!   function range that starts there, or else of the procedure; without either, it is only its
+//!   first byte. Later chunks of the function are included. Of several exports at one address, the
+//!   least name.
+//! - `nearest_export`: `export`, or else the last export in code at or before the address, if the
+//!   address is itself in code.
 //!
-//! Of lines that overlap, that which begins last counts, and of functions compiled into others at one depth.
+//! Of overlapping lines, the one that starts last is used; likewise for inlined functions at one
+//! depth.
 //!
-//! Knows addresses and names; must not know where a table is kept.
+//! The module handles addresses and names. It is independent of the location of a table.
 
 mod builder;
 mod file;
@@ -32,30 +37,30 @@ use stackhound_types::{AddressKind, Rva};
 use crate::name::{Inline, Line, Name, Names, Symbols};
 use names::NameTable;
 
-/// Stands for no name, in columns of names.
+/// Represents a missing name in columns of names.
 const NONE: u32 = u32::MAX;
 
-/// The names of a module by address. A look-up is a binary search; names are lent.
+/// The names of a module by address. A lookup is a binary search, and returns borrowed names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SymbolTable {
     names: NameTable,
     pdb: Ranges,
-    /// Exported functions as far as their ends are known.
+    /// Exported functions, as far as their ends are known.
     exported: Ranges,
     exports: Starts,
     code: Code,
     lines: Lines,
-    /// Functions that were compiled into others, by how many others they are in.
+    /// Inlined functions, by depth.
     inlines: Inlines,
 }
 
-/// Addresses, each with what is named there. Good up to the next.
+/// Addresses with the symbols that apply up to the next address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Ranges {
     starts: Box<[u32]>,
-    /// Where the named thing begins: at or before the start.
+    /// The start of the symbol, at or before the address.
     begins: Box<[u32]>,
-    /// [`NONE`] where nothing is named.
+    /// [`NONE`] if there is no symbol.
     names: Box<[u32]>,
 }
 
@@ -73,26 +78,26 @@ struct Code {
     ends: Box<[u32]>,
 }
 
-/// Addresses, each with its place in the source code. Good up to the next.
+/// Addresses with the source locations that apply up to the next address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Lines {
     starts: Box<[u32]>,
-    /// [`NONE`] where none is known.
+    /// [`NONE`] if the location is unknown.
     files: Box<[u32]>,
     numbers: Box<[u32]>,
 }
 
-/// For each depth a sorted list, one behind the other.
+/// For each depth a sorted list, one after another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Inlines {
-    /// Where the list of each depth ends.
+    /// The end of the list of each depth.
     depths: Box<[u32]>,
     lines: Lines,
-    /// The function; [`NONE`] where none is.
+    /// The function, or [`NONE`] if there is none.
     functions: Box<[u32]>,
 }
 
-/// Which of the sorted addresses is the last at or before this one.
+/// Returns the index of the last sorted address at or before this one.
 fn last_before(starts: &[u32], address: u32) -> Option<usize> {
     starts.partition_point(|start| *start <= address).checked_sub(1)
 }
@@ -123,7 +128,7 @@ impl Code {
         self.end(address).is_some()
     }
 
-    /// The end of the code that an address is in.
+    /// Returns the end of the code that contains an address.
     fn end(&self, address: u32) -> Option<u32> {
         let end = self.ends[last_before(&self.starts, address)?];
         (address < end).then_some(end)
@@ -131,13 +136,13 @@ impl Code {
 }
 
 impl SymbolTable {
-    /// A name for an address; `begins` is at or before it.
+    /// Returns a name for an address. The start of its symbol must be at or before the address.
     fn name(&self, (begins, name): (u32, u32), rva: Rva) -> Option<Name<'_>> {
         let text = Cow::Borrowed(self.names.get(name)?);
         Some(Name { text, offset: rva.0.checked_sub(begins)? })
     }
 
-    /// The place of an entry.
+    /// Returns the source location of an entry.
     fn location<'t>(&'t self, lines: &Lines, at: usize) -> Option<Line<'t>> {
         let file = Cow::Borrowed(self.names.get(lines.files[at])?);
         Some(Line { file, line: lines.numbers[at] })

@@ -1,4 +1,4 @@
-//! Texts, each kept once, by number.
+//! Distinct texts, accessed by number.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct NameTable {
     text: Box<str>,
-    /// Where each text ends in all of it; each begins where the one before ends.
+    /// The end of each text in all texts. Each text starts at the end of the previous one.
     ends: Box<[u32]>,
 }
 
 impl NameTable {
-    /// None if the ends do not divide the text.
+    /// Returns `None` if the ends do not divide the text.
     pub fn new(text: Box<str>, ends: Box<[u32]>) -> Option<NameTable> {
         let divide = ends.is_sorted()
             && ends.last().copied().unwrap_or(0) as usize == text.len()
@@ -39,7 +39,7 @@ impl NameTable {
     }
 }
 
-/// Texts that are being collected.
+/// Texts under construction.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     text: String,
@@ -48,10 +48,10 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    /// All texts together; more are not kept.
+    /// Maximum size of all texts together. Further texts are dropped.
     const TEXT_SIZE_MAX: usize = 1 << 31;
 
-    /// The number of a text; none if there is no more room.
+    /// Returns the number of a text, or `None` if the maximum size is reached.
     pub fn number(&mut self, text: &str) -> Option<u32> {
         if let Some(number) = self.numbers.get(text) {
             return Some(*number);
@@ -66,10 +66,10 @@ impl Interner {
         Some(number)
     }
 
-    /// A text by its number.
+    /// Returns a text by its number.
     ///
     /// # Panics
-    /// If the number is of another collection.
+    /// The number belongs to another interner.
     pub fn get(&self, number: u32) -> &str {
         let number = number as usize;
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);

@@ -1,4 +1,4 @@
-//! Ranges that lie in, over and beside each other, as a list of ranges that do not.
+//! Converts nested, overlapping and adjacent ranges to a list of ranges that do not overlap.
 
 use std::cmp::Reverse;
 
@@ -10,13 +10,13 @@ pub(super) struct Span<V> {
     pub value: V,
 }
 
-/// The value at each address: that of the range which begins last; of those that begin there, the one that ends first;
-/// of those that are the same, the one that comes first in the list. Each entry is good up to the next.
+/// Returns the value at each address: that of the range that starts last; then of the one that ends
+/// first; of equal ranges, the first one in the list. Each entry applies up to the next one.
 pub(super) fn flatten<V: Copy + PartialEq>(mut spans: Vec<Span<V>>) -> Vec<(u32, Option<V>)> {
     spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| (span.start, Reverse(span.end)));
     let mut flat = Flat(Vec::with_capacity(spans.len() * 2));
-    // Those that have begun, the last one on top. Some may have ended.
+    // Ranges that have started, the last one on top. Some may have ended.
     let mut open: Vec<Span<V>> = Vec::new();
     for span in spans {
         end_until(&mut open, &mut flat, span.start);
@@ -43,13 +43,13 @@ impl<V: PartialEq> Flat<V> {
     }
 }
 
-/// Closes what ends at or before an address. What lies below then goes on.
+/// Ends the ranges up to an address. The ranges below them continue.
 fn end_until<V: Copy + PartialEq>(open: &mut Vec<Span<V>>, flat: &mut Flat<V>, address: u32) {
     while let Some(top) = open.last().copied() {
         if top.end > address {
             return;
         }
-        // Those below it that end no later are over, too.
+        // Ranges below it that end no later have ended, too.
         while open.last().is_some_and(|below| below.end <= top.end) {
             open.pop();
         }
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     fn at<V: Copy>(flat: &[(u32, Option<V>)], address: u32) -> Option<V> {
-        let behind = flat.partition_point(|entry| entry.0 <= address);
-        flat[..behind].last()?.1
+        let end = flat.partition_point(|entry| entry.0 <= address);
+        flat[..end].last()?.1
     }
 
     proptest! {
         #[test]
-        fn each_address_has_the_value_of_the_range_that_begins_last(
+        fn each_address_has_the_value_of_the_range_that_starts_last(
             ranges in prop::collection::vec((0u32..40, 0u32..20), 0..12)
         ) {
             let spans: Vec<_> = ranges

@@ -3,7 +3,7 @@
 use stackhound_symbols::pdb::Pdb;
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 
-/// PDBs with native code, each with the symbol list that another program made of it.
+/// PDBs with native code, each with the symbol list that another program made from it.
 pub const GOLDEN: &[(&str, &str)] = &[
     ("breakpad/dump_syms_regtest.pdb", "breakpad/dump_syms_regtest.sym"),
     ("breakpad/omap_reorder_bbs.pdb", "breakpad/omap_reorder_bbs.sym"),
@@ -17,7 +17,7 @@ pub const GOLDEN: &[(&str, &str)] = &[
     ("symbolic/crash.pdb", "symbolic/crash.sym"),
 ];
 
-/// The bytes of a file among the pairs.
+/// Returns the bytes of a file of the pairs.
 pub fn bytes(name: &str) -> Option<Vec<u8>> {
     stackhound_corpus::bytes(&format!("symbols/pairs/{name}"))
 }

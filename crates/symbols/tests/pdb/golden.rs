@@ -40,7 +40,7 @@ fn listed(sym: &str) -> impl Iterator<Item = Listed<'_>> {
     })
 }
 
-/// All names that a PDB has for an address, by the address of where they begin.
+/// All names in a PDB by the address of their start.
 fn all_names(pdb: &Pdb) -> HashMap<Rva, HashSet<String>> {
     let mut all: HashMap<Rva, HashSet<String>> = HashMap::new();
     let x86 = pdb.machine() == 0x14c;
@@ -60,7 +60,7 @@ fn all_names(pdb: &Pdb) -> HashMap<Rva, HashSet<String>> {
 }
 
 #[test]
-fn names_are_those_of_the_golden_lists() {
+fn names_agree_with_the_golden_lists() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (pdb_name, sym) in GOLDEN {
@@ -95,9 +95,9 @@ fn names_are_those_of_the_golden_lists() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Breakpad counts padding between two parts of a function to it. Then there is no name in the gap.
+/// Breakpad includes the padding between two parts of a function. The gap has no name.
 #[test]
-fn functions_have_the_extents_of_the_golden_lists() {
+fn function_ranges_agree_with_the_golden_lists() {
     let mut wrong = Vec::new();
     let (mut same, mut over_padding) = (0, 0);
     for (pdb_name, sym) in GOLDEN {

@@ -8,7 +8,7 @@ use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::{GOLDEN, bytes, open, table};
 
-/// All places that a PDB has for each address. Where the linker folded functions, there are several.
+/// All source locations of each address in a PDB. There are several if the linker folded functions.
 fn all_lines(pdb: &Pdb) -> HashMap<u32, Vec<(String, u32)>> {
     let sources = pdb.source_names().expect("names of files");
     let mut all: HashMap<u32, Vec<_>> = HashMap::new();
@@ -28,7 +28,7 @@ fn all_lines(pdb: &Pdb) -> HashMap<u32, Vec<(String, u32)>> {
 }
 
 #[test]
-fn lines_are_those_of_the_golden_lists() {
+fn lines_agree_with_the_golden_lists() {
     let mut wrong = Vec::new();
     let (mut same, mut folded, mut hidden) = (0, 0, 0);
     for (pdb_name, sym) in GOLDEN {
@@ -62,7 +62,8 @@ fn lines_are_those_of_the_golden_lists() {
                 } else if others.iter().any(|(file, line)| (file.as_str(), *line) == expected) {
                     folded += 1;
                 } else if ours.is_none() && others.iter().all(|other| other.1 == 0) {
-                    // Golden lists have the number that stands for no line, or go on with the line before.
+                    // Golden lists contain the number for code without a line, or continue with the
+                    // previous line.
                     hidden += 1;
                 } else {
                     wrong.push(format!("{pdb_name}: {at:#x} ({line}): {expected:?}, {ours:?}"));

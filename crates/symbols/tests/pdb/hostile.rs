@@ -1,4 +1,4 @@
-//! Damaged PDBs: whatever the bytes, there is an answer or an error, soon.
+//! Damaged PDBs: any bytes give a result or an error within a short time.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::bytes;
 
-/// Reads all that can be read, and asks for some names.
+/// Reads all data, and queries some names.
 fn read_all(bytes: Vec<u8>) {
     let started = Instant::now();
     let Ok(pdb) = Pdb::open(bytes) else { return };
@@ -26,7 +26,7 @@ fn read_all(bytes: Vec<u8>) {
     assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
 }
 
-/// Small ones with, together, all kinds of records and both containers' parts.
+/// Small PDBs that together contain all kinds of records and the parts of both containers.
 fn samples() -> Vec<Vec<u8>> {
     let names =
         ["samply/WriteArgument.pdb", "symbolic/CrashWithException.pdb", "breakpad/omap_reorder_bbs.pdb"];
@@ -34,7 +34,7 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn damaged_bytes_are_no_danger() {
+fn damaged_bytes_do_not_panic() {
     let samples = samples();
     if samples.is_empty() {
         return;
@@ -56,9 +56,9 @@ fn damaged_bytes_are_no_danger() {
     result.expect("no panic");
 }
 
-/// Damage where it matters: in streams of headers and tables, so that it is not lost among names and types.
+/// Damages the streams of headers and tables, where it has more effect than in names and types.
 #[test]
-fn damaged_streams_are_no_danger() {
+fn damaged_streams_do_not_panic() {
     let samples = samples();
     if samples.is_empty() {
         return;
@@ -96,7 +96,7 @@ fn pages_of_headers(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut pages = vec![(0, 64)];
     for stream in 1..msf.num_streams() {
         let Ok((_, numbers)) = msf.stream_size_and_pages(stream) else { continue };
-        // Beginnings, where the headers are.
+        // The starts, which contain the headers.
         pages
             .extend(numbers.iter().take(3).map(|page| (*page as usize * size, *page as usize * size + size)));
     }
@@ -105,7 +105,7 @@ fn pages_of_headers(bytes: &[u8]) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn a_truncated_file_is_said_to_be_truncated() {
+fn truncated_files_are_reported() {
     let Some(bytes) = bytes("samply/WriteArgument.pdb") else { return };
     for length in [512, 4096, bytes.len() / 2, bytes.len() - 1] {
         let error = Pdb::open(bytes[..length].to_vec()).expect_err("a part of a PDB");

@@ -1,4 +1,4 @@
-//! What PDBs say of themselves, as facts of the corpus have it.
+//! The identities in PDBs, compared with facts of the corpus.
 
 use stackhound_symbols::pdb::{Pdb, PdbError};
 
@@ -7,12 +7,12 @@ use crate::fixtures::{bytes, open, table};
 /// Name, store key (GUID and age of the DBI stream), age in the info stream, machine.
 const IDENTITIES: &[(&str, &str, u32, u16)] = &[
     ("symbolic/crash.pdb", "3249D99D0C4049318610F4E4FB0B69361", 1, 0x14c),
-    // A tool added a stream of sources and counted the info stream's age up.
+    // A tool added a stream of sources and incremented the age in the info stream.
     ("symbolic/crash_with_srcsrv.pdb", "3249D99D0C4049318610F4E4FB0B69361", 4, 0x14c),
     ("symbolic/CrashWithException.pdb", "F535C5FB2AE84BB8AA206C30BE566C5A1", 1, 0x8664),
     ("dump_syms/dump_syms_regtest64.pdb", "72E103A85CB249078B76B2E7C06257B13", 3, 0x8664),
     ("breakpad/omap_stretched.pdb", "ABDA3C53D8074326AA40F41DD53824571", 1, 0x14c),
-    // Linked by lld. Their images have the same GUID and age 1.
+    // Linked by lld. The images have the same GUID and age 1.
     ("samply/WriteArgument.pdb", "DF5016E17D4C30144C4C44205044422E1", 2, 0x8664),
     ("samply/softokn3.pdb", "CCF79D6C6BA5FBBF4C4C44205044422E1", 2, 0x8664),
 ];
@@ -56,7 +56,7 @@ fn managed_pdbs_have_no_native_code() {
 }
 
 #[test]
-fn what_is_no_pdb_is_refused() {
+fn invalid_pdbs_are_rejected() {
     type Is = fn(&PdbError) -> bool;
     let cases: &[(&[u8], Is)] = &[
         (b"", |error| matches!(error, PdbError::NotPdb)),

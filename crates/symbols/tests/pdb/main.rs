@@ -1,4 +1,4 @@
-//! The PDB reader and its tables, on PDBs of others.
+//! Tests of the PDB reader and its tables with PDBs from other tools.
 
 mod fixtures;
 mod golden;

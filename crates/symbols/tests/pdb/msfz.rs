@@ -39,9 +39,9 @@ fn a_compressed_pdb_gives_the_same_table() {
     }
 }
 
-/// A few bytes cannot ask for gigabytes.
+/// A few bytes cannot cause the allocation of gigabytes.
 #[test]
-fn what_a_small_file_cannot_unpack_to_is_refused() {
+fn impossible_unpacked_sizes_are_rejected() {
     let Some(bytes) = bytes("samply/WriteArgument.pdb") else { return };
     let packed = packed(&bytes, Compression::Zstd);
     // The number of streams, the sizes of their directory, the number of chunks.

@@ -1,4 +1,5 @@
-//! Another reader, `pdb2`, finds the same symbols, lines and inlined functions at the same addresses.
+//! Another reader, `pdb2`, finds the same symbols, lines and inlined functions at the same
+//! addresses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -11,22 +12,22 @@ use stackhound_types::Rva;
 
 use crate::fixtures::{bytes, native, open};
 
-/// What both readers say.
+/// The results of both readers.
 #[derive(Default)]
 struct Content {
-    /// Name, address, said to be a function.
+    /// Name, address, whether it is marked as a function.
     publics: BTreeSet<(String, u32, bool)>,
-    /// Name and where it begins; length.
+    /// Name, start and length.
     procedures: BTreeSet<(String, u32, u32)>,
     /// Address, file, line.
     lines: BTreeSet<(u32, String, u32)>,
     /// Address, length, depth, function, line.
     inlines: BTreeSet<(u32, u32, usize, String, u32)>,
-    /// Where `pdb2` gave up.
+    /// Entries that `pdb2` could not read.
     modules_without_lines: usize,
 }
 
-/// It belongs to what someone wrote.
+/// Whether the code is from a source line.
 fn is_line(line: &pdb2::LineInfo) -> bool {
     !matches!(line.line_start, 0xf0_0f00 | 0xfe_efee)
 }
@@ -149,7 +150,7 @@ fn theirs(bytes: &[u8]) -> pdb2::Result<Content> {
                 _ => {}
             }
         }
-        // It asserts that lines stand in the order of their code, which is not always so.
+        // `pdb2` asserts that lines are in the order of their code, which is not always the case.
         let lines = catch_unwind(AssertUnwindSafe(|| -> pdb2::Result<Vec<_>> {
             let program = module.line_program()?;
             let lines = program.lines().filter(|line| Ok(is_line(line) && line.length != Some(0)));
@@ -168,10 +169,11 @@ fn theirs(bytes: &[u8]) -> pdb2::Result<Content> {
     Ok(content)
 }
 
-/// Says that the original sections are those of the image, which is so, and which `pdb2` wants to be told.
+/// Marks the original sections as those of the image, which is correct and which `pdb2` requires.
 fn with_original_sections(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    // The numbers of the streams: OMAP to and from the source, the sections, and none for the original ones.
+    // The numbers of the streams: OMAP to and from the source, the sections, and none for the
+    // original ones.
     let numbers = bytes.windows(22).position(|numbers| {
         let number = |at: usize| u16::from_le_bytes([numbers[2 * at], numbers[2 * at + 1]]);
         let none = u16::MAX;
@@ -187,8 +189,9 @@ fn with_original_sections(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Of two sets, what is in one only, and how much is left out: what `pdb2` finds outside of any image, as it has no
-/// notion of blocks that are marked as gone with the highest bit. Ours are then where the other table has them.
+/// Returns the elements that are in only one of two sets, and the number of excluded ones. Excluded
+/// are symbols that `pdb2` finds outside of any image, because it does not support blocks that are
+/// marked as removed with the highest bit. Ours are then at the addresses in the other table.
 fn differences<T: Ord + Debug>(
     ours: &BTreeSet<T>,
     theirs: &BTreeSet<T>,

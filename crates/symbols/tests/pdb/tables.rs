@@ -1,4 +1,4 @@
-//! Tables: names against a search through everything, and as bytes.
+//! Tables: names compared with a linear search, and encoding as bytes.
 
 use proptest::prelude::*;
 use stackhound_symbols::pdb::{Pdb, SymbolKind};
@@ -10,7 +10,7 @@ use crate::fixtures::{bytes, native, open, table};
 use crate::wording;
 
 #[test]
-fn a_table_comes_back_from_its_bytes() {
+fn tables_round_trip() {
     for name in native() {
         let Some(bytes) = bytes(name) else { return };
         let table = table(&open(&bytes));
@@ -48,7 +48,7 @@ fn found(names: &Names<'_>) -> (Found, Found) {
 
 proptest! {
     #[test]
-    fn exports_are_those_of_a_search_through_all(
+    fn exports_agree_with_a_linear_search(
         exports in prop::collection::vec((0x0f00_u32..0x1500, "[a-c]"), 0..8),
         functions in prop::collection::vec((0x0f00_u32..0x1500, 1_u32..0x80), 0..8),
         address in 0x0f00_u32..0x1500,
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_are_refused(
+    fn damaged_bytes_are_rejected(
         exports in prop::collection::vec((0x1000_u32..0x1400, "[a-zé]{1,8}"), 1..8),
         at: prop::sample::Index,
         bit in 0..8_u8,
@@ -85,7 +85,7 @@ proptest! {
         prop_assert!(SymbolTable::from_bytes(&damaged).is_err());
         prop_assert!(SymbolTable::from_bytes(&bytes[..at]).is_err());
         prop_assert!(SymbolTable::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
-        // With a sum that fits.
+        // With a matching checksum.
         let sum = crc32fast::hash(&damaged[16..]);
         damaged[12..16].copy_from_slice(&sum.to_le_bytes());
         if let Ok(table) = SymbolTable::from_bytes(&damaged) {
@@ -98,12 +98,13 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert_eq!(SymbolTable::from_bytes(&bytes), Err(TableError::Version));
     }
 }
 
-/// Names by the documented rules, from a search through all symbols of a PDB that was not rearranged.
+/// Names by the documented rules, from a linear search through all symbols of a PDB that was not
+/// rearranged.
 fn searched(pdb: &Pdb, addresses: &[u32]) -> Vec<Option<u32>> {
     let mut procedures = Vec::new();
     for module in pdb.modules() {
@@ -132,21 +133,21 @@ fn searched(pdb: &Pdb, addresses: &[u32]) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn symbols_are_those_of_a_search_through_all() {
+fn symbols_agree_with_a_linear_search() {
     for name in ["symbolic/crash.pdb", "dump_syms/dump_syms_regtest64.pdb", "samply/softokn3.pdb"] {
         let Some(bytes) = bytes(name) else { return };
         let pdb = open(&bytes);
         let table = table(&pdb);
         let last = pdb.sections().iter().map(|section| section.rva.0 + section.size).max().expect("sections");
-        // A sequence that goes everywhere.
+        // A sequence that covers all parts.
         let addresses: Vec<u32> =
             (0..4000_u64).map(|at| (at * 0x9e37_79b9 % u64::from(last)) as u32).collect();
         for (address, begin) in addresses.iter().zip(searched(&pdb, &addresses)) {
             let ours = table.names(Rva(*address), AddressKind::Instruction).pdb;
             assert_eq!(ours.map(|ours| address - ours.offset), begin, "{name}: {address:#x}");
-            let behind = table.names(Rva(address + 1), AddressKind::Return).pdb;
+            let after = table.names(Rva(address + 1), AddressKind::Return).pdb;
             assert_eq!(
-                behind.map(|behind| address + 1 - behind.offset),
+                after.map(|after| address + 1 - after.offset),
                 begin,
                 "{name}: {address:#x}, returned to"
             );
@@ -171,7 +172,8 @@ fn names_alone_take_less_memory() {
     }
 }
 
-/// Functions of mozglue that are exported under another name, and those that were folded with another that is exported.
+/// Functions of mozglue that are exported under another name, and functions that were folded with
+/// an exported one.
 const EXPORTED_OTHERWISE: &[&str] = &[
     "je_malloc",
     "je_calloc",
@@ -189,9 +191,9 @@ const EXPORTED_OTHERWISE: &[&str] = &[
     "mozilla::baseprofiler::TracingMarkerPayload::~TracingMarkerPayload",
 ];
 
-/// The PDB of this image is not there, but what another program read from it.
+/// The PDB of this image is not available, but the list that another program read from it.
 #[test]
-fn exports_of_mozglue_are_called_as_in_its_pdb() {
+fn exports_of_mozglue_have_the_names_of_its_pdb() {
     let (Some(image), Some(listed)) = (bytes("samply/mozglue.dll"), bytes("samply/win64-ci-mozglue.pdb.txt"))
     else {
         return;
@@ -218,7 +220,7 @@ fn exports_of_mozglue_are_called_as_in_its_pdb() {
 }
 
 #[test]
-fn kinds_of_symbols_are_told_apart() {
+fn kinds_of_symbols_are_distinguished() {
     let Some(bytes) = bytes("symbolic/CrashWithException.pdb") else { return };
     let pdb = open(&bytes);
     let publics = pdb.publics().expect("publics");

@@ -1,12 +1,13 @@
-//! How differently programs write the same name.
+//! Differences between the forms in which programs write the same name.
 //!
-//! The golden lists were made by Breakpad's `dump_syms` with Microsoft's DIA library, and by Mozilla's, which has type
-//! and name printers of its own. Ours are qualified names without parameters. Each rule takes one difference away; they
-//! are applied one after the other until the names are the same.
+//! The golden lists were made by Breakpad's `dump_syms` with Microsoft's DIA library, and by
+//! Mozilla's, which has its own type and name printers. Our names are qualified names without
+//! parameters. Each rule removes one difference. The rules are applied one after another until the
+//! names are equal.
 
 use stackhound_symbols::demangle::demangle;
 
-/// What is changed in the golden name, then what in both.
+/// The change to the golden name, then the change to both names.
 type Rule = (&'static str, fn(&str) -> String, fn(&str) -> String);
 
 fn none(name: &str) -> String {
@@ -36,7 +37,7 @@ const RULES: &[Rule] = &[
     ("golden: an underscore is missing", |name| format!("_{name}"), none),
 ];
 
-/// The last rule that was needed to make a golden name and ours the same.
+/// Returns the last rule that was required to make a golden name and ours equal.
 pub fn same(golden: &str, ours: &str) -> Option<&'static str> {
     let (mut golden, mut ours) = (golden.to_owned(), ours.to_owned());
     RULES.iter().find_map(|(rule, of_golden, of_both)| {
@@ -46,7 +47,7 @@ pub fn same(golden: &str, ours: &str) -> Option<&'static str> {
     })
 }
 
-/// Cuts off parameters at the end.
+/// Removes parameters at the end.
 fn without_parameters(name: &str) -> &str {
     let name = name.strip_suffix(" const").unwrap_or(name);
     if !name.ends_with(')') || name.ends_with("operator()") {
@@ -66,7 +67,7 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// DIA writes both of static functions.
+/// DIA writes both for static functions.
 fn without_return_type(name: &str) -> &str {
     match name.strip_prefix("static ") {
         Some(name) => name.rsplit_once(' ').map_or(name, |(_, name)| name),
@@ -90,7 +91,8 @@ fn with_constructor(name: &str) -> String {
     format!("{class}::{}<{parameters}", &class[last..])
 }
 
-/// Cuts at the first parenthesis outside of template parameters: functions that return functions have several.
+/// Truncates at the first parenthesis outside of template parameters: functions that return
+/// functions have several.
 fn up_to_parameters(name: &str) -> &str {
     let mut depth = 0;
     for (at, byte) in name.bytes().enumerate() {

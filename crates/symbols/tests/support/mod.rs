@@ -1,4 +1,4 @@
-//! A small writer of PE images, for what the corpus has no file for.
+//! A small writer of PE images, for features that no file of the corpus has.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -16,7 +16,8 @@ const PAGE: u32 = 0x1000;
 const FILE_ALIGNMENT: u32 = 0x200;
 const HEADERS: u32 = 0x400;
 
-/// What an image will be. Sections must not overlap; each gets its own place in the file, in the order of addition.
+/// The content of an image. Sections must not overlap. They are stored in the file in the order in
+/// which they are added.
 #[derive(Clone, Debug)]
 pub struct Pe {
     machine: u16,
@@ -26,7 +27,7 @@ pub struct Pe {
     directories: [(u32, u32); 16],
 }
 
-/// What an export stands for.
+/// The target of an export.
 #[derive(Clone, Debug)]
 pub enum Target {
     Rva(u32),
@@ -43,29 +44,29 @@ impl Pe {
         self.base
     }
 
-    /// A section of code.
+    /// Adds a section of code.
     pub fn code(self, rva: u32, bytes: Vec<u8>) -> Pe {
         self.section(rva, bytes, CODE)
     }
 
-    /// A section of data.
+    /// Adds a section of data.
     pub fn data(self, rva: u32, bytes: Vec<u8>) -> Pe {
         self.section(rva, bytes, DATA)
     }
 
-    /// A section of data that is a table of the header.
+    /// Adds a section of data that is a table of the header.
     pub fn table(mut self, directory: usize, rva: u32, bytes: Vec<u8>) -> Pe {
         self.directories[directory] = (rva, bytes.len() as u32);
         self.section(rva, bytes, DATA)
     }
 
-    /// A table of the header that is in a section already.
+    /// Adds a table of the header that is already in a section.
     pub fn directory_at(mut self, directory: usize, rva: u32, size: u32) -> Pe {
         self.directories[directory] = (rva, size);
         self
     }
 
-    /// Only the first bytes of a table count as the table.
+    /// Limits a table to its first bytes.
     pub fn directory_size(mut self, directory: usize, size: u32) -> Pe {
         self.directories[directory].1 = size;
         self
@@ -77,8 +78,8 @@ impl Pe {
         self
     }
 
-    /// An export directory behind all sections, with ordinals from 1 in the order of the list. Exports in a row with the
-    /// same target share an ordinal.
+    /// Adds an export directory after all sections, with ordinals from 1 in the order of the list.
+    /// Consecutive exports with the same target share an ordinal.
     pub fn exports(self, exports: &[(Option<&str>, Target)]) -> Pe {
         let end = self.sections.iter().map(|(rva, bytes, _)| rva + bytes.len() as u32).max().unwrap_or(0);
         let start = end.max(1).next_multiple_of(PAGE);
@@ -120,7 +121,7 @@ impl Pe {
         self.table(EXPORT, start, bytes)
     }
 
-    /// As it would be in a file.
+    /// The image as a file.
     pub fn file(&self) -> Vec<u8> {
         let mut image = self.headers();
         for (_, bytes, _) in &self.sections {
@@ -130,7 +131,7 @@ impl Pe {
         image
     }
 
-    /// As it would be when loaded at its base.
+    /// The image as it is when loaded at its base.
     pub fn loaded(&self) -> Vec<u8> {
         let mut image = self.headers();
         image.resize(self.size() as usize, 0);
@@ -184,7 +185,7 @@ impl Pe {
     }
 }
 
-/// Little-endian words of 32 bits.
+/// Little-endian 32-bit words.
 pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

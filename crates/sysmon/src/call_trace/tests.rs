@@ -41,7 +41,7 @@ fn each_form_is_read_and_written_back() {
 }
 
 #[test]
-fn what_is_no_frame_is_told_with_its_place() {
+fn invalid_frames_are_reported_with_their_offset() {
     for (text, expected) in [
         ("", &[][..]),
         ("a+1|b+2", &[Ok("a+1"), Ok("b+2")]),
@@ -66,7 +66,7 @@ fn what_is_no_frame_is_told_with_its_place() {
 }
 
 #[test]
-fn own_frames_are_written_as_sysmon_writes_them() {
+fn frames_are_written_as_sysmon_writes_them() {
     let frames = [
         Frame::module(r"C:\Windows\System32\ntdll.dll", 0x9d934),
         Frame::module("a.dll", 0),
@@ -79,7 +79,7 @@ fn own_frames_are_written_as_sysmon_writes_them() {
     assert_eq!(text(frames), expected);
 }
 
-/// Digits in any width and case.
+/// Numbers with any number of digits, in any case.
 fn hex() -> impl Strategy<Value = Hex> {
     "[0-9a-fA-F]{1,16}".prop_map(|digits| Hex::parse(&digits).unwrap())
 }

@@ -3,12 +3,12 @@ use stackhound_detect::Binaries;
 use super::*;
 use crate::row::Actor;
 
-/// Asks for the case of a row.
-fn check(row: Row<'_>, ask: impl FnOnce(&Case<'_>, &Detector, Option<FrameError>)) {
+/// Converts a row and passes its case to `check`.
+fn with_case(row: Row<'_>, check: impl FnOnce(&Case<'_>, &Detector, Option<FrameError>)) {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut cases = Cases::new(detector.lists());
     let (case, damage) = cases.case(&mut detector, &row).expect("an event that is evaluated");
-    ask(&case, &detector, damage);
+    check(&case, &detector, damage);
 }
 
 fn access(call_trace: &str) -> Row<'_> {
@@ -19,9 +19,9 @@ fn access(call_trace: &str) -> Row<'_> {
 }
 
 #[test]
-fn frames_are_what_they_say() {
+fn frames_are_classified() {
     const TRACE: &str = r"C:\Windows\SYSTEM32\ntdll.dll+9c524|UNKNOWN(0000024F64B7B7A1)|UNKNOWN(FFFFF80312345678)|UNKNOWN(0000000000000000)|C:\a.exe+12";
-    check(access(TRACE), |case, detector, damage| {
+    with_case(access(TRACE), |case, detector, damage| {
         assert_eq!(damage, None);
         let frames = case.stack.frames;
         let image = |frame: &Frame| match frame.code {
@@ -47,18 +47,18 @@ fn frames_are_what_they_say() {
 }
 
 #[test]
-fn the_width_of_a_process_is_seen_in_its_stack() {
+fn stacks_show_whether_a_process_is_32_bit() {
     const LAYER: &str = r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\Windows\System32\wow64.dll+1|C:\Windows\SysWOW64\ntdll.dll+2(wow64)|C:\a.exe+3(wow64)";
-    // 32-bit Windows, where an old version marked what it could not name.
+    // 32-bit Windows, where an old version of Sysmon marked a frame that it could not resolve.
     const MARKED: &str =
         r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\Windows\system32\kernel32.dll+2|UNKNOWN(00000000)(wow64)";
-    const NARROW: &str = r"C:\Windows\SYSTEM32\ntdll.dll+1|UNKNOWN(01C71547)|C:\a.exe+3(wow64)";
+    const SHORT_ADDRESS: &str = r"C:\Windows\SYSTEM32\ntdll.dll+1|UNKNOWN(01C71547)|C:\a.exe+3(wow64)";
     const BARE: &str = r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\a.exe+3";
     const ONLY_MARKS: &str = r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\Windows\SysWOW64\ntdll.dll+2(wow64)";
     for (trace, image, expected, marks) in [
         (LAYER, r"C:\a.exe", Some(true), 2),
         (MARKED, r"C:\a.exe", Some(false), 0),
-        (NARROW, r"C:\a.exe", Some(false), 0),
+        (SHORT_ADDRESS, r"C:\a.exe", Some(false), 0),
         (BARE, r"C:\a.exe", None, 0),
         (BARE, r"C:\Windows\SysWOW64\a.exe", Some(true), 0),
         (BARE, r"C:\Windows\SysWOW64evil\a.exe", None, 0),
@@ -67,7 +67,7 @@ fn the_width_of_a_process_is_seen_in_its_stack() {
     ] {
         let mut row = access(trace);
         row.actor.image = image;
-        check(row, |case, _, _| {
+        with_case(row, |case, _, _| {
             assert_eq!(case.process.is_wow64, expected, "{trace}");
             assert_eq!(case.stack.frames.iter().filter(|frame| frame.is_wow64).count(), marks, "{trace}");
         });
@@ -75,33 +75,33 @@ fn the_width_of_a_process_is_seen_in_its_stack() {
 }
 
 #[test]
-fn a_stack_of_either_limit_may_go_on() {
+fn stacks_of_either_limit_may_be_truncated() {
     for (length, expected) in
         [(1, false), (15, false), (16, true), (17, false), (23, false), (24, true), (25, true)]
     {
         let trace = vec![r"C:\a.exe+1"; length].join("|");
-        check(access(&trace), |case, _, _| assert_eq!(case.stack.is_at_limit(), expected, "{length}"));
+        with_case(access(&trace), |case, _, _| assert_eq!(case.stack.is_at_limit(), expected, "{length}"));
     }
 }
 
 #[test]
-fn what_is_missing_is_said() {
-    check(access(""), |case, _, _| assert_eq!(case.stack.user, Part::Missing(Gap::NotRecorded)));
-    check(access(r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\Windows\Syst"), |case, _, damage| {
+fn missing_and_damaged_stacks_are_marked() {
+    with_case(access(""), |case, _, _| assert_eq!(case.stack.user, Part::Missing(Gap::NotRecorded)));
+    with_case(access(r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\Windows\Syst"), |case, _, damage| {
         assert_eq!(damage, Some(FrameError { offset: 32 }));
         assert_eq!(case.stack.frames.len(), 2);
         assert_eq!(case.stack.frames[1].code, Code::Unknown);
         assert!(case.stack.has_losses);
     });
     let endless = vec!["a+1"; FRAMES_MAX + 1].join("|");
-    check(access(&endless), |case, _, damage| {
+    with_case(access(&endless), |case, _, damage| {
         assert_eq!((case.stack.frames.len(), damage), (FRAMES_MAX, None));
         assert!(case.stack.has_losses);
     });
 }
 
 #[test]
-fn starts_are_what_sysmon_found_there() {
+fn thread_starts_are_classified() {
     for (digits, module, function, expected, is_kernel) in [
         ("0000016EF7BA0000", "", "", Some(Code::Unbacked), false),
         ("001A0000", "", "", Some(Code::Unbacked), false),
@@ -113,10 +113,10 @@ fn starts_are_what_sysmon_found_there() {
         let address = Hex::parse(digits).unwrap();
         let target = Aim { pid: Some(8), image: "b.exe" };
         let action = Action::RemoteThread { target, tid: None, address, module, function };
-        check(Row { action, ..access("") }, |case, detector, _| {
+        with_case(Row { action, ..access("") }, |case, detector, _| {
             let start = case.event.start.unwrap();
             assert_eq!((start.address, start.is_kernel), (address.value(), is_kernel), "{digits}");
-            // It is the very process of the thread that starts it.
+            // The thread starts in the process that creates it.
             assert!(!start.is_remote);
             match expected {
                 Some(code) => assert_eq!((start.code, start.function), (code, None), "{digits}"),

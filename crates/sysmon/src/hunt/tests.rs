@@ -6,7 +6,8 @@ use super::*;
 use crate::json;
 use crate::row::{Actor, Aim};
 
-/// What a file holds: its evaluated rows as they are shown, and what could not be read.
+/// Reads a file. Returns its counts, the event contexts of its rows, and the messages about
+/// unreadable items.
 fn hunt(file: &[u8]) -> (Totals, Vec<EventContext>, Vec<String>) {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut sysmon = Sysmon::new(detector.lists());
@@ -24,7 +25,7 @@ fn hunt(file: &[u8]) -> (Totals, Vec<EventContext>, Vec<String>) {
 const ACCESS: &str = r#"{"event_id":10,"host":"PC","source_image":"C:\\a.exe","target_image":"b","count":3,"calltrace":"C:\\Windows\\System32\\ntdll.dll+1|C:\\a.exe+2|c:\\A.exe+3"}"#;
 
 #[test]
-fn forms_are_told_by_content() {
+fn formats_are_recognized_by_content() {
     for (start, expected) in [
         (&b"ElfFile\0\0\0"[..], Some(Format::Evtx)),
         (b"{", Some(Format::Json)),
@@ -34,7 +35,7 @@ fn forms_are_told_by_content() {
         (b"\0\0\x04\0", None),
         (b"", None),
     ] {
-        assert_eq!(detects(start), expected, "{start:?}");
+        assert_eq!(detect_format(start), expected, "{start:?}");
     }
 }
 
@@ -67,18 +68,21 @@ fn each_line_is_evaluated_or_counted() {
     assert_eq!(locations, [(1, 3), (6, 1), (7, 1)]);
     assert_eq!(event_contexts[0].location.file, "rows.json");
     assert_eq!(unreadable.len(), 3);
-    assert!(unreadable[0].starts_with("rows.json:3: not one object of JSON: EOF"), "{unreadable:?}");
+    assert!(
+        unreadable[0].starts_with("rows.json:3: expected one JSON object per line: EOF"),
+        "{unreadable:?}"
+    );
     assert_eq!(
         unreadable[1..],
         [
-            "rows.json:5: event 8 has no StartAddress that can be read",
-            "rows.json:6: byte 11 of the call trace: neither path+offset nor UNKNOWN(address)",
+            "rows.json:5: event 8: expected a valid StartAddress",
+            "rows.json:6: byte 11 of the call trace: expected path+offset or UNKNOWN(address)",
         ]
     );
 }
 
 #[test]
-fn stacks_are_shown_as_they_are_spelled() {
+fn stacks_keep_the_spelling_of_modules() {
     let (_, event_contexts, _) = hunt(ACCESS.as_bytes());
     let event_context = &event_contexts[0];
     let labels: Vec<String> = event_context.stack.iter().map(|frame| frame.label()).collect();
@@ -93,7 +97,7 @@ fn stacks_are_shown_as_they_are_spelled() {
 }
 
 #[test]
-fn long_lines_are_given_up_alone() {
+fn lines_beyond_the_limit_are_skipped() {
     let limit = LINE_MAX as usize;
     for (length, is_read) in [(limit - 1, true), (limit, true), (limit + 1, false), (3 * limit + 7, false)] {
         let mut file = ACCESS.as_bytes().to_vec();
@@ -108,16 +112,16 @@ fn long_lines_are_given_up_alone() {
 }
 
 #[test]
-fn whoever_listens_can_stop() {
+fn callbacks_can_stop_reading() {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut sysmon = Sysmon::new(detector.lists());
     let file = [ACCESS; 5].join("\n");
-    let mut told = 0;
+    let mut calls = 0;
     let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |_| {
-        told += 1;
-        if told == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        calls += 1;
+        if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    assert_eq!((told, totals.unwrap().evaluated), (2, 2));
+    assert_eq!((calls, totals.unwrap().evaluated), (2, 2));
     assert!(matches!(
         sysmon.hunt(Cursor::new(b"<xml>"), "x", &mut detector, |_| ControlFlow::Continue(())),
         Err(Error::UnknownFormat)
@@ -129,7 +133,7 @@ fn whoever_listens_can_stop() {
 }
 
 #[test]
-fn what_was_told_before_counts() {
+fn earlier_events_supply_signers_and_command_lines() {
     let actor = Actor { pid: Some(5), guid: "{g}", image: r"C:\a.exe", tid: None };
     let row = |action| Row { count: 1, host: "PC", time: Some(10_000), actor, action };
     let target = Aim { pid: Some(7), image: "b.exe" };

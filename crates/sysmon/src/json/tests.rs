@@ -4,19 +4,19 @@ use super::*;
 use crate::call_trace::Hex;
 use crate::row::{Action, Actor, Aim, Row};
 
-/// Asks for the row that a text tells of.
-fn check(json: &str, ask: impl FnOnce(Option<Row<'_>>)) {
+/// Reads the row in a text and passes it to `check`.
+fn with_row(json: &str, check: impl FnOnce(Option<Row<'_>>)) {
     let mut fields = Fields::default();
-    // What an event before it has left behind plays no part.
+    // Fields of an earlier event must not remain.
     fields
         .read(br#"{"count": 7, "host": "old", "calltrace": "old+1", "event_id": 8, "GrantedAccess": "0x2"}"#)
         .unwrap();
     fields.read(json.as_bytes()).unwrap_or_else(|error| panic!("{json}: {error}"));
-    ask(Row::of(&fields).unwrap_or_else(|error| panic!("{json}: {error}")));
+    check(Row::of(&fields).unwrap_or_else(|error| panic!("{json}: {error}")));
 }
 
 #[test]
-fn each_shape_tells_the_same() {
+fn each_form_has_the_same_row() {
     for json in [
         // Winlogbeat.
         r#"{"@timestamp":"2020-10-20T11:50:56.473Z","host":{"name":"collector"},"winlog":{"provider_name":"Microsoft-Windows-Sysmon",
@@ -39,7 +39,7 @@ fn each_shape_tells_the_same() {
         r#"{"SourceName":"Microsoft-Windows-Sysmon","EventID":10,"Hostname":"PC","host":"collector","ProcessID":"3","ThreadID":4,
             "UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":"6896","SourceThreadId":"1084","SourceImage":"C:\\a.exe",
             "TargetImage":"C:\\b.exe","GrantedAccess":"0x1410","CallTrace":"x+1|y+2","tags":["a",{"b":1}]}"#,
-        // What evtx_dump makes of a file, with and without attributes.
+        // Output of evtx_dump, with and without attributes.
         r##"{"Event":{"#attributes":{"xmlns":"u"},"System":{"Provider":{"#attributes":{"Name":"Microsoft-Windows-Sysmon","Guid":"g"}},
             "EventID":{"#attributes":{"Qualifiers":7},"#text":10},"Computer":"PC","Execution":{"#attributes":{"ProcessID":3}}},
             "EventData":{"UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":6896,"SourceThreadId":1084,"SourceImage":"C:\\a.exe",
@@ -77,7 +77,7 @@ fn each_shape_tells_the_same() {
         r#"{"repo":"r","files":["f"],"event_id":10,"record":369,"utc":"2020-10-20 11:50:56.473","host":"PC","pid":6896,"tid":1084,
             "source_image":"C:\\a.exe","target_image":"C:\\b.exe","granted_access":"0x1410","count":1,"calltrace":"x+1|y+2","truth":{"count":9}}"#,
     ] {
-        check(json, |row| {
+        with_row(json, |row| {
             let expected = Row {
                 count: 1,
                 host: "PC",
@@ -95,7 +95,7 @@ fn each_shape_tells_the_same() {
 }
 
 #[test]
-fn other_events_are_none_of_ours() {
+fn other_events_have_no_row() {
     for json in [
         "{}",
         r#"{"event_id":10}"#,
@@ -108,12 +108,12 @@ fn other_events_are_none_of_ours() {
         r#"{"data":7,"result":"x","document":[{"EventID":10}],"win":{"system":null}}"#,
         r#"{"winlog":7,"event":[1,{"code":10}],"host":null,"process":true,"file":1.5,"Event":-1,"System":"x"}"#,
     ] {
-        check(json, |row| assert_eq!(row, None, "{json}"));
+        with_row(json, |row| assert_eq!(row, None, "{json}"));
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn invalid_events_are_reported() {
     for json in ["", "[]", "7", "{", r#"{"a":1}x"#, r#"{"count":"\ud800"}"#, "{\"a\":\"\u{1}\"}"] {
         let read = Fields::default().read(json.as_bytes());
         assert!(read.is_err(), "{json}");
@@ -137,14 +137,14 @@ fn only_valid_signatures_count() {
         let json = format!(
             r#"{{"EventID":7,"ImageLoaded":"a","Signed":"{signed}","Signature":"S","SignatureStatus":"{status}"}}"#
         );
-        check(&json, |row| {
+        with_row(&json, |row| {
             let Some(Row { action: Action::ImageLoad { signer, .. }, .. }) = row else { panic!("{json}") };
             assert_eq!(signer, expected, "{json}");
         });
     }
 }
 
-/// Texts as fields can have them; `-` means that there is none.
+/// Texts of fields. `-` is a missing value.
 fn text() -> impl Strategy<Value = String> {
     "[^-].{0,20}|".boxed()
 }
@@ -168,13 +168,13 @@ proptest! {
             2 => Action::ImageLoad { path: if a.is_empty() { "a" } else { &a }, sha256: sum, signer: &b },
             _ => Action::ProcessCreate { command_line: &a, parent_pid: number },
         };
-        // Threads of events 1 and 7, and names of processes without one, are not told.
+        // Events 1 and 7 have no thread, and processes always have a GUID.
         let tid = tid.filter(|_| kind < 2);
         let guid = if guid.is_empty() { "{1}".to_owned() } else { guid };
         let actor = Actor { pid, tid, guid: &guid, image: &image };
         let time = time.map(|milliseconds| milliseconds * 10_000);
         let row = Row { count, host: &host, time, actor, action };
-        check(&flat(&row), |read| assert_eq!(read, Some(row)));
-        check(&winlogbeat(&row), |read| assert_eq!(read, Some(Row { count: 1, ..row })));
+        with_row(&flat(&row), |read| assert_eq!(read, Some(row)));
+        with_row(&winlogbeat(&row), |read| assert_eq!(read, Some(Row { count: 1, ..row })));
     }
 }

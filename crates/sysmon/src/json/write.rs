@@ -1,4 +1,4 @@
-//! Rows as JSON, one line each.
+//! Writes rows as JSON, one line each.
 
 use serde::Serialize;
 use stackhound_types::HexBytes;
@@ -6,8 +6,8 @@ use stackhound_types::HexBytes;
 use crate::row::{Action, Actor, Aim, Row};
 use crate::time;
 
-/// A row in the flat form that counts equal events: `event_id`, `calltrace`, `count`, `source_image` and so on. Without the
-/// end of the line.
+/// Writes a row in the flat form with a count of equal events: `event_id`, `calltrace`, `count`,
+/// `source_image` and so on. Without the line end.
 pub fn flat(row: &Row<'_>) -> String {
     let Row { count, host, time, actor, action } = *row;
     let mut flat =
@@ -16,7 +16,7 @@ pub fn flat(row: &Row<'_>) -> String {
         (actor.pid, actor.tid, actor.guid, actor.image);
     let data = Data::of(&actor, &action);
     if matches!(action, Action::ImageLoad { .. } | Action::ProcessCreate { .. }) {
-        // These have no names in this form but Sysmon's.
+        // In this form, these fields have only the names of Sysmon.
         flat.rest = Some(data);
         return json(&flat);
     }
@@ -27,7 +27,8 @@ pub fn flat(row: &Row<'_>) -> String {
     json(&flat)
 }
 
-/// A row as Winlogbeat's document. It tells of one event, whatever the count. Without the end of the line.
+/// Writes a row as a document of Winlogbeat, which represents one event regardless of the count.
+/// Without the line end.
 pub fn winlogbeat(row: &Row<'_>) -> String {
     let time = row.time.map(time::text);
     let document = Document {

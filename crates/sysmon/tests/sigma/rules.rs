@@ -1,15 +1,16 @@
-//! The conditions of Sigma's public rules that look at Sysmon's `CallTrace`, as facts: which field, compared how, with what.
+//! The conditions of Sigma's public rules about Sysmon's `CallTrace` as data: field, comparison and
+//! values.
 //!
-//! Rules are named by the first part of their id. Text is compared as Sigma does: case does not count, `*` stands for any
-//! text and `?` for any character. Filters for products that no row of the corpus could be of are stated too, so that the
-//! figures hold for other data.
+//! Rules are named by the first part of their id. Text is compared as in Sigma: without case, with
+//! `*` for any text and `?` for any character. Filters for products that are not in the corpus are
+//! included, so that the figures apply to other data.
 
 /// A field of event 10.
 #[derive(Clone, Copy)]
 pub enum Field {
-    /// The program that asked.
+    /// The program that requested the handle.
     Source,
-    /// The program that it was done to.
+    /// The opened program.
     Target,
     /// The rights, as Sysmon writes them: `0x1fffff`.
     Access,
@@ -17,7 +18,7 @@ pub enum Field {
     Trace,
 }
 
-/// How a value is compared.
+/// The kind of comparison.
 #[derive(Clone, Copy)]
 pub enum Is {
     Equal,
@@ -26,17 +27,17 @@ pub enum Is {
     In,
 }
 
-/// One of these values fits.
+/// A clause: one of the values matches the field.
 pub struct Fits(pub Field, pub Is, pub &'static [&'static str]);
 
-/// A rule: some of the wanted lists fits in all of its clauses, and none of the others does.
+/// A rule matches if all clauses of one wanted list match, and no list of the exceptions does.
 pub struct Rule {
     pub id: &'static str,
     pub wanted: &'static [&'static [Fits]],
     pub unless: &'static [&'static [Fits]],
 }
 
-/// What rules look at.
+/// The fields of an event that rules use.
 pub struct Access<'a> {
     pub source: &'a str,
     pub target: &'a str,
@@ -44,7 +45,7 @@ pub struct Access<'a> {
     pub trace: &'a str,
 }
 
-/// Whether a pattern in lower case fits a whole text in lower case.
+/// Whether a lower-case pattern matches a whole lower-case text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from, mut star) = (0, 0, None);
     while from < text.len() {
@@ -97,8 +98,8 @@ impl Rule {
         is_wanted && !self.unless.iter().any(|clauses| fits(clauses))
     }
 
-    /// One rule gives the whole shape of the stack, as a regular expression: three frames, whose offsets have four to six
-    /// digits, the last one an address of 16 digits in no module.
+    /// One rule defines the whole stack by a regular expression: three frames, of which two have
+    /// offsets of four to six digits, and the last one is an address of 16 digits in no module.
     fn has_shape(&self, trace: &str) -> bool {
         if self.id != "09706624" {
             return true;
@@ -141,7 +142,7 @@ const INSTALLED_OR_KEPT: &[&str] = &[
 pub const RULES: &[Rule] = &[
     // A stack of three frames: ntdll, kernelbase, no module.
     Rule { id: "09706624", wanted: &[&[Fits(RIGHTS, Equal, &["0x1028", "0x1fffff"])]], unless: &[] },
-    // The innermost frame lies in no module.
+    // The innermost frame is in no module.
     Rule { id: "3f3f3506", wanted: &[&[Fits(Trace, Start, &["UNKNOWN"])]], unless: &[
         &[Fits(Target, End, &["vcredist_x64.exe"]), Fits(Source, End, &["vcredist_x64.exe"])],
         &[Fits(Source, In, INSTALLED_OR_KEPT), Fits(Target, In, INSTALLED_OR_KEPT)],
@@ -153,7 +154,7 @@ pub const RULES: &[Rule] = &[
         &[Fits(Target, In, &["\\AppData\\Local\\Discord\\"]), Fits(Target, End, &["\\Discord.exe"])],
         &[Fits(Target, End, &["\\Evernote\\Evernote.exe"])],
     ] },
-    // A handle to lsass with the right to duplicate handles, asked for out of no module.
+    // A handle to lsass with the right to duplicate handles, requested by code in no module.
     Rule { id: "b1bd3a59", wanted: &[&[LSASS, Fits(RIGHTS, Equal, &["0x1440"]), Fits(Trace, Start, &["C:\\Windows\\System32\\ntdll.dll+"]), Fits(Trace, In, &["|UNKNOWN("]), Fits(Trace, End, &[")"])]], unless: &[] },
     Rule { id: "7bdde3bf", wanted: &[&[Fits(Source, End, &["\\winword.exe"]), Fits(Trace, In, &[":\\Windows\\Microsoft.NET\\Framework64\\v2."]), UNKNOWN]], unless: &[] },
     Rule { id: "d29ada0f", wanted: &[
@@ -182,7 +183,7 @@ pub const RULES: &[Rule] = &[
     Rule { id: "3b4b232a", wanted: &[&[Fits(Trace, In, &["cmlua.dll"])]], unless: &[] },
     Rule { id: "4f6c43e2", wanted: &[&[Fits(Source, In, &[":\\Windows\\SysWOW64\\"]), ALL_RIGHTS, Fits(Trace, Start, &["UNKNOWN(0000000000000000)|UNKNOWN(0000000000000000)|"])]], unless: &[] },
     Rule { id: "472159c5", wanted: &[&[LSASS, Fits(Source, End, &["\\svchost.exe"]), Fits(RIGHTS, Equal, &["0x14c0"]), Fits(Trace, In, &["seclogon.dll"])]], unless: &[] },
-    // Given up by its authors for its many false positives.
+    // Deprecated by its authors because of many false positives.
     Rule { id: "5f113a8f", wanted: &[
         &[Fits(Trace, In, &["C:\\WINDOWS\\SYSTEM32\\ntdll.dll+"]), Fits(Trace, In, &["|C:\\WINDOWS\\System32\\KERNELBASE.dll+"]), Fits(Trace, In, &["|UNKNOWN("]), Fits(Trace, In, &[")"])],
         &[Fits(Trace, In, &["UNKNOWN("]), Fits(Trace, In, &[")|UNKNOWN("]), Fits(Trace, End, &[")"])],
@@ -209,7 +210,7 @@ pub const RULES: &[Rule] = &[
     ] },
     Rule { id: "9f5c1d59", wanted: &[&[LSASS, Fits(Trace, In, &["dbgcore.dll", "dbghelp.dll"]), Fits(Source, In, &[":\\Perflogs\\", ":\\Temp\\", ":\\Users\\Public\\", "\\$Recycle.Bin\\", "\\AppData\\Roaming\\", "\\Contacts\\", "\\Desktop\\", "\\Documents\\", "\\Downloads\\", "\\Favorites\\", "\\Favourites\\", "\\inetpub\\wwwroot\\", "\\Music\\", "\\Pictures\\", "\\Start Menu\\Programs\\Startup\\", "\\Users\\Default\\", "\\Videos\\", "\\Windows\\Temp\\"])]], unless: &[] },
     Rule { id: "387df17d", wanted: &[&[Fits(Source, End, &["\\WerFaultSecure.exe"]), Fits(Target, End, &["\\MsMpEng.exe"]), Fits(Trace, In, &["\\dbgcore.dll", "\\dbghelp.dll"])]], unless: &[] },
-    // The stack is looked at to leave out the virus scanner of Windows only.
+    // The stack is used only to exclude Windows Defender.
     Rule { id: "a18dd26b", wanted: &[
         &[LSASS, Fits(RIGHTS, End, &["30", "50", "70", "90", "B0", "D0", "F0", "18", "38", "58", "78", "98", "B8", "D8", "F8", "1A", "3A", "5A", "7A", "9A", "BA", "DA", "FA", "0x14C2"])],
         &[LSASS, Fits(RIGHTS, Start, &["0x100000", "0x1418", "0x1438", "0x143a", "0x1f0fff", "0x1f1fff", "0x1f2fff", "0x1f3fff", "0x40"])],
@@ -224,7 +225,7 @@ pub const RULES: &[Rule] = &[
         &[Fits(RIGHTS, Equal, &["0x401"]), Fits(Source, End, &["\\explorer.exe", "\\AppData\\Local\\WebEx\\WebexHost.exe"])],
         &[Fits(Source, In, &["\\SteamLibrary\\steamapps\\"])],
     ] },
-    // These two were put together in f8be3e82.
+    // These two were merged into f8be3e82.
     Rule { id: "4b9a8556", wanted: &[&[LSASS, ALL_RIGHTS, Fits(Trace, In, &["C:\\Windows\\SYSTEM32\\ntdll.dll+"]), Fits(Trace, In, &["|C:\\Windows\\System32\\KERNELBASE.dll+"]), Fits(Trace, In, &["_ctypes.pyd+"]), Fits(Trace, In, &["python27.dll+"])]], unless: &[] },
     Rule { id: "7186e989", wanted: &[&[LSASS, ALL_RIGHTS, Fits(Trace, In, &["C:\\Windows\\SYSTEM32\\ntdll.dll+"]), Fits(Trace, In, &["C:\\Windows\\System32\\KERNELBASE.dll+"]), Fits(Trace, In, &["libffi-7.dll"]), Fits(Trace, In, &["_ctypes.pyd+"]), Fits(Trace, In, &["python3*.dll+"])]], unless: &[] },
 ];

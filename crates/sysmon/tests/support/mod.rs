@@ -1,4 +1,4 @@
-//! A writer of event logs, as small as readers let it be: chunks with one template for each kind of event.
+//! A minimal writer of event logs: chunks with one template for each kind of event.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub struct Event<'a> {
     pub data: Vec<(&'a str, Value<'a>)>,
 }
 
-/// A log with so many events in each chunk at most.
+/// Writes a log with at most `per_chunk` events in each chunk.
 pub fn log(events: &[Event<'_>], per_chunk: usize) -> Vec<u8> {
     let mut file = header(events.chunks(per_chunk).len() as u16, events.len() as u64);
     let mut number = 1;
@@ -54,15 +54,15 @@ fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// Bytes of a chunk from its start on, since names and templates are found by their place in it.
+/// The bytes of a chunk from its start, because names and templates are referenced by their offset.
 struct Chunk {
     bytes: Vec<u8>,
-    /// Where the template of an event stands, by provider, id and names.
+    /// Offsets of templates by provider, id and names.
     templates: HashMap<String, u32>,
 }
 
 impl Chunk {
-    #[allow(clippy::new_ret_no_self, reason = "a chunk is made to be written")]
+    #[allow(clippy::new_ret_no_self, reason = "a chunk is built only to be written")]
     fn new(first: u64, events: &[Event<'_>]) -> Vec<u8> {
         let mut chunk = Chunk { bytes: vec![0; 512], templates: HashMap::new() };
         let mut last_record = 512;
@@ -102,7 +102,7 @@ impl Chunk {
         self.bytes.extend(number.to_le_bytes());
     }
 
-    /// Writes the bytes between a place and here where their number was left open.
+    /// Writes the number of bytes since `from` to the size field at `at`.
     fn close_size(&mut self, at: u32, from: u32) {
         let size = self.location() - from;
         self.bytes[at as usize..][..4].copy_from_slice(&size.to_le_bytes());
@@ -122,7 +122,7 @@ impl Chunk {
         self.close_size(start + 4, start);
     }
 
-    /// The template of an event, if it was not written before, and the event's values.
+    /// Writes the template of an event, unless it was written before, and the values of the event.
     fn instance(&mut self, event: &Event<'_>) {
         self.bytes.extend([0x0c, 1]);
         let names: Vec<&str> = event.data.iter().map(|(name, _)| *name).collect();
@@ -203,7 +203,7 @@ impl Chunk {
         self.close_size(size, size + 4);
     }
 
-    /// A name that stands right here.
+    /// Writes a name in place.
     fn name(&mut self, name: &str) {
         let location = self.location() + 4;
         self.u32(location);
@@ -216,7 +216,7 @@ impl Chunk {
         self.u16(0);
     }
 
-    /// The place of a value. Its type is left to the value.
+    /// Writes the placeholder of a value. The value has its own type.
     fn substitution(&mut self, number: u16) {
         self.bytes.push(0x0e);
         self.u16(number);

@@ -1,5 +1,6 @@
-//! Where return addresses point: behind no call (CS11), at gadgets (CS12), outside of functions (CS13), to other functions
-//! than those above them (CS16); and code that was changed in memory (CS18).
+//! Return addresses that are not preceded by a call (CS11), that are ROP gadgets (CS12), that are
+//! outside of any function (CS13), or whose call has another callee (CS16); and code that was
+//! changed in memory (CS18).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CaseBuilder, ETL, OPEN, PROGRAMS, TOOL};
@@ -15,7 +16,7 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     changed(builder);
 }
 
-/// The bytes before each call of a function: its first instruction, and the one that sets a parameter.
+/// The bytes before the first call of a function: its prologue, and the setup of a parameter.
 const BEFORE_FIRST_CALL: u32 = 7;
 
 fn without_call(builder: &mut CaseBuilder<'_>) {
@@ -23,17 +24,19 @@ fn without_call(builder: &mut CaseBuilder<'_>) {
     let benign = builder.open(PROGRAMS[0]);
     for (actor, code) in PROGRAMS {
         let at = builder.world.at(&format!("{code}!work"), BEFORE_FIRST_CALL);
-        builder
-            .yes(format!("{code} is returned to before a call"), builder.open((actor, code)).replace(2, at));
+        builder.yes(
+            format!("a return address in {code} is before a call"),
+            builder.open((actor, code)).replace(2, at),
+        );
     }
     let (one, other) = (builder.world.at("kernelbase!OpenProcess", 4), builder.world.at("agent!main", 4));
-    builder.yes("a library is returned to before a call", benign.clone().replace(1, one));
-    builder.yes("twice", benign.clone().replace(1, one).replace(3, other));
+    builder.yes("a return address in a library is before a call", benign.clone().replace(1, one));
+    builder.yes("two return addresses are before a call", benign.clone().replace(1, one).replace(3, other));
     builder.all_open(No);
     builder.missing(&benign);
     builder.without("agent", |builder| {
-        builder.undetermined("the file of the program is not at hand", benign.clone().replace(3, other));
-        builder.undetermined("the same where all is well", benign.clone());
+        builder.undetermined("the file of the program is not available", benign.clone().replace(3, other));
+        builder.undetermined("the file of the program is not available, for a benign stack", benign.clone());
     });
     builder.about("CS11", ETL);
     builder.all_call(No);
@@ -52,17 +55,17 @@ fn gadgets(builder: &mut CaseBuilder<'_>) {
     ];
     for (gadget, location) in all.into_iter().zip([1, 2, 3, 1, 2, 3]) {
         let at = builder.world.at(gadget, GADGET);
-        builder.yes(format!("{gadget} is returned to"), benign.clone().insert(location, at));
+        builder.yes(format!("a return address is {gadget}"), benign.clone().insert(location, at));
     }
     let jump = builder.world.at("agent!jump_rbx", GADGET);
-    builder.yes("a jump through rbx behind a call", benign.clone().insert(2, jump));
+    builder.yes("a jump through rbx after a call", benign.clone().insert(2, jump));
     builder.all_open(No);
     let end = builder.world.at("agent!after_call", GADGET);
-    builder.no("the end of a function behind its last call", benign.clone().insert(3, end));
+    builder.no("the end of a function after its last call", benign.clone().insert(3, end));
     builder.missing(&benign);
     builder.without("kernelbase", |builder| {
         let at = builder.world.at("kernelbase!GadgetJumpRdi", GADGET);
-        builder.undetermined("the file of the library is not at hand", benign.clone().insert(1, at));
+        builder.undetermined("the file of the library is not available", benign.clone().insert(1, at));
     });
     builder.about("CS12", ETL);
     builder.all_call(No);
@@ -93,7 +96,7 @@ fn outside(builder: &mut CaseBuilder<'_>) {
     builder.missing(&benign);
     let wrong = benign.clone().replace(2, builder.world.at("agent!main", 0));
     builder.without("agent", |builder| {
-        builder.undetermined("the file of the program is not at hand", wrong);
+        builder.undetermined("the file of the program is not available", wrong);
     });
     builder.about("CS13", ETL);
     builder.all_call(No);
@@ -120,20 +123,24 @@ fn links(builder: &mut CaseBuilder<'_>) {
     builder.missing(&benign);
     let wrong = builder.stack_from(OPEN, "agent", &["work>helper", "main", "entry"]);
     builder.without("agent", |builder| {
-        builder.undetermined("the file of the program is not at hand", EventSpec::open(AGENT, wrong));
+        builder.undetermined("the file of the program is not available", EventSpec::open(AGENT, wrong));
     });
     builder.about("CS16", ETL);
     builder.all_call(No);
 }
 
 fn changed(builder: &mut CaseBuilder<'_>) {
-    // Neither form tells what stands in memory.
+    // Neither traces nor rows of Sysmon contain memory.
     builder.about("CS18", BOTH);
     let benign = builder.open(PROGRAMS[0]);
-    builder.undetermined("what stands in memory is not told", benign.clone());
-    builder.undetermined("the same of another program", builder.open(PROGRAMS[1]));
+    builder.undetermined("the contents of memory are not known", benign.clone());
+    builder
+        .undetermined("the contents of memory are not known, for another program", builder.open(PROGRAMS[1]));
     builder.missing(&benign);
     builder.without("agent", |builder| {
-        builder.undetermined("nor is the file of the program at hand", benign.clone());
+        builder.undetermined(
+            "neither the contents of memory nor the file of the program is available",
+            benign.clone(),
+        );
     });
 }

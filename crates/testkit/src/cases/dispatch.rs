@@ -1,4 +1,5 @@
-//! Dispatchers of callbacks: calls for which nobody seems to ask (CS17), waits (CS21), handlers of exceptions (CS22).
+//! Callback dispatchers: proxy calls through the thread pool (CS17), waits (CS21), exception
+//! handlers (CS22).
 
 use super::entry::LOAD;
 use crate::Answer::No;
@@ -11,7 +12,7 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     handlers(builder);
 }
 
-/// A thread of the pool: the way into the kernel, what the pool has called, and its root.
+/// The stack of a pool thread: `inner`, then the dispatchers, then the thread root.
 fn pooled(builder: &CaseBuilder<'_>, inner: &[&str], dispatchers: &[&str]) -> Vec<FrameSpec> {
     let mut stack = builder.world.stack(&[inner, dispatchers].concat());
     stack.extend(builder.root(""));
@@ -31,7 +32,7 @@ fn proxies(builder: &mut CaseBuilder<'_>) {
         builder.yes(format!("{} calls the Win32 base", dispatchers[0]), event_spec);
     }
     builder.yes(
-        "another function of ntdll.dll does",
+        "another function of ntdll.dll calls the Win32 base",
         EventSpec::open(AGENT, pooled(builder, OPEN, &["ntdll!RtlpPlain"])),
     );
     builder.all_open(No);
@@ -40,9 +41,9 @@ fn proxies(builder: &mut CaseBuilder<'_>) {
     builder.no("a callback of the program", benign.clone());
     builder.missing(&benign);
     let proxy = EventSpec::open(AGENT, pooled(builder, OPEN, &pool));
-    builder.undetermined("the stack is as long as stacks can be", proxy.clone().grow(2));
+    builder.undetermined("the stack has the greatest possible length", proxy.clone().grow(2));
     builder.without("ntdll", |builder| {
-        // Without the root, the modules alone do not tell either.
+        // Without the thread root, the modules alone are not sufficient either.
         builder.undetermined("the functions of ntdll.dll have no names", proxy.clone().cut(2));
     });
     builder.about("CS17", ETL);
@@ -83,11 +84,11 @@ fn waits(builder: &mut CaseBuilder<'_>) {
     let benign = EventSpec::new(AGENT, Action::Wait, builder.stack(sleep, "agent"));
     builder.missing(&benign);
     let masked = waiting(builder, sleep, &["ntdll!KiUserApcDispatcher"]);
-    builder.undetermined("the stack is as long as stacks can be", masked.clone().grow(1));
+    builder.undetermined("the stack has the greatest possible length", masked.clone().grow(1));
     builder.without("ntdll", |builder| {
         builder.undetermined("the functions of ntdll.dll have no names", masked);
     });
-    // Sysmon tells of no waits.
+    // Sysmon does not report waits.
     builder.about("CS21", ROWS);
     builder.all_open(No);
     let benign = builder.open(PROGRAMS[0]);
@@ -111,11 +112,13 @@ fn handlers(builder: &mut CaseBuilder<'_>) {
             EventSpec::open(actor, handled(builder, OPEN, code, vectored))
         });
     }
-    builder
-        .yes("a frame handler does", EventSpec::open(AGENT, handled(builder, OPEN, "agent", &vectored[1..])));
+    builder.yes(
+        "a frame-based handler opens a process",
+        EventSpec::open(AGENT, handled(builder, OPEN, "agent", &vectored[1..])),
+    );
     let benign = builder.open(PROGRAMS[0]);
-    builder.undetermined("breakpoints in registers leave no frames", benign.clone());
-    builder.undetermined("the user part of the stack is missing", benign.clone().without_user());
+    builder.undetermined("hardware breakpoints leave no frames", benign.clone());
+    builder.undetermined("the user stack is missing", benign.clone().without_user());
     builder.without("ntdll", |builder| {
         let event_spec = EventSpec::open(AGENT, handled(builder, OPEN, "agent", vectored));
         builder.undetermined("the functions of ntdll.dll have no names", event_spec);

@@ -1,4 +1,5 @@
-//! Where stacks end: cut ones (CS14), and roots that are not where the thread started (CS15).
+//! The outer end of stacks: truncated stacks (CS14), and stack roots that do not match the thread's
+//! start address (CS15).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
@@ -15,12 +16,12 @@ fn cut(builder: &mut CaseBuilder<'_>) {
         builder.yes(format!("the root is cut off below {code}"), builder.open((actor, code)).cut(2));
     }
     let benign = builder.open(PROGRAMS[0]);
-    builder.yes("more is cut off", benign.clone().cut(4));
-    builder.yes("a function of ntdll.dll that is no root is at the end", {
+    builder.yes("more frames are cut off", benign.clone().cut(4));
+    builder.yes("the outermost function is in ntdll.dll but is not a thread root", {
         benign.clone().cut(1).insert(6, builder.world.at("ntdll!RtlpPlain", 9))
     });
     builder.all_open(No);
-    builder.no("a thread that is being made", {
+    builder.no("a thread that is being initialized", {
         let inner = ["ntdll!NtOpenProcess", "ntdll!LdrpInitialize", "ntdll!LdrInitializeThunk"];
         EventSpec::open(AGENT, builder.world.stack(&inner))
     });
@@ -29,12 +30,12 @@ fn cut(builder: &mut CaseBuilder<'_>) {
         EventSpec::open(Actor::Native("csrss", &["csrsrv"]), builder.world.stack(&inner))
     };
     builder.no("the Windows subsystem's own threads", csrss(builder, "ntdll!RtlUserThreadStart"));
-    builder.no("a program of 32 bits", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
+    builder.no("a 32-bit program", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
     builder.missing(&benign);
-    builder.undetermined("the stack is as long as stacks can be", benign.clone().grow(3));
-    builder.undetermined("it ends in code that no file backs", benign.clone().cut(2).insert(5, private(1)));
+    builder.undetermined("the stack has the greatest possible length", benign.clone().grow(3));
+    builder.undetermined("the stack ends in unbacked code", benign.clone().cut(2).insert(5, private(1)));
     builder.without("ntdll", |builder| {
-        builder.no("the root has no name, but the module of roots is above it", benign.clone());
+        builder.no("the thread root has no name, but its module is known", benign.clone());
         let event_spec = benign.clone().cut(2).insert(5, builder.world.at("ntdll!RtlpPlain", 9));
         builder.undetermined("the outermost function has no name", event_spec);
     });
@@ -68,11 +69,14 @@ fn starts(builder: &mut CaseBuilder<'_>) {
     }
     builder.no("a thread of the pool", benign.clone().start(start(builder, "ntdll!TppWorkerThread")));
     builder.missing(&benign);
-    builder.undetermined("the stack is as long as stacks can be", benign.clone().grow(3));
-    builder.undetermined("where the thread started is not told", benign.clone().without_start());
-    // Sysmon does not tell where the acting thread started.
+    builder.undetermined("the stack has the greatest possible length", benign.clone().grow(3));
+    builder.undetermined("the start address of the thread is not known", benign.clone().without_start());
+    // Sysmon does not report the start address of the acting thread.
     builder.about("CS15", ROWS);
-    builder.undetermined("where the thread started is not told", benign.clone());
-    builder.undetermined("the same of another program", EventSpec::open(TOOL, builder.stack(OPEN, "tool")));
+    builder.undetermined("the start address of the thread is not known", benign.clone());
+    builder.undetermined(
+        "the start address is not known, for another program",
+        EventSpec::open(TOOL, builder.stack(OPEN, "tool")),
+    );
     builder.missing(&benign);
 }

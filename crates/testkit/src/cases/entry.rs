@@ -1,5 +1,5 @@
-//! Who entered the kernel: direct system calls (CS01, CS02), the native API (CS06), a second `ntdll.dll` (CS10), 64-bit
-//! calls of 32-bit programs (CS20).
+//! Entry into the kernel: direct system calls (CS01, CS02), direct use of the native API (CS06), a
+//! second `ntdll.dll` (CS10), Heaven's Gate (CS20).
 
 use crate::Answer::No;
 use crate::case_builder::{
@@ -19,7 +19,7 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
 fn from_private_memory(builder: &mut CaseBuilder<'_>) {
     builder.about("CS01", BOTH);
     let benign = builder.open(PROGRAMS[0]);
-    // The stub and its caller give way to code of which no file knows.
+    // Unbacked code replaces the stub and its caller.
     let direct = |event_spec: &EventSpec, number| {
         event_spec.clone().replace(0, private(number)).replace(1, private(number))
     };
@@ -36,19 +36,20 @@ fn from_private_memory(builder: &mut CaseBuilder<'_>) {
     builder.yes("shellcode in a process with a runtime", direct(&builder.open((MANAGED, "tool")), 8));
     builder.yes("shellcode between libraries", benign.clone().replace(0, FrameSpec::At(0x7ff8_4400_0123)));
     builder.all_open(No);
-    builder.no("a program of 32 bits", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
+    builder.no("a 32-bit program", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
     builder.missing(&benign);
     builder.undetermined("shellcode without a stack", direct(&benign, 9).without_user());
 
     builder.about("CS01", ETL);
     for ((service, _), number) in CALLS.into_iter().zip(20..) {
-        builder.yes(format!("{service} from shellcode"), direct(&benign, number).what(Action::Call(service)));
+        builder
+            .yes(format!("{service} from shellcode"), direct(&benign, number).action(Action::Call(service)));
     }
-    builder.no("shellcode is interrupted", direct(&benign, 10).what(Action::Sample));
-    builder.undetermined("how the kernel was entered is not known", direct(&benign, 11).what(Action::Wait));
+    builder.no("shellcode is interrupted", direct(&benign, 10).action(Action::Sample));
+    builder.undetermined("the entry into the kernel is not known", direct(&benign, 11).action(Action::Wait));
 }
 
-/// The stack of a program that has a `syscall` of its own.
+/// The stack of a program with a private `syscall` instruction.
 fn direct(builder: &CaseBuilder<'_>, code: &str) -> Vec<FrameSpec> {
     let mut stack = vec![builder.world.at(&format!("{code}!own_syscall"), OWN_SYSCALL_RETURN)];
     stack.extend(builder.stack_from(OPEN, code, &["direct>own_syscall", "main", "entry"]).split_off(2));
@@ -61,18 +62,20 @@ fn from_images(builder: &mut CaseBuilder<'_>) {
         builder.yes(format!("{code} has its own syscall"), EventSpec::open(actor, direct(builder, code)));
     }
     builder.all_open(No);
-    // The walk began at a frame that did not enter the kernel.
+    // The stack walk began at a frame that did not enter the kernel.
     let benign = builder.open(PROGRAMS[0]);
-    builder.no("the innermost frame is behind no syscall", {
+    builder.no("the innermost frame is not preceded by a syscall", {
         let mut event_spec = benign.clone();
         event_spec.stack.drain(..2);
         event_spec
     });
-    builder.no("a program of 32 bits", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
+    builder.no("a 32-bit program", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
     builder.missing(&benign);
     builder.without("agent", |builder| {
-        builder
-            .yes("the file of the program is not at hand", EventSpec::open(AGENT, direct(builder, "agent")));
+        builder.yes(
+            "the file of the program is not available",
+            EventSpec::open(AGENT, direct(builder, "agent")),
+        );
     });
     builder.about("CS02", ETL);
     for ((service, _), (actor, code)) in CALLS.into_iter().zip(PROGRAMS) {
@@ -84,7 +87,7 @@ fn from_images(builder: &mut CaseBuilder<'_>) {
     builder.all_call(No);
     builder.no("the program is interrupted", EventSpec::new(AGENT, Action::Sample, direct(builder, "agent")));
     builder.undetermined(
-        "how the kernel was entered is not known",
+        "the entry into the kernel is not known",
         EventSpec::new(AGENT, Action::Wait, direct(builder, "agent")),
     );
 }
@@ -96,9 +99,9 @@ fn native_api(builder: &mut CaseBuilder<'_>) {
     for (actor, code) in PROGRAMS {
         let native = EventSpec::open(actor, builder.stack(NATIVE, code));
         if code == "svclib" {
-            builder.undetermined("a library in System32 of which nothing is known", native.clone());
+            builder.undetermined("an unknown library in System32", native.clone());
             builder.knowing_windows(|builder| {
-                builder.yes("a library in System32 that is no part of Windows", native);
+                builder.yes("a library in System32 that is not part of Windows", native);
             });
             continue;
         }
@@ -108,7 +111,7 @@ fn native_api(builder: &mut CaseBuilder<'_>) {
         EventSpec::open(TOOL, builder.stack_from(NATIVE, "tool", &["via_thunk>thunk_open", "main", "entry"]))
     });
     builder.yes("by a handle to lsass.exe", {
-        EventSpec::open(TOOL, builder.stack(NATIVE, "tool")).what(Action::Open("lsass", Some(0x1410)))
+        EventSpec::open(TOOL, builder.stack(NATIVE, "tool")).action(Action::Open("lsass", Some(0x1410)))
     });
     builder.knowing_windows(|builder| {
         let inbox = Actor::Program("inbox", &[]);
@@ -147,28 +150,28 @@ fn second_ntdll(builder: &mut CaseBuilder<'_>) {
     });
     builder.all_open(No);
     builder
-        .no("a program of 32 bits has two by right", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
+        .no("a 32-bit program legitimately has two", EventSpec::open(Actor::Bits32, builder.stack_32_bit()));
     let benign = builder.open(PROGRAMS[0]);
     builder.missing(&benign);
-    builder.undetermined("the stack is as long as stacks can be", benign.clone().grow(3));
+    builder.undetermined("the stack has the greatest possible length", benign.clone().grow(3));
     builder.about("CS10", ETL);
     let load = builder.stack(LOAD, "agent");
     builder.yes("a copy of ntdll.dll is mapped", EventSpec::new(AGENT, Action::Load("copy"), load.clone()));
     builder.no("a library is mapped", EventSpec::new(AGENT, Action::Load("plugin"), load));
 }
 
-/// The loader at work for a program.
+/// The functions of the loader that map an image, innermost first.
 pub(super) const LOAD: &[&str] =
     &["ntdll!NtMapViewOfSection", "ntdll!LdrpMapView", "ntdll!LdrLoadDll", "kernelbase!LoadLibraryExW"];
 
 fn gates(builder: &mut CaseBuilder<'_>) {
     builder.about("CS20", BOTH);
     let stack_32_bit = builder.stack_32_bit();
-    // A 64-bit stub is called by something else than the layer.
+    // A caller outside of the WoW64 layer calls a 64-bit stub.
     let gate = |caller: &[FrameSpec]| {
         let mut stack = vec![stack_32_bit[0]];
         stack.extend(caller);
-        // What is left of the layer: the thread came into 32-bit code through it.
+        // The thread entered 32-bit code through the WoW64 layer, so its outer frames remain.
         stack.extend(&stack_32_bit[2..]);
         EventSpec::open(Actor::Bits32, stack)
     };
@@ -188,7 +191,7 @@ fn gates(builder: &mut CaseBuilder<'_>) {
     builder
         .no("by another function", EventSpec::open(Actor::Bits32, stack_32_bit.clone()).replace(8, program));
     builder.no(
-        "shellcode of 32 bits",
+        "32-bit shellcode",
         EventSpec::open(Actor::Bits32, stack_32_bit.clone()).replace(9, FrameSpec::At32(0x0321_0040)),
     );
     builder.no("the layer enters the kernel itself", {
@@ -198,15 +201,15 @@ fn gates(builder: &mut CaseBuilder<'_>) {
     });
     builder.no("without the 32-bit root", EventSpec::open(Actor::Bits32, stack_32_bit.clone()).cut(1));
     builder.undetermined(
-        "the user part of the stack is missing",
+        "the user stack is missing",
         EventSpec::open(Actor::Bits32, stack_32_bit.clone()).without_user(),
     );
     builder.about("CS20", ETL);
     builder.yes("a wait through a gate", {
         let event_spec = gate(&[FrameSpec::At(0x0a00_0040)]).replace(0, stub);
-        event_spec.what(Action::Call("NtDelayExecution"))
+        event_spec.action(Action::Call("NtDelayExecution"))
     });
-    builder.no("a wait as all do", {
+    builder.no("a normal wait", {
         let mut stack = vec![stub];
         stack.extend(inner);
         EventSpec::new(Actor::Bits32, Action::Call("NtDelayExecution"), stack)
@@ -216,7 +219,7 @@ fn gates(builder: &mut CaseBuilder<'_>) {
     builder.missing(&benign);
     builder.about("CS20", ROWS);
     builder.no("64-bit libraries that 32-bit processes do not have", benign);
-    builder.undetermined("nothing tells how wide the process is", {
+    builder.undetermined("the bitness of the process is not known", {
         EventSpec::open(AGENT, vec![stack_32_bit[0], private(3)])
     });
 }

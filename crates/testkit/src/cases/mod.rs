@@ -1,5 +1,5 @@
-//! The cases, detection by detection. Each is a good stack of a thread with one thing changed, so that the answer is known
-//! before anybody looks.
+//! The cases of each detection. Each case is a benign stack with one change, so its verdict follows
+//! from its construction.
 
 mod code;
 mod dispatch;
@@ -11,7 +11,7 @@ mod unbacked;
 
 use super::case_builder::CaseBuilder;
 
-/// Writes down all cases.
+/// Adds all cases.
 pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     entry::add_cases(builder);
     stubs::add_cases(builder);

@@ -1,4 +1,5 @@
-//! Stubs of system calls: another service than the stub's (CS03), no stub at all (CS04), a stub that nobody called (CS05).
+//! Indirect system calls: a service that does not match the stub (CS03), a system call outside of
+//! stubs (CS04), a stub that was not called (CS05).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL};
@@ -22,7 +23,7 @@ const VIA_OWN: &str = "via_own>own_stub";
 
 fn mismatches(builder: &mut CaseBuilder<'_>) {
     builder.about("CS03", BOTH);
-    // A process is opened, but the system call returns to a stub that asks for something else.
+    // A process is opened, but the system call returns to the stub of another service.
     let stubs =
         ["NtClose", "NtDelayExecution", "NtCreateFile", "NtQuerySystemInformation", "NtWaitForSingleObject"];
     for (stub, (actor, code)) in stubs.into_iter().zip(PROGRAMS) {
@@ -38,8 +39,9 @@ fn mismatches(builder: &mut CaseBuilder<'_>) {
     let wrong = EventSpec::open(AGENT, jumped(builder, shifted, "agent", VIA_OWN));
     builder.missing(&benign);
     builder.without("ntdll", |builder| {
-        builder.undetermined("the file of ntdll.dll is not at hand", benign.clone());
-        builder.undetermined("the file of ntdll.dll is not at hand, and the stub is another", wrong.clone());
+        builder.undetermined("the file of ntdll.dll is not available", benign.clone());
+        builder
+            .undetermined("the file of ntdll.dll is not available, and the stub is another", wrong.clone());
     });
     builder.about("CS03", ROWS);
     for stub in ["NtDuplicateObject", "NtGetNextProcess"] {
@@ -56,8 +58,9 @@ fn mismatches(builder: &mut CaseBuilder<'_>) {
     }
     builder.all_call(No);
     builder.without("ntoskrnl", |builder| {
-        let event_spec = wrong.clone().what(Action::Call("NtOpenProcess"));
-        builder.undetermined("which service ran is not known, as the kernel has no names", event_spec);
+        let event_spec = wrong.clone().action(Action::Call("NtOpenProcess"));
+        builder
+            .undetermined("the service is not known, because the kernel has no function names", event_spec);
     });
 }
 
@@ -73,15 +76,15 @@ fn unknown_sites(builder: &mut CaseBuilder<'_>) {
     }
     builder.all_open(No);
     let benign = builder.open(PROGRAMS[0]);
-    // The stub's other way into the kernel, for machines that want it.
+    // The other path of the stub into the kernel, which some machines use.
     let int2e = builder.world.at("ntdll!NtOpenProcess", 0x17);
     builder.no("through the stub's int 2e", benign.clone().replace(0, int2e));
     builder.missing(&benign);
     let stray = builder.world.at("ntdll!StrayOne", STRAY_RETURN);
     let wrong = EventSpec::open(AGENT, jumped(builder, stray, "agent", VIA_OWN));
     builder.without("ntdll", |builder| {
-        builder.undetermined("the file of ntdll.dll is not at hand", benign.clone());
-        builder.undetermined("the file of ntdll.dll is not at hand, and there is no stub", wrong);
+        builder.undetermined("the file of ntdll.dll is not available", benign.clone());
+        builder.undetermined("the file of ntdll.dll is not available, and there is no stub", wrong);
     });
     builder.about("CS04", ETL);
     builder.all_call(No);
@@ -97,7 +100,10 @@ fn callees(builder: &mut CaseBuilder<'_>) {
         );
     }
     for own in ["via_loaded>own_stub_loaded", "via_pushed>own_stub_pushed"] {
-        builder.yes(format!("{own} leads to it"), EventSpec::open(TOOL, jumped(builder, stub, "tool", own)));
+        builder.yes(
+            format!("{own} jumps to the stub's end"),
+            EventSpec::open(TOOL, jumped(builder, stub, "tool", own)),
+        );
     }
     builder.all_open(No);
     let native = &["ntdll!NtOpenProcess"];
@@ -110,16 +116,14 @@ fn callees(builder: &mut CaseBuilder<'_>) {
     builder.missing(&benign);
     builder.without("agent", |builder| {
         let event_spec = EventSpec::open(AGENT, jumped(builder, stub, "agent", VIA_OWN));
-        builder.undetermined("the file of the program is not at hand", event_spec);
+        builder.undetermined("the file of the program is not available", event_spec);
     });
     builder.about("CS05", ETL);
     for (service, _) in CALLS {
         let top = builder.world.stub_return(&format!("ntdll!{service}"));
         let stack = jumped(builder, top, "agent", VIA_OWN);
-        builder.yes(
-            format!("{service} by a stub of its own"),
-            EventSpec::new(AGENT, Action::Call(service), stack),
-        );
+        builder
+            .yes(format!("{service} by a private stub"), EventSpec::new(AGENT, Action::Call(service), stack));
     }
     builder.all_call(No);
 }

@@ -1,4 +1,4 @@
-//! Where threads start (CS19), unbacked kernel code (CS23), handles to the process that holds credentials (CS24).
+//! Thread start addresses (CS19), unbacked kernel code (CS23), handles to LSASS (CS24).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
@@ -22,19 +22,19 @@ fn starts(builder: &mut CaseBuilder<'_>) {
     };
     builder.about("CS19", BOTH);
     for number in 0..4 {
-        builder.yes("in code of another process that no file backs", remote(private(number), None));
+        builder.yes("in unbacked code of another process", remote(private(number), None));
     }
     for name in ["kernel32!LoadLibraryA", "kernel32!LoadLibraryW", "kernelbase!LoadLibraryExW"] {
         builder.yes(format!("in {name} of another process"), named(builder, name));
     }
-    builder.no("where the console starts threads of others", named(builder, "kernelbase!CtrlRoutine"));
+    builder.no("at the start address of console control threads", named(builder, "kernelbase!CtrlRoutine"));
     for name in ["tool!entry", "tool!main", "tool!work", "tool!callback"] {
         builder.no(format!("in {name} of another process"), remote(builder.world.at(name, 0), None));
     }
     builder.no("in the kernel", remote(FrameSpec::At(0xffff_f801_4400_2460), None));
     builder.without("kernel32", |builder| {
         let at = builder.world.at("kernel32!LoadLibraryA", 0);
-        builder.undetermined("what is there has no name", remote(at, None));
+        builder.undetermined("the function at the start address has no name", remote(at, None));
     });
     builder.about("CS19", ETL);
     builder.yes("in its own private memory", starting(private(9), None, None));
@@ -69,47 +69,51 @@ fn drivers(builder: &mut CaseBuilder<'_>) {
     );
     let mut hypercall = vec![FrameSpec::At(0xffff_f801_7700_0003)];
     hypercall.extend(kernel(builder, &[]));
-    builder.undetermined("where the hypervisor is called", builder.open(PROGRAMS[0]).kernel(hypercall));
+    builder.undetermined("in a call of the hypervisor", builder.open(PROGRAMS[0]).kernel(hypercall));
     let filter = builder.world.callers("", &["driver!Filter", "driver!Dispatch"]);
     let benign = builder.open(PROGRAMS[0]).kernel(kernel(builder, &filter));
     builder.no("through a driver", benign.clone());
-    // Stacks inside of events are there or not; those beside them come in two parts.
-    let halves = benign.clone().what(Action::Call("NtOpenProcess")).without_kernel();
-    builder.undetermined("the kernel part of the stack is missing", halves);
+    // The stack in an event is complete or missing. A StackWalk event has one part of the stack.
+    let user_only = benign.clone().action(Action::Call("NtOpenProcess")).without_kernel();
+    builder.undetermined("the kernel stack is missing", user_only);
     builder.missing_modules(&benign.clone().kernel(kernel(builder, &[stray(6)])));
     builder.about("CS23", ROWS);
-    builder.undetermined("the kernel's part is not told", benign.clone());
-    builder
-        .undetermined("kernel frames in the middle, of which nothing is known", benign.insert(3, stray(7)));
+    builder.undetermined("the kernel stack is not reported", benign.clone());
+    builder.undetermined("unknown kernel frames in the middle", benign.insert(3, stray(7)));
 }
 
 fn credentials(builder: &mut CaseBuilder<'_>) {
     builder.about("CS24", BOTH);
     let lsass = Action::Open("lsass", Some(ALL_ACCESS));
-    let benign = EventSpec::open(TOOL, builder.stack(OPEN, "tool")).what(lsass);
-    builder.yes("by a program where programs do not lie", builder.open(PROGRAMS[0]).what(lsass));
-    builder.yes("by a library where libraries do not lie", builder.open(PROGRAMS[4]).what(lsass));
+    let benign = EventSpec::open(TOOL, builder.stack(OPEN, "tool")).action(lsass);
+    builder.yes("by a program in an unusual folder", builder.open(PROGRAMS[0]).action(lsass));
+    builder.yes("by a library in an unusual folder", builder.open(PROGRAMS[4]).action(lsass));
     builder.yes("by shellcode", benign.clone().insert(2, private(1)));
-    builder.yes("by a system call of its own", {
+    builder.yes("by a direct system call", {
         let top = builder.world.at("tool!own_syscall", OWN_SYSCALL_RETURN);
         let mut stack = vec![top];
         stack.extend(builder.stack_from(OPEN, "tool", &["direct>own_syscall", "main", "entry"]).split_off(2));
-        EventSpec::open(TOOL, stack).what(lsass)
+        EventSpec::open(TOOL, stack).action(lsass)
     });
-    builder
-        .yes("to read its memory only", builder.open(PROGRAMS[2]).what(Action::Open("lsass", Some(0x1010))));
+    builder.yes(
+        "to read its memory only",
+        builder.open(PROGRAMS[2]).action(Action::Open("lsass", Some(0x1010))),
+    );
     builder.no("by a program that is installed", benign.clone());
-    builder.no("by a library of Windows", builder.open(PROGRAMS[3]).what(lsass));
+    builder.no("by a library of Windows", builder.open(PROGRAMS[3]).action(lsass));
     builder
-        .no("only to ask for its state", builder.open(PROGRAMS[0]).what(Action::Open("lsass", Some(QUERY))));
-    builder.no("of another process", builder.open(PROGRAMS[0]).what(Action::Open("tool", Some(ALL_ACCESS))));
-    builder.no("of the subsystem", builder.open(PROGRAMS[0]).what(Action::Open("csrss", Some(ALL_ACCESS))));
+        .no("only to query its state", builder.open(PROGRAMS[0]).action(Action::Open("lsass", Some(QUERY))));
+    builder
+        .no("of another process", builder.open(PROGRAMS[0]).action(Action::Open("tool", Some(ALL_ACCESS))));
+    builder.no("of the subsystem", builder.open(PROGRAMS[0]).action(Action::Open("csrss", Some(ALL_ACCESS))));
     builder.missing(&benign);
     builder.about("CS24", ROWS);
-    builder
-        .undetermined("the rights are not told", builder.open(PROGRAMS[0]).what(Action::Open("lsass", None)));
+    builder.undetermined(
+        "the access rights are not known",
+        builder.open(PROGRAMS[0]).action(Action::Open("lsass", None)),
+    );
     builder.about("CS24", ETL);
-    builder.undetermined("whom the call opens is not told", {
+    builder.undetermined("the target of the call is not known", {
         EventSpec::new(AGENT, Action::Call(CALLS[0].0), builder.stack(OPEN, "agent"))
     });
 }

@@ -1,4 +1,5 @@
-//! Code that no file backs: as the caller of the native layer (CS07), elsewhere (CS08), and in what memory (CS09).
+//! Unbacked code: as the caller of the native layer (CS07), elsewhere in the stack (CS08), and in
+//! executable memory outside of JIT compilers (CS09).
 
 use crate::Answer::No;
 use crate::case_builder::{
@@ -12,10 +13,11 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     regions(builder);
 }
 
-/// In memory that a runtime has compiled code into.
-const COMPILED: u64 = 0x7ff8_6123_0000;
+/// Address of JIT-compiled code.
+const JIT: u64 = 0x7ff8_6123_0000;
 
-/// A window procedure called back by the kernel, as Sysmon shows it: kernel frames in the middle.
+/// A callback from the kernel to a window procedure, as Sysmon shows it: with kernel frames between
+/// the user frames.
 fn callback(builder: &CaseBuilder<'_>) -> Vec<FrameSpec> {
     let mut stack = builder.stack_from(OPEN, "tool", &["callback"]);
     stack.truncate(3);
@@ -35,11 +37,11 @@ fn callback(builder: &CaseBuilder<'_>) -> Vec<FrameSpec> {
     stack
 }
 
-/// A method of managed code that calls the native layer, and the runtime around it.
+/// The stack of a managed method that calls the native layer.
 fn managed(builder: &CaseBuilder<'_>, inner: &[&str]) -> Vec<FrameSpec> {
     let mut stack = builder.stack(inner, "tool");
     stack.truncate(inner.len());
-    stack.extend([FrameSpec::At(COMPILED + 0x44), FrameSpec::At(COMPILED + 0x1a0)]);
+    stack.extend([FrameSpec::At(JIT + 0x44), FrameSpec::At(JIT + 0x1a0)]);
     stack.extend(builder.world.callers("", &["clr!CallDescrWorker", "clr!ThreadStart"]));
     stack.extend(builder.root(""));
     stack
@@ -60,7 +62,7 @@ fn callers(builder: &mut CaseBuilder<'_>) {
         stack.extend(builder.root(""));
         EventSpec::open(TOOL, stack)
     });
-    builder.yes("where stacks cannot be walked any more", {
+    builder.yes("the stack cannot be walked beyond shellcode", {
         let mut stack = builder.world.stack(OPEN);
         stack.push(private(8));
         EventSpec::open(TOOL, stack)
@@ -75,13 +77,13 @@ fn callers(builder: &mut CaseBuilder<'_>) {
     builder.about("CS07", ROWS);
     builder.yes_at_most("low", "managed code", EventSpec::open(MANAGED, managed(builder, OPEN)));
     builder.about("CS07", ETL);
-    builder.undetermined("a value that is no address", benign.clone().insert(2, FrameSpec::At(0)));
+    builder.undetermined("a value that is not an address", benign.clone().insert(2, FrameSpec::At(0)));
     builder.undetermined(
-        "a value below all that can be mapped",
+        "a value below the lowest address that can be mapped",
         benign.clone().insert(2, FrameSpec::At(0xffff)),
     );
-    builder.no("managed code that the runtime told of", {
-        EventSpec::open(MANAGED, managed(builder, OPEN)).memory(Memory::Compiled(COMPILED))
+    builder.no("managed code that the runtime reported", {
+        EventSpec::open(MANAGED, managed(builder, OPEN)).memory(Memory::Jit(JIT))
     });
     for ((service, inner), number) in CALLS.into_iter().zip(11..) {
         let stack = builder.stack(inner, "agent");
@@ -103,7 +105,7 @@ fn elsewhere(builder: &mut CaseBuilder<'_>) {
     builder.all_open(No);
     builder.no("the kernel called back", EventSpec::open(TOOL, callback(builder)));
     builder.missing(&benign);
-    builder.undetermined("the stack is as long as stacks can be", benign.clone().grow(3));
+    builder.undetermined("the stack has the greatest possible length", benign.clone().grow(3));
     let below = |builder: &CaseBuilder<'_>| {
         let mut stack = managed(builder, OPEN);
         stack.insert(2, builder.world.callers("", &["tool!work"])[0]);
@@ -112,7 +114,7 @@ fn elsewhere(builder: &mut CaseBuilder<'_>) {
     builder.about("CS08", ROWS);
     builder.yes_at_most("low", "managed code", below(builder));
     builder.about("CS08", ETL);
-    builder.no("managed code that the runtime told of", below(builder).memory(Memory::Compiled(COMPILED)));
+    builder.no("managed code that the runtime reported", below(builder).memory(Memory::Jit(JIT)));
     builder.all_call(No);
 }
 
@@ -126,12 +128,12 @@ fn regions(builder: &mut CaseBuilder<'_>) {
     builder.yes("a system call from private memory", {
         EventSpec::new(TOOL, Action::Call("NtClose"), vec![private(6)]).memory(allocation(6))
     });
-    builder.no("managed code that the runtime told of", {
-        EventSpec::open(MANAGED, managed(builder, OPEN)).memory(Memory::Compiled(COMPILED))
+    builder.no("managed code that the runtime reported", {
+        EventSpec::open(MANAGED, managed(builder, OPEN)).memory(Memory::Jit(JIT))
     });
     builder.about("CS09", BOTH);
     builder.all_open(No);
     let benign = builder.open(PROGRAMS[0]);
     builder.missing(&benign);
-    builder.undetermined("nothing tells what memory it is", benign.insert(2, private(7)));
+    builder.undetermined("the kind of memory is not known", benign.insert(2, private(7)));
 }

@@ -1,12 +1,15 @@
-//! Windows, asked by the driver: each thread walks its own stack, and what it found gets modules and names here.
+//! Kernel stacks on Windows, through the driver: each thread walks its own stack, and this module
+//! resolves modules and names.
 //!
-//! Frames are placed in the modules that the kernel and the process have right after the stacks were captured: Windows does not tell
-//! of modules and stacks at one moment. What is none of a process's modules is evaluated by the memory that lies there. Names come from files with
-//! the identity of what is loaded, along the symbol path and in the folders that the modules were loaded from; of those, shares of other
-//! machines are left out. Nothing is downloaded unless that is allowed.
+//! Frames are resolved with the modules of the kernel and of the process as listed right after the
+//! capture: Windows does not report modules and stacks atomically. Addresses outside all modules of
+//! a process are classified by the memory region at that address. Names come from files with the
+//! identity of the loaded modules, searched along the symbol path and in the folders from which the
+//! modules were loaded, except folders on network shares. Nothing is downloaded unless that is
+//! allowed.
 //!
-//! Knows the client of the driver and what Windows says of modules; must not know how frames are shown. All but [`system`] is the same
-//! everywhere, and tested everywhere.
+//! Uses the driver client and the module lists of Windows; does not display frames. Everything
+//! except [`system`] is platform-independent and tested on all platforms.
 
 mod dispatcher;
 mod modules;
@@ -29,21 +32,21 @@ use resolve::{ProcessMap, ResolvedFrame};
 #[cfg(all(windows, feature = "windows"))]
 pub use system::{DriverOptions, DriverSource};
 
-/// What one thread answered: its stack, or why there is none.
+/// The stack of one thread, or the reason why there is none.
 type Answer = Result<client::Stack, Absent>;
 
-/// What a thread answered.
+/// The answer for one thread.
 struct Answered {
     tid: Tid,
     answer: Answer,
-    /// The user part was read from outside.
+    /// The user stack was read by another thread.
     user_later: bool,
 }
 
-/// What a reply of the client is for its thread.
+/// Converts a reply of the client to the answer of its thread.
 ///
 /// # Errors
-/// What no other thread would be answered with either.
+/// Errors that would affect all other threads too.
 fn answer(reply: Result<client::Reply, client::Error>) -> Result<Answer, KernelStackError> {
     Ok(match reply {
         Ok(client::Reply::Captured(stack)) => Ok(stack),
@@ -70,7 +73,7 @@ fn absent(missing: Missing) -> Absent {
     }
 }
 
-/// A thread whose frames wait for their names.
+/// A thread whose frames have no names yet.
 struct Unnamed {
     tid: Tid,
     kernel: Result<Vec<ResolvedFrame>, Absent>,
@@ -79,11 +82,12 @@ struct Unnamed {
 }
 
 impl Unnamed {
-    /// Places the frames, and asks for their names. `user` says whether the user part was asked for.
+    /// Resolves the modules of the frames and requests their names. `user` states whether the user
+    /// stack was requested.
     fn of(
         Answered { tid, answer, user_later }: Answered,
         user: bool,
-        surroundings: &ProcessMap<'_>,
+        process_map: &ProcessMap<'_>,
         mut naming: Option<&mut Symbolizer>,
     ) -> Unnamed {
         let stack = match answer {
@@ -106,18 +110,20 @@ impl Unnamed {
             user_later,
         };
         let mut resolve = |part: client::Part| match part {
-            Ok(frames) => Ok(surroundings.resolve_all(&frames.addresses, naming.as_deref_mut())),
+            Ok(frames) => Ok(process_map.resolve_all(&frames.addresses, naming.as_deref_mut())),
             Err(missing) => Err(absent(missing)),
         };
-        // A part that was asked for has frames or a reason, which the client sees to.
+        // The client ensures that a requested stack has frames or a reason.
         let kernel = stack.kernel.map_or(Err(Absent::NothingWalked), &mut resolve);
         Unnamed { tid, kernel, user: stack.user.map(&mut resolve), evidence: Some(evidence) }
     }
 
-    /// With the names, which were waited for. The dispatcher of APCs is left out unless it is to be kept.
+    /// The stack with the names; the caller must wait for them first. The frames of the APC
+    /// dispatcher are removed unless `keep` is set.
     fn named(self, pid: Pid, process: &str, keep: bool, naming: Option<&Symbolizer>) -> ThreadStack {
-        let named =
-            |placed: Vec<ResolvedFrame>| Vec::from_iter(placed.into_iter().map(|frame| frame.named(naming)));
+        let named = |resolved: Vec<ResolvedFrame>| {
+            Vec::from_iter(resolved.into_iter().map(|frame| frame.named(naming)))
+        };
         let kernel = self.kernel.map(named);
         ThreadStack {
             pid: Some(pid),
@@ -132,7 +138,8 @@ impl Unnamed {
     }
 }
 
-/// A thread that has nothing but the dispatcher in the kernel ran in user mode when the APC interrupted it.
+/// If only the dispatcher has kernel frames, the thread ran in user mode when the APC interrupted
+/// it.
 fn without_dispatcher(frames: Vec<super::StackFrame>) -> Part {
     let frames = dispatcher::trim(frames);
     if frames.is_empty() { Err(Absent::Running) } else { Ok(frames) }

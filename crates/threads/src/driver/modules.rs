@@ -1,20 +1,19 @@
-//! Which modules are loaded where, as the system said at one moment.
+//! The loaded modules, as the system listed them at one moment.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use stackhound_types::{ImageIdentity, ModuleIdentity};
 
-/// A module that is loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Loaded {
-    /// Where it begins.
+    /// Base address.
     pub base: u64,
-    /// Bytes from there.
+    /// Size in bytes.
     pub size: u32,
-    /// Its file, in any spelling of Windows.
+    /// Path of the file, in any Windows notation.
     pub path: String,
-    /// `TimeDateStamp` of its image, if that is known.
+    /// `TimeDateStamp` of the image, if it is known.
     pub time_date_stamp: Option<u32>,
 }
 
@@ -23,7 +22,7 @@ impl Loaded {
         self.path.rsplit('\\').next().unwrap_or(&self.path)
     }
 
-    /// What a symbolizer wants to know. The image names the PDB.
+    /// The identity for a symbolizer. The image names its PDB.
     pub fn identity(&self) -> ModuleIdentity {
         let image =
             self.time_date_stamp.map(|time_date_stamp| ImageIdentity { time_date_stamp, size: self.size });
@@ -31,27 +30,27 @@ impl Loaded {
     }
 }
 
-/// Modules of the kernel, or of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Modules {
-    /// By address.
+    /// Sorted by address.
     modules: Vec<Loaded>,
 }
 
 impl Modules {
-    /// In any order. Those whose place the system hides, which then is zero, are left out.
+    /// Accepts modules in any order. Omits modules with the base address zero, which the system
+    /// reports if it hides the address.
     pub fn new(mut modules: Vec<Loaded>) -> Modules {
         modules.retain(|module| module.base != 0);
         modules.sort_by_key(|module| module.base);
         Modules { modules }
     }
 
-    /// Whether nothing is known.
+    /// Whether no module is known.
     pub fn is_empty(&self) -> bool {
         self.modules.is_empty()
     }
 
-    /// The module at an address, and where in it. Costs a binary search.
+    /// The module at an address, and the offset in it. Costs a binary search.
     pub fn at(&self, address: u64) -> Option<(&Loaded, u32)> {
         let next = self.modules.partition_point(|module| module.base <= address);
         let module = &self.modules[next.checked_sub(1)?];
@@ -59,7 +58,7 @@ impl Modules {
         (rva < module.size).then_some((module, rva))
     }
 
-    /// The folders of those modules that any of the addresses lies in.
+    /// The folders of the modules that contain any of the addresses.
     pub fn folders(&self, addresses: impl Iterator<Item = u64>, windows: &str) -> BTreeSet<PathBuf> {
         let modules: BTreeSet<&str> =
             addresses.filter_map(|address| Some(&*self.at(address)?.0.path)).collect();
@@ -67,8 +66,9 @@ impl Modules {
     }
 }
 
-/// The folder of a file on this machine, as programs spell it. `windows` is the folder of Windows. `None` for files on shares, which are not to
-/// be looked at without being told, and for spellings that name a device.
+/// The folder of a local file, in the notation of Win32 paths. `windows` is the Windows directory.
+/// `None` for files on network shares, which must not be accessed unless the user allows it, and
+/// for device paths.
 fn folder(path: &str, windows: &str) -> Option<String> {
     let path = path.strip_prefix(r"\??\").unwrap_or(path);
     let (folder, _) = path.rsplit_once('\\')?;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_the_module_that_reaches_there() {
+    fn addresses_resolve_to_the_module_that_contains_them() {
         let modules = Modules::new(vec![
             loaded(0x9000, 0x1000, r"C:\b.dll"),
             loaded(0x1000, 0x2000, r"C:\a.dll"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_spelled_as_programs_do() {
+    fn folders_are_normalized_to_win32_paths() {
         for (path, expected) in [
             (r"\SystemRoot\system32\ntoskrnl.exe", Some(r"D:\Win\system32")),
             (r"\systemroot\ntoskrnl.exe", Some(r"D:\Win")),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_of_modules_with_frames_are_looked_into() {
+    fn only_folders_of_modules_with_frames_are_searched() {
         let modules = Modules::new(vec![
             loaded(0x1000, 0x1000, r"C:\one\a.dll"),
             loaded(0x2000, 0x1000, r"C:\one\b.dll"),

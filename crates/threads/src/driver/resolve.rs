@@ -1,4 +1,4 @@
-//! What is at the addresses of a stack.
+//! Resolves the addresses of a stack.
 
 use stackhound_frames::{Backing, Region};
 use stackhound_pipeline::ShownName;
@@ -8,17 +8,17 @@ use stackhound_types::{Address, AddressKind, Mode, PointerSize, Rva};
 use super::modules::Modules;
 use crate::{FrameLocation, StackFrame};
 
-/// What the threads of one process run among.
+/// The modules and memory of one process.
 pub(super) struct ProcessMap<'s> {
-    /// Modules of the kernel; none if the system does not tell.
+    /// Modules of the kernel; empty if the system does not list them.
     pub kernel: &'s Modules,
-    /// Modules of the process; none if the system does not tell, or nobody asked.
+    /// Modules of the process; empty if they are not available or were not requested.
     pub user: &'s Modules,
-    /// What the process's memory is, where no module of it is.
+    /// The backing of the memory at an address outside all modules.
     pub memory: &'s dyn Fn(u64) -> Backing,
 }
 
-/// A frame whose name may come.
+/// A frame whose name may be requested.
 pub(super) struct ResolvedFrame {
     address: Address,
     mode: Mode,
@@ -28,10 +28,11 @@ pub(super) struct ResolvedFrame {
 }
 
 impl ProcessMap<'_> {
-    /// Looks the modules up, and asks for names.
+    /// Looks up the modules and requests the names.
     ///
-    /// All addresses are taken for return addresses. The one at which an interrupt stopped a thread is not; it gets the name of the function
-    /// before only if it is the first byte of its own.
+    /// All addresses are treated as return addresses. The address at which an interrupt stopped a
+    /// thread is not one; it gets the name of the previous function only if it is the first byte of
+    /// its own.
     pub fn resolve_all(&self, addresses: &[u64], mut naming: Option<&mut Symbolizer>) -> Vec<ResolvedFrame> {
         let resolve = |&address| self.resolve(address, naming.as_deref_mut());
         addresses.iter().map(resolve).collect()
@@ -60,7 +61,7 @@ impl ProcessMap<'_> {
 }
 
 impl ResolvedFrame {
-    /// With its name, which was waited for.
+    /// The frame with its name; the caller must wait for the name first.
     pub fn named(self, naming: Option<&Symbolizer>) -> StackFrame {
         let names = naming.zip(self.number).and_then(|(naming, number)| naming.frame(number));
         StackFrame {

@@ -1,4 +1,4 @@
-//! The driver of this system, and what Windows says of its process.
+//! Kernel stacks from the driver and module lists from Windows.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,27 +19,29 @@ use super::resolve::ProcessMap;
 use super::{Answered, Unnamed, answer};
 use crate::{KernelStackError, KernelStackSource, Selection, ThreadStack};
 
-/// Bytes of a module in memory that its headers are looked for in.
+/// The number of bytes of a loaded module that are read to parse its headers.
 const HEADERS: usize = 4096;
 
-/// How stacks are asked for, and named.
+/// Options for captures and names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriverOptions {
-    /// How much of a frame is told.
+    /// The depth to which frames are resolved.
     pub depth: Depth,
-    /// Where names of functions come from, beside the folders of the modules themselves.
+    /// The sources of function names, in addition to the folders of the modules.
     pub symbols: SymbolizerOptions,
-    /// How long each thread may take to answer; at least a millisecond, at most a second.
+    /// The timeout per thread, from one millisecond to one second.
     pub timeout: Duration,
-    /// Whether to walk the user part also of threads in critical regions. Such a thread may hold a lock of a file system, and reading in
-    /// a page of its stack can deadlock; one that waits for a synchronous read or write of a file is in one.
+    /// Whether to walk the user stack of threads in critical regions too. Such a thread may hold a
+    /// file-system lock, and paging in its stack can deadlock. A thread that waits for a
+    /// synchronous read or write of a file is in a critical region.
     pub user_in_critical_regions: bool,
-    /// Whether to keep the frames of the capture itself and those of the kernel's dispatcher of APCs, which otherwise are left out.
+    /// Whether to keep the frames of the capture itself and of the APC dispatcher of the kernel.
+    /// They are removed by default.
     pub keep_machinery: bool,
 }
 
 impl Default for DriverOptions {
-    /// Functions, from files that are there already; 300 ms for each thread.
+    /// Functions, from files that exist locally; 300 ms per thread.
     fn default() -> Self {
         DriverOptions {
             depth: Depth::Function,
@@ -51,10 +53,10 @@ impl Default for DriverOptions {
     }
 }
 
-/// Has the threads of a process walk their own stacks, with the driver.
+/// Makes the threads of a process walk their own stacks, through the driver.
 ///
-/// Threads are asked one after another, while the others run on: their stacks are of different moments. Asking for the threads of a
-/// process takes as long as they have time to answer, for each, if none of them does.
+/// Threads are captured one after another, while the others run on: their stacks are of different
+/// moments. If no thread answers, the call takes the timeout multiplied by the number of threads.
 #[derive(Debug)]
 pub struct DriverSource<D = SystemDevice> {
     client: Client<D>,
@@ -63,27 +65,27 @@ pub struct DriverSource<D = SystemDevice> {
 }
 
 impl DriverSource {
-    /// Opens the driver. Takes `SeDebugPrivilege`, which this process then keeps.
+    /// Opens the driver. Enables `SeDebugPrivilege` for this process and leaves it enabled.
     ///
     /// # Errors
-    /// [`KernelStackError::Driver`], which says what to do.
+    /// [`KernelStackError::Driver`], whose message contains advice.
     pub fn open(options: DriverOptions) -> Result<DriverSource, KernelStackError> {
         Ok(DriverSource::over(Client::open().map_err(KernelStackError::Driver)?, options))
     }
 }
 
 impl<D: Device> DriverSource<D> {
-    /// With a client that is there already.
+    /// Uses an existing client.
     pub fn over(client: Client<D>, options: DriverOptions) -> DriverSource<D> {
         DriverSource { client, options, stats: None }
     }
 
-    /// Counters of the work on symbols for the stacks that were told last.
+    /// Symbol counters of the last call of [`stacks`](KernelStackSource::stacks).
     pub fn symbol_stats(&self) -> Option<&SymbolStats> {
         self.stats.as_ref()
     }
 
-    fn ask(&mut self, pid: Pid, of: &Selection) -> Result<Vec<Answered>, KernelStackError> {
+    fn capture(&mut self, pid: Pid, of: &Selection) -> Result<Vec<Answered>, KernelStackError> {
         let mut chosen = threads(pid.0).map_err(KernelStackError::Driver)?;
         chosen.retain(|thread| of.chooses(Some(pid), Tid(thread.id)));
         if let (true, Some(tid)) = (chosen.is_empty(), of.tid) {
@@ -98,7 +100,7 @@ impl<D: Device> DriverSource<D> {
             flags = if wanted { flags.and(flag) } else { flags };
         }
         let timeout_ms = u32::try_from(self.options.timeout.as_millis()).unwrap_or(u32::MAX);
-        let like = Capture {
+        let template = Capture {
             pid: pid.0,
             tid: 0,
             created: None,
@@ -108,7 +110,7 @@ impl<D: Device> DriverSource<D> {
             id: 0,
             frames_to_skip: 0,
         };
-        let replies = self.client.captures(chosen, like);
+        let replies = self.client.captures(chosen, template);
         let mut walker = Walker { pid, session: None };
         let answered = replies.map(|(thread, reply)| {
             let mut answer = answer(reply)?;
@@ -118,7 +120,7 @@ impl<D: Device> DriverSource<D> {
         answered.collect()
     }
 
-    /// A symbolizer that looks in these modules' folders too.
+    /// A symbolizer that also searches the folders of these modules.
     fn symbolizer(
         &self,
         answers: &[Answered],
@@ -137,7 +139,7 @@ impl<D: Device> DriverSource<D> {
             .collect();
         for modules in modules {
             for folder in modules.folders(addresses.iter().copied(), &windows) {
-                options.store.path = options.store.path.behind(folder);
+                options.store.path = options.store.path.with_first(folder);
             }
         }
         Symbolizer::new(options).map(Some).map_err(KernelStackError::Symbols)
@@ -150,9 +152,10 @@ impl<D: Device> KernelStackSource for DriverSource<D> {
         let processes = process::list().map_err(|error| cannot_read("the list of processes", error))?;
         let listed = processes.into_iter().find(|process| process.id == pid.0);
         let listed = listed.ok_or(KernelStackError::NoProcess(pid))?;
-        // Those that cannot be opened, protected ones and the system's, tell neither modules nor memory.
+        // Protected and system processes cannot be opened: their modules and memory are not
+        // available.
         let process = Process::open(pid.0).ok().filter(|_| of.user);
-        let answers = self.ask(pid, of)?;
+        let answers = self.capture(pid, of)?;
         let (mut kernel, mut user) = (Modules::default(), Modules::default());
         if self.options.depth > Depth::Address {
             let drivers = drivers::list().map_err(|error| cannot_read("the list of drivers", error))?;
@@ -160,32 +163,32 @@ impl<D: Device> KernelStackSource for DriverSource<D> {
             user = process.as_ref().map(user_modules).unwrap_or_default();
         }
         let memory = |address| process.as_ref().map_or(Backing::Unknown, |process| backing(process, address));
-        let surroundings = ProcessMap { kernel: &kernel, user: &user, memory: &memory };
+        let process_map = ProcessMap { kernel: &kernel, user: &user, memory: &memory };
         let mut naming = self.symbolizer(&answers, [&kernel, &user])?;
-        let placed = answers
-            .into_iter()
-            .map(|answered| Unnamed::of(answered, of.user, &surroundings, naming.as_mut()));
-        let placed: Vec<Unnamed> = placed.collect();
+        let resolved =
+            answers.into_iter().map(|answered| Unnamed::of(answered, of.user, &process_map, naming.as_mut()));
+        let resolved: Vec<Unnamed> = resolved.collect();
         if let Some(naming) = &mut naming {
             naming.wait();
         }
         self.stats = naming.as_ref().map(Symbolizer::stats);
         let keep = self.options.keep_machinery;
         let named = |thread: Unnamed| thread.named(pid, &listed.name, keep, naming.as_ref());
-        Ok(placed.into_iter().map(named).collect())
+        Ok(resolved.into_iter().map(named).collect())
     }
 }
 
-/// Reads user parts that threads must not read themselves, as long as they are in a critical region.
+/// Reads the user stacks that threads must not read themselves because they are in a critical
+/// region.
 struct Walker {
     pid: Pid,
-    /// Opened for the first of them; nothing if Windows refuses.
+    /// Opened at the first use; the inner value is `None` if Windows refuses.
     session: Option<Option<debug_help::Session>>,
 }
 
 impl Walker {
-    /// Whether the part was missing for that reason, and is there now. The stack may have changed since: a thread that has left the
-    /// kernel has another one.
+    /// Reads the user stack if it is missing for that reason, and returns whether it was read. The
+    /// stack may have changed since: a thread that has left the kernel has another one.
     fn complete(&mut self, tid: u32, stack: &mut Stack) -> bool {
         if stack.user != Some(Err(Missing::CriticalRegion)) {
             return false;
@@ -194,10 +197,10 @@ impl Walker {
             .session
             .get_or_insert_with(|| debug_help::Session::of_process(self.pid.0, OsStr::new("")).ok());
         let Some(session) = opened else { return false };
-        let most = usize::from(MAX_FRAMES);
-        match session.user_stack(self.pid.0, tid, most) {
+        let limit = usize::from(MAX_FRAMES);
+        match session.user_stack(self.pid.0, tid, limit) {
             Ok(addresses) if !addresses.is_empty() => {
-                stack.user = Some(Ok(Frames { cut: addresses.len() == most, addresses }));
+                stack.user = Some(Ok(Frames { cut: addresses.len() == limit, addresses }));
                 true
             }
             _ => false,
@@ -210,7 +213,7 @@ fn kernel_module(driver: drivers::Driver) -> Loaded {
     Loaded { base, size, path, time_date_stamp: Some(time_date_stamp).filter(|&stamp| stamp != 0) }
 }
 
-/// A process that ends meanwhile, or has not got so far yet, has none.
+/// The list is empty if the process ends meanwhile or has not loaded its modules yet.
 fn user_modules(process: &Process) -> Modules {
     let modules = process.modules().unwrap_or_default();
     let loaded = modules.into_iter().map(|module| {
@@ -223,7 +226,8 @@ fn user_modules(process: &Process) -> Modules {
     Modules::new(loaded.collect())
 }
 
-/// Images that are none of the process's modules are images all the same. What is free may have been freed since.
+/// Memory of an image is backed even if the image is not in the module list. Free memory may have
+/// been freed since, so it is unknown.
 fn backing(process: &Process, address: u64) -> Backing {
     match process.region(address).map(|region| region.state) {
         Ok(State::Committed { kind: Kind::Image, .. }) => Backing::Backed,
@@ -240,7 +244,8 @@ fn cannot_read(what: &str, error: windows::Error) -> KernelStackError {
     KernelStackError::Read { what: what.to_owned(), error }
 }
 
-/// Over a device that answers with addresses of this process; the lists of modules are those of the system.
+/// Tests with a device that answers with addresses of this process; the lists of modules are those
+/// of the system.
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Row, client};
@@ -258,7 +263,7 @@ mod tests {
         Selection { pid: Some(Pid(std::process::id())), tid: None, user: true }
     }
 
-    /// Names from the files that the modules were loaded from, and from nowhere else.
+    /// Names come only from the files that the modules were loaded from.
     fn only_own_files() -> SymbolizerOptions {
         let store = stackhound_symbols::store::StoreOptions {
             path: stackhound_symbols::path::SymbolPath::default(),
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_placed_in_the_modules_of_the_process_and_named_from_their_files() {
+    fn frames_are_resolved_to_process_modules_and_named_from_their_files() {
         let id = std::process::id();
         let process = Process::open(id).expect("this process");
         let modules = process.modules().expect("its modules");
@@ -293,26 +298,26 @@ mod tests {
         let count = rows.len();
         let mut source = source(rows, Depth::Function);
         let stacks = source.stacks(&own()).expect("stacks");
-        // Other tests begin and end threads meanwhile.
+        // Other tests start and end threads meanwhile.
         assert!(!stacks.is_empty() && count > 0);
         let name = std::env::current_exe().expect("a path");
         assert_eq!(stacks[0].process.as_deref(), name.file_name().and_then(|name| name.to_str()));
-        let user = stacks.iter().find_map(|stack| stack.user.as_ref()?.as_ref().ok()).expect("a user part");
+        let user = stacks.iter().find_map(|stack| stack.user.as_ref()?.as_ref().ok()).expect("a user stack");
         assert!(user[0].to_string().to_lowercase().starts_with("kernel32.dll!sleep+0x1 ["), "{}", user[0]);
         assert_eq!(user[1].backing, Backing::Unbacked);
         assert!(source.symbol_stats().is_some());
     }
 
     #[test]
-    #[ignore = "is the other program of the next test"]
+    #[ignore = "helper program of the next test"]
     fn another_program() {
         let _ = std::io::stdin().read_line(&mut String::new());
     }
 
     #[test]
-    fn a_user_part_that_must_not_be_walked_is_read_from_outside() {
+    fn user_stacks_in_critical_regions_are_read_by_another_thread() {
         let mut child = Command::new(std::env::current_exe().expect("a path"))
-            .args(["--exact", "kstack::driver::system::tests::another_program", "--ignored"])
+            .args(["--exact", "driver::system::tests::another_program", "--ignored"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -321,19 +326,19 @@ mod tests {
         let in_region = |thread: stackhound_kstack_client::Thread| {
             (thread.id, Row::Stack(vec![0xffff_f800_0000_1000], vec![Missing::CriticalRegion.sentinel()]))
         };
-        let user_parts = |pid: u32| {
+        let user_stacks = |pid: u32| {
             let rows = threads(pid).expect("threads").into_iter().map(in_region).collect();
             let of = Selection { pid: Some(Pid(pid)), ..own() };
             source(rows, Depth::Module).stacks(&of).expect("stacks")
         };
-        let stacks = user_parts(pid);
+        let stacks = user_stacks(pid);
         assert!(!stacks.is_empty());
         for stack in &stacks {
             assert!(stack.user.as_ref().is_some_and(Result::is_ok), "{stack:?}");
             assert!(matches!(stack.evidence, Some(Evidence::Captured { user_later: true, .. })), "{stack:?}");
         }
-        // Of this process, a thread that is suspended may hold what the walk needs.
-        for stack in user_parts(std::process::id()) {
+        // In this process, a suspended thread may hold locks that the walk needs.
+        for stack in user_stacks(std::process::id()) {
             assert!(
                 stack.user.is_none_or(|user| matches!(user, Err(Absent::CriticalRegion | Absent::Gone))),
                 "{:?}",
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_processes_and_threads_are_reported() {
         let no_process = Selection { pid: Some(Pid(0xffff_fff0)), ..own() };
         assert!(matches!(
             source(vec![], Depth::Module).stacks(&no_process),
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_driver_nothing_is_opened() {
+    fn a_missing_driver_is_an_error() {
         let error = DriverSource::open(DriverOptions::default()).expect_err("there is no driver");
         assert!(error.to_string().contains("is not loaded"), "{error}");
     }

@@ -20,7 +20,7 @@ const NT: u64 = 0xffff_f800_0000_0000;
 const DRIVER: u64 = 0xffff_f800_7000_0000;
 const PROGRAM: u64 = 0x7ff6_0000_0000;
 
-/// What a thread has, or what the driver says instead.
+/// The stack of a thread, or the answer of the driver instead.
 #[derive(Clone)]
 pub(super) enum Row {
     Stack(Vec<u64>, Vec<u64>),
@@ -28,7 +28,7 @@ pub(super) enum Row {
     Refused(u32),
 }
 
-/// A device that answers from a table.
+/// A fake device that answers from a table.
 #[derive(Debug)]
 pub(super) struct Table(pub HashMap<u32, Row>);
 
@@ -48,7 +48,7 @@ impl Device for Table {
                 if let Row::Refused(code) = row {
                     return Err(Refused { function: "DeviceIoControl", code, text: "no".to_owned() });
                 }
-                told(&capture, row)
+                answer_bytes(&capture, row)
             }
         };
         output[..bytes.len()].copy_from_slice(&bytes);
@@ -68,7 +68,7 @@ fn version() -> Vec<u8> {
     version.as_bytes().to_vec()
 }
 
-fn told(capture: &Capture, row: Row) -> Vec<u8> {
+fn answer_bytes(capture: &Capture, row: Row) -> Vec<u8> {
     let (outcome, [kernel, user]) = match row {
         Row::Stack(kernel, user) => (Outcome::Captured, [kernel, user]),
         Row::Ended(outcome) => (outcome, [vec![], vec![]]),
@@ -79,7 +79,7 @@ fn told(capture: &Capture, row: Row) -> Vec<u8> {
     let mut header = AnswerHeader::new(capture, outcome);
     header.kernel_count = (kernel.len() as u16).into();
     header.user_count = (user.len() as u16).into();
-    // What has frames may have had more.
+    // A user stack with frames is marked as cut.
     if user.first().is_some_and(|&first| Missing::from_sentinel(first).is_none()) {
         header.flags = AnswerHeader::USER_CUT.into();
     }
@@ -98,7 +98,8 @@ pub(super) fn client(rows: impl IntoIterator<Item = (u32, Row)>) -> Client<Table
     Client::over(Table(rows.into_iter().collect()), patience).expect("the same version")
 }
 
-/// Functions of 0x100 bytes, one after another; those whose name starts with `~` are known by the export before them only.
+/// Functions of 0x100 bytes each, in sequence; names that start with `~` are known only as the
+/// nearest export.
 struct Functions(&'static [&'static str]);
 
 impl Symbols for Functions {
@@ -139,7 +140,7 @@ fn symbolizer() -> Symbolizer {
                 "KiCheckForThreadDispatch",
                 "KiHandleDeferredPreemption",
             ],
-            // A driver that calls its function so.
+            // A driver with a function of the same name.
             ("some.sys", _) => &["KiDeliverApc"],
             ("program.exe", None) => &["main"],
             other => panic!("{other:?}"),
@@ -153,7 +154,7 @@ fn loaded(base: u64, path: &str, time_date_stamp: Option<u32>) -> Loaded {
     Loaded { base, size: 0x1000, path: path.to_owned(), time_date_stamp }
 }
 
-/// The address behind a call in the n-th function of the kernel.
+/// The return address in the n-th function of the kernel.
 fn nt(function: u64) -> u64 {
     NT + function * 0x100 + 0x10
 }
@@ -166,9 +167,9 @@ fn stack_of(row: Row, user: bool, keep: bool, hidden: bool) -> Result<ThreadStac
     let kernel = if hidden { Modules::default() } else { Modules::new(drivers) };
     let program = Modules::new(vec![loaded(PROGRAM, r"C:\program.exe", None)]);
     let memory = |address| if address == 0x1000 { Backing::Unbacked } else { Backing::Unknown };
-    let surroundings = ProcessMap { kernel: &kernel, user: &program, memory: &memory };
+    let process_map = ProcessMap { kernel: &kernel, user: &program, memory: &memory };
     let flags = if user { Flags::KERNEL.and(Flags::USER) } else { Flags::KERNEL };
-    let like = Capture {
+    let template = Capture {
         pid: 4,
         tid: 0,
         created: None,
@@ -179,10 +180,10 @@ fn stack_of(row: Row, user: bool, keep: bool, hidden: bool) -> Result<ThreadStac
         frames_to_skip: 0,
     };
     let mut client = client([(7, row)]);
-    let (thread, reply) = client.captures([Thread { id: 7, created: None }], like).next().expect("one");
+    let (thread, reply) = client.captures([Thread { id: 7, created: None }], template).next().expect("one");
     let mut naming = symbolizer();
     let answered = Answered { tid: Tid(thread.id), answer: answer(reply)?, user_later: false };
-    let unnamed = Unnamed::of(answered, user, &surroundings, Some(&mut naming));
+    let unnamed = Unnamed::of(answered, user, &process_map, Some(&mut naming));
     naming.wait();
     Ok(unnamed.named(Pid(4), "System", keep, Some(&naming)))
 }
@@ -204,7 +205,7 @@ fn frames_have_modules_and_names() {
             "some.sys!KiDeliverApc+0x10 [pdb]"
         ]
     );
-    let user = found.user.expect("asked for");
+    let user = found.user.expect("requested");
     assert_eq!(texts(&user), ["program.exe!main+0x20 [pdb]", "program.exe+0x800", "0x1000 (unbacked)"]);
     let modes: Vec<Mode> =
         found.kernel.expect("frames").iter().chain(&user.expect("frames")).map(|frame| frame.mode).collect();
@@ -215,12 +216,12 @@ fn frames_have_modules_and_names() {
     assert_eq!(found.evidence, Some(expected));
 }
 
-/// The window procedure called by `KiSwapThread`, say.
+/// For example, a window procedure that `KiSwapThread` calls.
 #[test]
-fn kernel_frames_of_a_callback_are_placed_in_the_kernel() {
+fn kernel_frames_of_a_callback_are_resolved_in_the_kernel() {
     let user = vec![PROGRAM + 0x20, nt(4), DRIVER + 0x10, PROGRAM + 0x30];
     let found = stack_of(Row::Stack(vec![nt(5)], user), true, false, false).expect("a stack");
-    let user = found.user.expect("asked for");
+    let user = found.user.expect("requested");
     assert_eq!(
         texts(&user),
         [
@@ -235,7 +236,7 @@ fn kernel_frames_of_a_callback_are_placed_in_the_kernel() {
 }
 
 #[test]
-fn kernel_addresses_without_a_module_are_evaluated_by_what_the_system_tells() {
+fn kernel_addresses_outside_modules_are_unbacked_if_modules_are_listed() {
     for (hidden, expected) in [(false, Backing::Unbacked), (true, Backing::Unknown)] {
         let found = stack_of(Row::Stack(vec![NT - 0x1000], vec![]), false, false, hidden).expect("a stack");
         assert_eq!(found.kernel.expect("frames")[0].backing, expected);
@@ -243,9 +244,9 @@ fn kernel_addresses_without_a_module_are_evaluated_by_what_the_system_tells() {
     }
 }
 
-/// The driver has left out its own frames and the one that called it.
+/// The driver has removed its own frames and the one that called it.
 #[test]
-fn the_dispatcher_is_left_out_by_name_at_the_inner_end_only() {
+fn dispatcher_frames_are_removed_by_name_at_the_inner_end_only() {
     let (swap, wait) =
         ("ntoskrnl.exe!KiSwapThread+0x10 [pdb]", "ntoskrnl.exe!NtWaitForSingleObject+0x10 [pdb]");
     let near = "ntoskrnl.exe!KiDeliverApc+0x10 [nearest_export]";
@@ -257,7 +258,8 @@ fn the_dispatcher_is_left_out_by_name_at_the_inner_end_only() {
         (vec![nt(0), nt(6), nt(5)], vec![wait]),
         (vec![nt(0), nt(7), nt(5)], vec![wait]),
         (vec![nt(4), nt(2), nt(5)], vec![swap, "ntoskrnl.exe!KiCheckForKernelApcDelivery+0x10 [pdb]", wait]),
-        // The export before an address is no certain name, and other modules have names like these.
+        // The nearest export is not a reliable name, and other modules have functions with the same
+        // names.
         (vec![nt(3), nt(5)], vec![near, wait]),
         (vec![DRIVER + 0x10, nt(5)], vec!["some.sys!KiDeliverApc+0x10 [pdb]", wait]),
     ] {
@@ -269,14 +271,14 @@ fn the_dispatcher_is_left_out_by_name_at_the_inner_end_only() {
 }
 
 #[test]
-fn a_thread_with_nothing_but_the_dispatcher_in_the_kernel_was_running() {
+fn a_thread_with_only_dispatcher_frames_was_running() {
     let found = stack_of(Row::Stack(vec![nt(1)], vec![PROGRAM + 1]), true, false, false).expect("a stack");
     assert_eq!(found.kernel, Err(Absent::Running));
-    assert!(found.user.expect("asked for").is_ok());
+    assert!(found.user.expect("requested").is_ok());
 }
 
 #[test]
-fn what_is_missing_has_its_reason() {
+fn missing_parts_have_a_reason() {
     for (missing, expected) in [
         (Missing::Nothing, Absent::NothingWalked),
         (Missing::System, Absent::SystemThread),
@@ -307,7 +309,7 @@ fn what_is_missing_has_its_reason() {
 }
 
 #[test]
-fn what_no_thread_would_be_answered_with_ends_it() {
+fn errors_that_affect_all_threads_are_returned() {
     let error = stack_of(Row::Refused(5), false, false, false).expect_err("denied");
     assert!(error.to_string().contains("SeDebugPrivilege"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! What the pipeline's events tell of threads, processors and stacks.
+//! Converts the pipeline's events into stack events: threads, processors and stacks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const INTERRUPT_ROUTINES: [u16; 3] =
     [hook_id::PERF_INFO_ISR, hook_id::PERF_INFO_ISR_MSI, hook_id::PERF_INFO_ISR_PASS];
 const DEFERRED_CALLS: [u16; 3] =
     [hook_id::PERF_INFO_DPC, hook_id::PERF_INFO_TIMER_DPC, hook_id::PERF_INFO_IO_TIMER];
-/// Processes, threads and images that exist, told in their name by somebody else.
+/// Rundown of existing processes, threads and images, which other threads log.
 const RUNDOWN: [u16; 6] = [
     hook_id::PROCESS_DC_START,
     hook_id::PROCESS_DC_END,
@@ -33,15 +33,15 @@ const RUNDOWN: [u16; 6] = [
     hook_id::IMAGE_DC_START,
     hook_id::IMAGE_DC_END,
 ];
-/// So many stacks are kept to be used again.
+/// Maximum number of cached stacks.
 const KEPT_MAX: usize = 1 << 18;
 
-/// What of an event's stack tells one snapshot from another.
+/// The cache key of a snapshot: the properties of an event's stack on which the snapshot depends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct SnapshotKey {
     stack: StackId,
     process: Option<ProcessId>,
-    /// While these are the same, so are the modules.
+    /// While these are equal, the modules are equal.
     validity_ids: [ValidityId; 2],
     states: StackStates,
     is_sample: bool,
@@ -63,7 +63,7 @@ impl Events {
         Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
     }
 
-    /// What the event is called.
+    /// The label of an event.
     pub fn label(&mut self, view: &EventView<'_>, builder: &mut Builder) -> LabelId {
         match view.event().hook_id() {
             Some(hook_id) => *self.labels.entry(hook_id).or_insert_with(|| builder.label(&view.name())),
@@ -71,20 +71,21 @@ impl Events {
         }
     }
 
-    /// The thread that logged the event, if the event tells.
+    /// The thread that logged the event, if the event contains it.
     pub fn thread(&self, view: &EventView<'_>) -> Option<Tid> {
         match view.event().hook_id() {
             Some(hook_id) if RUNDOWN.contains(&hook_id) || matches!(hook_id >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
             Some(hook_id) if SAMPLES.contains(&hook_id) => view.stack_owner().tid,
-            // The thread is one of the tool, which ran at another time or on another machine.
+            // The thread belongs to a merging tool, which ran at another time or on another
+            // machine.
             None if view.provider_guid().is_some_and(is_added_by_tools) => None,
             _ if view.stack().is_some() => view.stack_owner().tid,
             _ => view.event().header_tid(),
         }
     }
 
-    /// What happens to threads and processors.
+    /// The effect of an event on threads and processors.
     pub fn what(&self, view: &EventView<'_>, functions: &mut Functions, builder: &mut Builder) -> EventKind {
         let Some(hook_id) = view.event().hook_id() else { return EventKind::Other };
         let record = view.event().record();
@@ -117,7 +118,8 @@ impl Events {
                 } else {
                     Interruption::Service
                 };
-                // Interrupt routines begin as deferred calls do, with their time and their address.
+                // Events of interrupt routines and deferred calls begin with the same fields: start
+                // time and address.
                 let run = view::Dpc::parse(payload, version, pointer).ok();
                 run.filter(|run| run.initial_time.0 >= 0).map(|run| EventKind::Interrupted {
                     by,
@@ -135,7 +137,7 @@ impl Events {
         base.map_or(raw.0, |base| base.trace_time(raw).0)
     }
 
-    /// The event's stack, if it was recorded and nothing of it is doubtful.
+    /// The event's stack, if it was recorded and is certain.
     pub fn stack(
         &mut self,
         view: &EventView<'_>,
@@ -145,7 +147,7 @@ impl Events {
         let stack = view.stack().filter(|_| self.wants_stacks)?;
         let event = view.event();
         let is_sample = event.hook_id().is_some_and(|hook_id| SAMPLES.contains(&hook_id));
-        // Of 32-bit programs, providers record the 32-bit frames only.
+        // For 32-bit programs, stacks in extended data contain only the 32-bit frames.
         let has_lower_half = event.hook_id().is_none()
             && event.record().pointer_size() == PointerSize::Four
             && event.block().session().pointer_size == PointerSize::Eight;
@@ -194,7 +196,7 @@ fn snapshot(
         frames.reverse();
         match frames.len() {
             0 => Part::Absent,
-            // It may have been cut.
+            // The walk may have been truncated.
             length if length >= usize::from(WALK_FRAMES_MAX) => Part::Unknown,
             _ => Part::Frames(frames.into()),
         }
@@ -203,14 +205,14 @@ fn snapshot(
     if !key.states.has_certain_frames() || key.states.has(StackState::None) {
         return None;
     }
-    // The frames of a truncated walk may be those of the same functions further in or out.
+    // The frames of a truncated walk may be other calls of the same functions.
     if key.states.has(StackState::KernelOnly) || key.states.has(StackState::Truncated) {
         (wow64, user) = (Part::Unknown, Part::Unknown);
     }
     if key.states.has(StackState::UserOnly) {
         kernel = Part::Unknown;
     }
-    // Whoever logs an event from user mode does so by a system call, whose part is left out.
+    // A user-mode event is logged by a system call, whose kernel part is not recorded.
     if kernel == Part::Absent && !key.is_sample {
         kernel = Part::Unknown;
     }

@@ -1,4 +1,4 @@
-//! Which function an address is in, as locations of the stack model.
+//! Maps addresses to functions, as locations of the stack model.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,19 @@ use stackhound_types::{Address, AddressKind, Mode};
 
 use crate::SampledFrame;
 
-/// A function, and what to show of a place in it.
+/// A function, and the location to show for an address in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Function {
     pub identity: Option<LocationId>,
     pub location: Option<LocationId>,
-    /// Whether it is the kernel's function for calls into user mode.
+    /// Whether it is a kernel function that calls into user mode.
     pub calls_back: bool,
 }
 
 /// The functions through which the kernel calls user mode.
 const CALLBACKS: [&str; 2] = ["KeUserModeCallback", "KiCallUserMode"];
 
-/// A place in code of which the function was looked up.
+/// A code location whose function was looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum CodeLocation {
     Module(ModuleId, u64, bool),
@@ -31,14 +31,14 @@ enum CodeLocation {
     Address(u64),
 }
 
-/// The functions that were met.
+/// A cache of functions.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
     locations: HashMap<CodeLocation, Function>,
 }
 
 impl Functions {
-    /// A frame of an event's stack.
+    /// Converts a frame of an event's stack.
     pub fn frame(
         &mut self,
         view: &EventView<'_>,
@@ -49,7 +49,7 @@ impl Functions {
         SampledFrame { address: frame.address().0, function: identity, calls_back, location }
     }
 
-    /// The routine that starts at an address of the kernel.
+    /// The routine that starts at a kernel address.
     pub fn routine(
         &mut self,
         view: &EventView<'_>,
@@ -64,7 +64,7 @@ impl Functions {
             .frame(address, AddressKind::Instruction);
         drop(resolver);
         let frame = FrameView::new(facts, system, view.depth(Mode::Kernel));
-        // Without a name for it, it is still known that this is where a function starts.
+        // Even without a name, the address is known to be the start of a function.
         self.of(view, &frame, builder).location
     }
 
@@ -96,7 +96,7 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
         };
         let module = Some(builder.module(info));
         let names = view.names(frame);
-        // The nearest export may well be another function's.
+        // The nearest export may belong to another function.
         let name = names.as_ref().and_then(|names| names.best());
         let name = name.filter(|(origin, _)| *origin != Origin::NearestExport);
         if let Some((_, name)) = name {
@@ -118,7 +118,7 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     }
     if let Some(method) = frame.method() {
         let text = method.to_string();
-        // Called as in stacks of events: `jit:clr!Program.Main`.
+        // Named as in event stacks: `jit:clr!Program.Main`.
         let runtime = RegionKind::Jit(method.runtime()).name().to_owned();
         let start = LocationInfo {
             address: Some(Address(method.start().0)),

@@ -1,7 +1,8 @@
-//! A recording in the stack model: which function ran where at any of its events, who called it, what it called.
+//! Converts an ETW trace into the stack model: for each event, the running functions with their
+//! callers and callees.
 //!
-//! The work is `stackhound-timeline`'s. Here its input is made of the pipeline's events, and its output becomes a
-//! [`calltree::Trace`](Trace).
+//! This module derives the input of a [`Timeline`] from the pipeline's events, and
+//! builds a [`calltree::Trace`](Trace) of its output.
 
 mod events;
 mod functions;
@@ -19,36 +20,38 @@ use stackhound_types::{Address, TICKS_PER_SECOND, Tid};
 use crate::{Counts, Options, StackEvent, Step, Timeline};
 use functions::Functions;
 
-/// What of a recording goes into the model.
+/// The information of a trace that the model uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Stacks {
-    /// Only what events tell exactly: switches, system calls, interrupt routines.
+    /// Only exact information: context switches, system calls and interrupt routines.
     Exact,
-    /// The recorded call stacks too; what lies between them is inferred.
+    /// Also recorded call stacks; the calls between them are inferred.
     #[default]
     Recorded,
 }
 
-/// What became of a recording beside the trace.
+/// Counters and the outcome of the conversion.
 #[derive(Clone, Debug)]
 pub struct TimelineReport {
-    /// What was used of it and what was not.
+    /// Counters of used and ignored events.
     pub counts: Counts,
-    /// What was read.
+    /// The outcome of reading the trace.
     pub outcome: Outcome,
 }
 
-/// For so long, events are held back: interrupt routines that take no longer get their exact place.
+/// Events are held for one second divided by this number; interrupt routines up to this duration
+/// start at their exact context.
 const HOLD_PER_SECOND: i64 = 50;
 
-/// A recording in the stack model. Event `n` of the pipeline is transition `n`.
+/// Converts a trace into the stack model. Event `n` of the pipeline is transition `n`.
 ///
-/// Function names are those of the enrichment's symbolizer; functions are told apart only with them, so that all frames
-/// are named, those of the kernel too, whatever the enrichment's policy says. The recording is
-/// read twice, the model is built in memory: about 20 bytes for each event, and 6 for each frame.
+/// Function names come from the enrichment's symbolizer. Functions are distinguished only by name,
+/// so all frames are named, including those of the kernel, regardless of the enrichment's policy.
+/// The trace is read twice, and the model is built in memory: about 20 bytes for each event, and 6
+/// for each frame.
 ///
 /// # Errors
-/// The recording has more frames or stacks than the model's index can reorder.
+/// The trace has more frames or stacks than the model's index can hold.
 pub fn timeline(
     trace: &OpenTrace,
     enrichment: Enrichment,
@@ -93,7 +96,7 @@ pub fn timeline(
     Ok((build.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
 
-/// The model in the making.
+/// The model while it is built.
 struct TimelineBuild {
     builder: Builder,
     timeline: Timeline,
@@ -125,14 +128,14 @@ impl TimelineBuild {
             stack: self.events.stack(view, &mut self.functions, &mut self.builder),
         });
         if let Some(cpu) = cpu
-            && self.gaps.begins_behind(view.event())
+            && self.gaps.begins_after(view.event())
         {
             self.timeline.lose(cpu);
         }
         self.apply(view.trace_state().system())
     }
 
-    /// Does the steps that were found.
+    /// Applies the pending steps to the model.
     fn apply(&mut self, system: &System) -> Result<(), Error> {
         for step in self.timeline.steps() {
             match step {

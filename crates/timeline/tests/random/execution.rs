@@ -1,5 +1,5 @@
-//! Threads that call and return in user mode and in the kernel, on several processors, with interruptions; and which of
-//! it a recorder would see.
+//! Threads that call and return in user mode and in the kernel, on several processors, with
+//! interruptions; and which of it a recorder would see.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const UNKNOWN: u32 = 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Func(pub u32);
 
-/// What a reader knows of a function. Of some it knows the module only, of some nothing.
+/// A reader's knowledge of a function: everything, only the module, or nothing.
 pub fn function_of(func: Func) -> Option<u32> {
     match func.0 {
         3 | 4 | 14 | 15 => Some(UNKNOWN),
@@ -56,7 +56,7 @@ pub enum Owner {
     Deferred(u16),
 }
 
-/// EventKind must be active.
+/// The expected active stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Active {
     Exactly(Owner),
@@ -84,7 +84,7 @@ pub struct TrueFrame {
     pub func: Func,
     pub first: u64,
     pub last: u64,
-    /// Where it is, or where its callee returns to.
+    /// Its instruction pointer, or the return address of its callee.
     site: u8,
 }
 
@@ -96,7 +96,7 @@ pub struct Call {
     pub last: u64,
 }
 
-/// What a recorder sees.
+/// The information that is recorded.
 #[derive(Clone, Debug)]
 pub enum Recorded {
     Event(StackEvent),
@@ -112,13 +112,14 @@ pub struct RecordingOptions {
     pub losses: bool,
     /// Whether stacks are recorded during interruptions.
     pub interrupted_stacks: bool,
-    /// Whether walks end early now and then, and nothing tells.
+    /// Whether walks sometimes end early, without any indication.
     pub cut_walks: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Visit {
-    /// By a system call; since the context behind its event, if that was recorded and nothing was lost since.
+    /// By a system call; since the context after its event, if that was recorded and nothing was lost
+    /// since.
     Call(Option<u64>),
     Fault,
 }
@@ -129,8 +130,8 @@ struct Thread {
     /// Of a 32-bit program, the stack of 64-bit code.
     wow64: Vec<usize>,
     kernel: Vec<usize>,
-    /// How it got into the kernel, with how many user and WOW64 frames; in user mode inside of another one, if the kernel has
-    /// called back since.
+    /// How it got into the kernel, with how many user and WOW64 frames; in user mode inside of
+    /// another one, if the kernel has called back since.
     visits: Vec<(Visit, usize, usize)>,
     /// Whether it is in user mode though there are visits.
     is_called_back: bool,
@@ -142,7 +143,7 @@ impl Thread {
         !self.visits.is_empty() && !self.is_called_back
     }
 
-    /// EventKind it does may go on unseen: the calls that are open may end at any time.
+    /// Its activity may continue unobserved: open calls may end at any time.
     fn is_doubted(&mut self) {
         for (visit, ..) in &mut self.visits {
             if let Visit::Call(since) = visit {
@@ -155,10 +156,10 @@ impl Thread {
 #[derive(Default, Debug)]
 struct Processor {
     running: Option<usize>,
-    /// EventKind interrupts: which kind, when it started, its frames, the context at which it was there first.
+    /// Current interruptions: the kind, the start time, the frames, and the first context.
     interruptions: Vec<(Interruption, i64, Vec<usize>, u64)>,
     is_lost: bool,
-    /// Whether a switch told who runs.
+    /// Whether a context switch showed the running thread.
     is_known: bool,
 }
 
@@ -168,7 +169,7 @@ pub struct Execution {
     pub recorded: Vec<Recorded>,
     pub events: u64,
     pub calls: Vec<Call>,
-    /// EventKind must be active: context and processor.
+    /// The expected active stacks, with context and processor.
     pub active: Vec<(u64, u16, Active)>,
     /// When a processor was interrupted: the first and the last context.
     interrupted: Vec<(u16, u64, u64)>,
@@ -204,7 +205,8 @@ impl Execution {
             execution.act(what, usize::from(on) % CPUS, how);
         }
         for cpu in 0..CPUS {
-            // Stacks during an interruption of which no end comes cannot be told from the thread's.
+            // Stacks during an interruption without an end event cannot be distinguished from the
+            // thread's.
             let processor = &mut execution.processors[cpu];
             if processor.is_lost && !processor.interruptions.is_empty() {
                 processor.is_lost = false;
@@ -222,7 +224,7 @@ impl Execution {
                 || !interrupted.iter().any(|&(on, first, last)| on == cpu && (first..=last).contains(&at))
         });
         for frame in &mut execution.frames {
-            // Frames that were at no context are never asked for.
+            // Frames that exist at no context are not expected.
             frame.last = frame.last.min(execution.events);
         }
         execution
@@ -416,7 +418,7 @@ impl Execution {
             thread.wow64.truncate(wow64.saturating_sub(1));
         }
         thread.visits.pop();
-        // What is left is what called back.
+        // The remaining frames are those that called back.
         thread.is_called_back = !thread.visits.is_empty();
     }
 
@@ -526,7 +528,7 @@ impl Execution {
         self.processors[cpu].interruptions.pop();
     }
 
-    /// Whether events of a processor were lost behind some context.
+    /// Whether events of a processor were lost after some context.
     fn lost_since(&self, cpu: usize, first: u64) -> bool {
         let mut events = 0;
         let mut lost = None;
@@ -546,12 +548,12 @@ impl Execution {
             self.processors[cpu].is_lost = false;
             self.recorded.push(Recorded::Regained(cpu as u16));
         } else if how.is_multiple_of(4) && self.processors[cpu].interruptions.is_empty() {
-            // A gap begins behind an event of the processor.
+            // A gap begins after an event of the processor.
             self.log(cpu, EventKind::Other, None, None);
             self.recorded.push(Recorded::Lost(cpu as u16));
             self.processors[cpu].is_lost = true;
             self.processors[cpu].is_known = false;
-            // EventKind may have gone on there is not claimed, so nothing of it is asked for.
+            // The timeline makes no statement about calls in the gap, so none are expected.
             for thread in &mut self.threads {
                 let is_elsewhere = thread.on.is_some_and(|on| on != cpu && self.processors[on].is_known);
                 if !is_elsewhere {
@@ -578,7 +580,7 @@ impl Execution {
         self.log(cpu, EventKind::Other, Some(tid), snapshot);
     }
 
-    /// The stack of what a processor does; some lose one half.
+    /// The stack of a processor's current work; some stacks lose one part.
     fn snapshot(&mut self, cpu: usize, how: u8) -> Option<Snapshot> {
         let processor = &self.processors[cpu];
         let interruptions: Vec<usize> =
@@ -620,11 +622,13 @@ impl Execution {
         thread.is_in_kernel() && thread.visits.last().is_some_and(|(visit, ..)| *visit != Visit::Fault)
     }
 
-    /// What is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
+    /// The recorded stack of a thread. The path through 64-bit code is recorded only if the kernel was
+    /// called.
     fn of_thread(&self, thread: usize, kernel: Part, is_call: bool, how: u8) -> Snapshot {
         let is_32_bit = thread == NARROW;
         let thread = &self.threads[thread];
-        // A walk of 64-bit code alone, and any other that is known not to have reached the end, tells nothing.
+        // A walk of 64-bit code alone, and any other that is known not to have reached the end,
+        // is not evidence.
         if how % 16 == 10 {
             return Snapshot { kernel, wow64: Part::Unknown, user: Part::Unknown };
         }
@@ -641,8 +645,8 @@ impl Execution {
         Snapshot { kernel, wow64, user: part(&thread.user) }
     }
 
-    /// The inner part of a walk that ended early. Not where it ended at a place that is on the stack twice: the
-    /// two cannot be distinguished.
+    /// The inner part of a walk that ended early. Not where it ended at a place that is on the
+    /// stack twice: the two cannot be distinguished.
     fn cut(&self, frames: &[usize], how: u8) -> Part {
         let seen = self.seen(frames);
         let from = usize::from(how / 4) % seen.len();
@@ -678,7 +682,7 @@ impl Execution {
         }
     }
 
-    /// Records an event, unless it is lost. Gives its number.
+    /// Records an event, unless it is lost. Returns its number.
     fn log(
         &mut self,
         cpu: usize,

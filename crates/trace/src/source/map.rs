@@ -1,4 +1,4 @@
-//! File mapping: the one place of this crate with `unsafe`.
+//! File mapping: the only module of this crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,14 +8,15 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Files that are mapped, or were, and their sizes then.
+/// Files that are or were mapped, with their sizes at that time.
 static MAPPED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
-/// A file's bytes: mapped where the system allows it, read into memory elsewhere (some network drives). What becomes of the
-/// process if somebody cuts the file shorter meanwhile, `on_shrunk_file` decides.
+/// The bytes of a file. The file is mapped if the system allows it, and otherwise read into memory
+/// (some network drives). If another program truncates the file while it is mapped, reading it
+/// raises `SIGBUS`; see `on_shrunk_file`.
 ///
 /// # Errors
-/// The file can be neither opened, nor mapped, nor read.
+/// The file cannot be opened, or it can be neither mapped nor read.
 pub fn bytes_of(path: &Path) -> io::Result<Bytes> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -27,12 +28,12 @@ pub fn bytes_of(path: &Path) -> io::Result<Bytes> {
     map(file)
 }
 
-/// The same for a file that nobody else can open.
+/// Maps a file that no other program can open, or that is already registered in [`MAPPED`].
 pub(super) fn map(mut file: File) -> io::Result<Bytes> {
-    // SAFETY: a mapping is unsound only while somebody else changes the file. Nothing behind this reads a byte twice
-    // and relies on the two readings being equal without a bounds check in between: every reader of recordings and
-    // of indexes treats bytes as hostile. A file that is cut shorter meanwhile ends the process with a bus error, never with
-    // wrong results.
+    // SAFETY: a mapping is unsound only while another program changes the file. No reader of these
+    // bytes reads one twice and relies on equal values without a bounds check in between: all
+    // readers of .etl files and of indexes treat bytes as hostile. A file that is truncated
+    // meanwhile ends the process with a bus error, never with wrong results.
     match unsafe { memmap2::Mmap::map(&file) } {
         Ok(mapping) => Ok(Bytes::from_owner(mapping)),
         Err(_) => {
@@ -43,11 +44,12 @@ pub(super) fn map(mut file: File) -> io::Result<Bytes> {
     }
 }
 
-/// From now on, where a mapped file turns out to be shorter than it was, `end` is called with its path, and has to end the
-/// process: the thread that reads the file stops for ever. For programs; a library leaves signals alone.
+/// Installs a `SIGBUS` handler: if a mapped file turns out to be shorter than it was, `end` is
+/// called with its path on another thread. It must end the process, because the thread that reads
+/// the file stops forever. Intended for programs; libraries should not install signal handlers.
 ///
 /// # Errors
-/// No thread, pipe or handler can be had.
+/// The thread, the pipe or the signal handler cannot be created.
 #[cfg(unix)]
 pub fn on_shrunk_file(end: impl FnOnce(&Path) + Send + 'static) -> io::Result<()> {
     use std::os::fd::IntoRawFd;
@@ -56,7 +58,8 @@ pub fn on_shrunk_file(end: impl FnOnce(&Path) + Send + 'static) -> io::Result<()
     static WRITER: AtomicI32 = AtomicI32::new(-1);
 
     extern "C" fn stop(_: libc::c_int) {
-        // SAFETY: both functions may be called in a signal handler. The byte is a static, and the pipe is never closed.
+        // SAFETY: both functions may be called in a signal handler. The byte is a static, and the
+        // pipe is never closed.
         unsafe {
             libc::write(WRITER.load(Ordering::Relaxed), [0_u8].as_ptr().cast(), 1);
             loop {
@@ -76,7 +79,8 @@ pub fn on_shrunk_file(end: impl FnOnce(&Path) + Send + 'static) -> io::Result<()
             end(path.map_or(Path::new("a file"), |(path, _)| path));
         }
     })?;
-    // SAFETY: zeros are a valid `sigaction`, whose handler is a function that takes the signal's number.
+    // SAFETY: zeros are a valid `sigaction`; its handler is a function that takes the signal
+    // number.
     let failed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = stop as extern "C" fn(libc::c_int) as libc::sighandler_t;

@@ -1,7 +1,7 @@
-//! Where recordings come from: files, directories, `.zst` and `.zip` files around them.
+//! Sources of traces: `.etl` files, directories, and compressed `.zst` and `.zip` files.
 //!
-//! What a file is, its first bytes decide, not its name. Packed recordings are unpacked into an unnamed temporary file
-//! and mapped like the others, so that they do not stay in memory.
+//! The first bytes of a file determine its format, not its name. Compressed traces are unpacked
+//! into an unnamed temporary file and mapped like the others, so that they do not occupy memory.
 
 mod map;
 mod zip;
@@ -19,41 +19,42 @@ pub use map::bytes_of;
 #[cfg(unix)]
 pub use map::on_shrunk_file;
 
-/// What one packed file holds may not unpack to more than this; real ones stay far below, archives made to fill disks do
-/// not.
+/// Maximum unpacked size of one compressed file or archive, in bytes. Real traces are far smaller;
+/// the limit protects against decompression bombs.
 pub const UNPACKED_SIZE_MAX: u64 = 64 << 30;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// One opened recording and what to call it.
+/// One opened .etl file and its display name.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The path as it was given; with the member's name behind it for recordings inside an archive.
+    /// The path as given; for files inside an archive, followed by a colon and the member's name.
     pub name: String,
-    /// The recording.
+    /// The opened file.
     pub etl_file: EtlFile,
-    /// What could not be unpacked of a packed recording. Offsets and sizes are those of the packed file.
+    /// Regions of a compressed file that could not be unpacked. Offsets and sizes are those of the
+    /// compressed file.
     pub packed_damage: Vec<Damage>,
 }
 
 impl Source {
-    /// A recording that was not packed.
+    /// A source that was not compressed.
     pub fn new(name: impl Into<String>, etl_file: EtlFile) -> Source {
         Source { name: name.into(), etl_file, packed_damage: Vec::new() }
     }
 }
 
-/// The recordings behind some paths.
+/// The sources that were found under some paths.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub sources: Vec<Source>,
-    /// Why files of directories are none of them.
+    /// The errors of files of directories that were skipped.
     pub skipped: Vec<Error>,
 }
 
-/// Opens all recordings behind the given paths, in that order; a directory's in the order of their names. A file of a
-/// directory that cannot be opened is skipped, unless it would be the only one.
+/// Opens all traces under the given paths, in that order; those of a directory in the order of
+/// their names. A file of a directory that cannot be opened is skipped, unless no source is left.
 pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Opened, Error> {
     let mut opened = Opened::default();
     for path in paths {
@@ -90,7 +91,7 @@ fn open_directory(directory: &Path, opened: &mut Opened) -> Result<(), Error> {
     Ok(())
 }
 
-/// Files of a directory whose names say that they are recordings.
+/// Files of a directory that are traces by their names.
 fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let io_error = |error| Error::Io(directory.to_owned(), error);
     let mut files = Vec::new();
@@ -104,7 +105,8 @@ fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Whether a file of a directory is taken for a recording, by its name.
+/// Whether a file of a directory is regarded as a trace, by its name: `.etl`, `.etl.zst` or
+/// `.etl.zip`.
 pub fn is_trace_name(name: &str) -> bool {
     let name = name.to_lowercase();
     [".etl", ".etl.zst", ".etl.zip"].iter().any(|end| name.ends_with(end))
@@ -129,7 +131,7 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
             let unpacked = zstd::unpack(&file, &mut plain);
             let damage = plain.accepted(&name, unpacked, path)?;
             let bytes = plain.finish().map_err(io_error)?;
-            // Where nothing was unpacked, the reason is no damage, but all there is to say.
+            // If nothing was unpacked, the reason is an error and not damage.
             if let (true, Some(damage)) = (bytes.is_empty(), damage.first()) {
                 return Err(Error::Packed(path.to_owned(), damage.reason.to_string()));
             }
@@ -140,17 +142,18 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes that are enough to see whether a recording begins.
+/// Number of bytes that is sufficient to check whether data begins as an .etl file.
 const HEAD_SIZE: usize = 1 << 16;
 
 static ZEROS: [u8; 1 << 12] = [0; 1 << 12];
 
-/// An unnamed temporary file that takes what is unpacked, up to a limit, if it begins as a recording. Zeros take no place.
+/// An unnamed temporary file for unpacked data, up to a size limit. Data that does not begin as an
+/// .etl file is refused. Zeros are stored as holes.
 struct Unpacked {
     file: File,
     size: u64,
     limit: u64,
-    /// The first bytes, as long as there are too few of them.
+    /// The first bytes, until there are enough to check them.
     head: Option<Vec<u8>>,
     refused: Option<OpenError>,
 }
@@ -160,7 +163,7 @@ impl Unpacked {
         Ok(Unpacked { file: tempfile::tempfile()?, size: 0, limit, head: Some(Vec::new()), refused: None })
     }
 
-    /// What unpacking came to; where it was stopped, the reason.
+    /// The result of unpacking, or the reason why this file refused the data.
     fn accepted<T>(&mut self, name: &str, unpacked: io::Result<T>, path: &Path) -> Result<T, Error> {
         match self.refused.take() {
             Some(refused) => Err(Error::NotATrace(name.to_owned(), refused)),
@@ -174,7 +177,7 @@ impl Unpacked {
         if self.size == 0 { Ok(Bytes::new()) } else { map::map(self.file) }
     }
 
-    /// Looks at the first bytes once there are enough of them.
+    /// Checks the first bytes once there are enough of them.
     fn look(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(head) = &mut self.head else { return Ok(()) };
         head.extend_from_slice(&bytes[..bytes.len().min(HEAD_SIZE - head.len())]);
@@ -185,7 +188,7 @@ impl Unpacked {
                 && !matches!(error, OpenError::FirstBufferCutOff { .. })
             {
                 self.refused = Some(error);
-                return Err(io::Error::other("no recording"));
+                return Err(io::Error::other("not an .etl file"));
             }
         }
         Ok(())
@@ -215,8 +218,12 @@ impl Write for Unpacked {
 }
 
 fn etl_file(name: String, bytes: Bytes, packed_damage: Vec<Damage>) -> Result<Source, Error> {
+    let size = bytes.len();
     match EtlFile::open(bytes) {
-        Ok(etl_file) => Ok(Source { name, etl_file, packed_damage }),
+        Ok(etl_file) => {
+            tracing::debug!(name, bytes = size, "trace opened");
+            Ok(Source { name, etl_file, packed_damage })
+        }
         Err(error) => Err(Error::NotATrace(name, error)),
     }
 }

@@ -1,5 +1,5 @@
-//! Unpacking `.zip` archives. Of an archive that breaks off, which has no list of its members then, the members are read
-//! one after the other as far as they go.
+//! Unpacks `.zip` archives. A truncated archive has no central directory; its members are then read
+//! sequentially up to the end of the file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use zip::read::read_zipfile_from_stream;
 use super::{Source, UNPACKED_SIZE_MAX, Unpacked, etl_file};
 use crate::Error;
 
-/// Opens all recordings of an archive.
+/// Opens all .etl files of an archive.
 pub(super) fn open(path: &Path, file: File, found: &mut Vec<Source>) -> Result<(), Error> {
     let packed = |error: String| Error::Packed(path.to_owned(), error);
     let size = file.metadata().map_err(|error| Error::Io(path.to_owned(), error))?.len();
@@ -34,7 +34,7 @@ pub(super) fn open(path: &Path, file: File, found: &mut Vec<Source>) -> Result<(
     Ok(())
 }
 
-fn is_recording(name: &str) -> bool {
+fn is_etl_name(name: &str) -> bool {
     name.to_lowercase().ends_with(".etl")
 }
 
@@ -51,7 +51,7 @@ fn read_members(
         locations.push((member.header_start(), start.saturating_add(member.compressed_size())));
     }
     locations.sort();
-    // Members that share bytes are how a small archive is made to unpack to a large one.
+    // Overlapping members are a technique of decompression bombs.
     if locations.windows(2).any(|pair| pair[0].1 > pair[1].0) {
         return Err(packed("members of the archive overlap".to_owned()));
     }
@@ -59,7 +59,7 @@ fn read_members(
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|error| packed(error.to_string()))?;
         let member_name = member.name().map_err(|error| packed(error.to_string()))?.into_owned();
-        if member.is_dir() || !is_recording(&member_name) {
+        if member.is_dir() || !is_etl_name(&member_name) {
             continue;
         }
         let start = member.data_start().unwrap_or_default();
@@ -67,7 +67,7 @@ fn read_members(
         let copied = copy(&mut member, &mut plain);
         let failed = plain.accepted(&name, copied, path)?;
         left = left.saturating_sub(plain.size);
-        // The checksum is compared behind the last byte.
+        // The checksum is compared after the last byte.
         let is_whole = plain.size == member.size();
         let damage = failed.then(|| Damage {
             offset: start,
@@ -83,7 +83,7 @@ fn read_members(
     Ok(())
 }
 
-/// Reads the members that are there of an archive without a list of them. The last one may be incomplete.
+/// Reads the members of an archive without a central directory. The last member may be incomplete.
 fn read_beginning(
     path: &Path,
     mut reader: BufReader<File>,
@@ -95,7 +95,7 @@ fn read_beginning(
     loop {
         let Ok(Some(mut member)) = read_zipfile_from_stream(&mut reader) else { break };
         let Ok(member_name) = member.name().map(|name| name.into_owned()) else { break };
-        if !is_recording(&member_name) {
+        if !is_etl_name(&member_name) {
             let failed = copy(&mut member, &mut io::sink());
             if failed.is_ok_and(|failed| failed) { break } else { continue }
         }
@@ -119,7 +119,8 @@ fn new(path: &Path, limit: u64) -> Result<Unpacked, Error> {
     Unpacked::new(limit).map_err(|error| Error::Io(path.to_owned(), error))
 }
 
-/// Copies up to the end, or up to where reading fails, and says whether it did. `Err` if writing fails.
+/// Copies up to the end, or up to a read error, and returns whether there was one. `Err` if writing
+/// fails.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
     let mut buffer = vec![0; 1 << 16];
     loop {

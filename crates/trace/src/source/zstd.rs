@@ -1,5 +1,4 @@
-//! Unpacking `.zst` files: frames one after the other, with skippable frames between them, as the format's description
-//! (RFC 8878) has them.
+//! Unpacks `.zst` files: a sequence of frames and skippable frames (RFC 8878).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,7 +7,8 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use stackhound_etl::{Damage, DamageReason};
 
-/// An empty last block and a checksum. It makes the decoder give back what it keeps for blocks that never come.
+/// An empty last block and a checksum. They make the decoder release the data that it retains for
+/// later blocks.
 const EMPTY_LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 /// Bytes that are collected before they are written.
@@ -19,11 +19,11 @@ pub(super) fn is_skippable(magic: [u8; 4]) -> bool {
     u32::from_le_bytes(magic) & !0xf == 0x184d_2a50
 }
 
-/// Unpacks all frames, up to the first one that does not decompress, and says what is wrong. The offsets are those of the
-/// packed file.
+/// Unpacks all frames up to the first one that does not decompress, and returns the damage. The
+/// offsets are those of the compressed file.
 ///
 /// # Errors
-/// Writing fails. Reading does not: what cannot be read is damage.
+/// Reading or writing fails. Invalid data is damage, not an error.
 pub(super) fn unpack(packed: &File, out: &mut impl Write) -> io::Result<Vec<Damage>> {
     let size = packed.metadata()?.len();
     let mut source = Counted { inner: BufReader::new(packed), read: 0 };
@@ -53,7 +53,7 @@ pub(super) fn unpack(packed: &File, out: &mut impl Write) -> io::Result<Vec<Dama
                 continue;
             }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_))) => {
-                give_up(start, "what follows is no frame");
+                give_up(start, "the following data is not a frame");
                 return Ok(damage);
             }
             Err(_) if source.read == size => {
@@ -75,7 +75,7 @@ pub(super) fn unpack(packed: &File, out: &mut impl Write) -> io::Result<Vec<Dama
                 let reason =
                     if is_cut { "the file ends inside a frame" } else { "a block does not decompress" };
                 give_up(block, reason);
-                // What was decompressed before is good.
+                // The data that was decompressed before is valid.
                 let _ = decoder.decode_blocks(&mut &EMPTY_LAST_BLOCK[..], BlockDecodingStrategy::All);
                 decoder.collect_to_writer(&mut *out)?;
                 return Ok(damage);
@@ -95,7 +95,7 @@ pub(super) fn unpack(packed: &File, out: &mut impl Write) -> io::Result<Vec<Dama
     }
 }
 
-/// Counts what is read.
+/// A reader that counts the bytes it reads.
 struct Counted<R> {
     inner: R,
     read: u64,

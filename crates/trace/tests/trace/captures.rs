@@ -1,4 +1,4 @@
-//! Which files make up a capture, and which are of another machine, boot or time.
+//! Grouping of files into captures by machine, boot and time.
 
 use std::num::NonZeroU64;
 
@@ -7,14 +7,16 @@ use stackhound_etl::{ClockKind, LogFileMode};
 use stackhound_trace::{Capture, Error, Grouping, TraceFiles};
 use stackhound_types::{FileTime, PointerSize, RawTime, TICKS_PER_SECOND};
 
-/// One file: its session, when its events happened (in seconds after the session's start), and the computer's name.
+/// One file: its session, when its events happened (in seconds after the session's start), and the
+/// computer's name.
 struct File {
     session: Session,
     events: Vec<i64>,
     computer: Option<&'static str>,
 }
 
-/// A session of the default machine and boot that starts so many seconds after the first one.
+/// A session of the default machine and boot that starts this number of seconds after the first
+/// one.
 fn session(after: i64) -> Session {
     let first = Session { processors: 4, buffer_size: 2048, ..Session::default() };
     Session {
@@ -102,7 +104,7 @@ const TOGETHER: &[&[usize]] = &[&[0, 1]];
 const APART: &[&[usize]] = &[&[0], &[1]];
 
 #[test]
-fn what_headers_state_tells_machines_and_boots_apart() {
+fn header_values_distinguish_machines_and_boots() {
     let relogged_by_32_bit = |session: &mut Session| {
         session.mode = mode(LogFileMode::RELOG);
         session.pointer_size = PointerSize::Four;
@@ -147,7 +149,7 @@ fn what_headers_state_tells_machines_and_boots_apart() {
 }
 
 #[test]
-fn computer_names_tell_machines_apart() {
+fn computer_names_distinguish_machines() {
     for (one, other, expected) in [
         (on("ALPHA", usual()), on("BETA", usual()), APART),
         (on("ALPHA", usual()), on("alpha", usual()), TOGETHER),
@@ -166,9 +168,9 @@ fn files_of_one_boot_are_one_capture_if_they_overlap() {
     let rows: [(&[File], &[&[usize]]); 6] = [
         (&[at(0, &[10]), at(5, &[10])], TOGETHER),
         (&[at(0, &[10]), at(11, &[10])], APART),
-        // By a third file that overlaps both.
+        // A third file overlaps both.
         (&[at(0, &[10]), at(11, &[20]), at(9, &[3])], &[&[0, 1, 2]]),
-        // In the order of their beginning, whatever order they are given in.
+        // Captures are sorted by start, independent of the order of the files.
         (&[at(50, &[1]), at(20, &[1]), at(0, &[1]), at(20, &[1])], &[&[2], &[1, 3], &[0]]),
         // The session began before its first event.
         (&[at(0, &[10]), at(5, &[100])], TOGETHER),
@@ -180,8 +182,8 @@ fn files_of_one_boot_are_one_capture_if_they_overlap() {
 }
 
 #[test]
-fn when_a_session_ended_its_events_say() {
-    // The header says that it ended long ago, or goes on for ever; its last event decides.
+fn the_last_event_determines_the_end_of_a_session() {
+    // The header states that it ended long ago, or has no end; its last event decides.
     for end_time in [0, 1, i64::MAX] {
         let mut early = file(session(0), &[10]);
         early.session.end_time = Some(FileTime(end_time));
@@ -216,13 +218,13 @@ fn a_series_of_files_is_one_capture() {
 }
 
 #[test]
-fn what_could_be_of_either_of_two_machines_is_of_none() {
+fn a_source_that_fits_two_machines_is_a_capture_of_its_own() {
     let unknown = || with(|session| session.build = 0);
     let other = || with(|session| session.build = 1);
     let alone: &[&[usize]] = &[&[0], &[1], &[2]];
     assert_eq!(grouped(&[usual(), unknown(), other()]), alone);
     assert_eq!(grouped(&[unknown(), usual(), other()]), alone);
-    // Where the other machine is of another time, there is no doubt.
+    // If the other machine's capture has another time, the source is not ambiguous.
     let mut later = other();
     later.session.start = session(50).start;
     later.session.start_time = session(50).start_time;

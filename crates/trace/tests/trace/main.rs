@@ -1,4 +1,4 @@
-//! The public face of the crate: which events a trace hands out, in which order, and from which files.
+//! Tests of the public interface: the events of a trace, their order, and the files they come from.
 
 mod captures;
 mod merge;

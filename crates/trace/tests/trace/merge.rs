@@ -1,4 +1,4 @@
-//! The order in which a trace hands out events, against a sort and against the simplest merge there is.
+//! Compares the order of events with a sort and with a simple merge.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -17,7 +17,8 @@ struct Plan {
     steps: Vec<Vec<i64>>,
 }
 
-/// Sessions of every form that a merge has to do with. The buffers are so small that streams have several.
+/// Sessions of every form that affects a merge. The buffers are small, so that streams have
+/// several.
 fn sessions() -> impl Strategy<Value = Session> {
     let form = prop_oneof![Just(Form::Live), Just(Form::Windows7), Just(Form::Merged)];
     (1..5u16, form, any::<bool>()).prop_map(|(processors, form, compressed)| Session {
@@ -39,7 +40,7 @@ fn plans(steps: std::ops::Range<i64>) -> impl Strategy<Value = Plan> {
 }
 
 impl Plan {
-    /// Writes the file. Which processor comes next does not follow the times, as in a real recording.
+    /// Writes the file. As in a real file, the order of processors does not follow the times.
     fn make(&self, source: u16) -> (Vec<u8>, Vec<Logged>) {
         let mut making = Making::new(source, self.session.clone());
         for (processor, steps) in self.steps.iter().enumerate() {
@@ -65,7 +66,7 @@ fn sorted(mut logged: Vec<Logged>, trace_time: impl Fn(&Logged) -> i64) -> Vec<L
     logged
 }
 
-/// Takes the earliest of all streams' next events, again and again; the first stream's among equals.
+/// Repeatedly takes the earliest of all streams' next events; for equal times, the first stream's.
 fn merged(logged: &[Logged]) -> Vec<Logged> {
     let mut streams: Vec<Vec<Logged>> = Vec::new();
     let mut by_stream = logged.to_vec();
@@ -113,7 +114,8 @@ proptest! {
         prop_assert_eq!(events(trace.selected(selection(&hook_ids))).0, expected);
     }
 
-    /// Where the system clock was set back, streams are not sorted; only the next events of all are compared.
+    /// Where the system clock was set back, streams are not sorted; only the next events of all are
+    /// compared.
     #[test]
     fn disorder_within_a_stream_is_kept_and_counted(
         mut plans in prop::collection::vec(plans(-4..8), 1..4), hook_ids in hook_ids(),
@@ -130,7 +132,8 @@ proptest! {
         let backwards = expected.windows(2).filter(|pair| pair[1].time < pair[0].time).count();
         prop_assert_eq!(stats.out_of_order, backwards as u64);
 
-        // A selection has the same events; between streams in disorder, their order depends on the others.
+        // A selection has the same events; between streams in disorder, their order depends on the
+        // others.
         let mut selected = events(trace.selected(selection(&hook_ids))).0;
         let mut filtered = expected;
         filtered.retain(|event| hook_ids.contains(&event.hook_id()));
@@ -211,7 +214,8 @@ fn a_later_session_of_the_same_boot_shares_the_counter() {
     second.start.0 += 100_000_000;
     second.start_time.0 += 100_002_000;
     assert!(first.clock().comparable(&second.clock()));
-    // The counter decides, though UTC would put the second session's events behind both of the first one's.
+    // The counter decides, although by UTC the second session's events would come after both of the
+    // first one's.
     check(
         &[first, second],
         &[(0, 0, 100_000_001), (0, 0, 100_000_003), (1, 0, 2)],
@@ -233,7 +237,7 @@ fn a_stream_without_processors_is_sorted_within_its_buffers() {
 }
 
 #[test]
-fn a_circular_recording_has_the_latest_buffers_in_order_of_time() {
+fn a_circular_file_has_the_latest_buffers_in_time_order() {
     let circular = NonZeroU32::new(5);
     let mut making = Making::new(0, Session { circular, ..session(2) });
     let mut buffers = Vec::new();
@@ -252,7 +256,7 @@ fn a_circular_recording_has_the_latest_buffers_in_order_of_time() {
 }
 
 #[test]
-fn an_unfinished_recording_has_all_its_events() {
+fn an_unfinished_file_has_all_its_events() {
     for (session, zeros) in [
         (session(2), 0),
         (session(2), 5_000),
@@ -314,7 +318,7 @@ fn events_of_a_repeated_buffer_come_once() {
     }
 }
 
-/// The records before the damage are delivered, and the loss is known to what follows.
+/// The records before the damage are delivered, and the next block is marked with the loss.
 #[test]
 fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
     let form = Form::Merged;
@@ -322,7 +326,8 @@ fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
     let (mut file, logged) = Plan { session, steps: vec![vec![3; 200]] }.make(0);
     let buffers = open(std::slice::from_ref(&file), 1).indexes()[0].buffers.clone();
     let (damaged, next) = (buffers[2], buffers[3]);
-    // A match that reaches back before the start, in the second half of the buffer: flags of ones, distance 8,192.
+    // A match that refers back to before the start, in the second half of the buffer: flags of ones,
+    // distance 8,192.
     let middle = (damaged.offset + u64::from(damaged.size) / 2) as usize;
     file[middle..(damaged.offset + u64::from(damaged.size)) as usize].fill(0xff);
     let trace = open(&[file], 1);
@@ -347,9 +352,10 @@ fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
     );
 }
 
-/// An appended recording gives what its sessions give as files of their own, but for the number of the source.
+/// A file with appended sessions has the same events as separate files of its sessions, except for
+/// the source number.
 #[test]
-fn sessions_of_an_appended_recording_are_read_by_their_own_clocks() {
+fn appended_sessions_are_read_with_their_own_clocks() {
     let first = Session { processors: 2, buffer_size: 1024, ..Session::default() };
     let second = Session {
         start: RawTime(5),
@@ -388,7 +394,7 @@ fn sessions_of_an_appended_recording_are_read_by_their_own_clocks() {
 }
 
 #[test]
-fn losses_of_all_sessions_of_a_recording_count() {
+fn losses_of_all_sessions_of_a_file_count() {
     let mut file = std::io::Cursor::new(Vec::new());
     for lost in [3, 4] {
         let session = Session { buffer_size: 1024, ..Session::default() };

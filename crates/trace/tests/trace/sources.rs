@@ -1,4 +1,4 @@
-//! Files, directories and packed files as sources, and what is said of those that are none.
+//! Files, directories and compressed files as sources, and errors of invalid ones.
 
 use std::io::{Cursor, Write};
 use std::ops::ControlFlow;
@@ -44,7 +44,8 @@ fn directory(files: &[(&str, Vec<u8>)]) -> TempDir {
     directory
 }
 
-/// Opens paths in the directory (`.` is itself) and gives the sources' names, without the directory's.
+/// Opens paths in the directory (`.` is the directory itself) and returns the sources' names
+/// without that of the directory.
 fn names(directory: &Path, paths: &[&str]) -> Vec<String> {
     let trace = TraceFiles::files(paths.iter().map(|path| directory.join(path))).open().unwrap();
     let prefix = format!("{}/", directory.display());
@@ -54,7 +55,7 @@ fn names(directory: &Path, paths: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_recording_may_be_packed() {
+fn trace_files_may_be_compressed() {
     let (file, mut logged) = small(0);
     logged.sort_by_key(|event| (event.time, event.processor, event.number));
     let directory = directory(&[
@@ -66,7 +67,7 @@ fn a_recording_may_be_packed() {
         ("archive.zip", archive(&[("capture.etl", &file)])),
         (
             "archive.etl",
-            archive(&[("readme.txt", b"no recording"), ("logs/", b""), ("logs/Capture.ETL", &file)]),
+            archive(&[("readme.txt", b"not a trace"), ("logs/", b""), ("logs/Capture.ETL", &file)]),
         ),
     ]);
     for name in ["plain.etl", "plain.bin", "packed.etl.zst", "packed.etl", "archive.zip", "archive.etl"] {
@@ -86,7 +87,7 @@ fn sources_are_in_the_order_of_their_names() {
         ("c.etl.zip", archive(&[("z.etl", &a), ("y.etl", &b)])),
         ("B.ETL", b.clone()),
         ("a.etl.zst", zst(&c)),
-        ("notes.txt", b"no recording".to_vec()),
+        ("notes.txt", b"not a trace".to_vec()),
         ("unrelated.zip", archive(&[("x.etl", &a)])),
         ("folder.etl/", Vec::new()),
     ]);
@@ -116,7 +117,7 @@ fn several_files_are_merged() {
 }
 
 #[test]
-fn a_run_ends_when_it_is_told_to() {
+fn a_run_ends_when_the_callback_breaks() {
     let directory = directory(&[("a.etl", small(0).0)]);
     let trace = TraceFiles::file(directory.path().join("a.etl"));
     let mut seen = 0;
@@ -129,7 +130,7 @@ fn a_run_ends_when_it_is_told_to() {
     assert_eq!((seen, stats.events), (7, 7));
 }
 
-/// What is said of a file with these bytes, the path replaced by FILE.
+/// Checks the error for a file with these bytes, with the path replaced by FILE.
 #[track_caller]
 fn check_refusal(bytes: &[u8], expected: &str) {
     let directory = directory(&[("file.etl", bytes.to_vec())]);
@@ -139,7 +140,7 @@ fn check_refusal(bytes: &[u8], expected: &str) {
 }
 
 #[test]
-fn what_is_no_recording_is_told_in_a_sentence() {
+fn invalid_trace_files_are_reported() {
     let (file, _) = small(0);
     check_refusal(b"", "FILE: the file is empty");
     check_refusal(&[0; 10_000], "FILE: the file starts with zeros; nothing was recorded");
@@ -154,11 +155,11 @@ fn what_is_no_recording_is_told_in_a_sentence() {
         &zst(b"text, and not a short one, but one that is longer than the header of any buffer"),
         "FILE: not an event trace log (the first buffer is not a header buffer)",
     );
-    check_refusal(&archive(&[("readme.txt", b"no recording")]), "FILE: no .etl file in the archive");
+    check_refusal(&archive(&[("readme.txt", b"not a trace")]), "FILE: no .etl file in the archive");
     check_refusal(&archive(&[("a.etl", &file), ("b.etl", b"")]), "FILE:b.etl: the file is empty");
 }
 
-/// A skippable frame of so many bytes.
+/// A skippable frame of this size in bytes.
 fn skippable(size: u32) -> Vec<u8> {
     let head = [[0x5a, 0x2a, 0x4d, 0x18], size.to_le_bytes()].concat();
     [head, vec![7; size as usize]].concat()
@@ -180,8 +181,8 @@ fn all_frames_are_read_and_skippable_ones_are_skipped() {
     }
 }
 
-/// Of a packed recording that was changed: `Ok` if it gives all of the recording, and nothing is reported; otherwise what it
-/// gives, or nothing where it is refused.
+/// Reads a compressed trace that was changed: `Ok` if it has all of the original bytes and no
+/// damage is reported; otherwise the bytes that were read, or none if it is refused.
 fn changed(file: &[u8], packed: &[u8]) -> Result<(), Vec<u8>> {
     let directory = directory(&[("file.etl", packed.to_vec())]);
     let Ok(trace) = TraceFiles::file(directory.path().join("file.etl")).open() else {
@@ -205,7 +206,7 @@ fn packed(file: &[u8]) -> [(&'static str, Vec<u8>); 2] {
 }
 
 #[test]
-fn a_packed_recording_that_breaks_off_is_read_up_to_there() {
+fn truncated_compressed_traces_are_read_up_to_the_end() {
     let (file, _) = small(0);
     for (what, packed) in packed(&file) {
         let mut longest = 0;
@@ -219,7 +220,7 @@ fn a_packed_recording_that_breaks_off_is_read_up_to_there() {
 }
 
 #[test]
-fn flipped_bits_of_packed_recordings_are_reported() {
+fn flipped_bits_of_compressed_traces_are_reported() {
     let (file, _) = small(0);
     for (what, packed) in packed(&file) {
         let mut reported = 0;
@@ -246,7 +247,7 @@ fn an_archive_whose_members_overlap_is_refused() {
 }
 
 #[test]
-fn a_recording_of_which_buffers_are_gone_is_incomplete() {
+fn a_trace_without_some_buffers_is_incomplete() {
     let (file, _) = small(0);
     let whole = TraceFiles::file(directory(&[("a.etl", file.clone())]).path()).open().unwrap();
     let index = &whole.indexes()[0];
@@ -263,7 +264,7 @@ fn a_recording_of_which_buffers_are_gone_is_incomplete() {
 }
 
 #[test]
-fn files_of_a_directory_that_are_none_are_skipped() {
+fn invalid_files_of_a_directory_are_skipped() {
     let (file, _) = small(0);
     let directory = directory(&[
         ("a.etl", file.clone()),
@@ -277,7 +278,7 @@ fn files_of_a_directory_that_are_none_are_skipped() {
     let skipped: Vec<String> = opened.skipped.iter().map(ToString::to_string).collect();
     assert_eq!(skipped.len(), 3);
     assert!(skipped[0].ends_with("b.etl: the file is empty"), "{skipped:?}");
-    // Who wants one trace of all of them gets none.
+    // Opening all of them as one trace fails.
     assert_eq!(TraceFiles::file(directory.path()).open().unwrap_err().to_string(), skipped[0]);
 }
 
@@ -289,13 +290,13 @@ fn devices_are_refused() {
 }
 
 #[test]
-fn paths_that_lead_nowhere_are_told() {
-    let directory = directory(&[("notes.txt", b"no recording".to_vec())]);
+fn missing_paths_are_reported() {
+    let directory = directory(&[("notes.txt", b"not a trace".to_vec())]);
     let path = directory.path();
     let refusal = |paths: Vec<PathBuf>| TraceFiles::files(paths).open().unwrap_err().to_string();
     let empty = format!("{}: no .etl, .etl.zst or .etl.zip file in this directory", path.display());
     assert_eq!(refusal(vec![path.to_owned()]), empty);
-    assert_eq!(refusal(vec![]), "no recording was given");
+    assert_eq!(refusal(vec![]), "no .etl file was given");
     let missing = path.join("missing.etl");
     assert!(refusal(vec![missing.clone()]).starts_with(&format!("{}: ", missing.display())));
 }

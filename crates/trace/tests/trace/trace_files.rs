@@ -1,4 +1,4 @@
-//! Recordings made for a test, whose events are known, and what a trace makes of them.
+//! Generated trace files with known events, and the events that are read from them.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use stackhound_etl::{EtlFile, Selection};
 use stackhound_trace::{OpenTrace, Ordered, Source, Stats};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
-/// Hooks that events take turns with.
+/// Hook ids that events alternate between.
 pub const HOOK_IDS: [u16; 3] = [0x0301, 0x0524, 0x0f33];
 
 /// One event: where it was logged, when, and a number of its own.
@@ -27,7 +27,7 @@ impl Logged {
     }
 }
 
-/// A recording in the making.
+/// A trace file under construction.
 pub struct Making {
     source: u16,
     writer: EtlWriter<Cursor<Vec<u8>>>,
@@ -67,13 +67,13 @@ impl Making {
         (self.writer.finish().unwrap().0.into_inner(), self.logged)
     }
 
-    /// As [`Making::finish`], with the session still running and zeros behind the end.
+    /// Like [`Making::finish`], with the session still running and zeros after the end.
     pub fn leave_unfinished(self, zeros: u64) -> (Vec<u8>, Vec<Logged>) {
         (self.writer.leave_unfinished(zeros).unwrap().0.into_inner(), self.logged)
     }
 }
 
-/// A few events on two processors, for tests of what is around recordings.
+/// A few events on two processors, for tests of containers.
 pub fn small(source: u16) -> (Vec<u8>, Vec<Logged>) {
     let mut making = Making::new(source, Session { processors: 2, buffer_size: 1024, ..Session::default() });
     for tick in 0..60 {
@@ -92,7 +92,7 @@ pub fn open(files: &[Vec<u8>], threads: usize) -> OpenTrace {
     OpenTrace::new(sources.collect(), threads).unwrap()
 }
 
-/// What a merge hands out.
+/// The events of a merge.
 pub fn events(mut ordered: Ordered) -> (Vec<Logged>, Stats) {
     let mut events = Vec::new();
     while let Some(event) = ordered.next() {
@@ -101,7 +101,7 @@ pub fn events(mut ordered: Ordered) -> (Vec<Logged>, Stats) {
             Ok(bytes) => u64::from_le_bytes(bytes),
             Err(_) => 0,
         };
-        // A stream that processors share does not tell them apart.
+        // A stream that processors share has no processor numbers.
         let processor = event.processor().unwrap_or(0);
         let logged = Logged { time: event.raw_time().0, source: event.source(), processor, number };
         assert_eq!(hook_id, logged.hook_id());

@@ -1,19 +1,19 @@
-//! Small files, byte by byte, as Windows writes them.
+//! Builds small files byte by byte, in the form that Windows writes.
 
 /// Nominal size of buffers.
 pub const BUFFER: usize = 2048;
-/// Raw time of the logfile header; the clock ticks in 100 ns.
+/// Raw time of the logfile header, in ticks of 100 ns.
 pub const T0: u64 = 1_000_000;
 /// FILETIME of the session's start.
 pub const START: u64 = 133_485_408_000_000_000;
-/// Where the logfile header begins.
+/// Offset of the logfile header.
 pub const LOGFILE: usize = 0x68;
 
-/// Which class of trace a file belongs to.
+/// The class of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     Live,
-    /// Live, and with the events of the kernel.
+    /// Live, with kernel events.
     Kernel,
     Windows7,
     Relogged,
@@ -25,7 +25,7 @@ use Class::*;
 /// Data buffers: processor and records.
 pub type Buffers = Vec<(u8, Vec<Vec<u8>>)>;
 
-/// What a file of a class has in its data buffers.
+/// The contents of the data buffers of a class.
 pub fn buffers(class: Class) -> Buffers {
     if class == Kernel {
         return vec![(0, kernel_records())];
@@ -38,7 +38,7 @@ pub fn buffers(class: Class) -> Buffers {
     ]
 }
 
-/// A trace of the kernel: both rundowns, a process, its thread, its image and stacks.
+/// The records of a kernel trace: both rundowns, a process, its thread, its image, and stacks.
 fn kernel_records() -> Vec<Vec<u8>> {
     let ids = |process: u32, parent: u32| {
         [&[0; 8][..], &process.to_le_bytes(), &parent.to_le_bytes(), &[0; 8]].concat()
@@ -160,7 +160,7 @@ fn logfile_record(class: Class, buffers: usize) -> Vec<u8> {
     system(0, 2, 0, (4, 8), &logfile)
 }
 
-/// Room for a buffer header, and records.
+/// Space for a buffer header, followed by records.
 fn lay_out(records: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = vec![0; 0x48];
     for record in records {
@@ -208,7 +208,7 @@ pub fn full(time: u64, class: [u8; 16], opcode: u8, payload: &[u8]) -> Vec<u8> {
     record
 }
 
-/// An EVENT_HEADER64 record with extended items.
+/// An EVENT_HEADER64 record with extended data items.
 pub fn event(time: u64, items: &[(u16, &[u8])]) -> Vec<u8> {
     let mut record = vec![0; 0x50];
     for (index, (item_type, data)) in items.iter().enumerate() {
@@ -227,7 +227,7 @@ pub fn event(time: u64, items: &[(u16, &[u8])]) -> Vec<u8> {
     record
 }
 
-/// XPRESS with no matches but those of runs of one byte, nine bytes at most.
+/// Compresses with XPRESS. The only matches are runs of one byte, at most nine bytes long.
 fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut chunk = Vec::new();
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! Files as Windows writes them violate nothing, and each rule is violated by a change that concerns it.
+//! Files in the form that Windows writes violate no rule, and a change violates exactly the related
+//! rules.
 
 mod file;
 
@@ -8,18 +9,18 @@ use stackhound_validator::validate;
 use self::file::Class::{self, Compressed, Kernel, Live, Relogged, Windows7};
 use self::file::{BUFFER, Buffers, LOGFILE, START, T0, event, file, full, perf_info, put, system};
 
-/// What is changed of a file.
+/// A change of a file.
 enum Change {
-    /// Records, before they are laid out.
+    /// Changes records before the file is built.
     Records(fn(&mut Buffers)),
-    /// Bytes of the file.
+    /// Changes bytes of the file.
     Bytes(fn(&mut Vec<u8>)),
 }
 use Change::{Bytes, Records};
 
-/// Where the header buffer has its second record.
+/// Offset of the second record in the header buffer.
 const HEADER_RECORD: usize = 0x188;
-/// Where the data buffers begin.
+/// Offsets of the data buffers.
 const FIRST: usize = BUFFER;
 const SECOND: usize = 2 * BUFFER;
 const THIRD: usize = 3 * BUFFER;
@@ -37,13 +38,13 @@ fn add(buffers: &mut Buffers, record: Vec<u8>) {
     buffers[0].1.push(record);
 }
 
-/// Takes bytes from the end of a kernel record.
+/// Removes bytes from the end of a kernel record.
 fn shorten(record: &mut Vec<u8>, by: u8) {
     record.truncate(record.len() - usize::from(by));
     record[4] -= by;
 }
 
-/// A class, a change, and the rules that it violates.
+/// A class, a change, and the rules that the changed file violates.
 const ROWS: &[(Class, Change, &[Rule])] = &[
     (Live, Bytes(|file| put(file, FIRST, &[5, 0])), &[F01, F02, F04, F05, L12]),
     (Live, Bytes(|file| put(file, 0, &[0xff; 4])), &[F01, F02]),
@@ -151,7 +152,7 @@ const ROWS: &[(Class, Change, &[Rule])] = &[
     (Kernel, Records(|buffers| hook_id(buffers, 0x1402)[12] = 5), &[R19]),
     (Relogged, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 33, b"a\0\0\0b\0\0\0"))), &[R20]),
     (Relogged, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 33, b"a\0\0\0\\\0\0\0"))), &[]),
-    // The protocol of kernel traces. Hook ids are changed to some with which no rule is concerned.
+    // The protocol of kernel traces. Hook ids are replaced by ids that no rule refers to.
     (Kernel, Records(|buffers| hook_id(buffers, 0x1820)[16] = 0), &[K01]),
     (Kernel, Records(|buffers| hook_id(buffers, 0x1824)[16] += 1), &[K02]),
     (
@@ -174,7 +175,7 @@ const ROWS: &[(Class, Change, &[Rule])] = &[
 ];
 
 #[test]
-fn files_as_windows_writes_them_violate_nothing() {
+fn files_as_written_by_windows_violate_no_rule() {
     for class in [Live, Kernel, Windows7, Relogged, Compressed] {
         let report = validate(&file(class, &file::buffers(class)));
         assert_eq!(report.differences(&[]), [""; 0], "{class:?}");
@@ -182,7 +183,7 @@ fn files_as_windows_writes_them_violate_nothing() {
 }
 
 #[test]
-fn a_change_violates_the_rules_that_it_concerns() {
+fn each_change_violates_the_expected_rules() {
     let mut wrong = Vec::new();
     for (row, (class, change, expected)) in ROWS.iter().enumerate() {
         let mut buffers = file::buffers(*class);
@@ -200,7 +201,7 @@ fn a_change_violates_the_rules_that_it_concerns() {
 }
 
 #[test]
-fn each_rule_is_violated_by_some_change() {
+fn each_rule_is_violated_by_a_change() {
     let without: Vec<&Rule> = Rule::ALL
         .iter()
         .filter(|rule| !ROWS.iter().any(|(_, _, expected)| expected.contains(rule)))
@@ -208,9 +209,9 @@ fn each_rule_is_violated_by_some_change() {
     assert_eq!(without, [&F01; 0]);
 }
 
-/// Truncated anywhere, a file is still checked to its end.
+/// Truncated and damaged files are checked without a panic.
 #[test]
-fn no_bytes_make_it_panic() {
+fn arbitrary_bytes_do_not_panic() {
     for class in [Live, Kernel, Windows7, Relogged, Compressed] {
         let whole = file(class, &file::buffers(class));
         for end in 0..whole.len() {

@@ -1,4 +1,5 @@
-//! Whole buffers in the hands of a consumer: each stays where it is until it is given back.
+//! Raw buffers that a consumer references. Each buffer keeps its address until its last reference
+//! is released.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,7 +9,7 @@ use super::sessions::{changed, lock};
 
 #[derive(Debug)]
 struct Kept {
-    /// Never read here, but by whoever has the address.
+    /// Read only by the consumer, through the address.
     _bytes: Box<[u64]>,
     trace: u64,
     references: u32,
@@ -20,7 +21,7 @@ fn with<T>(use_them: impl FnOnce(&mut HashMap<usize, Kept>) -> T) -> T {
     use_them(lock(&KEPT).get_or_insert_default())
 }
 
-/// Takes a buffer in with one reference; its address, aligned to 8 bytes.
+/// Stores a buffer with one reference. Returns its address, which is aligned to 8 bytes.
 pub(super) fn lend(trace: u64, bytes: &[u8]) -> usize {
     let words = bytes.chunks(8).map(|word| {
         let mut whole = [0; 8];
@@ -46,7 +47,7 @@ pub(super) fn keep(trace: u64, buffer: usize) -> u32 {
 
 /// ProcessTraceBufferDecrementReference.
 pub(super) fn give_back(buffer: usize) -> u32 {
-    let answer = with(|kept| {
+    let result = with(|kept| {
         let Some(found) = kept.get_mut(&buffer) else { return code::INVALID_PARAMETER };
         found.references -= 1;
         if found.references == 0 {
@@ -55,10 +56,10 @@ pub(super) fn give_back(buffer: usize) -> u32 {
         code::SUCCESS
     });
     changed();
-    answer
+    result
 }
 
-/// How many buffers of a trace are not given back yet.
+/// Number of buffers of a trace that are still referenced.
 pub(super) fn outstanding(trace: u64) -> usize {
     with(|kept| kept.values().filter(|buffer| buffer.trace == trace).count())
 }

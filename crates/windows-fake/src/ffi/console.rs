@@ -1,4 +1,4 @@
-//! What the console tells a program, and what Windows does then.
+//! Simulates console control events: Ctrl-C, and closing the console.
 
 use std::thread;
 use std::time::Duration;
@@ -15,25 +15,26 @@ use super::log::log;
 /// `STATUS_CONTROL_C_EXIT`.
 const CONTROL_C_EXIT: u32 = 0xc000_013a;
 
-/// The function of kernelbase.dll that the console has a process run, in a thread of its own: calls the handlers.
+/// The function of kernelbase.dll that the console runs in a new thread of a process. It calls the
+/// control handlers.
 type ControlRoutine = unsafe extern "system" fn(usize) -> u32;
 
-/// Has each of these happen after its time.
+/// Triggers each event after its delay in milliseconds.
 pub(super) fn send(events: &[(ConsoleEvent, u64)]) {
     for &(event, ms) in events {
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(ms));
-            happen(event);
+            trigger(event);
         });
     }
 }
 
-fn happen(event: ConsoleEvent) {
-    // SAFETY: the name ends with a zero; the library is always loaded.
+fn trigger(event: ConsoleEvent) {
+    // SAFETY: the name is zero-terminated; the library is always loaded.
     let library = unsafe { GetModuleHandleW(w!("kernelbase.dll")) };
     // SAFETY: see above.
-    let routine = unsafe { GetProcAddress(library, s!("CtrlRoutine")) }.expect("kernelbase.dll has it");
-    // SAFETY: the function of this name has this signature.
+    let routine = unsafe { GetProcAddress(library, s!("CtrlRoutine")) }.expect("an export of kernelbase.dll");
+    // SAFETY: CtrlRoutine has this signature.
     let routine =
         unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, ControlRoutine>(routine) };
     let number = match event {
@@ -41,14 +42,15 @@ fn happen(event: ConsoleEvent) {
         ConsoleEvent::Close => CTRL_CLOSE_EVENT,
     };
     log(format_args!("console {event:?}"));
-    // SAFETY: it takes the event's number.
+    // SAFETY: the argument is the number of the event.
     unsafe { routine(number as usize) };
     if event == ConsoleEvent::Close {
-        // As soon as the handlers have returned, whatever else the program does.
+        // Windows ends the process when the handlers have returned, regardless of its other
+        // threads.
         log(format_args!("console ends the process"));
-        // SAFETY: has no conditions.
+        // SAFETY: no preconditions.
         let this = unsafe { GetCurrentProcess() };
-        // SAFETY: a handle of this process, which may end itself.
+        // SAFETY: the handle is that of this process, which may terminate itself.
         unsafe { TerminateProcess(this, CONTROL_C_EXIT) };
     }
 }

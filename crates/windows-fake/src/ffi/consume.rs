@@ -1,4 +1,4 @@
-//! Opening a session, and handing its events out.
+//! Opens sessions for consumers, and delivers their events.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
 };
 
 use crate::feed::{Counters, Feed, Limits, Next};
-use crate::harness::ALL_OUT;
+use crate::harness::ALL_DELIVERED;
 use crate::properties::REAL_TIME;
 use crate::raw;
 use crate::replay::{Order, Replay, Slice};
@@ -31,10 +31,10 @@ mod memory;
 
 use events::Events;
 
-/// What a consumer asked to be called with.
+/// The callbacks of a consumer.
 #[derive(Clone)]
 enum Callbacks {
-    /// Events, and a call behind each buffer, with its own copy of what it opened.
+    /// Events, and a call after each buffer, with a copy of the consumer's structure.
     Events(Box<EVENT_TRACE_LOGFILEW>),
     /// Whole buffers.
     Raw(ETW_OPEN_TRACE_OPTIONS, Box<TRACE_LOGFILE_HEADER>),
@@ -46,14 +46,14 @@ struct Trace {
     settings: SessionSettings,
     etl_file: Option<EtlFile>,
     callbacks: Callbacks,
-    /// The consumer wants no more.
+    /// The consumer has called CloseTrace.
     closing: AtomicBool,
     processing: AtomicBool,
 }
 
-// SAFETY: the pointers inside are the consumer's own, and only handed back to its callbacks.
+// SAFETY: the pointers inside are those of the consumer, and are passed only to its callbacks.
 unsafe impl Send for Trace {}
-// SAFETY: see above; what changes is atomic.
+// SAFETY: see above; mutable fields are atomic.
 unsafe impl Sync for Trace {}
 
 #[derive(Default)]
@@ -62,10 +62,11 @@ struct Traces {
     last_handle: u64,
 }
 
-/// A session that ends with its recording lives so long behind the last call that set it up.
+/// Minimum time that a session runs after the last call that configured it, even if its trace has
+/// ended.
 const SET_UP: Duration = Duration::from_millis(500);
 
-/// How often the log tells how much memory the process has.
+/// Interval at which the memory usage of the process is logged.
 const MEMORY_EVERY: Duration = Duration::from_millis(500);
 
 fn log_memory(begin: Instant) {
@@ -91,7 +92,7 @@ impl Traces {
 
 const SHARED: LogFileMode = LogFileMode::NO_PER_PROCESSOR_BUFFERING;
 
-/// The recording that a session hands out.
+/// The trace that a session delivers.
 fn etl_file_of(settings: &SessionSettings) -> Option<EtlFile> {
     let path = settings.etl_file.as_ref()?;
     let opened = TraceFiles::file(path).open();
@@ -99,17 +100,18 @@ fn etl_file_of(settings: &SessionSettings) -> Option<EtlFile> {
     Some(opened.sources()[0].etl_file.clone())
 }
 
-/// The session, unless the settings say that it cannot be opened. One that does not run can be opened: Microsoft's page of
-/// OpenTrace has no error for it, that of ProcessTrace has.
+/// The session, unless the settings contain an error for the function. A session that is not
+/// running can be opened: Microsoft documents an error for it in ProcessTrace, but not in
+/// OpenTrace.
 fn session(function: &str, name: &str) -> Result<(Arc<Running>, SessionSettings, Option<EtlFile>), u32> {
     let settings = Settings::of_environment();
     if let Some(code) = settings.error(function, name) {
         return Err(code);
     }
-    let running = sessions::find(0, name).unwrap_or_else(|| sessions::none(name));
+    let running = sessions::find(0, name).unwrap_or_else(|| sessions::not_running(name));
     let settings = settings.session(name);
     let etl_file = etl_file_of(&settings);
-    // Whether processors have buffers of their own, the recording knows.
+    // The trace determines whether each processor has its own buffers.
     if etl_file.as_ref().is_some_and(|etl_file| etl_file.session().mode.has(SHARED)) {
         lock(&running.session).mode |= SHARED.0;
     }
@@ -121,19 +123,19 @@ fn session(function: &str, name: &str) -> Result<(Arc<Running>, SessionSettings,
 /// # Safety
 /// `logfile` is null or points to a valid block.
 pub(super) unsafe fn open(logfile: *mut EVENT_TRACE_LOGFILEW) -> Result<u64, u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Some(mut opened) = (unsafe { pointers::copy(logfile) }) else { return Err(code::INVALID_PARAMETER) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { pointers::text(opened.LoggerName) };
-    // SAFETY: both members are plain numbers.
+    // SAFETY: both members of the union are plain numbers.
     let mode = unsafe { opened.Anonymous1.ProcessTraceMode };
-    let answer = (|| {
+    let result = (|| {
         if name.is_empty() {
             return Err(code::INVALID_PARAMETER);
         }
-        // Files and the older kind of callback are not for this fake.
-        let wanted = PROCESS_TRACE_MODE_EVENT_RECORD | PROCESS_TRACE_MODE_REAL_TIME;
-        if mode & wanted != wanted {
+        // The fake does not support files and the older kind of callback.
+        let required = PROCESS_TRACE_MODE_EVENT_RECORD | PROCESS_TRACE_MODE_REAL_TIME;
+        if mode & required != required {
             return Err(code::NOT_SUPPORTED);
         }
         let (running, settings, etl_file) = session("OpenTraceW", &name)?;
@@ -149,22 +151,22 @@ pub(super) unsafe fn open(logfile: *mut EVENT_TRACE_LOGFILEW) -> Result<u64, u32
         };
         Ok(with(|traces| traces.add(trace)))
     })();
-    if answer.is_ok() {
-        // SAFETY: the caller's promise; not null, as it was read before.
+    if result.is_ok() {
+        // SAFETY: guaranteed by the caller; not null, because it was read above.
         unsafe { logfile.write_unaligned(opened) };
     }
-    log(format_args!("OpenTraceW {name:?} mode={mode:#x} -> {}", answer.err().unwrap_or(code::SUCCESS)));
-    answer
+    log(format_args!("OpenTraceW {name:?} mode={mode:#x} -> {}", result.err().unwrap_or(code::SUCCESS)));
+    result
 }
 
-/// OpenTraceFromRealTimeLogger, for whole buffers only. With `wants_header`, the name must be null, by Microsoft's page; then
-/// nothing says here which session is meant.
+/// OpenTraceFromRealTimeLogger, for raw buffers only. `wants_header` is refused: according to
+/// Microsoft, the name must be null then, so that the fake could not identify the session.
 pub(super) fn open_real_time(
     name: &str,
     options: Option<ETW_OPEN_TRACE_OPTIONS>,
     wants_header: bool,
 ) -> Result<u64, u32> {
-    let answer = (|| {
+    let result = (|| {
         let options = options.ok_or(code::INVALID_PARAMETER)?;
         if name.is_empty() || wants_header || options.BufferCallback.is_none() {
             return Err(code::INVALID_PARAMETER);
@@ -184,15 +186,15 @@ pub(super) fn open_real_time(
         };
         Ok(with(|traces| traces.add(trace)))
     })();
-    let code = answer.as_ref().err().copied().unwrap_or(code::SUCCESS);
+    let code = result.as_ref().err().copied().unwrap_or(code::SUCCESS);
     let modes = options.map(|options| options.ProcessTraceModes);
     log(format_args!("OpenTraceFromRealTimeLogger {name:?} modes={modes:?} -> {code}"));
-    answer
+    result
 }
 
 /// CloseTrace.
 pub(super) fn close(handle: u64) -> u32 {
-    let answer = with(|traces| {
+    let result = with(|traces| {
         let Some(trace) = traces.open.get(&handle) else { return code::INVALID_HANDLE };
         if trace.processing.load(Ordering::SeqCst) {
             trace.closing.store(true, Ordering::SeqCst);
@@ -202,8 +204,8 @@ pub(super) fn close(handle: u64) -> u32 {
         code::SUCCESS
     });
     changed();
-    log(format_args!("CloseTrace handle={handle:#x} -> {answer}"));
-    answer
+    log(format_args!("CloseTrace handle={handle:#x} -> {result}"));
+    result
 }
 
 /// ProcessTrace.
@@ -218,10 +220,11 @@ pub(super) unsafe fn process(handle: u64) -> u32 {
     let Some(trace) = found else { return code::INVALID_HANDLE };
     let name = lock(&trace.running.session).name.clone();
     log(format_args!("ProcessTrace {name:?} begins"));
-    // Of a session that hands nothing over, Windows says what it says of none.
-    let is_listened = lock(&trace.running.session).mode & REAL_TIME != 0;
-    // SAFETY: the caller's promise.
-    let answer = if is_listened { unsafe { trace.run(handle) } } else { code::WMI_INSTANCE_NOT_FOUND };
+    // For a session without real-time delivery, Windows returns the same error as for an unknown
+    // one.
+    let is_real_time = lock(&trace.running.session).mode & REAL_TIME != 0;
+    // SAFETY: guaranteed by the caller.
+    let result = if is_real_time { unsafe { trace.run(handle) } } else { code::WMI_INSTANCE_NOT_FOUND };
     with(|traces| {
         trace.processing.store(false, Ordering::SeqCst);
         if trace.closing.load(Ordering::SeqCst) {
@@ -232,9 +235,9 @@ pub(super) unsafe fn process(handle: u64) -> u32 {
         *lock(&trace.running.counters);
     log(format_args!(
         "ProcessTrace {name:?} generated={generated} delivered={delivered} events_lost={events_lost} \
-         buffers_lost={buffers_lost} buffers={buffers} notices={notices} -> {answer}"
+         buffers_lost={buffers_lost} buffers={buffers} notices={notices} -> {result}"
     ));
-    answer
+    result
 }
 
 impl Trace {
@@ -247,10 +250,10 @@ impl Trace {
             rounds => rounds.or(Some(1)),
         };
         let replay = Replay::new(etl_file, Order { seed: self.settings.seed, disorder, rounds });
-        let asked_for = lock(&self.running.session).maximum_buffers as usize;
+        let requested = lock(&self.running.session).maximum_buffers as usize;
         let limits = Limits {
             rate: self.settings.rate,
-            buffers: if self.settings.buffers == 0 { asked_for } else { self.settings.buffers },
+            buffers: if self.settings.buffers == 0 { requested } else { self.settings.buffers },
             lose_every: self.settings.lose_every,
             stop_after: self.settings.stop_after,
             raw: matches!(self.callbacks, Callbacks::Raw(..)),
@@ -258,19 +261,19 @@ impl Trace {
         Some(Feed::new(replay, limits))
     }
 
-    /// Hands everything out until the session is stopped or the consumer wants no more.
+    /// Delivers the trace until the session is stopped or the consumer ends processing.
     ///
     /// # Safety
-    /// As [`process`].
+    /// As for [`process`].
     unsafe fn run(&self, handle: u64) -> u32 {
         let begin = Instant::now();
         let mut feed = self.feed();
-        let mut out = Out::new(self, handle);
-        let mut told = begin;
-        let mut all_out = false;
+        let mut delivery = Delivery::new(self, handle);
+        let mut logged = begin;
+        let mut all_delivered = false;
         loop {
-            if told.elapsed() >= MEMORY_EVERY {
-                told = Instant::now();
+            if logged.elapsed() >= MEMORY_EVERY {
+                logged = Instant::now();
                 log_memory(begin);
             }
             let ends = self.running.is_stopped() || self.closing.load(Ordering::SeqCst);
@@ -283,10 +286,10 @@ impl Trace {
             }
             match next {
                 Next::Slice(slice, _) => {
-                    self.delay(out.buffers_read);
+                    self.delay(delivery.buffers_read);
                     let slices = self.with_others(slice, feed.as_mut(), begin);
-                    // SAFETY: the caller's promise.
-                    if !unsafe { out.slices(&slices) } {
+                    // SAFETY: guaranteed by the caller.
+                    if !unsafe { delivery.slices(&slices) } {
                         self.settle(handle);
                         return code::CANCELLED;
                     }
@@ -294,11 +297,13 @@ impl Trace {
                 Next::Wait(due) => sessions::wait(due.saturating_sub(begin.elapsed())),
                 Next::End if ends => break,
                 Next::End
-                    if feed.is_none() || self.settings.waits_at_end || sessions::left_alone() < SET_UP =>
+                    if feed.is_none()
+                        || self.settings.waits_at_end
+                        || sessions::time_since_control() < SET_UP =>
                 {
                     // Tests that end the session wait for this line.
-                    if feed.is_some() && !std::mem::replace(&mut all_out, true) {
-                        log(format_args!("{ALL_OUT} {:?}", lock(&self.running.session).name));
+                    if feed.is_some() && !std::mem::replace(&mut all_delivered, true) {
+                        log(format_args!("{ALL_DELIVERED} {:?}", lock(&self.running.session).name));
                     }
                     sessions::wait(Duration::MAX);
                 }
@@ -311,7 +316,8 @@ impl Trace {
         code::SUCCESS
     }
 
-    /// The buffer with those of other processors that are there at the same time: one for each. Whole buffers come one by one.
+    /// The buffer, with those of other processors that are available at the same time, at most one
+    /// for each processor. Raw buffers are delivered one by one.
     fn with_others(&self, first: Slice, feed: Option<&mut Feed>, begin: Instant) -> Vec<Slice> {
         let mut slices = vec![first];
         let Some(feed) = feed.filter(|_| matches!(self.callbacks, Callbacks::Events(_))) else {
@@ -334,7 +340,7 @@ impl Trace {
         }
     }
 
-    /// Waits until all buffers are given back, as ProcessTrace does before it returns.
+    /// Waits until all buffers are released, as ProcessTrace does before it returns.
     fn settle(&self, handle: u64) {
         while buffers::outstanding(handle) > 0 {
             sessions::wait(Duration::MAX);
@@ -342,56 +348,56 @@ impl Trace {
     }
 }
 
-/// The way to the consumer.
-struct Out<'a> {
+/// Delivers buffers to the consumer.
+struct Delivery<'a> {
     trace: &'a Trace,
     handle: u64,
     buffers_read: u32,
     events: Events,
 }
 
-impl<'a> Out<'a> {
-    fn new(trace: &'a Trace, handle: u64) -> Out<'a> {
+impl<'a> Delivery<'a> {
+    fn new(trace: &'a Trace, handle: u64) -> Delivery<'a> {
         let raw_times = match &trace.callbacks {
-            // SAFETY: both members are plain numbers.
+            // SAFETY: both members of the union are plain numbers.
             Callbacks::Events(logfile) => unsafe { logfile.Anonymous1.ProcessTraceMode },
             Callbacks::Raw(..) => PROCESS_TRACE_MODE_RAW_TIMESTAMP,
         } & PROCESS_TRACE_MODE_RAW_TIMESTAMP
             != 0;
         let clock = trace.etl_file.as_ref().map(EtlFile::clock).filter(|_| !raw_times);
-        Out { trace, handle, buffers_read: 0, events: Events::new(clock, trace.settings.own_pid) }
+        Delivery { trace, handle, buffers_read: 0, events: Events::new(clock, trace.settings.own_pid) }
     }
 
-    /// Hands buffers out, the whole ones one after the other; `false` if the consumer wants no more.
+    /// Delivers buffers. Returns `false` if the consumer ends processing.
     ///
     /// # Safety
-    /// As [`process`].
+    /// As for [`process`].
     unsafe fn slices(&mut self, slices: &[Slice]) -> bool {
         match &self.trace.callbacks {
             Callbacks::Events(logfile) => {
                 let mut logfile = logfile.clone();
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.events.buffers(slices, &mut self.buffers_read, &mut logfile) }
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             Callbacks::Raw(..) => slices.iter().all(|slice| unsafe { self.whole(slice) }),
         }
     }
 
     /// # Safety
-    /// As [`process`].
+    /// As for [`process`].
     unsafe fn whole(&mut self, slice: &Slice) -> bool {
         if self.buffers_read.is_multiple_of(8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.lend(&raw::empty_marker()) };
         }
         self.buffers_read += 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.lend(&raw::buffer(slice, self.buffers_read.into())) }
     }
 
     /// # Safety
-    /// As [`process`].
+    /// As for [`process`].
     unsafe fn lend(&self, bytes: &[u8]) -> bool {
         match &self.trace.callbacks {
             Callbacks::Events(_) => false,
@@ -402,13 +408,13 @@ impl<'a> Out<'a> {
                     LogfileHeader: &**header,
                     BuffersRead: self.buffers_read,
                 };
-                let callback = options.BufferCallback.expect("checked when it was opened");
+                let callback = options.BufferCallback.expect("checked when the trace was opened");
                 let context = options.BufferCallbackContext as *const c_void;
                 let buffer_header = buffer as *const ETW_BUFFER_HEADER;
-                // SAFETY: the caller's promise; the buffer stays until it is given back.
-                let goes_on = unsafe { callback(buffer_header, bytes.len() as u32, &information, context) };
+                // SAFETY: guaranteed by the caller; the buffer is valid until it is released.
+                let continues = unsafe { callback(buffer_header, bytes.len() as u32, &information, context) };
                 buffers::give_back(buffer);
-                goes_on != 0
+                continues != 0
             }
         }
     }

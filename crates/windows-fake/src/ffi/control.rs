@@ -1,4 +1,4 @@
-//! Starting, changing and stopping sessions, and what providers are asked for.
+//! Starts, changes and stops sessions, and enables providers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +24,7 @@ pub(super) const UPDATE: u32 = 2;
 /// EVENT_TRACE_CONTROL_FLUSH
 pub(super) const FLUSH: u32 = 3;
 
-/// StartTraceW. The handle of the new session.
+/// StartTraceW. Returns the handle of the new session.
 pub(super) fn start(name: &str, block: Option<&mut [u8]>) -> Result<u64, u32> {
     sessions::controlled();
     let settings = Settings::of_environment();
@@ -44,7 +44,7 @@ pub(super) fn start(name: &str, block: Option<&mut [u8]>) -> Result<u64, u32> {
     started
 }
 
-/// Fills in a block for a running session.
+/// Fills in the properties of a running session.
 pub(super) fn describe(running: &Running, block: &mut [u8]) -> Result<(), u32> {
     let session = lock(&running.session).clone();
     Properties::new(block)?.write(&session, &running.state())
@@ -88,7 +88,7 @@ pub(super) fn control(handle: u64, name: &str, block: Option<&mut [u8]>, control
 }
 
 /// EnableTraceEx2.
-#[expect(clippy::too_many_arguments, reason = "as many as the function of Windows has")]
+#[expect(clippy::too_many_arguments, reason = "the function of Windows has as many")]
 pub(super) fn enable(
     handle: u64,
     provider: Option<[u8; 16]>,
@@ -123,7 +123,8 @@ pub(super) fn enable(
     answer
 }
 
-/// The time between two samples of a processor, in 100 ns: one for the whole machine, and so for all its sessions.
+/// The sampling interval of a processor, in 100 ns. It applies to the whole machine, and so to all
+/// sessions.
 static SAMPLE_INTERVAL: AtomicU32 = AtomicU32::new(10_000);
 
 /// TraceSetInformation.
@@ -160,7 +161,7 @@ pub(super) fn set_information(handle: u64, class: i32, information: &[u8]) -> u3
     })();
     let answer = answer.err().unwrap_or(code::SUCCESS);
     let text = describe::information(class, information);
-    // Events of groups that are on before their stacks are asked for come without them.
+    // If groups are enabled before stacks are requested, their first events have no stacks.
     let groups = match found.filter(|_| class == TraceStackTracingInfo) {
         Some(running) => format!(" groups={:x?}", lock(&running.session).groups),
         None => String::new(),
@@ -169,7 +170,7 @@ pub(super) fn set_information(handle: u64, class: i32, information: &[u8]) -> u3
     answer
 }
 
-/// TraceQueryInformation, for the time between samples.
+/// TraceQueryInformation, for the sampling interval.
 pub(super) fn query_information(handle: u64, class: i32, information: &mut [u8]) -> u32 {
     if handle != 0 || class != TraceSampledProfileIntervalInfo {
         return code::NOT_SUPPORTED;

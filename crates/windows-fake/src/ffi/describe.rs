@@ -1,4 +1,4 @@
-//! Arguments as text, for the log.
+//! Formats arguments for the log.
 
 use stackhound_types::{Guid, HexBytes};
 use windows_sys::Win32::System::Diagnostics::Etw::{
@@ -13,11 +13,11 @@ use super::{code, pointers};
 /// The parameters of EnableTraceEx2; `None` for null.
 ///
 /// # Safety
-/// `parameters` is null or points to such a block, and that to its filters.
+/// `parameters` is null or points to a valid structure, which points to its filters.
 pub(super) unsafe fn parameters(
     parameters: *const ENABLE_TRACE_PARAMETERS,
 ) -> Option<(String, Result<(), u32>)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let parameters = unsafe { pointers::copy(parameters) }?;
     let mut text = format!("version={} property={:#x}", parameters.Version, parameters.EnableProperty);
     let mut kinds = Vec::new();
@@ -25,9 +25,9 @@ pub(super) unsafe fn parameters(
     let count = if parameters.EnableFilterDesc.is_null() { 0 } else { parameters.FilterDescCount as usize };
     for at in 0..count {
         let filter = parameters.EnableFilterDesc.wrapping_add(at);
-        // SAFETY: the caller's promise: so many filters stand there.
+        // SAFETY: guaranteed by the caller: there are `count` filters.
         let filter = unsafe { filter.read_unaligned() };
-        // SAFETY: the caller's promise: a filter points to its bytes.
+        // SAFETY: guaranteed by the caller: a filter points to its bytes.
         let bytes = unsafe { pointers::bytes(filter.Ptr as *const u8, filter.Size as usize) };
         text += &describe_filter(&filter, bytes);
         if !fits(&filter) || kinds.contains(&filter.Type) {
@@ -38,7 +38,8 @@ pub(super) unsafe fn parameters(
     Some((text, valid))
 }
 
-/// Whether a filter is of a kind and size that Microsoft's page EVENT_FILTER_DESCRIPTOR and `evntprov.h` allow.
+/// Whether Microsoft's page EVENT_FILTER_DESCRIPTOR and `evntprov.h` allow the kind and size of a
+/// filter.
 fn fits(filter: &EVENT_FILTER_DESCRIPTOR) -> bool {
     let most = match filter.Type {
         EVENT_FILTER_TYPE_PID => 8 * 4,
@@ -59,10 +60,10 @@ fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
     };
     match filter.Type {
         EVENT_FILTER_TYPE_EVENT_ID | EVENT_FILTER_TYPE_STACKWALK => {
-            let what = if filter.Type == EVENT_FILTER_TYPE_EVENT_ID { "ids" } else { "stackwalk_ids" };
-            let way = if bytes.first() == Some(&0) { "out" } else { "in" };
+            let kind = if filter.Type == EVENT_FILTER_TYPE_EVENT_ID { "ids" } else { "stackwalk_ids" };
+            let direction = if bytes.first() == Some(&0) { "out" } else { "in" };
             let (count, ids) = (numbers(2, 2).first().copied().unwrap_or(0), numbers(2, 4));
-            format!(" filter({what} {way} count={count} {ids:?})")
+            format!(" filter({kind} {direction} count={count} {ids:?})")
         }
         EVENT_FILTER_TYPE_PID => format!(" filter(pids {:?})", numbers(4, 0)),
         EVENT_FILTER_TYPE_EXECUTABLE_NAME
@@ -76,20 +77,20 @@ fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
     }
 }
 
-/// A CLASSIC_EVENT_ID: GUID, type, seven reserved bytes.
+/// Size of a CLASSIC_EVENT_ID in bytes: GUID, type, seven reserved bytes.
 const CLASSIC_EVENT_ID: usize = 24;
 
-/// Events that can have stacks in one session.
+/// Maximum number of events with stacks in one session.
 const STACKS_MAX: usize = 256;
 
-/// Whether the information has a size that its class can have.
+/// Whether the size of the information is valid for its class.
 pub(super) fn information_fits(class: i32, information: &[u8]) -> bool {
     let count = information.len() / CLASSIC_EVENT_ID;
     class != TraceStackTracingInfo
         || (information.len().is_multiple_of(CLASSIC_EVENT_ID) && count <= STACKS_MAX)
 }
 
-/// What TraceSetInformation is given: stack ids as GUID and type, everything else as bytes.
+/// The argument of TraceSetInformation: stack ids as GUID and type, all other classes as bytes.
 pub(super) fn information(class: i32, information: &[u8]) -> String {
     if class != TraceStackTracingInfo || !information_fits(class, information) {
         return format!("class={class} {}", HexBytes(information));

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 /// Appends a line to the log, if the settings name one.
 pub(super) fn log(line: Arguments<'_>) {
     let Some(path) = Settings::of_environment().log else { return };
-    // One write a line, so that lines of several threads do not mix.
+    // One write per line, so that the lines of several threads do not mix.
     let written = OpenOptions::new()
         .create(true)
         .append(true)

@@ -1,16 +1,16 @@
-//! From the pointers of a call to values.
+//! Converts the pointer arguments of a call to values.
 
 use windows_sys::Win32::Foundation::SetLastError;
 
-/// A text that ends with a zero; empty for null.
+/// A zero-terminated text; empty for null.
 ///
 /// # Safety
-/// `text` is null or points to such a text.
+/// `text` is null or points to a zero-terminated text.
 pub(super) unsafe fn text(text: *const u16) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: within the text, up to its end.
+    // SAFETY: the offset is within the text, including its terminating zero.
     let unit = |at: usize| unsafe { text.wrapping_add(at).read_unaligned() };
     let units: Vec<u16> = (0..).map(unit).take_while(|&unit| unit != 0).collect();
     String::from_utf16_lossy(&units)
@@ -19,42 +19,43 @@ pub(super) unsafe fn text(text: *const u16) -> String {
 /// A value; `None` for null.
 ///
 /// # Safety
-/// `value` is null or points to one.
+/// `value` is null or points to a valid value.
 pub(super) unsafe fn copy<T: Copy>(value: *const T) -> Option<T> {
     if value.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe { value.read_unaligned() })
 }
 
-/// Bytes; none for null.
+/// Bytes; empty for null.
 ///
 /// # Safety
-/// `bytes` is null or points to `size` bytes, which nobody changes meanwhile.
+/// `bytes` is null or points to `size` bytes, which are not modified while the slice is in use.
 pub(super) unsafe fn bytes<'a>(bytes: *const u8, size: usize) -> &'a [u8] {
     if bytes.is_null() || size == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(bytes, size) }
 }
 
-/// A block of a session's properties, which begins with its size; `None` for null.
+/// A block of session properties, which begins with its size; `None` for null.
 ///
 /// # Safety
-/// `block` is null or points to such a block, which nobody else uses meanwhile.
+/// `block` is null or points to a valid block, which is not used otherwise while the slice is in
+/// use.
 pub(super) unsafe fn properties<'a>(block: *mut u8) -> Option<&'a mut [u8]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { copy(block.cast::<u32>()) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe { std::slice::from_raw_parts_mut(block, size as usize) })
 }
 
-/// The value, or the invalid handle with the error where GetLastError finds it.
+/// The handle; on failure the invalid handle, with the error set for GetLastError.
 pub(super) fn or_last_error(answer: Result<u64, u32>) -> u64 {
     answer.unwrap_or_else(|code| {
-        // SAFETY: has no conditions.
+        // SAFETY: no preconditions.
         unsafe { SetLastError(code) };
         super::INVALID_TRACE
     })

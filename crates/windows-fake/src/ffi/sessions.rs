@@ -1,4 +1,4 @@
-//! The sessions that run in this process, and those that the settings say run elsewhere.
+//! The running sessions: those started by this process, and those that the settings add.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::settings::Settings;
 
 use super::{code, console};
 
-/// Windows has 64 of them by default.
+/// Default limit of Windows.
 pub(super) const SESSIONS_MAX: usize = 64;
 
-/// A session that runs or was stopped.
+/// A session that is running or was stopped.
 #[derive(Debug)]
 pub(super) struct Running {
     pub handle: u64,
@@ -25,13 +25,13 @@ pub(super) struct Running {
 #[derive(Debug, Default)]
 struct Sessions {
     running: Vec<Arc<Running>>,
-    /// Names of sessions that were stopped, until when nobody can have them.
+    /// Names of stopped sessions, and the times until which they cannot be reused.
     held: Vec<(String, Instant)>,
-    /// Names that the settings brought in, so that each comes once.
-    brought: Vec<String>,
+    /// Names of sessions from the settings that were already added.
+    added: Vec<String>,
 }
 
-/// Processors of a machine whose sessions write files.
+/// Number of processors of a machine whose sessions write files.
 const PROCESSORS: usize = 4;
 
 /// `EVENT_TRACE_FILE_MODE_SEQUENTIAL`.
@@ -39,38 +39,38 @@ const FILE_SEQUENTIAL: u32 = 1;
 
 static SESSIONS: Mutex<Option<Sessions>> = Mutex::new(None);
 
-/// Something changed that a waiting consumer should look at.
+/// Notifies waiting consumers of a change.
 static CHANGED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
-/// When a controller last did something to a session.
+/// Time of the last call of a controller.
 static CONTROLLED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// A controller does something to a session.
+/// Registers a call of a controller.
 pub(super) fn controlled() {
     *lock(&CONTROLLED) = Some(Instant::now());
 }
 
-/// How long no controller has done anything. A session that ends with its recording must not end while it is set up,
-/// however short the recording is.
-pub(super) fn left_alone() -> Duration {
+/// Time since the last call of a controller. A session that ends with its trace must not end while
+/// it is being configured, even if the trace is short.
+pub(super) fn time_since_control() -> Duration {
     lock(&CONTROLLED).map_or(Duration::MAX, |last| last.elapsed())
 }
 
-/// A panic elsewhere leaves no state here half changed.
+/// Locks a mutex. Ignores poisoning, because a panic never leaves inconsistent state here.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells waiting consumers to look.
+/// Wakes waiting consumers after a change.
 pub(super) fn changed() {
     let _waiting = lock(&CHANGED.0);
     CHANGED.1.notify_all();
 }
 
-/// Waits for a change, or as long.
+/// Waits for a change, at most for this time.
 pub(super) fn wait(time: Duration) {
     let waiting = lock(&CHANGED.0);
-    // A change just before this is seen when the time is over.
+    // A change directly before this call is noticed after the timeout.
     drop(CHANGED.1.wait_timeout(waiting, time.min(Duration::from_millis(20))));
 }
 
@@ -79,7 +79,7 @@ impl Running {
         *lock(&self.stopped)
     }
 
-    /// Ends the session; `false` if it has ended before.
+    /// Stops the session. Returns `false` if it was already stopped.
     pub fn stop(&self) -> bool {
         let first = !std::mem::replace(&mut *lock(&self.stopped), true);
         let held = Duration::from_millis(Settings::of_environment().name_held_ms);
@@ -96,15 +96,16 @@ impl Running {
         first
     }
 
-    /// What a session leaves that writes a file: its recording. One in real time besides flushes all buffers once a second, and
-    /// they are written however little is in them (Microsoft's page "Logging Mode Constants").
+    /// Writes the file of a session that has one. If the session also delivers in real time, it
+    /// flushes all buffers once per second, and writes them even if they are almost empty
+    /// (Microsoft's page "Logging Mode Constants").
     fn write_file(&self) {
         let session = lock(&self.session).clone();
         if session.mode & FILE_SEQUENTIAL == 0 || session.file.is_empty() {
             return;
         }
         let etl_file = Settings::of_environment().session(&session.name).etl_file;
-        let mut bytes = etl_file.map_or(Vec::new(), |path| std::fs::read(path).expect("the recording"));
+        let mut bytes = etl_file.map_or(Vec::new(), |path| std::fs::read(path).expect("a readable trace"));
         if session.mode & REAL_TIME != 0 {
             let seconds = self.started.elapsed().as_secs() as usize;
             bytes.resize(bytes.len() + seconds * PROCESSORS * session.buffer_size as usize * 1024, 0xff);
@@ -133,10 +134,10 @@ fn with<T>(use_them: impl FnOnce(&mut Sessions) -> T) -> T {
 
 impl Sessions {
     fn add(&mut self, session: Session) -> Arc<Running> {
-        // The number of the slot, which the next session gets when this one has ended.
+        // The handle is the number of a slot, which is reused when its session has ended.
         let is_free = |&handle: &u64| self.running.iter().all(|running| running.handle != handle);
         let running = Arc::new(Running {
-            handle: (1..).find(is_free).expect("a number"),
+            handle: (1..).find(is_free).expect("a free slot"),
             session: Mutex::new(session),
             counters: Mutex::new(Counters::default()),
             started: Instant::now(),
@@ -146,13 +147,14 @@ impl Sessions {
         running
     }
 
-    fn bring(&mut self, settings: &Settings) {
-        let listened = settings.exists.iter().map(|name| (name, REAL_TIME));
-        for (name, mode) in listened.chain(settings.files.iter().map(|name| (name, FILE_SEQUENTIAL))) {
-            if self.brought.iter().any(|known| known == name) {
+    /// Adds the sessions of the settings, each of them once.
+    fn add_existing(&mut self, settings: &Settings) {
+        let real_time = settings.exists.iter().map(|name| (name, REAL_TIME));
+        for (name, mode) in real_time.chain(settings.files.iter().map(|name| (name, FILE_SEQUENTIAL))) {
+            if self.added.iter().any(|known| known == name) {
                 continue;
             }
-            self.brought.push(name.clone());
+            self.added.push(name.clone());
             self.add(Session {
                 name: name.clone(),
                 clock: 1,
@@ -171,11 +173,11 @@ impl Sessions {
     }
 }
 
-/// Starts a session, unless there is one of that name, or too many.
+/// Starts a session, unless one with this name is running or the limit is reached.
 pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings);
+        sessions.add_existing(&settings);
         sessions.held.retain(|(_, until)| *until > Instant::now());
         let is_held = sessions.held.iter().any(|(name, _)| name.eq_ignore_ascii_case(&session.name));
         if is_held || sessions.named(&session.name).is_some() {
@@ -184,7 +186,7 @@ pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
         if sessions.running.len() >= SESSIONS_MAX {
             return Err(code::NO_SYSTEM_RESOURCES);
         }
-        // Windows chooses where nothing is asked for, and has two buffers a processor at least.
+        // Windows chooses values that are not set, and uses at least two buffers per processor.
         let or = |value: &mut u32, least: u32| *value = (*value).max(least);
         if session.buffer_size == 0 {
             session.buffer_size = 64;
@@ -199,11 +201,11 @@ pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
     })
 }
 
-/// The session with a handle, or with a name where the handle is zero.
+/// The session with a handle, or with a name if the handle is zero.
 pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings);
+        sessions.add_existing(&settings);
         match handle {
             0 => sessions.named(name),
             _ => sessions.running.iter().find(|running| running.handle == handle).cloned(),
@@ -211,8 +213,8 @@ pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
     })
 }
 
-/// A session that does not run: it hands nothing over.
-pub(super) fn none(name: &str) -> Arc<Running> {
+/// A session that is not running: it delivers no events.
+pub(super) fn not_running(name: &str) -> Arc<Running> {
     Arc::new(Running {
         handle: 0,
         session: Mutex::new(Session { name: name.to_owned(), ..Session::default() }),
@@ -222,11 +224,11 @@ pub(super) fn none(name: &str) -> Arc<Running> {
     })
 }
 
-/// All that run.
+/// All running sessions.
 pub(super) fn all() -> Vec<Arc<Running>> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings);
+        sessions.add_existing(&settings);
         sessions.running.clone()
     })
 }

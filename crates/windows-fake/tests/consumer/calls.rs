@@ -1,4 +1,4 @@
-//! The calls of a consumer, and what its callbacks saw.
+//! The calls of a consumer, and the data that its callbacks received.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -20,43 +20,43 @@ use windows_sys::core::BOOL;
 
 use super::trace_files;
 
-/// How events are taken.
+/// The interface by which events are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Interface {
     Events,
     Raw,
 }
 
-/// One event.
+/// One received event.
 #[derive(Debug)]
-pub struct EventView {
+pub struct ReceivedEvent {
     pub time: i64,
     pub processor: u16,
     pub number: u32,
 }
 
-/// All that callbacks saw.
+/// All data that the callbacks received.
 #[derive(Debug, Default)]
-pub struct All {
-    pub events: Vec<EventView>,
-    /// Announcements of lost buffers.
+pub struct Received {
+    pub events: Vec<ReceivedEvent>,
+    /// Number of events that report a lost buffer.
     pub lost: u32,
     pub buffers: u32,
-    /// The last call was that behind a buffer.
+    /// Whether the last call was that of the buffer callback.
     pub ended_in_callback: bool,
-    stop_behind: u32,
+    stop_after: u32,
 }
 
-static SEEN: Mutex<Option<All>> = Mutex::new(None);
-/// The settings are one environment variable, so that one test runs at a time.
+static RECEIVED: Mutex<Option<Received>> = Mutex::new(None);
+/// The settings are an environment variable of the process, so only one test can run at a time.
 static ONE: Mutex<()> = Mutex::new(());
 static FILES: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-fn with_seen<T>(use_it: impl FnOnce(&mut All) -> T) -> T {
-    use_it(SEEN.lock().unwrap().get_or_insert_default())
+fn with_received<T>(use_it: impl FnOnce(&mut Received) -> T) -> T {
+    use_it(RECEIVED.lock().unwrap().get_or_insert_default())
 }
 
-/// Runs with these settings, and a recording that every session has.
+/// Runs a test with these settings, and with a trace for every session.
 pub fn with_settings<T>(settings: &str, test: impl FnOnce() -> T) -> T {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
@@ -70,10 +70,10 @@ pub fn with_settings<T>(settings: &str, test: impl FnOnce() -> T) -> T {
     };
     let file = folder.path().join("settings.txt");
     std::fs::write(&file, settings).unwrap();
-    // SAFETY: one test runs at a time, and no other thread of it is there yet.
+    // SAFETY: only one test runs at a time, and it has not started other threads yet.
     unsafe { std::env::set_var("STACKHOUND_FAKE", &file) };
     *FILES.lock().unwrap() = Some(log);
-    *SEEN.lock().unwrap() = None;
+    *RECEIVED.lock().unwrap() = None;
     let outcome = test();
     for name in session_names() {
         assert_eq!(Block::new(&name).control(0, EVENT_TRACE_CONTROL_STOP), 0);
@@ -83,22 +83,22 @@ pub fn with_settings<T>(settings: &str, test: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// The calls up to now.
+/// The log of the fake so far.
 pub fn log() -> String {
     std::fs::read_to_string(FILES.lock().unwrap().as_ref().unwrap()).unwrap()
 }
 
-/// Events that callbacks saw up to now.
-pub fn seen_events() -> u64 {
-    with_seen(|view| view.events.len() as u64)
+/// Number of events that the callbacks received so far.
+pub fn received_events() -> u64 {
+    with_received(|received| received.events.len() as u64)
 }
 
-/// The buffer callback says no behind so many buffers.
-pub fn stop_behind_buffer(count: u32) {
-    with_seen(|view| view.stop_behind = count);
+/// Lets the buffer callback end processing after this many buffers.
+pub fn stop_after_buffer(count: u32) {
+    with_received(|received| received.stop_after = count);
 }
 
-fn wide(text: &str) -> Vec<u16> {
+fn utf16(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }
 
@@ -113,7 +113,7 @@ const NAME_ROOM: usize = 1024;
 impl Block {
     pub fn new(name: &str) -> Block {
         let size = size_of::<EVENT_TRACE_PROPERTIES>() + 2 * NAME_ROOM;
-        let mut block = Block { words: vec![0; size.div_ceil(8)], name: wide(name) };
+        let mut block = Block { words: vec![0; size.div_ceil(8)], name: utf16(name) };
         let properties = block.properties();
         properties.Wnode.BufferSize = size as u32;
         properties.Wnode.Flags = WNODE_FLAG_TRACED_GUID;
@@ -129,20 +129,20 @@ impl Block {
     }
 
     fn properties(&mut self) -> &mut EVENT_TRACE_PROPERTIES {
-        // SAFETY: aligned, large enough, and any bits make one.
+        // SAFETY: the memory is aligned and large enough, and all bit patterns are valid.
         unsafe { &mut *self.words.as_mut_ptr().cast() }
     }
 
     pub fn control(&mut self, handle: u64, code: EVENT_TRACE_CONTROL) -> u32 {
         let name = self.name.clone();
         let handle = CONTROLTRACE_HANDLE { Value: handle };
-        // What a call fills in is no block for the next one.
+        // A call clears the flags, so they must be set again.
         self.properties().Wnode.Flags = WNODE_FLAG_TRACED_GUID;
-        // SAFETY: the pointers are to what lives here.
+        // SAFETY: the pointers are valid during the call.
         unsafe { ControlTraceW(handle, name.as_ptr(), self.properties(), code) }
     }
 
-    /// Events and buffers that were lost.
+    /// Number of lost events and lost buffers.
     pub fn counters(&mut self) -> (u32, u32) {
         let properties = self.properties();
         (properties.EventsLost, properties.RealTimeBuffersLost)
@@ -151,8 +151,8 @@ impl Block {
 
 pub fn start(name: &str, mut block: Block) -> Result<u64, u32> {
     let mut handle = CONTROLTRACE_HANDLE::default();
-    // SAFETY: the pointers are to what lives here.
-    match unsafe { StartTraceW(&mut handle, wide(name).as_ptr(), block.properties()) } {
+    // SAFETY: the pointers are valid during the call.
+    match unsafe { StartTraceW(&mut handle, utf16(name).as_ptr(), block.properties()) } {
         0 => Ok(handle.Value),
         code => Err(code),
     }
@@ -166,7 +166,7 @@ pub fn session_names() -> Vec<String> {
     let mut blocks: Vec<Block> = (0..64).map(|_| Block::new("")).collect();
     let mut pointers: Vec<_> = blocks.iter_mut().map(|block| &raw mut *block.properties()).collect();
     let mut count = 0;
-    // SAFETY: so many blocks stand there.
+    // SAFETY: there are 64 valid pointers to blocks.
     assert_eq!(unsafe { QueryAllTracesW(pointers.as_mut_ptr(), 64, &mut count) }, 0);
     let name = |block: &Block| {
         let words = &block.words[size_of::<EVENT_TRACE_PROPERTIES>() / 8..];
@@ -177,14 +177,15 @@ pub fn session_names() -> Vec<String> {
 }
 
 fn address(library: &str, name: &std::ffi::CStr) -> Option<unsafe extern "system" fn() -> isize> {
-    // SAFETY: the name ends with a zero. Both libraries are always loaded: this program uses one, and that uses the other.
-    let library = unsafe { GetModuleHandleW(wide(library).as_ptr()) };
+    // SAFETY: the name is zero-terminated. Both libraries are always loaded: this program uses
+    // advapi32.dll, which uses sechost.dll.
+    let library = unsafe { GetModuleHandleW(utf16(library).as_ptr()) };
     assert!(!library.is_null());
     // SAFETY: both arguments are valid.
     unsafe { GetProcAddress(library, name.as_ptr().cast()) }
 }
 
-/// Whether there are functions for raw buffers.
+/// Whether the functions for raw buffers exist.
 pub fn has_raw() -> bool {
     let found = [
         c"OpenTraceFromRealTimeLogger",
@@ -192,7 +193,7 @@ pub fn has_raw() -> bool {
         c"ProcessTraceBufferDecrementReference",
     ]
     .map(|name| (address("sechost.dll", name).is_some(), address("advapi32.dll", name).is_some()));
-    // As in Windows, where advapi32.dll does not export them.
+    // As on Windows, advapi32.dll does not export them.
     assert!(found == [(found[0].0, false); 3]);
     found[0].0
 }
@@ -202,10 +203,10 @@ type OpenRealTime =
 type Reference = unsafe extern "system" fn(u64, *const ETW_BUFFER_HEADER) -> u32;
 type Dereference = unsafe extern "system" fn(*const ETW_BUFFER_HEADER) -> u32;
 
-pub fn open(name: &str, way: Way) -> Result<u64, u32> {
-    let mut name = wide(name);
-    let (handle, header) = match way {
-        Way::Events => {
+pub fn open(name: &str, interface: Interface) -> Result<u64, u32> {
+    let mut name = utf16(name);
+    let (handle, header) = match interface {
+        Interface::Events => {
             let mut logfile = EVENT_TRACE_LOGFILEW { LoggerName: name.as_mut_ptr(), ..Default::default() };
             logfile.Anonymous1.ProcessTraceMode = PROCESS_TRACE_MODE_EVENT_RECORD
                 | PROCESS_TRACE_MODE_REAL_TIME
@@ -213,10 +214,10 @@ pub fn open(name: &str, way: Way) -> Result<u64, u32> {
             logfile.Anonymous2.EventRecordCallback = Some(on_event);
             logfile.BufferCallback = Some(on_buffer);
             logfile.Context = 77 as *mut c_void;
-            // SAFETY: the block lives here.
+            // SAFETY: the structure is valid during the call.
             (unsafe { OpenTraceW(&mut logfile) }.Value, Some(logfile.LogfileHeader))
         }
-        Way::Raw => {
+        Interface::Raw => {
             let options = ETW_OPEN_TRACE_OPTIONS {
                 ProcessTraceModes: ETW_PROCESS_TRACE_MODE_RAW_TIMESTAMP,
                 BufferCallback: Some(on_raw_buffer),
@@ -224,18 +225,18 @@ pub fn open(name: &str, way: Way) -> Result<u64, u32> {
                 ..Default::default()
             };
             let function = address("sechost.dll", c"OpenTraceFromRealTimeLogger").unwrap();
-            // SAFETY: this is its type.
+            // SAFETY: this is the type of the function.
             let function: OpenRealTime = unsafe { std::mem::transmute(function) };
             let mut header = TRACE_LOGFILE_HEADER::default();
-            // SAFETY: the pointers are to what lives here.
+            // SAFETY: the pointers are valid during the call.
             let with_header = unsafe { function(name.as_ptr(), &options, &mut header) };
-            assert_eq!(with_header, u64::MAX, "either the name or the header");
+            assert_eq!(with_header, u64::MAX, "name and header cannot be combined");
             // SAFETY: see above.
             (unsafe { function(name.as_ptr(), &options, std::ptr::null_mut()) }, None)
         }
     };
     if handle == u64::MAX {
-        // SAFETY: has no conditions.
+        // SAFETY: no preconditions.
         return Err(unsafe { GetLastError() });
     }
     if let Some(header) = header {
@@ -245,44 +246,44 @@ pub fn open(name: &str, way: Way) -> Result<u64, u32> {
     Ok(handle)
 }
 
-pub fn process(trace: u64) -> (All, u32) {
+pub fn process(trace: u64) -> (Received, u32) {
     let handle = PROCESSTRACE_HANDLE { Value: trace };
-    // SAFETY: the handle is ours, and callbacks are functions.
+    // SAFETY: the handle was opened by this program, with valid callbacks.
     let code = unsafe { ProcessTrace(&handle, 1, std::ptr::null(), std::ptr::null()) };
-    (SEEN.lock().unwrap().take().unwrap_or_default(), code)
+    (RECEIVED.lock().unwrap().take().unwrap_or_default(), code)
 }
 
 unsafe extern "system" fn on_event(record: *mut EVENT_RECORD) {
-    // SAFETY: Windows hands out a whole one.
+    // SAFETY: Windows passes a valid structure.
     let record = unsafe { &*record };
     assert_eq!(record.UserContext as usize, 77);
     let header = &record.EventHeader;
     if header.ProviderId.data1 == 0x6a39_9ae0 {
         assert_eq!(header.EventDescriptor.Opcode, 33);
-        return with_seen(|view| view.lost += 1);
+        return with_received(|received| received.lost += 1);
     }
     assert_eq!((header.ProviderId.data1, header.EventDescriptor.Opcode), (0xce1d_bfb4, 0x33));
     assert_eq!((header.ThreadId, header.ProcessId, header.Flags), (9, 8, 0x340));
     assert_eq!(record.UserDataLength, 4);
-    // SAFETY: four bytes are there.
+    // SAFETY: the payload has four bytes.
     let number = unsafe { record.UserData.cast::<u32>().read_unaligned() };
-    // SAFETY: a plain number.
+    // SAFETY: both members of the union are plain numbers.
     let processor = unsafe { record.BufferContext.Anonymous.ProcessorIndex };
-    with_seen(|view| {
-        view.ended_in_callback = false;
-        view.events.push(EventView { time: header.TimeStamp, processor, number });
+    with_received(|received| {
+        received.ended_in_callback = false;
+        received.events.push(ReceivedEvent { time: header.TimeStamp, processor, number });
     });
 }
 
 unsafe extern "system" fn on_buffer(logfile: *mut EVENT_TRACE_LOGFILEW) -> u32 {
-    // SAFETY: Windows hands out a whole one.
+    // SAFETY: Windows passes a valid structure.
     let logfile = unsafe { &*logfile };
     assert_eq!(logfile.Context as usize, 77);
-    with_seen(|view| {
-        view.ended_in_callback = true;
-        view.buffers += 1;
-        assert_eq!(logfile.BuffersRead, view.buffers);
-        u32::from(view.stop_behind != view.buffers)
+    with_received(|received| {
+        received.ended_in_callback = true;
+        received.buffers += 1;
+        assert_eq!(logfile.BuffersRead, received.buffers);
+        u32::from(received.stop_after != received.buffers)
     })
 }
 
@@ -294,40 +295,40 @@ unsafe extern "system" fn on_raw_buffer(
     context: *const c_void,
 ) -> BOOL {
     assert_eq!(context as usize, 78);
-    // SAFETY: Windows hands out a whole one.
+    // SAFETY: Windows passes a valid structure.
     let trace = unsafe { (*information).TraceHandle };
-    // SAFETY: these are their types.
+    // SAFETY: this is the type of the function.
     let keep: Reference = unsafe {
         std::mem::transmute(address("sechost.dll", c"ProcessTraceBufferIncrementReference").unwrap())
     };
-    // SAFETY: the buffer is that of this call.
+    // SAFETY: the buffer is valid during this callback.
     assert_eq!(unsafe { keep(trace, buffer) }, 0);
-    let location = buffer as usize;
+    let address_of_buffer = buffer as usize;
     std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        // SAFETY: the buffer was kept.
-        let bytes = unsafe { std::slice::from_raw_parts(location as *const u8, size as usize) };
+        // SAFETY: the reference keeps the buffer valid.
+        let bytes = unsafe { std::slice::from_raw_parts(address_of_buffer as *const u8, size as usize) };
         let header = BufferHeader::read(bytes).unwrap();
         let bytes = &bytes[..header.filled(bytes.len()).unwrap()];
         let processor = header.processor();
-        let events: Vec<EventView> = Records::new(bytes, BUFFER_HEADER_SIZE)
-            .map(|record| EventView {
+        let events: Vec<ReceivedEvent> = Records::new(bytes, BUFFER_HEADER_SIZE)
+            .map(|record| ReceivedEvent {
                 time: record.time().0,
                 processor,
                 number: u32::from_le_bytes(record.payload().try_into().unwrap()),
             })
             .collect();
-        // Another thread may be faster, so that the order is that of the numbers.
-        with_seen(|view| {
-            view.events.extend(events);
-            view.events.sort_by_key(|event| event.number);
+        // The order of the threads is undefined, so events are sorted by number.
+        with_received(|received| {
+            received.events.extend(events);
+            received.events.sort_by_key(|event| event.number);
         });
-        // SAFETY: this is its type.
+        // SAFETY: this is the type of the function.
         let give_back: Dereference = unsafe {
             std::mem::transmute(address("sechost.dll", c"ProcessTraceBufferDecrementReference").unwrap())
         };
-        // SAFETY: the buffer was kept once.
-        assert_eq!(unsafe { give_back(location as *const ETW_BUFFER_HEADER) }, 0);
+        // SAFETY: the reference was acquired once.
+        assert_eq!(unsafe { give_back(address_of_buffer as *const ETW_BUFFER_HEADER) }, 0);
     });
     1
 }

@@ -1,13 +1,14 @@
-//! A consumer in plain calls of Windows, against which the fake is proven before any other uses it.
+//! Tests the fake with a consumer that calls the functions of Windows directly, before other tests
+//! use the fake.
 //!
-//! Runs in Wine with the fake: `scripts/with-fake cargo test --target x86_64-pc-windows-gnu`. Without the fake,
-//! Wine starts sessions that cannot be opened.
+//! Runs under Wine with the fake: `scripts/with-fake cargo test --target x86_64-pc-windows-gnu`.
+//! Without the fake, Wine starts sessions that cannot be opened.
 #![cfg(windows)]
 
 mod calls;
 mod trace_files;
 
-use calls::{Block, EventView, Way, open, process, session_names, start, stop, with_settings};
+use calls::{Block, Interface, ReceivedEvent, open, process, session_names, start, stop, with_settings};
 use stackhound_etw_fake::harness::wait_for;
 use trace_files::{EVENTS, PROCESSORS, TICKS};
 use windows_sys::Win32::System::Diagnostics::Etw::{
@@ -18,14 +19,14 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
 };
 use windows_sys::core::GUID;
 
-/// By how much a record came behind the latest one before it.
-fn disorder(seen: &[EventView]) -> i64 {
+/// The maximum time by which an event follows a later one.
+fn disorder(received: &[ReceivedEvent]) -> i64 {
     let mut latest = i64::MIN;
-    let behind = seen.iter().map(|event| {
+    let delays = received.iter().map(|event| {
         latest = latest.max(event.time);
         latest - event.time
     });
-    behind.max().unwrap_or(0)
+    delays.max().unwrap_or(0)
 }
 
 #[test]
@@ -33,40 +34,40 @@ fn every_event_arrives_in_the_order_of_its_processor() {
     for seed in 0..4 {
         for (disorder_ms, bound) in [(0, 0), (5, 5 * TICKS)] {
             let settings = format!("[*]\nseed = {seed}\ndisorder_ms = {disorder_ms}\n");
-            let (seen, code) = with_settings(&settings, || {
+            let (received, code) = with_settings(&settings, || {
                 let handle = start("fake", Block::new("fake")).unwrap();
-                let trace = open("fake", Way::Events).unwrap();
+                let trace = open("fake", Interface::Events).unwrap();
                 let outcome = process(trace);
-                assert_eq!(stop(handle), 4201, "the session ended with its recording");
+                assert_eq!(stop(handle), 4201, "the session ended with its trace");
                 outcome
             });
             assert_eq!(code, 0);
-            assert_eq!(seen.events.len() as u64, EVENTS);
+            assert_eq!(received.events.len() as u64, EVENTS);
             for processor in 0..PROCESSORS {
-                let of_it = seen.events.iter().filter(|event| event.processor == processor);
+                let of_it = received.events.iter().filter(|event| event.processor == processor);
                 let numbers: Vec<u32> = of_it.map(|event| event.number).collect();
                 assert!(numbers.is_sorted(), "{processor}: {numbers:?}");
                 assert!(!numbers.is_empty());
             }
-            assert!(disorder(&seen.events) <= bound, "seed {seed}: {}", disorder(&seen.events));
+            assert!(disorder(&received.events) <= bound, "seed {seed}: {}", disorder(&received.events));
             if bound > 0 {
-                assert!(disorder(&seen.events) > 0, "seed {seed} changes nothing");
+                assert!(disorder(&received.events) > 0, "seed {seed} changes nothing");
             }
-            assert!(seen.buffers > 1);
-            assert!(seen.ended_in_callback, "the last call is that behind a buffer");
+            assert!(received.buffers > 1);
+            assert!(received.ended_in_callback, "the last call is that of the buffer callback");
         }
     }
 }
 
 #[test]
-fn raw_buffers_hold_the_same_events() {
-    let (seen, code) = with_settings("[*]\nseed = 9\n", || {
+fn raw_buffers_contain_the_same_events() {
+    let (received, code) = with_settings("[*]\nseed = 9\n", || {
         start("fake", Block::new("fake")).unwrap();
-        process(open("fake", Way::Raw).unwrap())
+        process(open("fake", Interface::Raw).unwrap())
     });
-    assert_eq!((code, seen.events.len() as u64), (0, EVENTS));
+    assert_eq!((code, received.events.len() as u64), (0, EVENTS));
     for processor in 0..PROCESSORS {
-        let of_it = seen.events.iter().filter(|event| event.processor == processor);
+        let of_it = received.events.iter().filter(|event| event.processor == processor);
         assert!(of_it.map(|event| event.number).is_sorted());
     }
 }
@@ -89,27 +90,27 @@ fn the_functions_for_raw_buffers_can_be_missing() {
 }
 
 #[test]
-fn lost_buffers_are_announced_and_counted() {
-    let (seen, counters) = with_settings("[*]\nlose_every = 5\nat_end = wait\n", || {
+fn lost_buffers_are_reported_and_counted() {
+    let (received, counters) = with_settings("[*]\nlose_every = 5\nat_end = wait\n", || {
         let handle = start("fake", Block::new("fake")).unwrap();
-        let trace = open("fake", Way::Events).unwrap();
+        let trace = open("fake", Interface::Events).unwrap();
         let stopper = std::thread::spawn(move || {
             let mut block = Block::new("fake");
-            wait_for("every event, or word of its loss", || {
+            wait_for("every event, or a report of its loss", || {
                 assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_QUERY), 0);
-                calls::seen_events() + u64::from(block.counters().0) == EVENTS
+                calls::received_events() + u64::from(block.counters().0) == EVENTS
             });
             let counters = block.counters();
             assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_FLUSH), 0);
             assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_STOP), 0);
             counters
         });
-        let (seen, code) = process(trace);
+        let (received, code) = process(trace);
         assert_eq!(code, 0, "a stopped session ends without an error");
-        (seen, stopper.join().unwrap())
+        (received, stopper.join().unwrap())
     });
-    assert_eq!(seen.events.len() as u64 + u64::from(counters.0), EVENTS);
-    assert!(counters.1 > 0 && seen.lost > 0 && seen.lost <= counters.1);
+    assert_eq!(received.events.len() as u64 + u64::from(counters.0), EVENTS);
+    assert!(counters.1 > 0 && received.lost > 0 && received.lost <= counters.1);
 }
 
 #[test]
@@ -118,10 +119,10 @@ fn a_slow_consumer_loses_buffers_and_the_counters_add_up() {
         "[*]\nrate = 200000\nrounds = forever\nstop_after = 60000\nbuffers = 2\ndelay_ms = 20\ndelay_every = 1\n",
         || {
             start("fake", Block::new("fake")).unwrap();
-            let (seen, code) = process(open("fake", Way::Events).unwrap());
+            let (received, code) = process(open("fake", Interface::Events).unwrap());
             assert_eq!(code, 0);
-            assert!(seen.events.windows(2).all(|pair| pair[0].time <= pair[1].time + 500 * TICKS));
-            (seen.events.len(), calls::log())
+            assert!(received.events.windows(2).all(|pair| pair[0].time <= pair[1].time + 500 * TICKS));
+            (received.events.len(), calls::log())
         },
     );
     let (delivered, log) = log;
@@ -137,33 +138,33 @@ fn a_slow_consumer_loses_buffers_and_the_counters_add_up() {
 }
 
 #[test]
-fn a_consumer_that_closes_gets_no_more() {
-    let (seen, code) = with_settings("[*]\nrounds = forever\ndelay_ms = 5\n", || {
+fn closing_a_trace_ends_processing() {
+    let (received, code) = with_settings("[*]\nrounds = forever\ndelay_ms = 5\n", || {
         let handle = start("fake", Block::new("fake")).unwrap();
-        let trace = open("fake", Way::Events).unwrap();
+        let trace = open("fake", Interface::Events).unwrap();
         let closer = std::thread::spawn(move || {
-            wait_for("an event", || calls::seen_events() > 0);
-            // SAFETY: has no conditions.
+            wait_for("an event", || calls::received_events() > 0);
+            // SAFETY: no preconditions.
             unsafe { CloseTrace(PROCESSTRACE_HANDLE { Value: trace }) }
         });
         let outcome = process(trace);
         assert_eq!(closer.join().unwrap(), 7007, "the call was successful and processing will end");
-        assert_eq!(stop(handle), 0, "the session itself goes on");
+        assert_eq!(stop(handle), 0, "the session continues");
         outcome
     });
     assert_eq!(code, 0);
-    assert!(!seen.events.is_empty());
+    assert!(!received.events.is_empty());
 }
 
 #[test]
 fn a_callback_can_end_processing() {
-    let (seen, code) = with_settings("[*]\n", || {
+    let (received, code) = with_settings("[*]\n", || {
         start("fake", Block::new("fake")).unwrap();
-        let trace = open("fake", Way::Events).unwrap();
-        calls::stop_behind_buffer(3);
+        let trace = open("fake", Interface::Events).unwrap();
+        calls::stop_after_buffer(3);
         process(trace)
     });
-    assert_eq!((code, seen.buffers), (1223, 3));
+    assert_eq!((code, received.buffers), (1223, 3));
 }
 
 #[test]
@@ -177,13 +178,13 @@ fn sessions_are_refused_and_listed() {
             let mut named = session_names();
             named.sort();
             assert_eq!(named, ["Other", "fake"]);
-            // That there is none, ProcessTrace says.
-            let nobody = open("nobody", Way::Events).unwrap();
-            assert_eq!(process(nobody).1, 4201);
-            assert_eq!(Block::new("nobody").control(0, EVENT_TRACE_CONTROL_STOP), 4201);
+            // ProcessTrace reports that the session is not running.
+            let unknown = open("unknown", Interface::Events).unwrap();
+            assert_eq!(process(unknown).1, 4201);
+            assert_eq!(Block::new("unknown").control(0, EVENT_TRACE_CONTROL_STOP), 4201);
             let refused = GUID::from_u128(0x01010101_0101_0101_0101_010101010101);
             let level = 5;
-            // SAFETY: the pointers are to what lives here.
+            // SAFETY: the pointers are valid during the call.
             let enable = |guid: &GUID| unsafe {
                 let code = EVENT_CONTROL_CODE_ENABLE_PROVIDER;
                 EnableTraceEx2(
@@ -211,7 +212,7 @@ fn sessions_are_refused_and_listed() {
     }
     let denied = with_settings("error OpenTraceW = 5\n", || {
         let handle = start("fake", Block::new("fake")).unwrap();
-        let denied = open("fake", Way::Events);
+        let denied = open("fake", Interface::Events);
         assert_eq!(stop(handle), 0);
         denied
     });
@@ -219,7 +220,7 @@ fn sessions_are_refused_and_listed() {
 }
 
 #[test]
-fn no_more_sessions_than_windows_has() {
+fn the_number_of_sessions_is_limited() {
     with_settings("", || {
         let mut handles = Vec::new();
         let refused = loop {
@@ -237,7 +238,7 @@ fn no_more_sessions_than_windows_has() {
 }
 
 #[test]
-fn what_was_asked_for_is_in_the_log() {
+fn requests_are_logged() {
     let log = with_settings("[*]\n", || {
         let handle = start("fake", Block::new("fake")).unwrap();
         let control = CONTROLTRACE_HANDLE { Value: handle };
@@ -253,11 +254,11 @@ fn what_was_asked_for_is_in_the_log() {
         };
         let provider = GUID::from_u128(0x7dd42a49_5329_4832_8dfd_43d979153a88);
         let code = EVENT_CONTROL_CODE_ENABLE_PROVIDER;
-        // SAFETY: the pointers are to what lives here.
+        // SAFETY: the pointers are valid during the call.
         assert_eq!(unsafe { EnableTraceEx2(control, &provider, code, 4, 0x10, 0, 0, &parameters) }, 0);
         let perf_info = GUID::from_u128(0xce1dbfb4_137e_4da6_87b0_3f59aa102cbc);
         let ids = [CLASSIC_EVENT_ID { EventGuid: perf_info, Type: 0x33, Reserved: [0; 7] }];
-        // SAFETY: the pointer is to what lives here, and as long.
+        // SAFETY: the pointer is valid during the call, and the size is that of the array.
         let set = unsafe { TraceSetInformation(control, TraceStackTracingInfo, ids.as_ptr().cast(), 24) };
         assert_eq!(set, 0);
         assert_eq!(stop(handle), 0);

@@ -1,4 +1,4 @@
-//! A small recording with a known content.
+//! A small trace with known contents.
 
 use std::io::Cursor;
 
@@ -7,10 +7,10 @@ use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 pub const PROCESSORS: u16 = 3;
 pub const EVENTS: u64 = 3_000;
-/// Raw ticks in a millisecond.
+/// Raw ticks per millisecond.
 pub const TICKS: i64 = 10_000;
 
-/// System calls of three processors, half a millisecond apart, each with its number as payload.
+/// System calls on three processors, every half millisecond, each with its number as payload.
 pub fn etl_file() -> Vec<u8> {
     let session = Session { processors: PROCESSORS, buffer_size: 4 << 10, ..Session::default() };
     let start = session.start.0;

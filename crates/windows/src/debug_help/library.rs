@@ -1,4 +1,4 @@
-//! The one lock around Debug Help, its options, and those of its functions that are found at run time.
+//! The lock around Debug Help, its options, and the lookup of its functions at run time.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -24,10 +24,11 @@ use windows_sys::core::{BOOL, PCSTR, PCWSTR, s, w};
 use crate::Error;
 use crate::text::to_wide;
 
-/// For the whole program. Symbols are loaded when they are first asked for, without any dialogue; only from the search
-/// path that a session was given, not from where the image or the environment say. An image may come from anywhere, and
-/// its path to a PDB can lead into a network. Not undecorated: private symbols are not decorated anyway, and public ones
-/// shall read like ours.
+/// The options for the whole program. Symbols are loaded when they are first needed, without
+/// dialogs, and only from the search path of the session, not from paths in the image or the
+/// environment. An image may come from anywhere, and its path to a PDB can lead to a network. Names
+/// are not undecorated: private symbols are not decorated, and public symbols should be the same as
+/// those of our own reader.
 const OPTIONS: u32 = SYMOPT_DEFERRED_LOADS
     | SYMOPT_LOAD_LINES
     | SYMOPT_OMAP_FIND_NEAREST
@@ -92,7 +93,7 @@ pub(super) struct Functions {
     pub walk: StackWalk,
 }
 
-/// What answers questions about inlined functions: in Debug Help since Windows 8.
+/// Functions for inlined functions, which Debug Help has since Windows 8.
 #[derive(Clone, Copy)]
 pub(super) struct InlineFunctions {
     pub count: AddrIncludeInlineTrace,
@@ -101,18 +102,20 @@ pub(super) struct InlineFunctions {
     pub line: LineFromInlineContext,
 }
 
-/// What is found out once.
+/// State that is initialized once.
 struct Library {
-    /// Held by all who use Debug Help in this process. Rust's own library takes it for its backtraces.
+    /// The mutex that all users of Debug Help in this process hold. Rust's standard library uses it
+    /// for its backtraces.
     shared: OwnedHandle,
     functions: Functions,
     inline: Option<InlineFunctions>,
 }
 
-/// Held while a function of Debug Help runs. The only way to call one.
+/// Held while a function of Debug Help runs. This is the only way to call one.
 pub(super) struct Locked {
     library: &'static Library,
-    // Let go after the shared one. Not `Send`: Windows wants a mutex back from the thread that took it.
+    // Released after the shared mutex. Not `Send`: Windows requires that the thread that acquired a
+    // mutex releases it.
     _threads: MutexGuard<'static, ()>,
     _not_send: PhantomData<*const ()>,
 }
@@ -122,7 +125,7 @@ impl Locked {
         self.library.functions
     }
 
-    /// Nothing where Debug Help is too old.
+    /// `None` if Debug Help is too old.
     pub fn inline(&self) -> Option<InlineFunctions> {
         self.library.inline
     }
@@ -130,16 +133,17 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // SAFETY: the handle lives as long as the program, and this thread took the mutex when `self` was made.
+        // SAFETY: the handle exists as long as the program, and this thread acquired the mutex when
+        // `self` was created.
         unsafe { ReleaseMutex(self.library.shared.as_raw_handle()) };
     }
 }
 
-/// Waits until nobody else uses Debug Help.
+/// Waits until no other thread uses Debug Help.
 pub(super) fn lock() -> Result<Locked, Error> {
     static THREADS: Mutex<()> = Mutex::new(());
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    // Nothing that the lock protects is ours, so a panic elsewhere left nothing half done.
+    // The lock protects no data of ours, so a panic while it was held left no inconsistent state.
     let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     let library = match LIBRARY.get() {
         Some(library) => library,
@@ -150,9 +154,9 @@ pub(super) fn lock() -> Result<Locked, Error> {
             LIBRARY.get_or_init(|| found)
         }
     };
-    // SAFETY: the handle lives as long as the program.
+    // SAFETY: the handle exists as long as the program.
     let waited = unsafe { WaitForSingleObject(library.shared.as_raw_handle(), INFINITE) };
-    // A thread that ended inside leaves the mutex to the next one.
+    // A thread that ended while it held the mutex leaves it to the next one.
     if waited != WAIT_OBJECT_0 && waited != WAIT_ABANDONED {
         return Err(Error::last("WaitForSingleObject"));
     }
@@ -162,33 +166,36 @@ pub(super) fn lock() -> Result<Locked, Error> {
     Ok(locked)
 }
 
-/// The mutex by which copies of Rust's library in one process agree (`backtrace` crate, module `dbghelp`).
+/// The mutex that copies of Rust's library in one process share (`backtrace` crate, module
+/// `dbghelp`).
 fn shared_mutex() -> Result<OwnedHandle, Error> {
     let name = to_wide(format!("Local\\RustBacktraceMutex{:08X}", std::process::id()).as_ref())?;
-    // SAFETY: the name ends with a zero and outlives the call.
+    // SAFETY: the name is zero-terminated and outlives the call.
     let handle = unsafe { CreateMutexW(ptr::null(), 0, name.as_ptr()) };
     if handle.is_null() {
         return Err(Error::last("CreateMutexW"));
     }
-    // SAFETY: just made, and nobody else has it.
+    // SAFETY: the handle was just created and has no other owner.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// The system's own copy. A program that imports it takes one that lies beside it instead: Debug Help is none of the libraries
-/// that Windows always takes from its own folder.
+/// Loads the copy in the system folder. A program that imports Debug Help would load a copy from
+/// its own folder instead: Debug Help is not among the libraries that Windows always loads from the
+/// system folder.
 fn load() -> Result<HMODULE, Error> {
-    // SAFETY: the name ends with a zero, and there is no file handle to be given. The library stays loaded.
+    // SAFETY: the name is zero-terminated, and no file handle is passed. The library stays loaded.
     let library = unsafe { LoadLibraryExW(w!("dbghelp.dll"), ptr::null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
     if library.is_null() { Err(Error::last("LoadLibraryExW")) } else { Ok(library) }
 }
 
 /// # Safety
-/// `T` is a pointer to a function, and the type of the one of this name. The library stays loaded.
+/// `T` must be a function pointer with the type of the function of this name. The library must stay
+/// loaded.
 unsafe fn find<T: Copy>(library: HMODULE, name: PCSTR) -> Option<T> {
     const { assert!(size_of::<T>() == size_of::<usize>()) };
-    // SAFETY: the caller's promise; names end with a zero.
+    // SAFETY: guaranteed by the caller; names are zero-terminated.
     let found = unsafe { GetProcAddress(library, name) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe { mem::transmute_copy(&found) })
 }
 

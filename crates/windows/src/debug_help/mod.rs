@@ -1,8 +1,8 @@
-//! Names of addresses by the Debug Help library (`dbghelp.dll`).
+//! Names of addresses from the Debug Help library (`dbghelp.dll`).
 //!
-//! A [`Session`] stands for a live process or for image files. The library is single-threaded, so every call of the
-//! program goes through one lock; sessions can be used from any thread all the same. Names come as the symbols have
-//! them: those of public symbols are decorated.
+//! A [`Session`] represents a live process or image files. The library is single-threaded, so every
+//! call in the program holds one lock; sessions can still be used from any thread. Names are
+//! returned as the symbols contain them: those of public symbols are decorated.
 
 mod library;
 mod module;

@@ -1,4 +1,4 @@
-//! What Debug Help says of a module.
+//! Module information of Debug Help.
 
 use windows_sys::Win32::System::Diagnostics::Debug::{
     IMAGEHLP_MODULEW64, SymDeferred, SymDia, SymExport, SymNone, SymPdb,
@@ -6,52 +6,53 @@ use windows_sys::Win32::System::Diagnostics::Debug::{
 
 use crate::text::from_wide;
 
-/// Where the names of a module come from.
+/// The source of the names of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SymbolSource {
-    /// There are none.
+    /// No names.
     None,
-    /// A PDB that fits the image.
+    /// A PDB that matches the image.
     Pdb,
-    /// A PDB that does not fit the image. Its names are no evidence.
+    /// A PDB that does not match the image. Its names are not evidence.
     UnmatchedPdb,
     /// The export directory.
     Exports,
-    /// Another kind of symbols, as a number of `SYM_TYPE` (dbghelp.h): COFF or CodeView in the image, for one.
+    /// Another kind of symbols, as a number of `SYM_TYPE` (dbghelp.h), such as COFF or CodeView in
+    /// the image.
     Other(i32),
 }
 
-/// A module of a session, its symbols loaded.
+/// A module of a session, with its symbols loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// File name without folders and ending; at most 31 characters.
+    /// The file name without folders and extension; at most 31 characters.
     pub name: String,
-    /// Path of the image; at most 255 characters.
+    /// The path of the image; at most 255 characters.
     pub image: String,
-    /// Path of the PDB that was loaded, or empty.
+    /// The path of the loaded PDB, or empty.
     pub pdb: String,
-    /// Where it begins.
+    /// The base address.
     pub base: u64,
-    /// Bytes from there.
+    /// The size in bytes.
     pub size: u32,
     /// `TimeDateStamp` of the image.
     pub time_date_stamp: u32,
-    /// The processor it is for, as an image has it (`IMAGE_FILE_MACHINE_*`); 0 if not known.
+    /// The processor, as stated in the image (`IMAGE_FILE_MACHINE_*`); 0 if not known.
     pub machine: u32,
-    /// Where names come from.
+    /// The source of names.
     pub source: SymbolSource,
-    /// How many symbols were counted, where the library counts them.
+    /// The number of symbols, if the library counts them.
     pub symbols: u32,
 }
 
 impl Module {
-    /// Whether an address lies in it.
+    /// Whether the module contains an address.
     pub fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.base).is_some_and(|offset| offset < u64::from(self.size))
     }
 }
 
-/// Whether the symbols are still to be loaded.
+/// Whether the symbols are not loaded yet.
 pub(super) fn is_deferred(info: &IMAGEHLP_MODULEW64) -> bool {
     info.SymType == SymDeferred
 }

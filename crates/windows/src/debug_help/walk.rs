@@ -1,4 +1,4 @@
-//! The user stack of a thread of another process, walked from outside: by its context and its memory.
+//! Walks the user stack of a thread of another process, using its context and its memory.
 //!
 //! Sources: Microsoft's pages of `StackWalk64`, `SuspendThread` and `GetThreadContext`. x64 only.
 
@@ -18,12 +18,12 @@ use super::library;
 use super::session::Session;
 use crate::Error;
 
-/// Where Windows wants one: at a multiple of 16 bytes.
+/// Windows requires an alignment of 16 bytes.
 #[repr(C, align(16))]
 #[derive(Default)]
 struct Context(CONTEXT);
 
-/// Runs on when this goes.
+/// Resumes the thread when it is dropped.
 struct Suspended<'t>(&'t OwnedHandle);
 
 impl Drop for Suspended<'_> {
@@ -34,19 +34,21 @@ impl Drop for Suspended<'_> {
 }
 
 impl Session {
-    /// Addresses of a thread's user stack, innermost first, at most so many: where it will go on in user mode, then return
-    /// addresses. The thread is suspended meanwhile, for a millisecond or so; pages are read in at this program's expense. A
-    /// thread that waits in the kernel goes on waiting.
+    /// The addresses of the user stack of a thread, innermost first, at most `most`: the address at
+    /// which the thread continues in user mode, then return addresses. The thread is suspended
+    /// during the call, for about a millisecond. Pages that are read in are charged to this
+    /// program. A thread that waits in the kernel continues to wait.
     ///
     /// # Errors
-    /// No thread of this process; no right to look into it; a 32-bit process. [`Error::NotFromOutside`] for the process
-    /// itself, one of whose threads might hold what this needs.
+    /// The thread does not belong to the process; access is missing; the process is a 32-bit
+    /// process. [`Error::NotFromOutside`] for this process itself, because one of its threads might
+    /// hold a lock that the walk needs.
     pub fn user_stack(&self, process_id: u32, thread_id: u32, most: usize) -> Result<Vec<u64>, Error> {
         if process_id == std::process::id() || !self.is_live() {
             return Err(Error::NotFromOutside);
         }
         let mut is_32_bit = 0;
-        // SAFETY: the process is open; writes a number.
+        // SAFETY: the process is open; a number is written.
         if unsafe { IsWow64Process(self.handle(), &mut is_32_bit) } == 0 {
             return Err(Error::last("IsWow64Process"));
         }
@@ -54,28 +56,29 @@ impl Session {
             return Err(Error::NotFromOutside);
         }
         let rights = THREAD_GET_CONTEXT | THREAD_SUSPEND_RESUME | THREAD_QUERY_LIMITED_INFORMATION;
-        // SAFETY: takes numbers only.
+        // SAFETY: only numbers are passed.
         let handle = unsafe { OpenThread(rights, 0, thread_id) };
         if handle.is_null() {
             return Err(Error::last("OpenThread"));
         }
-        // SAFETY: just opened, and nobody else has it.
+        // SAFETY: the handle was just opened and has no other owner.
         let thread = unsafe { OwnedHandle::from_raw_handle(handle) };
         // SAFETY: the thread is open.
         if unsafe { GetProcessIdOfThread(handle) } != process_id {
             return Err(Error::NotFromOutside);
         }
-        // Before the thread stands still.
+        // The lock is acquired before the thread is suspended.
         let locked = library::lock()?;
         let functions = locked.functions();
-        // SAFETY: the thread is open, and none of this process.
+        // SAFETY: the thread is open, and does not belong to this process.
         if unsafe { SuspendThread(handle) } == u32::MAX {
             return Err(Error::last("SuspendThread"));
         }
         let _suspended = Suspended(&thread);
         let mut context = Context::default();
         context.0.ContextFlags = CONTEXT_FULL_AMD64;
-        // SAFETY: the thread is open and suspended; the context is aligned and says what is wanted.
+        // SAFETY: the thread is open and suspended; the context is aligned and states the requested
+        // parts.
         if unsafe { GetThreadContext(handle, &mut context.0) } == 0 {
             return Err(Error::last("GetThreadContext"));
         }
@@ -89,8 +92,8 @@ impl Session {
         }
         let mut addresses = Vec::new();
         while addresses.len() < most {
-            // SAFETY: the lock is held; process and thread are open; frame and context are those of this walk. Memory is read by
-            // ReadProcessMemory, which is what null stands for.
+            // SAFETY: the lock is held; process and thread are open; frame and context belong to
+            // this walk. Null for the read function means ReadProcessMemory.
             let walked = unsafe {
                 (functions.walk)(
                     IMAGE_FILE_MACHINE_AMD64.into(),

@@ -1,4 +1,4 @@
-//! The clocks that sessions stamp events with, beside the system's time.
+//! The clocks of session time stamps, together with the system time.
 
 use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
@@ -15,7 +15,7 @@ pub enum Clock {
     PerformanceCounter,
     /// System time: 100 ns since 1601.
     SystemTime,
-    /// The processor's cycle counter.
+    /// The cycle counter of the processor.
     CpuCycles,
 }
 
@@ -28,17 +28,18 @@ pub struct Moment {
     pub system_time: i64,
 }
 
-/// How many logical processors run, of all groups.
+/// The number of active logical processors in all groups.
 pub fn active_processors() -> u32 {
-    // SAFETY: takes a number, and cannot fail for all groups.
+    // SAFETY: only a number is passed, and the call cannot fail for all groups.
     unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) }
 }
 
-/// Of several readings the one counts that took the least time: the thread may be interrupted between two clocks.
+/// The quickest of this number of readings is used, because the thread may be interrupted between
+/// the clocks.
 const READINGS: usize = 8;
 
 impl Clock {
-    /// Reads this clock and the system's time together. `None` where a program cannot read the clock.
+    /// Reads this clock and the system time together. `None` if programs cannot read the clock.
     pub fn now(self) -> Option<Moment> {
         let reading = || {
             let before = self.read()?;
@@ -55,7 +56,7 @@ impl Clock {
             Clock::SystemTime => Some(system_time()),
             Clock::PerformanceCounter => {
                 let mut ticks = 0;
-                // SAFETY: writes one number, and cannot fail since Windows XP.
+                // SAFETY: one number is written, and the call cannot fail since Windows XP.
                 unsafe { QueryPerformanceCounter(&mut ticks) };
                 Some(ticks)
             }
@@ -63,10 +64,10 @@ impl Clock {
         }
     }
 
-    /// Ticks of the performance counter in a second.
+    /// Ticks of the performance counter per second.
     pub fn performance_frequency() -> Result<u64, Error> {
         let mut frequency = 0;
-        // SAFETY: writes one number.
+        // SAFETY: one number is written.
         let done = unsafe { QueryPerformanceFrequency(&mut frequency) };
         if done == 0 { Err(Error::last("QueryPerformanceFrequency")) } else { Ok(frequency as u64) }
     }
@@ -74,18 +75,18 @@ impl Clock {
 
 fn system_time() -> i64 {
     let mut time = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
-    // SAFETY: writes one structure.
+    // SAFETY: one structure is written.
     unsafe { GetSystemTimePreciseAsFileTime(&mut time) };
     ticks(&time).cast_signed()
 }
 
 #[cfg(target_arch = "x86_64")]
 fn cycles() -> Option<i64> {
-    // SAFETY: every processor that runs 64-bit Windows has the instruction, and Windows allows it.
+    // SAFETY: every processor that runs 64-bit Windows has the instruction, and Windows permits it.
     Some(unsafe { std::arch::x86_64::_rdtsc() } as i64)
 }
 
-/// The counter that ETW reads on other processors is not for programs.
+/// Programs cannot read the counter that ETW uses on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 fn cycles() -> Option<i64> {
     None

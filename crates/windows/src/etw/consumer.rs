@@ -1,8 +1,9 @@
-//! Taking the events of a live session.
+//! Receiving the events of a live session.
 //!
-//! Opened, described, then run: what is opened knows the session's clock and sizes before the first event comes, so that a
-//! [`Sink`] can be made for it. Windows calls back on the thread that processes, which is ours, and on no other. The
-//! sink belongs to that thread and is dropped by it when no call can come any more.
+//! A trace is opened, described and then run: the clock and sizes of the session are known before
+//! the first event arrives, so that a [`Sink`] can be created for it. Windows calls back only on
+//! the thread that processes the trace, which this module starts. The sink belongs to that thread,
+//! which drops it when no call can follow.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -36,49 +37,52 @@ use crate::text::to_wide;
 /// `INVALID_PROCESSTRACE_HANDLE`.
 const INVALID: u64 = u64::MAX;
 
-/// How long a stopped session has for its last buffers. Beyond, the trace is closed, which ends it in any case.
+/// The time that a stopped session has to deliver its last buffers. After that, the trace is
+/// closed, which ends the processing in any case.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 type OpenRealTime =
     unsafe extern "system" fn(PCWSTR, *const ETW_OPEN_TRACE_OPTIONS, *mut TRACE_LOGFILE_HEADER) -> u64;
 
-/// How events are handed over.
+/// How events are delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Delivery {
     /// Event by event.
     #[default]
     Events,
-    /// Whole buffers where the system can (Windows 11, 2022), else events. Has never met a real Windows.
+    /// Whole buffers if the system supports it (Windows 11, Windows Server 2022), otherwise events.
+    /// Never run on Windows.
     WholeBuffers,
 }
 
-/// What the session says of itself when it is opened (`TRACE_LOGFILE_HEADER`), without what such headers are known to have
-/// wrong (4 bytes of a pointer on 64-bit Windows), and what the session states itself.
+/// The description of the session when it is opened (`TRACE_LOGFILE_HEADER`), without fields that
+/// are known to be wrong in such headers (a pointer size of 4 on 64-bit Windows), and without those
+/// that the session itself reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogfileFacts {
     /// Windows version, major and minor; log layout version, major and minor.
     pub version: [u8; 4],
     /// Windows build.
     pub build: u32,
-    /// Number of processors, 0 where it is not stated.
+    /// Number of processors; 0 if it is not stated.
     pub processors: u32,
     /// Clock interrupt period in 100 ns.
     pub timer_resolution: u32,
-    /// Buffers written up to now.
+    /// Buffers written so far.
     pub buffers_written: u32,
-    /// Events lost up to now.
+    /// Events lost so far.
     pub events_lost: u32,
-    /// Processor speed.
+    /// Processor speed in MHz.
     pub cpu_mhz: u32,
-    /// When the machine was started: 100 ns since 1601.
+    /// Boot time of the machine: 100 ns since 1601.
     pub boot_time: i64,
-    /// Ticks of the performance counter in a second.
+    /// Ticks of the performance counter per second.
     pub perf_freq: i64,
-    /// When the session was started: 100 ns since 1601.
+    /// Start time of the session: 100 ns since 1601.
     pub start_time: i64,
-    /// Which clock stamps events: 1 performance counter, 2 system time, 3 processor cycles.
+    /// Clock of time stamps: 1 performance counter, 2 system time, 3 processor cycles.
     pub clock_type: u32,
-    /// Buffers lost up to now.
+    /// Buffers lost so far.
     pub buffers_lost: u32,
     /// Minutes to add to local time to get UTC.
     pub utc_bias: i32,
@@ -108,7 +112,8 @@ impl LogfileFacts {
     }
 }
 
-/// What callbacks work with. Made when a trace is opened; only the thread that processes touches it then.
+/// The state of the callbacks. Created when a trace is opened; then only the processing thread uses
+/// it.
 struct Context<S> {
     sink: Option<S>,
     /// No more events are wanted.
@@ -117,19 +122,20 @@ struct Context<S> {
     shared: Arc<Shared>,
 }
 
-/// What both threads look at.
+/// State that both threads use.
 #[derive(Debug, Default)]
 struct Shared {
     events: AtomicU64,
     buffers: AtomicU64,
-    /// The reader said that it wants no more.
+    /// The sink wants no more events.
     broke: AtomicBool,
 }
 
-/// A context, where Windows finds it: known by its address only, as long as callbacks can come.
+/// A context that Windows accesses by its address, as long as callbacks can occur.
 struct Owned<S>(*mut Context<S>);
 
-// SAFETY: it owns the context, whose parts can be sent; nobody else uses it but callbacks, on the thread that has it.
+// SAFETY: it owns the context, whose parts are `Send`; only callbacks use it, on the thread that
+// owns it.
 unsafe impl<S: Sink> Send for Owned<S> {}
 
 impl<S> Owned<S> {
@@ -139,22 +145,23 @@ impl<S> Owned<S> {
         Owned(Box::into_raw(Box::new(context)))
     }
 
-    /// Not while callbacks can come: the value would be used from two places.
+    /// Must not be called while callbacks can occur, because the value would be borrowed twice.
     fn get(&mut self) -> &mut Context<S> {
-        // SAFETY: made by a box, freed when `self` is dropped, and borrowed as long as `self` is.
+        // SAFETY: created by a box, freed when `self` is dropped, and borrowed as long as `self`
+        // is.
         unsafe { &mut *self.0 }
     }
 }
 
 impl<S> Drop for Owned<S> {
     fn drop(&mut self) {
-        // SAFETY: made by a box, and freed here only.
+        // SAFETY: created by a box, and freed only here.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
 impl<S: Sink> Context<S> {
-    /// Lets the sink have something, keeps panics, and says whether to go on.
+    /// Calls the sink, catches panics, and returns whether to continue.
     fn give(&mut self, take: impl FnOnce(&mut S) -> ControlFlow<()>) -> bool {
         if self.stopped {
             return false;
@@ -173,10 +180,10 @@ impl<S: Sink> Context<S> {
 }
 
 unsafe extern "system" fn on_event<S: Sink>(record: *mut EVENT_RECORD) {
-    // SAFETY: ETW passes a record that nobody else uses until this function returns.
+    // SAFETY: ETW passes a record that is not used otherwise until this function returns.
     let record = unsafe { &*record };
-    // SAFETY: the context that was passed when the trace was opened. It lives until processing has ended, and callbacks
-    // come one after the other on one thread.
+    // SAFETY: the context that was passed when the trace was opened. It exists until processing has
+    // ended, and callbacks occur one after the other on one thread.
     let context = unsafe { &mut *record.UserContext.cast::<Context<S>>() };
     context.shared.events.fetch_add(1, Ordering::Relaxed);
     context.give(|sink| {
@@ -186,7 +193,7 @@ unsafe extern "system" fn on_event<S: Sink>(record: *mut EVENT_RECORD) {
 }
 
 unsafe extern "system" fn on_buffer_done<S: Sink>(logfile: *mut EVENT_TRACE_LOGFILEW) -> u32 {
-    // SAFETY: ETW passes a structure that nobody else uses until this function returns.
+    // SAFETY: ETW passes a structure that is not used otherwise until this function returns.
     let context = unsafe { (*logfile).Context };
     // SAFETY: as in `on_event`.
     let context = unsafe { &mut *context.cast::<Context<S>>() };
@@ -203,16 +210,17 @@ unsafe extern "system" fn on_raw_buffer<S: Sink>(
     // SAFETY: as in `on_event`.
     let context = unsafe { &mut *context.cast_mut().cast::<Context<S>>() };
     context.shared.buffers.fetch_add(1, Ordering::Relaxed);
-    // The sink copies: a reference to ETW's buffer (`ProcessTraceBufferIncrementReference`) would have to be given back
-    // before the trace is closed, while readers keep blocks as long as they like.
-    // SAFETY: ETW passes a buffer of this size that stays as it is until this function returns.
+    // The sink copies the bytes. A reference to ETW's buffer
+    // (`ProcessTraceBufferIncrementReference`) would have to be released before the trace is
+    // closed, while readers keep blocks for any time.
+    // SAFETY: ETW passes a buffer of this size that does not change until this function returns.
     let bytes = unsafe { view::slice_of(buffer.cast::<u8>(), size as usize) };
     context.give(|sink| sink.raw_buffer(bytes)).into()
 }
 
-/// A trace that is open and does not process yet. Closed if it is dropped.
+/// An open trace that is not processed yet. Dropping the value closes it.
 pub struct Opened<S: Sink> {
-    // Closed before the context goes.
+    // Closed before the context is dropped.
     trace: Trace,
     context: Owned<S>,
     facts: LogfileFacts,
@@ -225,7 +233,7 @@ impl<S: Sink> std::fmt::Debug for Opened<S> {
     }
 }
 
-/// A handle, closed once.
+/// A handle that is closed once.
 #[derive(Debug)]
 struct Trace {
     handle: u64,
@@ -235,8 +243,8 @@ struct Trace {
 impl Trace {
     fn close(&mut self) {
         if mem::take(&mut self.open) {
-            // A pending close, and a session that ended before, are as good as a close.
-            // SAFETY: opened, and closed here only.
+            // A pending close, and a session that ended before, count as closed.
+            // SAFETY: the handle was opened, and is closed only here.
             unsafe { CloseTrace(PROCESSTRACE_HANDLE { Value: self.handle }) };
         }
     }
@@ -251,7 +259,7 @@ impl Drop for Trace {
 /// Opens the running session of this name, with raw timestamps.
 ///
 /// # Errors
-/// That of `OpenTraceW`: 5 access denied, 4201 there is none of this name.
+/// The error of `OpenTraceW`: 5 access denied, 4201 no session of this name.
 pub fn open<S: Sink>(name: &str, delivery: Delivery) -> Result<Opened<S>, Error> {
     let name = to_wide(name.as_ref())?;
     let context = Owned::<S>::new();
@@ -259,7 +267,8 @@ pub fn open<S: Sink>(name: &str, delivery: Delivery) -> Result<Opened<S>, Error>
         if delivery == Delivery::WholeBuffers { open_for_buffers(&name, &context) } else { None };
     let (handle, facts) = open_for_events(name, &context)?;
     let events = Trace { handle, open: true };
-    // The function for whole buffers takes either a name or a place for these facts, so the other way is asked for them.
+    // The function for whole buffers accepts either a name or an output for these facts, so the
+    // other function is used to get them.
     let (trace, raw) = match whole_buffers {
         Some(trace) => (trace, true),
         None => (events, false),
@@ -267,17 +276,18 @@ pub fn open<S: Sink>(name: &str, delivery: Delivery) -> Result<Opened<S>, Error>
     Ok(Opened { trace, context, facts, raw })
 }
 
-/// Nothing where the system does not have it, or refuses: then events come one by one.
+/// `None` if the system does not have the function or refuses it. Events are then delivered one by
+/// one.
 ///
-/// The function is an export of sechost.dll. advapi32.dll, by which import libraries have it, neither has nor forwards it
-/// (microsoft/windows-rs, issue 4706).
+/// The function is an export of sechost.dll. Import libraries reference advapi32.dll, which neither
+/// has nor forwards it (microsoft/windows-rs, issue 4706).
 fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<Trace> {
-    // SAFETY: the name ends with a zero. The library stays loaded: nothing unloads it.
+    // SAFETY: the name is zero-terminated. The library stays loaded: nothing unloads it.
     let library = unsafe { LoadLibraryExW(w!("sechost.dll"), ptr::null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
     if library.is_null() {
         return None;
     }
-    // SAFETY: the name ends with a zero, the library is loaded.
+    // SAFETY: the name is zero-terminated, the library is loaded.
     let found = unsafe { GetProcAddress(library, s!("OpenTraceFromRealTimeLogger")) }?;
     // SAFETY: the function of this name has this signature (evntrace.h).
     let open = unsafe { mem::transmute::<*const c_void, OpenRealTime>(found as *const c_void) };
@@ -288,8 +298,8 @@ fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<Trace> 
         BufferCallback: Some(on_raw_buffer::<S>),
         BufferCallbackContext: context.0.cast(),
     };
-    // SAFETY: the name ends with a zero; the options are only read. The context outlives the processing, and nothing is
-    // called back before that begins.
+    // SAFETY: the name is zero-terminated; the options are only read. The context outlives the
+    // processing, and no callback occurs before it begins.
     let handle = unsafe { open(name.as_ptr(), &options, ptr::null_mut()) };
     (handle != INVALID).then_some(Trace { handle, open: true })
 }
@@ -304,8 +314,8 @@ fn open_for_events<S: Sink>(mut name: Vec<u16>, context: &Owned<S>) -> Result<(u
     logfile.Anonymous1.ProcessTraceMode =
         PROCESS_TRACE_MODE_REAL_TIME | PROCESS_TRACE_MODE_EVENT_RECORD | PROCESS_TRACE_MODE_RAW_TIMESTAMP;
     logfile.Anonymous2.EventRecordCallback = Some(on_event::<S>);
-    // SAFETY: the name ends with a zero and outlives the call. The context outlives the processing, and nothing is called
-    // back before that begins.
+    // SAFETY: the name is zero-terminated and outlives the call. The context outlives the
+    // processing, and no callback occurs before it begins.
     let handle = unsafe { OpenTraceW(&mut logfile) };
     if handle.Value == INVALID {
         return Err(Error::last("OpenTraceW"));
@@ -314,17 +324,17 @@ fn open_for_events<S: Sink>(mut name: Vec<u16>, context: &Owned<S>) -> Result<(u
 }
 
 impl<S: Sink> Opened<S> {
-    /// What the session says of itself.
+    /// The description of the session.
     pub fn facts(&self) -> &LogfileFacts {
         &self.facts
     }
 
-    /// Whether whole buffers come instead of events.
+    /// Whether whole buffers are delivered instead of events.
     pub fn by_buffers(&self) -> bool {
         self.raw
     }
 
-    /// Starts the thread that takes events.
+    /// Starts the thread that receives events.
     pub fn run(self, sink: S) -> Result<Consumer, Error> {
         let Opened { trace, mut context, raw, .. } = self;
         context.get().sink = Some(sink);
@@ -341,18 +351,18 @@ impl<S: Sink> Opened<S> {
 /// Runs until the session has ended, the trace is closed, or the sink breaks.
 fn process<S: Sink>(handle: u64, mut context: Owned<S>) -> Result<(), Error> {
     let handle = PROCESSTRACE_HANDLE { Value: handle };
-    // SAFETY: one open handle; no times are given. The context lives until the end of this function, and no call comes
-    // after this one has returned.
+    // SAFETY: one open handle and no times are passed. The context exists until the end of this
+    // function, and no callback occurs after this call has returned.
     let status = unsafe { ProcessTrace(&handle, 1, ptr::null(), ptr::null()) };
     let context = context.get();
     context.give(Sink::buffer_done);
     let panicked = context.panicked.take();
-    // The sink goes here, on its thread; what it does then may fail as well.
+    // The sink is dropped here, on its thread. Its destructor may panic as well.
     let sink = context.sink.take();
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(sink)));
     match panicked.or(dropped.err()) {
         Some(panic) => Err(Error::Panicked(message(panic.as_ref()))),
-        // Broken off by us, which Windows calls cancelled.
+        // The sink broke, which Windows reports as cancelled.
         None if context.stopped && status == ERROR_CANCELLED => Ok(()),
         None => check("ProcessTrace", status),
     }
@@ -363,16 +373,18 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
-/// How a session is to end for its consumer.
+/// How the session ends for its consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// It was stopped: processing ends by itself behind the last event.
+    /// The session was stopped. Processing ends by itself after the last event.
     Stopped,
-    /// It goes on, and is no longer listened to. What was handed over before still comes.
+    /// The session continues, but its events are no longer received. Events that were delivered
+    /// before still arrive.
     GoesOn,
 }
 
-/// A thread that takes events. Dropped, it stops listening, waits for the last event and ends.
+/// A thread that receives events. Dropping the value stops receiving, waits for the last event and
+/// ends the thread.
 #[derive(Debug)]
 pub struct Consumer {
     trace: Trace,
@@ -382,35 +394,35 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Events that were handed over one by one.
+    /// The number of events that were delivered one by one.
     pub fn events(&self) -> u64 {
         self.shared.events.load(Ordering::Relaxed)
     }
 
-    /// Buffers that were handed over.
+    /// The number of buffers that were delivered.
     pub fn buffers(&self) -> u64 {
         self.shared.buffers.load(Ordering::Relaxed)
     }
 
-    /// Whether whole buffers come instead of events.
+    /// Whether whole buffers are delivered instead of events.
     pub fn by_buffers(&self) -> bool {
         self.raw
     }
 
-    /// Whether the sink broke off, or nothing comes any more for another reason.
+    /// Whether the sink broke, or no more events will arrive for another reason.
     pub fn has_ended(&self) -> bool {
         self.shared.broke.load(Ordering::Acquire) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops listening, without waiting: what was handed over before still comes.
+    /// Stops receiving, without waiting. Events that were delivered before still arrive.
     pub fn close(&mut self) {
         self.trace.close();
     }
 
-    /// Waits until the last event was taken. No call comes afterwards, and the sink is gone.
+    /// Waits until the last event was received. No call follows, and the sink is dropped.
     ///
     /// # Errors
-    /// What processing ended with; [`Error::Panicked`] if the sink panicked.
+    /// The error with which processing ended; [`Error::Panicked`] if the sink panicked.
     pub fn finish(mut self, ended: Ended) -> Result<(), Error> {
         self.end(ended)
     }
@@ -427,11 +439,11 @@ impl Consumer {
         self.trace.close();
         let outcome = thread.join().unwrap_or_else(|panic| Err(Error::Panicked(message(panic.as_ref()))));
         match outcome {
-            // The session went away before its consumer.
+            // The session ended before its consumer.
             Err(Error::Call { source, .. }) if source.raw_os_error() == Some(NO_SUCH_SESSION as i32) => {
                 Ok(())
             }
-            // Closed before processing had begun.
+            // The trace was closed before processing had begun.
             Err(Error::Call { source, .. }) if by_us && source.raw_os_error() == Some(INVALID_HANDLE) => {
                 Ok(())
             }
@@ -445,7 +457,7 @@ const INVALID_HANDLE: i32 = 6;
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // What went wrong nobody wants to know any more.
+        // Errors cannot be reported here.
         let _ = self.end(Ended::GoesOn);
     }
 }

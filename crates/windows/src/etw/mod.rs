@@ -1,8 +1,9 @@
-//! Event Tracing for Windows: starting, asking and stopping sessions, enabling providers, and taking the events of live
-//! sessions.
+//! Event Tracing for Windows: starting, querying and stopping sessions, enabling providers, and
+//! receiving the events of live sessions.
 //!
-//! [`Session`] controls one, [`open`] takes its events: on a thread of its own, one call of a [`Sink`] for each event or
-//! each buffer. Numbers and bytes are taken as ETW has them; what they mean, and which are allowed, others know.
+//! [`Session`] controls a session. [`open`] receives its events on a dedicated thread, which calls
+//! a [`Sink`] for each event or buffer. Numbers and bytes are passed as ETW defines them; this
+//! crate does not interpret or check them.
 
 mod clock;
 mod consumer;

@@ -7,10 +7,10 @@ use windows_sys::Win32::System::Diagnostics::Etw::{EVENT_TRACE_PROPERTIES, WNODE
 use crate::Error;
 use crate::text::from_wide;
 
-/// Names of sessions and files may have so many units, their zero included.
+/// The maximum length of session and file names in units, including the terminating zero.
 const NAME_SIZE: usize = 1024;
 
-/// One block, aligned, with both names behind the structure, where its offsets point.
+/// One aligned block, with both names after the structure, at its offsets.
 #[repr(C)]
 pub(super) struct Properties {
     pub fixed: EVENT_TRACE_PROPERTIES,
@@ -19,7 +19,7 @@ pub(super) struct Properties {
 }
 
 impl Properties {
-    /// Empty, with room for both names.
+    /// An empty block with space for both names.
     pub fn new() -> Box<Properties> {
         let mut properties = Box::new(Properties {
             fixed: EVENT_TRACE_PROPERTIES::default(),
@@ -33,7 +33,7 @@ impl Properties {
         properties
     }
 
-    /// With a file to write, or with none.
+    /// Sets the file to write, or none.
     pub fn set_file(&mut self, file: Option<&[u16]>) -> Result<(), Error> {
         match file {
             Some(file) if file.len() > NAME_SIZE => {
@@ -50,7 +50,7 @@ impl Properties {
         }
     }
 
-    /// For functions that take a pointer to the structure and use all of the block. Valid as long as the block.
+    /// A pointer for functions that use the whole block. Valid as long as the block.
     pub fn as_mut_ptr(&mut self) -> *mut EVENT_TRACE_PROPERTIES {
         (self as *mut Properties).cast()
     }

@@ -1,4 +1,4 @@
-//! Switching providers on and off in a session.
+//! Enabling and disabling of providers in a session.
 
 use std::ptr;
 
@@ -12,12 +12,12 @@ use super::session::{Session, guid_from_bytes};
 use crate::Error;
 use crate::error::check;
 
-/// What a session takes from a provider; see Microsoft's page "EnableTraceEx2 function".
+/// The settings of a provider in a session; see Microsoft's page "EnableTraceEx2 function".
 #[derive(Clone, Debug)]
 pub struct Enable<'a> {
-    /// The provider's GUID as in memory.
+    /// The bytes of the provider's GUID.
     pub provider: [u8; 16],
-    /// Highest level.
+    /// The highest level.
     pub level: u8,
     /// `MatchAnyKeyword`.
     pub any: u64,
@@ -25,7 +25,7 @@ pub struct Enable<'a> {
     pub all: u64,
     /// `EnableProperty`.
     pub properties: u32,
-    /// Filters.
+    /// The filters.
     pub filters: Vec<Filter<'a>>,
 }
 
@@ -34,15 +34,15 @@ pub struct Enable<'a> {
 pub struct Filter<'a> {
     /// `EVENT_FILTER_TYPE_*`.
     pub kind: u32,
-    /// Its structure.
+    /// The bytes of its structure.
     pub bytes: &'a [u8],
 }
 
 impl Session {
-    /// Enables a provider, or changes what was asked of it.
+    /// Enables a provider, or changes its settings.
     ///
     /// # Errors
-    /// That of `EnableTraceEx2`: 5 access denied, 87 a filter or the GUID is not allowed.
+    /// The error of `EnableTraceEx2`: 5 access denied, 87 a filter or the GUID is not allowed.
     pub fn enable(&self, settings: &Enable<'_>) -> Result<(), Error> {
         // Structures may begin with numbers of eight bytes.
         let aligned: Vec<Vec<u64>> = settings.filters.iter().map(|filter| to_words(filter.bytes)).collect();
@@ -68,12 +68,12 @@ impl Session {
         self.enable_trace(settings.provider, code, level, any, all, Some(&parameters))
     }
 
-    /// The provider's events no longer come.
+    /// Disables a provider.
     pub fn disable(&self, provider: [u8; 16]) -> Result<(), Error> {
         self.enable_trace(provider, EVENT_CONTROL_CODE_DISABLE_PROVIDER, 0, 0, 0, None)
     }
 
-    /// The provider shall log its state.
+    /// Requests that the provider logs its state.
     pub fn capture_state(&self, provider: [u8; 16], level: u8, any: u64) -> Result<(), Error> {
         self.enable_trace(provider, EVENT_CONTROL_CODE_CAPTURE_STATE, level, any, 0, None)
     }
@@ -90,8 +90,9 @@ impl Session {
         let provider = guid_from_bytes(provider);
         let parameters = parameters.map_or(ptr::null(), ptr::from_ref);
         let handle = self.handle()?;
-        // Without a timeout the call does not wait for processes to take note.
-        // SAFETY: the GUID and the parameters, with all they point to, outlive the call, and are only read.
+        // Without a timeout, the call does not wait until processes are notified.
+        // SAFETY: the GUID and the parameters, with all that they point to, outlive the call, and
+        // are only read.
         let status = unsafe { EnableTraceEx2(handle, &provider, code, level, any, all, 0, parameters) };
         check("EnableTraceEx2", status)
     }

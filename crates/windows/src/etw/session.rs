@@ -1,4 +1,4 @@
-//! Sessions: start, ask, flush, change, stop.
+//! Control of sessions: start, query, flush, update and stop.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -19,19 +19,19 @@ use crate::Error;
 use crate::error::check;
 use crate::text::to_wide;
 
-/// Sessions that a system usually has room for; asked again if there are more.
+/// The initial size of the list of sessions. The query is repeated if there are more.
 const SESSIONS: usize = 64;
 
-/// What a session is started with; see Microsoft's page "EVENT_TRACE_PROPERTIES structure".
+/// The settings of a new session; see Microsoft's page "EVENT_TRACE_PROPERTIES structure".
 #[derive(Clone, Debug)]
 pub struct StartSession<'a> {
-    /// Its name.
+    /// The name of the session.
     pub name: &'a str,
-    /// The file it shall write, too.
+    /// The file that the session writes, if any.
     pub file: Option<&'a Path>,
-    /// `Wnode.Guid` as in memory.
+    /// The bytes of `Wnode.Guid`.
     pub guid: [u8; 16],
-    /// `Wnode.ClientContext`: which clock.
+    /// `Wnode.ClientContext`: the clock.
     pub clock: u32,
     /// `LogFileMode`.
     pub mode: u32,
@@ -47,14 +47,14 @@ pub struct StartSession<'a> {
     pub enable_flags: u32,
 }
 
-/// What a session says of itself.
+/// The state of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SessionState {
-    /// Its name.
+    /// The name of the session.
     pub name: String,
-    /// The file it writes, if any.
+    /// The file that the session writes; empty if none.
     pub file: String,
-    /// `Wnode.Guid` as in memory.
+    /// The bytes of `Wnode.Guid`.
     pub guid: [u8; 16],
     /// `Wnode.ClientContext`.
     pub clock: u32,
@@ -70,17 +70,17 @@ pub struct SessionState {
     pub flush_timer: u32,
     /// `EnableFlags`.
     pub enable_flags: u32,
-    /// Buffers there are.
+    /// The number of buffers.
     pub buffers: u32,
-    /// Of these, how many are unused.
+    /// The number of unused buffers.
     pub free_buffers: u32,
     /// Events for which there was no buffer.
     pub events_lost: u32,
-    /// Buffers written to the file or handed over.
+    /// Buffers that were written to the file or delivered.
     pub buffers_written: u32,
     /// Buffers that could not be written to the file.
     pub log_buffers_lost: u32,
-    /// Buffers that could not be handed over.
+    /// Buffers that could not be delivered.
     pub real_time_buffers_lost: u32,
 }
 
@@ -110,13 +110,14 @@ impl SessionState {
 
 /// A running session. Dropping the value does not stop it.
 ///
-/// A handle is the number of a slot, which another session gets when this one has ended, and a name can be given again. So
-/// sessions are controlled by name, and each call asks first whether the session of this name has the GUID of this one.
+/// A handle is the number of a slot, which another session gets when this one has ended, and a name
+/// can be reused. Therefore sessions are controlled by name, and each call first checks whether the
+/// session of this name has the GUID of this one.
 #[derive(Debug)]
 pub struct Session {
-    /// For functions that take nothing else.
+    /// For functions that accept only a handle.
     handle: u64,
-    /// Ended by a zero.
+    /// Zero-terminated.
     name: Vec<u16>,
     guid: [u8; 16],
 }
@@ -125,7 +126,8 @@ impl Session {
     /// Starts a session.
     ///
     /// # Errors
-    /// That of `StartTraceW`: 5 access denied, 183 it exists, 1450 there are no more sessions, 87 a number is not allowed.
+    /// The error of `StartTraceW`: 5 access denied, 183 the session exists, 1450 no more sessions,
+    /// 87 a number is not allowed.
     pub fn start(settings: &StartSession<'_>) -> Result<Session, Error> {
         let name = to_wide(settings.name.as_ref())?;
         let file = settings.file.map(|file| to_wide(file.as_os_str())).transpose()?;
@@ -141,41 +143,44 @@ impl Session {
         fixed.FlushTimer = settings.flush_timer;
         fixed.EnableFlags = settings.enable_flags;
         let mut handle = CONTROLTRACE_HANDLE { Value: 0 };
-        // SAFETY: the name ends with a zero, the block is as large as it says and has room for the name at the offset.
+        // SAFETY: the name is zero-terminated, the block has the stated size and space for the name
+        // at the offset.
         let status = unsafe { StartTraceW(&mut handle, name.as_ptr(), properties.as_mut_ptr()) };
         check("StartTraceW", status)?;
         Ok(Session { handle: handle.Value, name, guid: settings.guid })
     }
 
-    /// A session that somebody else has started.
+    /// Attaches to a session that another program started.
     ///
     /// # Errors
-    /// That of `ControlTraceW`: 4201 there is none of this name.
+    /// The error of `ControlTraceW`: 4201 no session of this name.
     pub fn attach(name: &str) -> Result<(Session, SessionState), Error> {
         let name = to_wide(name.as_ref())?;
         let mut properties = Properties::new();
         control(&name, EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
-        // SAFETY: a query leaves the session's handle in this union, which is a number in every form.
+        // SAFETY: a query writes the handle of the session to this union, which is a number in
+        // every form.
         let handle = unsafe { properties.fixed.Wnode.Anonymous1.HistoricalContext };
         let state = SessionState::of(&properties);
         Ok((Session { handle, name, guid: state.guid }, state))
     }
 
-    /// Stops a session by its name, whosever it is. Gives what it said in the end.
+    /// Stops a session by its name, even if another program started it. Returns its last state.
     pub fn stop_by_name(name: &str) -> Result<SessionState, Error> {
         stop(&to_wide(name.as_ref())?)
     }
 
-    /// Its handle, if it still runs.
+    /// The handle of the session, if it is still running.
     pub(super) fn handle(&self) -> Result<CONTROLTRACE_HANDLE, Error> {
         self.query()?;
         Ok(CONTROLTRACE_HANDLE { Value: self.handle })
     }
 
-    /// What it says of itself.
+    /// The state of the session.
     ///
     /// # Errors
-    /// That of `ControlTraceW`: 4201 it has ended, also if another session has its name now.
+    /// The error of `ControlTraceW`: 4201 the session has ended, even if another session has its
+    /// name now.
     pub fn query(&self) -> Result<SessionState, Error> {
         let mut properties = Properties::new();
         control(&self.name, EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
@@ -187,18 +192,18 @@ impl Session {
         }
     }
 
-    /// Hands over all buffers that have something in them.
+    /// Requests delivery of all buffers that contain events.
     pub fn flush(&self) -> Result<(), Error> {
         self.query()?;
         control(&self.name, EVENT_TRACE_CONTROL_FLUSH, &mut Properties::new())
     }
 
-    /// Changes the most buffers there can be, and the flush timer in the unit the session was started with. The kernel's
-    /// groups become those that have flags: they are to be set again.
+    /// Changes the maximum number of buffers, and the flush timer in the unit that the session was
+    /// started with. The kernel groups are reset to those that have flags, and must be set again.
     pub fn update(&self, maximum_buffers: u32, flush_timer: u32) -> Result<(), Error> {
         let SessionState { guid, mode, enable_flags, .. } = self.query()?;
         let mut properties = Properties::new();
-        // The file stays what it is.
+        // The file is not changed.
         properties.set_file(None)?;
         properties.fixed.Wnode.Guid = guid_from_bytes(guid);
         properties.fixed.LogFileMode = mode;
@@ -208,7 +213,7 @@ impl Session {
         control(&self.name, EVENT_TRACE_CONTROL_UPDATE, &mut properties)
     }
 
-    /// Stops it. What is in its buffers is handed over. Gives what it said in the end.
+    /// Stops the session. The content of its buffers is delivered. Returns its last state.
     ///
     /// # Errors
     /// As [`Self::query`].
@@ -217,12 +222,12 @@ impl Session {
         stop(&self.name)
     }
 
-    /// The kernel events that get stacks: `CLASSIC_EVENT_ID`s.
+    /// Sets the kernel events that get stacks: `CLASSIC_EVENT_ID`s.
     pub fn set_stacks(&self, events: &[[u8; 24]]) -> Result<(), Error> {
         set_information(self.handle()?, TraceStackTracingInfo, events)
     }
 
-    /// The kernel's groups: eight words. Windows 8 and later.
+    /// Sets the kernel groups: eight words. Windows 8 and later.
     pub fn set_groups(&self, words: &[u32; 8]) -> Result<(), Error> {
         set_information(self.handle()?, TraceSystemTraceEnableFlagsInfo, words)
     }
@@ -231,10 +236,10 @@ impl Session {
 /// `ERROR_WMI_INSTANCE_NOT_FOUND`.
 pub(super) const NO_SUCH_SESSION: u32 = 4201;
 
-/// Controls a session by its name, which ends with a zero.
+/// Controls a session by its zero-terminated name.
 fn control(name: &[u16], code: EVENT_TRACE_CONTROL, properties: &mut Properties) -> Result<(), Error> {
     let no_handle = CONTROLTRACE_HANDLE { Value: 0 };
-    // SAFETY: the name ends with a zero, the block is as large as it says and has room for both names.
+    // SAFETY: the name is zero-terminated, the block has the stated size and space for both names.
     let status = unsafe { ControlTraceW(no_handle, name.as_ptr(), properties.as_mut_ptr(), code) };
     check("ControlTraceW", status)
 }
@@ -245,12 +250,12 @@ fn stop(name: &[u16]) -> Result<SessionState, Error> {
     Ok(SessionState::of(&properties))
 }
 
-/// The time between two samples in 100 ns, for the whole machine.
+/// The sampling interval in 100 ns, for the whole machine.
 pub fn sample_interval() -> Result<u32, Error> {
     // The source is the timer.
     let mut settings = TRACE_PROFILE_INTERVAL { Source: 0, Interval: 0 };
     let (size, mut returned) = (size_of_val(&settings) as u32, 0);
-    // SAFETY: so many bytes are there to be written.
+    // SAFETY: the structure has the given size.
     let status = unsafe {
         TraceQueryInformation(
             CONTROLTRACE_HANDLE { Value: 0 },
@@ -264,7 +269,7 @@ pub fn sample_interval() -> Result<u32, Error> {
     Ok(settings.Interval)
 }
 
-/// Changes the time between two samples in 100 ns, for the whole machine and until it is changed again.
+/// Sets the sampling interval in 100 ns, for the whole machine, until it is changed again.
 pub fn set_sample_interval(interval: u32) -> Result<(), Error> {
     // The source is the timer.
     let settings = [TRACE_PROFILE_INTERVAL { Source: 0, Interval: interval }];
@@ -277,23 +282,24 @@ fn set_information<T>(
     values: &[T],
 ) -> Result<(), Error> {
     let (bytes, pointer) = (size_of_val(values) as u32, values.as_ptr().cast::<c_void>());
-    // SAFETY: so many bytes are there and are only read.
+    // SAFETY: the slice has the given size and is only read.
     let status = unsafe { TraceSetInformation(handle, class, pointer, bytes) };
     check("TraceSetInformation", status)
 }
 
-/// All sessions that run.
+/// All running sessions.
 pub fn list() -> Result<Vec<SessionState>, Error> {
-    let mut room = SESSIONS;
+    let mut capacity = SESSIONS;
     loop {
-        let mut blocks: Vec<Box<Properties>> = (0..room).map(|_| Properties::new()).collect();
+        let mut blocks: Vec<Box<Properties>> = (0..capacity).map(|_| Properties::new()).collect();
         let mut pointers: Vec<*mut EVENT_TRACE_PROPERTIES> =
             blocks.iter_mut().map(|block| block.as_mut_ptr()).collect();
         let mut found = 0;
-        // SAFETY: so many pointers are there, each to a block as large as it says with room for both names.
-        let status = unsafe { QueryAllTracesW(pointers.as_mut_ptr(), room as u32, &mut found) };
-        if status == ERROR_MORE_DATA && found as usize > room {
-            room = found as usize;
+        // SAFETY: the array has the given number of pointers, each to a block of the stated size
+        // with space for both names.
+        let status = unsafe { QueryAllTracesW(pointers.as_mut_ptr(), capacity as u32, &mut found) };
+        if status == ERROR_MORE_DATA && found as usize > capacity {
+            capacity = found as usize;
             continue;
         }
         check("QueryAllTracesW", status)?;

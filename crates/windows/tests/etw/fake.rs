@@ -1,4 +1,4 @@
-//! The recording that the fake of the event-tracing functions hands over in tests.
+//! The trace that the fake of the ETW functions replays in tests.
 
 use std::io::Cursor;
 
@@ -7,21 +7,21 @@ use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, Re
 use stackhound_etw_fake::harness::Harness;
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
-/// Events of the recording.
+/// The number of events in the trace.
 pub const EVENTS: u64 = 3_000;
-/// Processors of the recording.
+/// The number of processors in the trace.
 pub const PROCESSORS: u16 = 3;
-/// Whose events they are.
+/// The provider of the events.
 pub const PROVIDER: Guid = Guid([7; 16]);
-/// Type and data of the extended item of each event.
+/// The type and the data of the extended data item of each event.
 pub const ITEM: (u16, [u8; 8]) = (10, [1, 2, 3, 4, 5, 6, 7, 8]);
 
-/// As [`Harness::run`], with a recording of these events.
+/// As [`Harness::run`], with a trace of these events.
 pub fn run(test: &str, settings: &str) -> Option<Harness> {
     Harness::run(test, settings, etl_file)
 }
 
-/// Events one after the other on three processors, each with its number as id and payload.
+/// Consecutive events on three processors, each with its number as id and payload.
 fn etl_file() -> Vec<u8> {
     let session = Session { processors: PROCESSORS, buffer_size: 4 << 10, ..Session::default() };
     let start = session.start.0;

@@ -1,4 +1,4 @@
-//! Sessions and their events, with a fake in place of Windows' own functions: `scripts/with-fake cargo test`.
+//! Sessions and their events, with a fake of the ETW functions: `scripts/with-fake cargo test`.
 #![cfg(windows)]
 
 mod fake;
@@ -7,7 +7,7 @@ mod sinks;
 use std::time::Duration;
 
 use fake::{EVENTS, ITEM, PROCESSORS, PROVIDER};
-use sinks::{Observed, Taken};
+use sinks::{Collector, Observed};
 use stackhound_etw_fake::harness::wait_for;
 use stackhound_windows::Error;
 use stackhound_windows::etw::{
@@ -33,9 +33,9 @@ fn start(name: &str) -> Session {
     Session::start(&settings(name)).expect("a session")
 }
 
-fn listen(name: &str, delivery: Delivery, taken: &Taken) -> Consumer {
+fn listen(name: &str, delivery: Delivery, collector: &Collector) -> Consumer {
     let opened = etw::open(name, delivery).expect("opened");
-    opened.run(taken.sink()).expect("a thread")
+    opened.run(collector.sink()).expect("a thread")
 }
 
 #[track_caller]
@@ -52,16 +52,16 @@ fn events_arrive_with_header_items_and_payload() {
     assert!(!opened.by_buffers());
     let facts = opened.facts().clone();
     assert_eq!(facts.processors, u32::from(PROCESSORS));
-    let taken = Taken::default();
-    let consumer = opened.run(taken.sink()).expect("a thread");
-    wait_for("the recording ends", || consumer.has_ended());
+    let collector = Collector::default();
+    let consumer = opened.run(collector.sink()).expect("a thread");
+    wait_for("the trace ends", || consumer.has_ended());
     assert_eq!(consumer.events(), EVENTS);
     consumer.finish(Ended::Stopped).expect("no error");
-    let seen = taken.seen();
-    assert_eq!(seen.events.len() as u64, EVENTS);
-    assert!(seen.buffers > 3 && seen.dropped);
+    let received = collector.received();
+    assert_eq!(received.events.len() as u64, EVENTS);
+    assert!(received.buffers > 3 && received.dropped);
     let mut ids: Vec<u16> = Vec::new();
-    for Observed { header, processor, items, payload } in &seen.events {
+    for Observed { header, processor, items, payload } in &received.events {
         let id = u16::from_le_bytes([header[0x28], header[0x29]]);
         assert_eq!(header[0x18..0x28], PROVIDER.0);
         assert_eq!((header[0x2a], header[0x2c], header[0x2d]), (1, 4, 2));
@@ -75,66 +75,66 @@ fn events_arrive_with_header_items_and_payload() {
 }
 
 #[test]
-fn whole_buffers_arrive_where_windows_has_them() {
-    let test = "whole_buffers_arrive_where_windows_has_them";
+fn whole_buffers_arrive_if_windows_supports_them() {
+    let test = "whole_buffers_arrive_if_windows_supports_them";
     let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\n") else { return };
     let _session = start("one");
-    let taken = Taken::default();
-    let consumer = listen("one", Delivery::WholeBuffers, &taken);
+    let collector = Collector::default();
+    let consumer = listen("one", Delivery::WholeBuffers, &collector);
     assert!(consumer.by_buffers());
-    wait_for("the recording ends", || consumer.has_ended());
+    wait_for("the trace ends", || consumer.has_ended());
     consumer.finish(Ended::Stopped).expect("no error");
-    let seen = taken.seen();
-    assert!(seen.events.is_empty());
-    // Each with its header, which begins with the buffer's size.
-    assert!(seen.raw.len() > 3);
-    for buffer in &seen.raw {
+    let received = collector.received();
+    assert!(received.events.is_empty());
+    // Each buffer with its header, which begins with the size of the buffer.
+    assert!(received.raw.len() > 3);
+    for buffer in &received.raw {
         assert_eq!(u32::from_le_bytes(buffer[..4].try_into().unwrap()) as usize, buffer.len());
     }
 }
 
 #[test]
-fn older_systems_hand_over_events() {
-    let test = "older_systems_hand_over_events";
+fn older_systems_deliver_events() {
+    let test = "older_systems_deliver_events";
     let Some(_fake) = fake::run(test, "raw = off\n[*]\ntrace = TRACE\n") else { return };
     let _session = start("one");
-    let taken = Taken::default();
-    let consumer = listen("one", Delivery::WholeBuffers, &taken);
+    let collector = Collector::default();
+    let consumer = listen("one", Delivery::WholeBuffers, &collector);
     assert!(!consumer.by_buffers());
-    wait_for("the recording ends", || consumer.has_ended());
+    wait_for("the trace ends", || consumer.has_ended());
     consumer.finish(Ended::Stopped).expect("no error");
-    assert_eq!(taken.seen().events.len() as u64, EVENTS);
+    assert_eq!(collector.received().events.len() as u64, EVENTS);
 }
 
 #[test]
-fn where_buffers_are_refused_events_come() {
-    let test = "where_buffers_are_refused_events_come";
+fn events_are_delivered_if_whole_buffers_are_refused() {
+    let test = "events_are_delivered_if_whole_buffers_are_refused";
     let text = "error OpenTraceFromRealTimeLogger = 50\n[*]\ntrace = TRACE\n";
     let Some(_fake) = fake::run(test, text) else { return };
     let _session = start("one");
-    assert!(!listen("one", Delivery::WholeBuffers, &Taken::default()).by_buffers());
+    assert!(!listen("one", Delivery::WholeBuffers, &Collector::default()).by_buffers());
 }
 
 #[test]
-fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
-    let test = "stopped_in_a_burst_everything_comes_and_nothing_behind_it";
+fn a_stop_in_a_burst_delivers_everything_and_nothing_afterwards() {
+    let test = "a_stop_in_a_burst_delivers_everything_and_nothing_afterwards";
     let text = "[*]\ntrace = TRACE\nrate = 300000\nrounds = forever\n";
     let Some(fake) = fake::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
-        let taken = Taken::default();
-        let consumer = listen("one", delivery, &taken);
+        let collector = Collector::default();
+        let consumer = listen("one", delivery, &collector);
         wait_for("some buffers", || consumer.buffers() > 50);
         session.stop().expect("stopped");
         consumer.finish(Ended::Stopped).expect("no error");
-        let then = taken.counts();
-        assert!(taken.seen().dropped);
+        let then = collector.counts();
+        assert!(collector.received().dropped);
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(taken.counts(), then, "a call came behind the end");
-        // Nothing was left behind.
+        assert_eq!(collector.counts(), then, "a call came after the end");
+        // No event is missing.
         let last = fake.log("ProcessTrace").pop().expect("a line");
         if delivery == Delivery::Events {
-            // A burst may be too much for the session, which then tells of what it lost.
+            // A burst may be too much for the session, which then reports its losses.
             let count = |name: &str| -> u64 {
                 let rest = last.split_once(name).expect("a counter").1;
                 rest.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
@@ -146,19 +146,19 @@ fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
 }
 
 #[test]
-fn a_session_that_goes_on_is_left() {
-    let test = "a_session_that_goes_on_is_left";
+fn a_continuing_session_is_not_stopped() {
+    let test = "a_continuing_session_is_not_stopped";
     let text = "exists = theirs\n[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(_fake) = fake::run(test, text) else { return };
     let (session, state) = Session::attach("theirs").expect("attached");
     assert_eq!(state.name, "theirs");
-    let taken = Taken::default();
-    let consumer = listen("theirs", Delivery::Events, &taken);
+    let collector = Collector::default();
+    let consumer = listen("theirs", Delivery::Events, &collector);
     wait_for("some events", || consumer.events() > 1000);
     consumer.finish(Ended::GoesOn).expect("no error");
-    let then = taken.counts();
+    let then = collector.counts();
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(taken.counts(), then);
+    assert_eq!(collector.counts(), then);
     assert_eq!(session.query().expect("it runs").name, "theirs");
 }
 
@@ -169,40 +169,40 @@ fn a_panic_in_the_sink_is_returned() {
     let Some(_fake) = fake::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
-        let taken = Taken::panics_at(5);
-        let consumer = listen("one", delivery, &taken);
+        let collector = Collector::panics_at(5);
+        let consumer = listen("one", delivery, &collector);
         wait_for("the panic", || consumer.has_ended());
         session.stop().expect("stopped");
         let error = consumer.finish(Ended::Stopped).unwrap_err();
         assert!(matches!(&error, Error::Panicked(message) if message == "call 5"), "{error}");
-        assert!(taken.seen().dropped);
-        assert_eq!(taken.counts().1, 5, "no call comes behind a panic");
+        assert!(collector.received().dropped);
+        assert_eq!(collector.counts().1, 5, "no call follows a panic");
     }
 }
 
 /// Processing has often not begun when the trace is closed.
 #[test]
-fn one_can_leave_right_away() {
-    let test = "one_can_leave_right_away";
+fn a_consumer_can_finish_at_once() {
+    let test = "a_consumer_can_finish_at_once";
     let text = "exists = theirs\n[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(_fake) = fake::run(test, text) else { return };
     for _ in 0..50 {
-        let consumer = listen("theirs", Delivery::Events, &Taken::default());
+        let consumer = listen("theirs", Delivery::Events, &Collector::default());
         consumer.finish(Ended::GoesOn).expect("no error");
     }
 }
 
 #[test]
-fn a_sink_that_breaks_ends_it() {
-    let test = "a_sink_that_breaks_ends_it";
+fn a_sink_that_breaks_ends_the_processing() {
+    let test = "a_sink_that_breaks_ends_the_processing";
     let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(_fake) = fake::run(test, text) else { return };
     let session = start("one");
-    let taken = Taken::breaks_at(7);
-    let consumer = listen("one", Delivery::Events, &taken);
+    let collector = Collector::breaks_at(7);
+    let consumer = listen("one", Delivery::Events, &collector);
     wait_for("the break", || consumer.has_ended());
     consumer.finish(Ended::GoesOn).expect("no error");
-    assert_eq!(taken.counts().1, 7);
+    assert_eq!(collector.counts().1, 7);
     session.stop().expect("it still ran");
 }
 
@@ -212,9 +212,9 @@ fn a_dropped_consumer_frees_its_sink() {
     let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
     let Some(fake) = fake::run(test, text) else { return };
     let _session = start("one");
-    let taken = Taken::default();
-    drop(listen("one", Delivery::Events, &taken));
-    assert!(taken.seen().dropped);
+    let collector = Collector::default();
+    drop(listen("one", Delivery::Events, &collector));
+    assert!(collector.received().dropped);
     drop(etw::open::<sinks::Recorder>("one", Delivery::Events).expect("opened"));
     assert_eq!(fake.log("CloseTrace").len(), 2);
 }
@@ -228,11 +228,11 @@ fn errors_of_windows_keep_their_function_and_number() {
     assert_eq!(code(Session::start(&settings("theirs"))), ("StartTraceW", 183));
     assert_eq!(code(Session::start(&settings("denied"))), ("StartTraceW", 5));
     assert_eq!(code(Session::start(&settings("many"))), ("StartTraceW", 1450));
-    assert_eq!(code(Session::attach("nobody")), ("ControlTraceW", 4201));
-    assert_eq!(code(Session::stop_by_name("nobody")), ("ControlTraceW", 4201));
-    // Windows says that only when it is to be processed, as of a session that has ended.
-    let opened = etw::open::<sinks::Recorder>("nobody", Delivery::WholeBuffers).expect("opened");
-    assert!(opened.run(Taken::default().sink()).expect("a thread").finish(Ended::Stopped).is_ok());
+    assert_eq!(code(Session::attach("missing")), ("ControlTraceW", 4201));
+    assert_eq!(code(Session::stop_by_name("missing")), ("ControlTraceW", 4201));
+    // Windows reports this only when the trace is processed, as for a session that has ended.
+    let opened = etw::open::<sinks::Recorder>("missing", Delivery::WholeBuffers).expect("opened");
+    assert!(opened.run(Collector::default().sink()).expect("a thread").finish(Ended::Stopped).is_ok());
     let enable =
         Enable { provider: PROVIDER.0, level: 5, any: 0, all: 0, properties: 0, filters: Vec::new() };
     assert_eq!(code(start("mine").enable(&enable)), ("EnableTraceEx2", 5));
@@ -322,7 +322,7 @@ fn all_sessions_are_listed() {
 }
 
 #[test]
-fn administrators_can_take_the_privilege() {
+fn administrators_can_enable_the_privilege() {
     etw::take_system_profile_privilege().expect("the privilege");
 }
 

@@ -1,11 +1,11 @@
-//! What takes events in these tests.
+//! The sinks of these tests.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use stackhound_windows::etw::{EventView, Sink};
 
-/// One event, kept.
+/// A copy of one event.
 pub struct Observed {
     pub header: [u8; 80],
     pub processor: u16,
@@ -13,52 +13,52 @@ pub struct Observed {
     pub payload: Vec<u8>,
 }
 
-/// All that came.
+/// All events and calls.
 #[derive(Default)]
 pub struct All {
     pub events: Vec<Observed>,
     pub buffers: u64,
     pub raw: Vec<Vec<u8>>,
     calls: u64,
-    /// The sink is gone.
+    /// The sink was dropped.
     pub dropped: bool,
 }
 
-/// Where a test looks at what came, and when its sink shall fail.
+/// Access to the received events, and the call at which the sink fails.
 #[derive(Default)]
-pub struct Taken {
+pub struct Collector {
     all: Arc<Mutex<All>>,
     panic_at: Option<u64>,
     break_at: Option<u64>,
 }
 
-impl Taken {
+impl Collector {
     /// With a sink that panics at this call.
-    pub fn panics_at(call: u64) -> Taken {
-        Taken { panic_at: Some(call), ..Taken::default() }
+    pub fn panics_at(call: u64) -> Collector {
+        Collector { panic_at: Some(call), ..Collector::default() }
     }
 
     /// With a sink that breaks at this call.
-    pub fn breaks_at(call: u64) -> Taken {
-        Taken { break_at: Some(call), ..Taken::default() }
+    pub fn breaks_at(call: u64) -> Collector {
+        Collector { break_at: Some(call), ..Collector::default() }
     }
 
     pub fn sink(&self) -> Recorder {
         Recorder { all: self.all.clone(), panic_at: self.panic_at, break_at: self.break_at }
     }
 
-    pub fn seen(&self) -> MutexGuard<'_, All> {
+    pub fn received(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Events and calls up to now.
+    /// The number of events and calls so far.
     pub fn counts(&self) -> (usize, u64) {
-        let all = self.seen();
+        let all = self.received();
         (all.events.len(), all.calls)
     }
 }
 
-/// Keeps everything.
+/// Keeps all events and buffers.
 pub struct Recorder {
     all: Arc<Mutex<All>>,
     panic_at: Option<u64>,
@@ -83,8 +83,8 @@ impl Sink for Recorder {
     fn event(&mut self, event: &EventView<'_>) -> ControlFlow<()> {
         let items = event.items.iter().map(|(kind, data)| (*kind, data.to_vec())).collect();
         let (header, payload) = (*event.header, event.payload.to_vec());
-        let seen = Observed { header, processor: event.processor, items, payload };
-        self.take(|all| all.events.push(seen))
+        let received = Observed { header, processor: event.processor, items, payload };
+        self.take(|all| all.events.push(received))
     }
 
     fn buffer_done(&mut self) -> ControlFlow<()> {

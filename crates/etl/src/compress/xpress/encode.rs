@@ -1,16 +1,17 @@
-//! The inverse of [`super::decompress`], for writing compressed recordings.
+//! The inverse of [`super::decompress`], for writing compressed traces.
 
 use super::{BYTE_MAX, DISTANCE_MAX, MATCH_MIN, NIBBLE_MAX, SHORT_LENGTH_MAX};
 
-/// How many earlier positions with the same hash are tried for a match.
+/// Number of earlier positions with the same hash that are tried for a match.
 const CHAIN_MAX: usize = 2;
-/// A match of this length is taken without looking for a longer one.
+/// A match of at least this length is used without a search for a longer one.
 const GOOD_LENGTH: usize = 32;
 const HASH_BITS: u32 = 13;
 
-/// Compresses `input` into one chunk that ends with a set flag bit, as Windows ends its own.
+/// Compresses `input` into one chunk that ends with a set flag bit, as Windows ends its chunks.
 ///
-/// Linear in the length of the input. Data without repetitions grows by an eighth of its size at most, plus 4 bytes.
+/// Linear in the length of the input. Data without repetitions grows by at most an eighth of its
+/// size plus 4 bytes.
 pub fn compress(input: &[u8]) -> Vec<u8> {
     let mut output = Output::new(input.len() / 2);
     let mut matches = MatchFinder::new();
@@ -32,11 +33,12 @@ pub fn compress(input: &[u8]) -> Vec<u8> {
     output.finish()
 }
 
-/// Finds earlier occurrences of what follows a position: hash chains over the window.
+/// Finds earlier occurrences of the bytes at a position, with hash chains over the window.
 struct MatchFinder {
-    /// The latest position plus one with a hash, 0 for none. Positions wrap at 32 bits; each find is compared anyway.
+    /// The latest position plus one with each hash, 0 for none. Positions wrap at 32 bits; each
+    /// candidate is compared anyway.
     heads: Vec<u32>,
-    /// For each position of the window, the position plus one before it with the same hash.
+    /// For each position of the window, the previous position plus one with the same hash.
     previous: Vec<u32>,
 }
 
@@ -45,7 +47,7 @@ impl MatchFinder {
         MatchFinder { heads: vec![0; 1 << HASH_BITS], previous: vec![0; DISTANCE_MAX] }
     }
 
-    /// The bucket of the three bytes at `at`; `None` where fewer are left.
+    /// The bucket of the three bytes at `at`; `None` if fewer bytes are left.
     fn hash(input: &[u8], at: usize) -> Option<usize> {
         let [a, b, c] = *input.get(at..)?.first_chunk::<MATCH_MIN>()?;
         let key = u32::from_le_bytes([a, b, c, 0]);
@@ -85,7 +87,7 @@ impl MatchFinder {
     }
 }
 
-/// How many bytes at the start of both slices are equal.
+/// Number of equal bytes at the start of both slices.
 fn common_length(a: &[u8], b: &[u8]) -> usize {
     let mut length = 0;
     for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
@@ -99,13 +101,13 @@ fn common_length(a: &[u8], b: &[u8]) -> usize {
     length + a[length..].iter().zip(&b[length..]).take_while(|(a, b)| a == b).count()
 }
 
-/// The compressed chunk so far, with the flag word and the length nibble that are still being filled.
+/// The chunk so far, with the flag word and the length nibble that are still incomplete.
 struct Output {
     bytes: Vec<u8>,
     flags: u32,
     flag_count: u32,
     flags_at: usize,
-    /// Where a length byte has its high half free.
+    /// Offset of a length byte whose high half is free.
     nibble_at: Option<usize>,
 }
 
@@ -121,7 +123,7 @@ impl Output {
         self.flag_count += 1;
     }
 
-    /// Once 32 elements stand behind a flag word, the place of the next one follows.
+    /// After 32 elements, reserves the next flag word.
     fn end_element(&mut self) {
         if self.flag_count == 32 {
             self.store_flags();
@@ -153,7 +155,7 @@ impl Output {
         self.end_element();
     }
 
-    /// The forms beyond the three bits of the match word.
+    /// The length forms beyond the three bits of the match word.
     fn push_length(&mut self, encoded: usize) {
         let rest = encoded - SHORT_LENGTH_MAX;
         let nibble = rest.min(NIBBLE_MAX) as u8;
@@ -183,7 +185,7 @@ impl Output {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        // 32 elements are never left standing, so at least one flag is free.
+        // A full flag word is always followed by a new one, so at least one flag is free.
         let free = 32 - self.flag_count;
         self.flags = if free == 32 { u32::MAX } else { self.flags << free | ((1 << free) - 1) };
         self.store_flags();

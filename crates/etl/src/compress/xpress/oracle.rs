@@ -1,9 +1,9 @@
-//! The decoder once more, one byte at a time as the specification words it: what [`super::decompress`] is compared
-//! with, in results and in time.
+//! A second decoder that follows the specification one byte at a time. Tests and benchmarks compare
+//! [`super::decompress`] with it.
 
 use super::{DecompressError, Problem};
 
-/// As [`super::decompress`].
+/// See [`super::decompress`].
 pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     let mut at = 0;
     let mut written = 0;

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Four flag bytes from the flags as they are read: `0` a literal, `1` a match; the rest are ones.
+/// Four flag bytes from the flags in reading order: `0` is a literal, `1` a match; the rest are
+/// ones.
 fn flags(elements: &str) -> [u8; 4] {
     let mut word = u32::MAX;
     for (at, element) in elements.bytes().enumerate() {
@@ -29,12 +30,12 @@ fn every_element_is_expanded() {
     // The two examples of MS-XCA.
     check("00000000000000000000000000", b"abcdefghijklmnopqrstuvwxyz", b"abcdefghijklmnopqrstuvwxyz");
     check("0001", b"abc\x17\x00\x0f\xff\x26\x01", "abc".repeat(100).as_bytes());
-    // Lengths of three bits, from the least to the greatest.
+    // Lengths of three bits, from the minimum to the maximum.
     check("0001", b"abc\x10\x00", b"abcabc");
     check("0001", b"abc\x16\x00", b"abcabcabcabc");
-    // Two lengths share a byte, low nibble first; other elements may stand between them.
+    // Two lengths share a byte, low nibble first. Other elements may be between them.
     check("01001", b"a\x07\x00\x21bc\x0f\x00", &[b"a".repeat(12), b"bc".repeat(7)].concat());
-    // The least and the greatest length of the nibble, the byte and the 16-bit form.
+    // The minimum and the maximum length of the nibble, the byte and the 16-bit form.
     check("01", b"a\x07\x00\x00", &b"a".repeat(11));
     check("01", b"a\x07\x00\x0e", &b"a".repeat(25));
     check("01", b"a\x07\x00\x0f\x00", &b"a".repeat(26));
@@ -43,7 +44,7 @@ fn every_element_is_expanded() {
     check("01", b"a\x07\x00\x0f\xff\xff\xff", &b"a".repeat(65_539));
     // The 32-bit form follows a zero.
     check("01", b"a\x07\x00\x0f\xff\x00\x00\x6d\x11\x01\x00", &b"a".repeat(70_001));
-    // The farthest distance.
+    // The maximum distance.
     let far: Vec<u8> = (0..8192u32).map(|at| ((at * at) >> 7) as u8).collect();
     let words: Vec<u8> =
         far.chunks(32).flat_map(|chunk| [0; 4].iter().chain(chunk)).copied().chain(flags("1")).collect();
@@ -76,7 +77,7 @@ fn check_damaged(elements: &str, rest: &[u8], size: usize, at: usize, expanded: 
 }
 
 #[test]
-fn damage_is_named_and_leaves_what_was_expanded() {
+fn errors_are_specific_and_keep_the_expanded_data() {
     let input_ended = Problem::InputEnded;
     check_damaged("000", b"ab", 10, 6, b"ab", input_ended);
     check_damaged("001", b"ab", 10, 6, b"ab", input_ended);
@@ -88,8 +89,8 @@ fn damage_is_named_and_leaves_what_was_expanded() {
     let before = Problem::DistanceBeforeStart { distance: 3 };
     check_damaged("001", b"ab\x10\x00", 50, 6, b"ab", before);
     check_damaged("001", b"ab\x08\x00", 4, 6, b"ab", Problem::MatchBeyondEnd { length: 3 });
-    let wide = b"ab\x0f\x00\x0f\xff\x00\x00\xff\xff\xff\xff";
-    check_damaged("001", wide, 99, 6, b"ab", Problem::MatchBeyondEnd { length: 0xffff_ffff + 3 });
+    let extended = b"ab\x0f\x00\x0f\xff\x00\x00\xff\xff\xff\xff";
+    check_damaged("001", extended, 99, 6, b"ab", Problem::MatchBeyondEnd { length: 0xffff_ffff + 3 });
     let form = Problem::LengthForm { encoded: 21, least: 22 };
     check_damaged("001", b"ab\x07\x00\x0f\xff\x15\x00", 50, 6, b"ab", form);
     assert_eq!(
@@ -112,7 +113,8 @@ fn compressed_data_has_the_specified_form() {
     }
 }
 
-/// Data with the repetitions that make every form of match: literal bytes, and copies of earlier ones.
+/// Data with repetitions that cause every form of match: literal bytes, and copies of earlier
+/// bytes.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(any::<u8>(), 1..40).prop_map(|bytes| (bytes, 0, 0));
     let copy = (1..9000usize, prop_oneof![3..30usize, 3..400usize, 60_000..70_000usize])
@@ -156,12 +158,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_what_the_oracle_gives(input in prop::collection::vec(any::<u8>(), 0..600), size in 0..5000usize) {
+    fn any_bytes_match_the_oracle(input in prop::collection::vec(any::<u8>(), 0..600), size in 0..5000usize) {
         assert_equal_results(&input, size)?;
     }
 
     #[test]
-    fn changed_data_gives_what_the_oracle_gives(
+    fn changed_data_matches_the_oracle(
         data in data(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(), size in -40i64..40,
     ) {

@@ -10,7 +10,7 @@ const INSTANCE: InstanceIds = InstanceIds { id: 6, parent_id: 7, parent_guid: Gu
 const TIME: &str = "08 07 06 05 04 03 02 01";
 const IDS: &str = "11 11 00 00 22 22 00 00";
 
-/// `expected` is hexadecimal; `TIME`, `IDS`, `AA` and `BB` stand for the values above.
+/// `expected` is hexadecimal. `TIME`, `IDS`, `AA` and `BB` are replaced by the values above.
 #[track_caller]
 fn check(pointer_size: PointerSize, header: HeaderSpec<'_>, payload: Payload<'_>, expected: &str) {
     let expected = expected
@@ -106,7 +106,7 @@ fn event_headers_carry_their_items() {
 }
 
 #[test]
-fn messages_have_the_parts_they_announce() {
+fn messages_have_the_parts_that_their_options_indicate() {
     let message = |options| {
         HeaderSpec::Message(MessageSpec {
             number: 0x4d,
@@ -140,10 +140,10 @@ fn stacks_are_records_of_their_own() {
     let trigger = Trigger { time: RawTime(9), pid: Pid(1), tid: Tid(2) };
     let frames = &[Address(0x10), Address(0x20)];
     let of = "09 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00";
-    let wide = "10 00 00 00 00 00 00 00 20 00 00 00 00 00 00 00";
+    let frames64 = "10 00 00 00 00 00 00 00 20 00 00 00 00 00 00 00";
     for (pointer_size, record, expected) in [
         (PointerSize::Eight, stack::frames(time, PointerSize::Eight, trigger, frames), {
-            format!("02 00 11 c0 30 00 20 18 TIME {of} {wide}")
+            format!("02 00 11 c0 30 00 20 18 TIME {of} {frames64}")
         }),
         (PointerSize::Four, stack::frames(time, PointerSize::Four, trigger, frames), {
             format!("02 00 10 c0 28 00 20 18 TIME {of} 10 00 00 00 20 00 00 00")
@@ -157,7 +157,7 @@ fn stacks_are_records_of_their_own() {
         (
             PointerSize::Eight,
             stack::definition(time, PointerSize::Eight, KeyDefinition::Delete, 0x30, frames),
-            format!("02 00 11 c0 28 00 23 18 TIME 30 00 00 00 00 00 00 00 {wide}"),
+            format!("02 00 11 c0 28 00 23 18 TIME 30 00 00 00 00 00 00 00 {frames64}"),
         ),
         (
             PointerSize::Eight,

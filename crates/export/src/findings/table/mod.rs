@@ -1,4 +1,4 @@
-//! Findings for people: a block for each event, and at the end what it all comes to.
+//! Findings for people: a block per event, followed by a summary.
 //!
 //! ```text
 //! HIGH  CS07  unbacked executable memory calls the native API
@@ -12,8 +12,8 @@
 //!   ATT&CK: T1055, T1620
 //! ```
 //!
-//! Several findings of one event stand above one stack. The same again in the same alert, down to the addresses, is one
-//! line. Colours carry nothing that words do not.
+//! Several findings about one event share one stack. A repetition in the same alert, with the same
+//! addresses, is one line. Colors carry no information that the text does not have.
 
 mod summary;
 mod top;
@@ -35,26 +35,28 @@ use crate::json::value::Hex;
 
 pub(super) use top::Top;
 
-/// Stacks of more frames are shortened in the middle.
+/// Maximum number of frames of a stack that is shown completely. Longer stacks are shortened in the
+/// middle.
 const FRAMES_MAX: usize = 24;
 
-/// What is shown of a stack that is shortened: so many frames at both ends, and around each that a finding is about.
+/// Number of frames at both ends of a shortened stack, and around each frame that a finding
+/// concerns.
 const ENDS: usize = 8;
 const AROUND: usize = 2;
 
-/// Longer texts are cut, so that one name cannot fill a screen.
+/// Maximum length of a text, so that one name cannot fill a screen.
 const TEXT_MAX: usize = 260;
 
-/// Blocks that are remembered, to show them once. When there are more, all are forgotten.
+/// Maximum number of remembered blocks. If there are more, all are forgotten.
 const SEEN_MAX: usize = 1 << 16;
 
-/// A table as it is written.
+/// Writes a table.
 #[derive(Debug)]
 pub(super) struct Table {
     is_colored: bool,
-    /// What the last block shows.
+    /// Key of the last block.
     last: Option<u64>,
-    /// Records of the blocks that were shown, by what they show.
+    /// Records of the blocks that were shown, by key.
     seen: HashMap<u64, u64>,
 }
 
@@ -72,13 +74,13 @@ impl Table {
         if self.seen.len() >= SEEN_MAX {
             self.seen.clear();
         }
-        let likeness = likeness(event_context, findings);
-        if let Some(&record) = self.seen.get(&likeness) {
-            let block = Some(record).filter(|_| self.last != Some(likeness));
+        let block_key = block_key(event_context, findings);
+        if let Some(&record) = self.seen.get(&block_key) {
+            let block = Some(record).filter(|_| self.last != Some(block_key));
             return self.again(out, event_context, findings, block);
         }
-        self.seen.insert(likeness, event_context.location.record);
-        if self.last.replace(likeness).is_some() {
+        self.seen.insert(block_key, event_context.location.record);
+        if self.last.replace(block_key).is_some() {
             writeln!(out)?;
         }
         for finding in findings {
@@ -98,7 +100,7 @@ impl Table {
         summary::write(out, self.is_colored, alerts, totals)
     }
 
-    /// What it is, how severe, and why.
+    /// The severity, title and reasons of a finding.
     fn head(&self, out: &mut impl Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
         let detection = finding.id.detection();
         let severity = finding.outcome.severity;
@@ -109,7 +111,7 @@ impl Table {
         } else {
             let word = painted(self.is_colored, UNDETERMINED, "UNDETERMINED");
             let most = severity.name();
-            writeln!(out, "{word}  {}  {} (at most {most} if so)", detection.name, detection.title)?;
+            writeln!(out, "{word}  {}  {} (at most {most})", detection.name, detection.title)?;
         }
         let explanation = shown::explanation(event_context, finding);
         if !explanation.is_empty() {
@@ -142,7 +144,7 @@ impl Table {
         }
     }
 
-    /// What was shown already, at another time: in the last block, or else in that of a record.
+    /// A repetition of the last block or of the block of another record.
     fn again(
         &self,
         out: &mut impl Write,
@@ -187,7 +189,8 @@ impl Table {
         Ok(())
     }
 
-    /// A frame, marked if findings are about it: the mark, the ids behind the arrow and the colour say the same.
+    /// A frame, marked if findings concern it. The mark, the ids after the arrow and the color
+    /// agree.
     fn frame(
         &self,
         out: &mut impl Write,
@@ -228,7 +231,7 @@ impl Table {
     }
 }
 
-/// The id, and that it is undetermined.
+/// The id, followed by `undetermined` if it is.
 fn named(finding: &Finding) -> String {
     let undetermined = if finding.outcome.verdict == Verdict::Yes { "" } else { " undetermined" };
     format!("{}{undetermined}", finding.id.name())
@@ -287,7 +290,8 @@ fn attack(out: &mut impl Write, findings: &[&Finding]) -> io::Result<()> {
     if ids.is_empty() { Ok(()) } else { writeln!(out, "  ATT&CK: {}", ids.join(", ")) }
 }
 
-/// Whether a frame of a long stack is shown. A finding is about few frames, and there are few detections.
+/// Whether a frame of a long stack is shown. Few frames have findings, because there are few
+/// detections.
 fn is_shown(index: usize, len: usize, findings: &[&Finding]) -> bool {
     let near = |finding: &&Finding| {
         finding.outcome.frame.is_some_and(|frame| usize::from(frame).abs_diff(index) <= AROUND)
@@ -311,8 +315,9 @@ fn events(count: u64) -> String {
     if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
 }
 
-/// Equal for events that would be shown alike but for time and place: same process, answers and stack.
-fn likeness(event_context: &EventContext, findings: &[&Finding]) -> u64 {
+/// A key that is equal for events that differ only in time and record: same process, answers and
+/// stack.
+fn block_key(event_context: &EventContext, findings: &[&Finding]) -> u64 {
     let event = &event_context.event;
     let mut digest = Digest::NEW.with(shown::entity(&event_context.host, &event_context.process).to_string());
     for text in [&event.name, &event.service, &event.target] {
@@ -336,7 +341,7 @@ fn likeness(event_context: &EventContext, findings: &[&Finding]) -> u64 {
 
 const UNDETERMINED: Style = AnsiColor::Magenta.on_default();
 
-/// Of a severity.
+/// The style of a severity.
 fn style(severity: Severity) -> Style {
     match severity {
         Severity::Info => Style::new().dimmed(),
@@ -351,7 +356,7 @@ fn painted(is_colored: bool, style: Style, text: &str) -> String {
     if is_colored { format!("{style}{text}{style:#}") } else { text.to_owned() }
 }
 
-/// A text of somebody else on one line, cut if it is long.
+/// An untrusted text on one line, cut if it is long.
 struct Short<'t>(&'t str, usize);
 
 fn text(text: &str) -> Short<'_> {

@@ -1,4 +1,5 @@
-//! What all findings come to: alerts by score, findings by detection and severity, and what could not be told.
+//! The summary of all findings: alerts by score, findings by detection and severity, and
+//! undetermined answers.
 
 use std::io::{self, Write};
 
@@ -7,7 +8,7 @@ use stackhound_detect::{Severity, Tally, Totals};
 
 use super::{events, painted, shown, style, text};
 
-/// More alerts are counted only.
+/// Maximum number of alerts that are shown. Others are only counted.
 const ALERTS_MAX: usize = 100;
 
 pub(super) fn write(
@@ -39,7 +40,7 @@ fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Resul
     let process = &alert.process;
     let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
     let name = if name.is_empty() { "unknown process" } else { name };
-    // Widths go by letters, so padding comes before painting.
+    // Widths count characters, so padding comes before coloring.
     let severity = painted(is_colored, style(alert.severity), &format!("{:<8}", alert.severity.name()));
     write!(out, "  {:>3}  {severity}  {}", alert.score(), text(name))?;
     if let Some(pid) = process.pid {
@@ -91,7 +92,7 @@ fn row(
     writeln!(out, "{}", line.trim_end())
 }
 
-/// What could not be told is no denial, and is never left out.
+/// Undetermined answers do not exclude anything, so they are always shown.
 fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     let open: Vec<_> = totals.iter().filter(|(_, tally)| tally.undetermined > 0).collect();
     if open.is_empty() {
@@ -102,7 +103,7 @@ fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     for (id, tally) in open {
         let wanted: Vec<String> =
             tally.wanted().iter().map(|(input, count)| format!("{} {count}", input.name())).collect();
-        let wanted = if wanted.is_empty() { "what decides".to_owned() } else { wanted.join(", ") };
+        let wanted = if wanted.is_empty() { "conclusive evidence".to_owned() } else { wanted.join(", ") };
         writeln!(out, "  {:<4} {:>9}  {}: {wanted}", id.name(), tally.undetermined, id.detection().title)?;
     }
     Ok(())

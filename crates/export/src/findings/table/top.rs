@@ -1,4 +1,4 @@
-//! The findings that matter most, after the alerts and the counts.
+//! The most important findings, after the alerts and the counts.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,15 @@ use stackhound_detect::{DetectionId, Severity, Totals, Verdict};
 
 use super::{Table, shown, summary};
 
-/// Findings that are shown at most.
+/// Maximum number of findings.
 const FINDINGS_MAX: usize = 10;
 
-/// The most severe findings of all, one of each process and set of detections. Memory does not grow with their number.
+/// The most severe findings, one per process and set of detections. Memory does not grow with their
+/// number.
 #[derive(Debug)]
 pub(in super::super) struct Top {
     is_colored: bool,
-    /// The most severe first, of equal ones the first first.
+    /// The most severe first; among equal ones, the earliest first.
     events: Vec<Event>,
 }
 
@@ -33,7 +34,7 @@ impl Top {
         Top { is_colored, events: Vec::new() }
     }
 
-    /// Keeps an event if it is one of the most severe up to now.
+    /// Keeps an event if it is one of the most severe so far.
     pub(in super::super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         let found: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).copied().collect();
@@ -70,7 +71,7 @@ impl Top {
             return Ok(());
         }
         writeln!(out)?;
-        writeln!(out, "The most severe findings, one of each process and set of detections")?;
+        writeln!(out, "The most severe findings, one per process and set of detections")?;
         writeln!(out)?;
         let mut table = Table::new(self.is_colored);
         self.events.iter().try_for_each(|event| {

@@ -1,4 +1,4 @@
-//! A device that answers with the driver's own logic, over a table of threads in the place of a system.
+//! A device that answers with the logic of the driver, on a table of threads instead of a system.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,23 +14,23 @@ use stackhound_kstack_proto::{Capture, Code, MAX_FRAMES, Missing, Outcome};
 
 const SLOTS: usize = 2;
 const CLIENT: u32 = 1234;
-/// Where the driver's code lies, and the routine of the system that calls it.
+/// An address in the driver's code, and one in the system routine that calls it.
 const OWN: u64 = 0xffff_f800_0000_1000;
 const DISPATCHER: u64 = 0xffff_f800_7000_0000;
 
-/// The frames that a thread has, the innermost first.
+/// The kernel frames of a thread, innermost first.
 pub fn kernel_frames(tid: u32, count: usize) -> Vec<u64> {
     (0..count as u64).map(|index| 0xffff_f800_1000_0000 + u64::from(tid) * 0x1000 + index * 0x10).collect()
 }
 
-/// As [`kernel_frames`].
+/// The user frames of a thread, innermost first.
 pub fn user_frames(tid: u32, count: usize) -> Vec<u64> {
     (0..count as u64).map(|index| 0x7ff6_1000_0000 + u64::from(tid) * 0x1000 + index * 0x10).collect()
 }
 
 struct Row {
     created: u64,
-    /// Whether an APC can be queued to it.
+    /// Whether an APC can be queued to the thread.
     takes_apcs: bool,
     answers: bool,
     kernel: Result<Vec<u64>, Missing>,
@@ -42,7 +42,7 @@ pub struct Threads {
     pid: u32,
     rows: HashMap<u32, Row>,
     slots: Vec<Slot<(), Vec<AtomicU64>>>,
-    /// The thread that prepares or runs an APC now.
+    /// The thread whose APC is prepared or runs.
     current: AtomicU64,
     time: AtomicU64,
 }
@@ -59,7 +59,7 @@ impl Threads {
         }
     }
 
-    /// A thread that answers with so many frames.
+    /// Adds a thread that answers with these numbers of frames.
     pub fn with(
         self,
         tid: u32,
@@ -72,12 +72,12 @@ impl Threads {
         self.add(tid, Row { created, takes_apcs: true, answers: true, kernel, user })
     }
 
-    /// A thread that does not react.
+    /// Adds a thread that does not react.
     pub fn hung(self, tid: u32, created: u64) -> Self {
         self.add(tid, Row { created, takes_apcs: true, answers: false, kernel: Ok(vec![]), user: Ok(vec![]) })
     }
 
-    /// A thread that is ending.
+    /// Adds a thread that is terminating.
     pub fn ending(self, tid: u32, created: u64) -> Self {
         let (kernel, user) = (Ok(vec![]), Ok(vec![]));
         self.add(tid, Row { created, takes_apcs: false, answers: false, kernel, user })
@@ -109,7 +109,7 @@ impl Kernel for Threads {
         Ok(Found {
             thread: capture.tid,
             tid: capture.tid,
-            location: ThreadRelation::Other,
+            relation: ThreadRelation::Other,
             created: row.created,
             user: Ok(()),
         })
@@ -123,7 +123,7 @@ impl Kernel for Threads {
 
     fn queue(&self, ticket: Ticket) -> bool {
         if self.current().answers {
-            Apc::ran(ticket).finish(self).expect("the slot is its own");
+            Apc::ran(ticket).finish(self).expect("the slot is the APC's");
         }
         self.current().takes_apcs
     }
@@ -160,8 +160,8 @@ impl Kernel for Threads {
             Part::User => row.user.as_ref(),
         };
         let walked = walked.map_err(|missing| *missing)?;
-        for (location, &address) in frames.iter().zip(walked) {
-            location.store(address, Relaxed);
+        for (frame, &address) in frames.iter().zip(walked) {
+            frame.store(address, Relaxed);
         }
         Ok(walked.len().min(frames.len()))
     }
@@ -175,11 +175,11 @@ impl Kernel for Threads {
     }
 }
 
-/// The device over it, opened by this client.
+/// A device on these threads, opened by this client.
 pub struct Driver {
     threads: Threads,
     opener: Opener,
-    /// Numbers of the requests so far.
+    /// The id of the last request.
     last: u64,
 }
 
@@ -192,7 +192,7 @@ impl Driver {
 impl Device for Driver {
     fn control(&mut self, code: Code, input: &[u8], output: &mut [u8]) -> Result<usize, Refused> {
         if let Ok(capture) = stackhound_kstack_proto::Request::parse(input) {
-            // Attempts have the same number, other requests greater ones.
+            // Retries have the same id, other requests a greater one.
             assert!(capture.id >= self.last.max(1), "{} after {}", capture.id, self.last);
             self.last = capture.id;
         }
@@ -210,7 +210,7 @@ impl Device for Driver {
     }
 }
 
-/// What `DeviceIoControl` makes of a refusal.
+/// The error of `DeviceIoControl` for a refusal.
 fn refused(refusal: Refusal) -> Refused {
     let code = match refusal {
         Refusal::AccessDenied => 5,

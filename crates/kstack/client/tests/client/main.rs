@@ -1,4 +1,4 @@
-//! The client, over a device that answers as the driver does, and over one that does not.
+//! The client, with a device that answers like the driver, and with a scripted one.
 
 mod driver;
 mod scripted;
@@ -39,20 +39,20 @@ fn stack(reply: Result<Reply, Error>) -> Stack {
 }
 
 #[test]
-fn a_stack_comes_with_both_parts() {
+fn a_reply_has_both_stacks() {
     let mut client = client(Driver::over(Threads::new(4).with(7, 700, Ok(3), Ok(2))));
     let found = stack(client.capture(&of(7)));
     assert_eq!(found.created, Some(700));
-    let kernel = found.kernel.expect("asked for").expect("there");
+    let kernel = found.kernel.expect("requested").expect("present");
     assert_eq!((kernel.addresses, kernel.cut), (driver::kernel_frames(7, 3), false));
-    let user = found.user.expect("asked for").expect("there");
+    let user = found.user.expect("requested").expect("present");
     assert_eq!((user.addresses, user.cut), (driver::user_frames(7, 2), false));
     assert!(!found.own);
-    assert_eq!((found.machinery, found.skipped), (2, 0), "the routine of the APC, and who called it");
+    assert_eq!((found.machinery, found.skipped), (2, 0), "the routine of the APC and its caller");
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn only_the_requested_stacks_are_returned() {
     let mut client = client(Driver::over(Threads::new(4).with(7, 700, Ok(3), Ok(2))));
     let kernel = stack(client.capture(&Capture { flags: Flags::KERNEL, ..of(7) }));
     assert!(matches!((&kernel.kernel, &kernel.user), (Some(Ok(_)), None)), "{kernel:?}");
@@ -62,7 +62,7 @@ fn only_what_was_asked_for_is_told() {
 }
 
 #[test]
-fn parts_that_are_missing_have_their_reason() {
+fn missing_stacks_have_a_reason() {
     let threads = Threads::new(4).with(7, 700, Err(Missing::Nothing), Err(Missing::Faulted));
     let mut client = client(Driver::over(threads));
     let found = stack(client.capture(&of(7)));
@@ -71,42 +71,42 @@ fn parts_that_are_missing_have_their_reason() {
 }
 
 #[test]
-fn frames_beyond_the_room_are_said_to_be_cut() {
+fn frames_beyond_the_space_are_marked_as_cut() {
     let mut client = client(Driver::over(Threads::new(4).with(7, 700, Ok(30), Ok(2))));
     let found = stack(client.capture(&Capture { max_frames: 9, frames_to_skip: 4, ..of(7) }));
-    let kernel = found.kernel.expect("asked for").expect("there");
+    let kernel = found.kernel.expect("requested").expect("present");
     assert_eq!((&kernel.addresses[..], kernel.cut), (&driver::kernel_frames(7, 30)[4..12], true));
     assert_eq!(found.skipped, 4);
-    let user = found.user.expect("asked for").expect("there");
+    let user = found.user.expect("requested").expect("present");
     assert_eq!((user.addresses, user.cut), (driver::user_frames(7, 1), true));
 }
 
 #[test]
-fn all_threads_are_asked_one_after_another_and_those_that_ended_are_told() {
+fn all_threads_are_captured_and_ended_ones_are_reported() {
     let threads =
         Threads::new(4).with(7, 700, Ok(3), Ok(2)).hung(8, 800).ending(9, 900).with(10, 1000, Ok(1), Ok(1));
     let mut client = client(Driver::over(threads));
-    // The number of the last is that of another thread meanwhile.
-    let asked = [(7, Some(700)), (8, None), (9, Some(900)), (11, Some(1100)), (10, Some(77))];
-    let asked = asked.map(|(id, created)| Thread { id, created });
-    let told: Vec<_> = client.captures(asked, of(0)).collect();
-    assert_eq!(told.iter().map(|(thread, _)| *thread).collect::<Vec<_>>(), asked);
-    let replies: Vec<_> = told.into_iter().map(|(_, reply)| reply.expect("an answer")).collect();
+    // The id of the last thread has been reused by another thread.
+    let requested = [(7, Some(700)), (8, None), (9, Some(900)), (11, Some(1100)), (10, Some(77))];
+    let requested = requested.map(|(id, created)| Thread { id, created });
+    let captures: Vec<_> = client.captures(requested, of(0)).collect();
+    assert_eq!(captures.iter().map(|(thread, _)| *thread).collect::<Vec<_>>(), requested);
+    let replies: Vec<_> = captures.into_iter().map(|(_, reply)| reply.expect("an answer")).collect();
     assert!(matches!(replies[0], Reply::Captured(_)));
     assert_eq!(replies[1..], [Reply::TimedOut, Reply::Terminating, Reply::NoThread, Reply::NoThread]);
 }
 
 #[test]
-fn a_thread_whose_last_capture_is_still_under_way_is_busy_after_some_attempts() {
+fn a_thread_with_a_capture_in_progress_is_busy() {
     let mut client = client(Driver::over(Threads::new(4).hung(8, 800).with(7, 700, Ok(1), Ok(1))));
     assert_eq!(client.capture(&of(8)), Ok(Reply::TimedOut));
-    let error = client.capture(&of(8)).expect_err("the first one is still in its queue");
+    let error = client.capture(&of(8)).expect_err("the first capture is still in progress");
     assert_eq!(error, Error::Busy { attempts: 3 });
     stack(client.capture(&of(7)));
 }
 
 #[test]
-fn what_would_be_refused_is_not_sent() {
+fn invalid_requests_are_not_sent() {
     let mut client = client(Driver::over(Threads::new(4).with(7, 700, Ok(1), Ok(1))));
     for (capture, expected) in [
         (Capture { max_frames: 1, ..of(7) }, RequestError::Frames(1)),

@@ -1,4 +1,4 @@
-//! A device that answers with whatever it was given.
+//! A device that answers with a script.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use crate::{PATIENCE, of};
 
 type Answer = Result<Vec<u8>, u32>;
 
-/// What it is going to say.
 struct Scripted {
     answers: VecDeque<Answer>,
 }
@@ -24,7 +23,7 @@ impl Device for &mut Scripted {
         let bytes = answer.map_err(|code| Refused { function: "F", code, text: String::new() })?;
         let length = bytes.len().min(output.len());
         output[..length].copy_from_slice(&bytes[..length]);
-        // Says what it would have written, which the client must not believe.
+        // Returns the full length, which may exceed the buffer. The client must not trust it.
         Ok(bytes.len())
     }
 }
@@ -43,9 +42,9 @@ fn version(magic: u32, version: u16) -> Vec<u8> {
 
 /// The answer to the first request, [`of`] thread 7.
 fn answer(kernel: &[u64], user: &[u64], change: impl FnOnce(&mut AnswerHeader)) -> Vec<u8> {
-    let asked = Request::parse(Request::from(of(7)).as_bytes()).expect("a request");
+    let capture = Request::parse(Request::from(of(7)).as_bytes()).expect("a request");
     let mut header =
-        AnswerHeader::new(&stackhound_kstack_proto::Capture { id: 1, ..asked }, Outcome::Captured);
+        AnswerHeader::new(&stackhound_kstack_proto::Capture { id: 1, ..capture }, Outcome::Captured);
     header.kernel_count = (kernel.len() as u16).into();
     header.user_count = (user.len() as u16).into();
     let entries = [kernel, user].concat();
@@ -60,7 +59,7 @@ fn open(device: &mut Scripted) -> Result<Client<&mut Scripted>, Error> {
 }
 
 #[test]
-fn a_driver_of_another_version_is_told_from_what_is_no_driver() {
+fn other_versions_and_other_drivers_are_distinguished() {
     for (answer, expected) in [
         (Ok(version(MAGIC, VERSION)), None),
         (Ok(version(MAGIC, VERSION + 1)), Some(Error::OtherVersion { driver: VERSION + 1 })),
@@ -78,7 +77,7 @@ fn a_driver_of_another_version_is_told_from_what_is_no_driver() {
 }
 
 #[test]
-fn answers_that_cannot_be_believed_are_not() {
+fn damaged_answers_are_rejected() {
     let (kernel, user) = (0xffff_f800_0000_1000, 0x7ff6_0000_1000);
     let good = answer(&[kernel], &[user], |_| {});
     let swapped = answer(&[kernel, kernel + 8], &[user], |header| header.hash = hash([user]).into());
@@ -94,7 +93,7 @@ fn answers_that_cannot_be_believed_are_not() {
             answer(&[kernel], &[user], |header| header.version = (VERSION + 1).into()),
             Some(AnswerError::Layout),
         ),
-        // Parts that were asked for are there, or say why not.
+        // A requested stack has entries.
         (answer(&[kernel], &[], |_| {}), Some(AnswerError::Value)),
         (answer(&[], &[user], |_| {}), Some(AnswerError::Value)),
     ] {
@@ -109,7 +108,7 @@ fn answers_that_cannot_be_believed_are_not() {
 }
 
 #[test]
-fn an_answer_that_claims_more_than_its_buffer_does_no_harm() {
+fn an_answer_longer_than_its_buffer_is_rejected() {
     let claimed = vec![0; AnswerHeader::length_with(257)];
     let mut device = Scripted { answers: [Ok(version(MAGIC, VERSION)), Ok(claimed)].into() };
     let found = open(&mut device).expect("the same version").capture(&of(7));
@@ -117,7 +116,7 @@ fn an_answer_that_claims_more_than_its_buffer_does_no_harm() {
 }
 
 #[test]
-fn a_driver_that_is_busy_is_asked_again_within_bounds() {
+fn a_busy_driver_is_retried_a_limited_number_of_times() {
     let good = || Ok(answer(&[0xffff_f800_0000_1000], &[0x7ff6_0000_1000], |_| {}));
     for (attempts, answers, expected) in [
         (3, vec![Err(170), Err(170), good()], Ok(())),

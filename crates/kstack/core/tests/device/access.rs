@@ -1,4 +1,4 @@
-//! Who may open the device, and who may ask over an open handle.
+//! Access control: opening the device, and sending requests with an open handle.
 
 use stackhound_kstack_core::{Caller, Refusal, open};
 
@@ -9,11 +9,11 @@ fn programs_with_the_privilege_may_open() {
     for from_user_mode in [false, true] {
         for pid in [0, 1, 4, OPENER, u32::MAX] {
             for privilege in [false, true] {
-                let given = open(Caller { from_user_mode, pid }, privilege);
+                let opened = open(Caller { from_user_mode, pid }, privilege);
                 if from_user_mode && privilege && pid != 0 {
-                    assert_eq!(given.map(|opener| opener.number().get()), Ok(pid));
+                    assert_eq!(opened.map(|opener| opener.number().get()), Ok(pid));
                 } else {
-                    assert_eq!(given, Err(Refusal::AccessDenied), "{from_user_mode} {pid} {privilege}");
+                    assert_eq!(opened, Err(Refusal::AccessDenied), "{from_user_mode} {pid} {privilege}");
                 }
             }
         }
@@ -21,7 +21,7 @@ fn programs_with_the_privilege_may_open() {
 }
 
 #[test]
-fn only_the_opener_may_ask() {
+fn only_the_opener_may_send_requests() {
     let mock = Mock::new(Settings::DRIVER, threads());
     let valid = request(&mock.threads[0], |_| {});
     for code in [0x22_e000, 0x22_e004, 0, u32::MAX] {
@@ -40,8 +40,8 @@ fn only_the_opener_may_ask() {
 fn there_are_two_requests() {
     let mock = Mock::new(Settings::DRIVER, threads());
     let valid = request(&mock.threads[0], |_| {});
-    // Every number of the device's, with every access, function near ours and method, and what is near as a
-    // number.
+    // Every control code of this device type, with every access, function and method, and numbers
+    // that differ in one bit.
     let ours = (0..1 << 16).map(|low| 0x22_0000 | low);
     let near = (0..32).flat_map(|bit| [0x22_e000 ^ 1 << bit, 0x22_e004 ^ 1 << bit]);
     for code in ours.chain(near).chain([0, 1, u32::MAX]) {

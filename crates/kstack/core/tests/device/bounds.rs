@@ -1,5 +1,5 @@
-//! Every length, every flag and every bound. What must come of each is the oracle's to say; here it is only
-//! said what was hit.
+//! Every length, every flag and every bound. The oracle checks each result; these tests count the
+//! kinds of results.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use stackhound_kstack_core::Refusal;
 
 use crate::support::{Call, KINDS, Mock, Settings, check_call, kind, request, thread, threads};
 
-/// How many calls came to what.
+/// The number of calls with each kind of result.
 #[derive(Default)]
 struct Outcomes(BTreeMap<&'static str, u32>);
 
@@ -40,15 +40,15 @@ fn every_length_of_input_and_output() {
             }
         }
         let served = if code == 0x22_e000 { "version" } else { "captured, cut" };
-        let room = if code == 0x22_e000 { 16 } else { 64 + 8 * u32::from(max_frames) };
+        let space = if code == 0x22_e000 { 16 } else { 64 + 8 * u32::from(max_frames) };
         let served = if max_frames == 30 { "captured, other" } else { served };
-        let expected = [("buffer too small", room), ("invalid parameter", 64 * 401), (served, 401 - room)];
+        let expected = [("buffer too small", space), ("invalid parameter", 64 * 401), (served, 401 - space)];
         assert_eq!(seen.0, BTreeMap::from(expected), "{code:#x}, {max_frames} frames");
     }
 }
 
 #[test]
-fn the_longest_answer_has_room_or_not() {
+fn the_longest_answer_needs_its_whole_length() {
     let mock = Mock::new(Settings::DRIVER, threads());
     let long = mock.threads.iter().find(|thread| thread.kernel.as_ref().is_ok_and(|stack| stack.len() > 256));
     let mut call = request(long.expect("a deep stack"), |capture| capture.max_frames = 256);
@@ -61,7 +61,8 @@ fn the_longest_answer_has_room_or_not() {
     }
 }
 
-/// Lengths that the buffer does not have: the system never says such, and nothing comes of it if it does.
+/// Lengths that exceed the buffer. The system never passes such lengths; if it did, the request
+/// would be refused.
 #[test]
 fn lengths_beyond_the_buffer() {
     let mock = one_thread();
@@ -111,16 +112,17 @@ fn every_value_of_each_small_field() {
 }
 
 #[test]
-fn the_bounds_of_each_wide_field() {
+fn the_bounds_of_each_large_field() {
     let mock = one_thread();
     let valid = request(&mock.threads[0], |_| {});
-    let born = mock.threads[0].created;
+    let created = mock.threads[0].created;
     let near = |number: u64| [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let powers = (0..64).map(|bit| 1 << bit);
-    let bounds = powers.chain([0, 1000, 0x534b_4853, 0x5348_4b53, u64::from(u32::MAX), born, 1000 << 32 | 1]);
+    let bounds =
+        powers.chain([0, 1000, 0x534b_4853, 0x5348_4b53, u64::from(u32::MAX), created, 1000 << 32 | 1]);
     let values: Vec<u64> = bounds.flat_map(near).collect();
-    // Where, how many bytes, and how many of the values are served: any process, thread, time and id are
-    // asked for in vain.
+    // Offset, length in bytes, and the number of values that are served: any process, thread,
+    // creation time and id is valid.
     for (offset, length, served) in [(0, 4, None), (8, 4, Some(values.len())), (12, 4, Some(values.len()))]
         .into_iter()
         .chain([(16, 8, Some(values.len())), (28, 4, None), (32, 8, Some(values.len()))])

@@ -1,4 +1,4 @@
-//! How many captures there may be at once, and when there may be more again.
+//! The limit of captures in progress.
 
 use stackhound_kstack_core::{Refusal, ThreadRelation};
 
@@ -10,8 +10,8 @@ const TIMED_OUT: u8 = 3;
 fn with_late_threads(reaction: Reaction) -> Mock {
     let mut threads = all_late(70);
     threads.iter_mut().for_each(|thread| thread.reaction = reaction);
-    threads.push(Thread { location: ThreadRelation::Own, ..thread(80) });
-    threads.push(Thread { location: ThreadRelation::Idle, ..thread(81) });
+    threads.push(Thread { relation: ThreadRelation::Own, ..thread(80) });
+    threads.push(Thread { relation: ThreadRelation::Idle, ..thread(81) });
     threads.push(Thread { reaction: Reaction::EndsAtOnce, ..thread(82) });
     threads.push(thread(83));
     Mock::new(Settings { can_remove: false, ..Settings::DRIVER }, threads)
@@ -32,9 +32,10 @@ fn the_65th_capture_is_one_too_many() {
         for thread in [64, 65, 69, 70, 73, 0, 63] {
             assert_eq!(ask(&mock, thread), Err(Refusal::Busy), "thread {thread}");
         }
-        // Idle ones are known beforehand; that a thread is ending, shows when an APC is queued.
+        // Idle threads are known before the capture; that a thread terminates is only detected when
+        // an APC is queued.
         assert_eq!((ask(&mock, 71), ask(&mock, 72)), (Ok(4), Err(Refusal::Busy)));
-        // One ends: one more may begin, for any thread but those that are still asked.
+        // One capture ends, so one more may start, for any thread whose capture is not in progress.
         mock.end_one(17);
         assert_eq!(ask(&mock, 0), Err(Refusal::Busy));
         assert_eq!(ask(&mock, 73), Ok(0));
@@ -49,7 +50,7 @@ fn the_65th_capture_is_one_too_many() {
 }
 
 #[test]
-fn a_thread_is_asked_once_at_a_time() {
+fn a_thread_is_captured_once_at_a_time() {
     let mock = with_late_threads(Reaction::Late);
     for _ in 0..100 {
         assert_eq!(ask(&mock, 5), Ok(TIMED_OUT));
@@ -62,7 +63,7 @@ fn a_thread_is_asked_once_at_a_time() {
 }
 
 #[test]
-fn nothing_is_left_where_it_can_be_removed() {
+fn no_capture_stays_in_progress_if_apcs_can_be_removed() {
     for reaction in [Reaction::Late, Reaction::EndsLate] {
         let mut mock = with_late_threads(reaction);
         mock.settings.can_remove = true;

@@ -1,4 +1,4 @@
-//! The device, asked in every way there is, on a system that is only played.
+//! Requests of every kind to the device, on a simulated system.
 
 mod access;
 mod bounds;

@@ -1,7 +1,6 @@
-//! Requests by chance: valid ones, valid ones that were damaged, and garbage, over systems that differ in
-//! what they have and can.
+//! Random requests: valid ones, damaged ones and random bytes, on systems with different settings.
 //!
-//! 200,000 of them, or as many as `STACKHOUND_KSTACK_REQUESTS` says.
+//! The number of requests is 200,000, or the value of `STACKHOUND_KSTACK_REQUESTS`.
 
 use std::thread;
 use std::time::Instant;
@@ -14,10 +13,10 @@ use crate::support::{Call, KINDS, Mock, Random, Settings, check_call, kind, requ
 const SYSTEMS: [Settings; 6] = [
     Settings::DRIVER,
     Settings { can_remove: false, ..Settings::DRIVER },
-    Settings { tells_created: false, ..Settings::DRIVER },
-    Settings { slots: 3, memory: 24, can_remove: false, tells_created: false },
-    Settings { slots: 1, memory: 5, can_remove: false, tells_created: true },
-    Settings { slots: 5, memory: 100, can_remove: true, tells_created: true },
+    Settings { reports_created: false, ..Settings::DRIVER },
+    Settings { slots: 3, memory: 24, can_remove: false, reports_created: false },
+    Settings { slots: 1, memory: 5, can_remove: false, reports_created: true },
+    Settings { slots: 5, memory: 100, can_remove: true, reports_created: true },
 ];
 
 /// A request that is served, unless the device is busy.
@@ -50,7 +49,7 @@ fn valid(random: &mut Random, mock: &Mock) -> Call {
     })
 }
 
-/// What is near the bounds of fields and of lengths.
+/// A number near a bound of a field or a length.
 fn number(random: &mut Random) -> u64 {
     let bound = match random.below(3) {
         0 => random.one_of(&[0, 1, 2, 4, 7, 16, 48, 64, 256, 1000, 2112, 0xffff, 0xffff_ffff, u64::MAX]),
@@ -110,7 +109,7 @@ fn damage(random: &mut Random, call: &mut Call) {
             let pid = if random.below(2) == 0 { call.opener } else { number(random) as u32 };
             call.caller = Caller { from_user_mode: random.below(4) != 0, pid };
         }
-        // Lengths that the buffer does not have.
+        // Lengths that exceed the buffer.
         _ => match random.below(3) {
             0 => call.input = number(random) as usize,
             1 => call.output = number(random) as usize,
@@ -134,7 +133,7 @@ fn any(random: &mut Random, mock: &Mock) -> Call {
     call
 }
 
-/// Makes so many requests, and counts what came of them.
+/// Makes `count` requests, and counts the kinds of results.
 fn run(seed: u64, count: u64) -> [u64; KINDS.len()] {
     let mut random = Random(seed);
     let mocks = SYSTEMS.map(|settings| Mock::new(settings, threads()));
@@ -159,11 +158,11 @@ fn run(seed: u64, count: u64) -> [u64; KINDS.len()] {
 }
 
 #[test]
-fn requests_by_chance_are_served_or_refused_as_documented() {
+fn random_requests_are_served_or_refused_as_documented() {
     let count =
         std::env::var("STACKHOUND_KSTACK_REQUESTS").map_or(200_000, |text| text.parse().expect("a number"));
     let workers = thread::available_parallelism().map_or(1, |workers| workers.get() as u64);
-    let begun = Instant::now();
+    let start = Instant::now();
     let seen = thread::scope(|scope| {
         let share = |worker: u64| count / workers + u64::from(worker < count % workers);
         let running: Vec<_> =
@@ -176,10 +175,10 @@ fn requests_by_chance_are_served_or_refused_as_documented() {
             },
         )
     });
-    println!("{count} requests in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{count} requests in {:.1} s", start.elapsed().as_secs_f64());
     for (kind, seen) in KINDS.iter().zip(seen) {
         println!("{seen:>9} {kind}");
     }
     assert_eq!(seen.iter().sum::<u64>(), count);
-    assert!(count < 100_000 || seen.iter().all(|seen| *seen > count / 1000), "something was hardly tried");
+    assert!(count < 100_000 || seen.iter().all(|seen| *seen > count / 1000), "some kind of result was rare");
 }

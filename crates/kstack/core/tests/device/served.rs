@@ -1,4 +1,4 @@
-//! What is answered for threads of each kind, as numbers that were worked out by hand.
+//! The answers for threads of each kind, as numbers that were computed by hand.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -25,7 +25,7 @@ fn waiting() -> Thread {
     }
 }
 
-/// The parts of an answer to a request for the thread.
+/// The kernel stack and the user stack of an answer.
 type Parts = (Result<Vec<u64>, Missing>, Result<Vec<u64>, Missing>);
 
 fn ask(settings: Settings, thread: Thread, change: impl FnOnce(&mut Capture)) -> (Outcome, Parts, [u16; 3]) {
@@ -41,7 +41,7 @@ fn ask(settings: Settings, thread: Thread, change: impl FnOnce(&mut Capture)) ->
 }
 
 #[test]
-fn an_answer_is_these_bytes() {
+fn an_answer_has_the_documented_bytes() {
     let mock = Mock::new(Settings::DRIVER, vec![Thread { reaction: Reaction::Soon, ..waiting() }]);
     let bytes = check_call(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
     #[rustfmt::skip]
@@ -57,7 +57,7 @@ fn an_answer_is_these_bytes() {
         0, 0, 3, 0, 0, 0, 0, 0,
     ];
     assert_eq!(bytes[..48], header);
-    // The hash is checked by those who read answers. 1234 is 0x4d2.
+    // `Answer::parse` checks the hash. 1234 is 0x4d2.
     assert_eq!(bytes[56..64], [0xd2, 4, 0, 0, 0, 0, 0, 0]);
     let entries: Vec<u8> = [WAIT, SYSCALL, NTDLL, MAIN].into_iter().flat_map(u64::to_le_bytes).collect();
     assert_eq!(bytes[64..], entries);
@@ -77,8 +77,8 @@ fn each_reaction_has_its_outcome() {
         (other(Reaction::EndsSoon), Outcome::Terminating),
         (other(Reaction::EndsLast), Outcome::Terminating),
         (other(Reaction::EndsLate), Outcome::TimedOut),
-        (Thread { location: ThreadRelation::Own, ..waiting() }, Outcome::Captured),
-        (Thread { location: ThreadRelation::Idle, ..waiting() }, Outcome::Idle),
+        (Thread { relation: ThreadRelation::Own, ..waiting() }, Outcome::Captured),
+        (Thread { relation: ThreadRelation::Idle, ..waiting() }, Outcome::Idle),
     ] {
         for can_remove in [false, true] {
             let settings = Settings { can_remove, ..Settings::DRIVER };
@@ -87,12 +87,12 @@ fn each_reaction_has_its_outcome() {
     }
 }
 
-/// Nobody waits for one who is refused, and what has answered is not taken back.
+/// A refused APC is not waited for, and an APC that has answered is not removed.
 #[test]
-fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
+fn each_reaction_makes_only_the_required_calls() {
     let other = |reaction| Thread { reaction, ..waiting() };
-    // What is queued, waited for and taken back.
-    for (thread, asked) in [
+    // The numbers of APCs that are queued, waited for and removed.
+    for (thread, expected) in [
         (other(Reaction::AtOnce), (1, 1, 0)),
         (other(Reaction::Soon), (1, 1, 0)),
         (other(Reaction::EndsSoon), (1, 1, 0)),
@@ -101,21 +101,21 @@ fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
         (other(Reaction::HangsInUser), (1, 1, 1)),
         (other(Reaction::Late), (1, 1, 1)),
         (other(Reaction::EndsAtOnce), (1, 0, 0)),
-        (Thread { location: ThreadRelation::Own, ..waiting() }, (0, 0, 0)),
-        (Thread { location: ThreadRelation::Idle, ..waiting() }, (0, 0, 0)),
+        (Thread { relation: ThreadRelation::Own, ..waiting() }, (0, 0, 0)),
+        (Thread { relation: ThreadRelation::Idle, ..waiting() }, (0, 0, 0)),
     ] {
         let mock = Mock::new(Settings::DRIVER, vec![thread]);
         check_call(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
         let counts = mock.counts();
-        assert_eq!((counts.queued, counts.waits, counts.removals), asked, "{:?}", mock.threads[0]);
+        assert_eq!((counts.queued, counts.waits, counts.removals), expected, "{:?}", mock.threads[0]);
     }
 }
 
 #[test]
-fn flags_choose_the_parts_and_what_is_left_out() {
+fn flags_select_the_stacks_and_the_omitted_frames() {
     let all = [OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
     let (own, other) = (ThreadRelation::Own, ThreadRelation::Other);
-    for (location, flags, skip, kernel, user, numbers) in [
+    for (relation, flags, skip, kernel, user, expected) in [
         (other, 1, 0, &all[3..], &[][..], [0, 3, 0]),
         (other, 2, 0, &[], &[NTDLL, MAIN], [0, 0, 0]),
         (other, 3, 0, &all[3..], &[NTDLL, MAIN], [0, 3, 0]),
@@ -123,84 +123,84 @@ fn flags_choose_the_parts_and_what_is_left_out() {
         (other, 5, 0, &all[..], &[], [0, 0, 0]),
         (other, 7, 2, &all[2..], &[NTDLL, MAIN], [0, 0, 2]),
         (other, 6, 1, &[], &[NTDLL, MAIN], [0, 0, 0]),
-        // Whoever walks its own stack was not called by a dispatcher.
+        // A thread that walks its own stack was not called by the dispatcher.
         (own, 3, 0, &all[2..], &[NTDLL, MAIN], [1, 2, 0]),
         (own, 7, 0, &all[..], &[NTDLL, MAIN], [1, 0, 0]),
     ] {
-        let (_, parts, given) = ask(Settings::DRIVER, Thread { location, ..waiting() }, |capture| {
+        let (_, parts, numbers) = ask(Settings::DRIVER, Thread { relation, ..waiting() }, |capture| {
             capture.flags = Flags::from_bits(flags).expect("flags that exist");
             capture.frames_to_skip = skip;
         });
-        assert_eq!(parts, (Ok(kernel.to_vec()), Ok(user.to_vec())), "{location:?}, {flags}, {skip}");
-        assert_eq!(given, numbers, "{location:?}, {flags}, {skip}");
+        assert_eq!(parts, (Ok(kernel.to_vec()), Ok(user.to_vec())), "{relation:?}, {flags}, {skip}");
+        assert_eq!(numbers, expected, "{relation:?}, {flags}, {skip}");
     }
-    let (_, parts, given) = ask(Settings::DRIVER, waiting(), |capture| capture.frames_to_skip = 256);
-    assert_eq!((parts.0, given), (Err(Missing::Nothing), [0, 3, 2]));
+    let (_, parts, numbers) = ask(Settings::DRIVER, waiting(), |capture| capture.frames_to_skip = 256);
+    assert_eq!((parts.0, numbers), (Err(Missing::Nothing), [0, 3, 2]));
 }
 
 #[test]
-fn what_is_more_than_room_is_cut() {
-    for (room, kernel, user, flags) in [
+fn frames_beyond_the_space_are_cut() {
+    for (space, kernel, user, flags) in [
         (2, &[WAIT][..], &[NTDLL][..], 6),
         (3, &[WAIT, SYSCALL], &[NTDLL], 4),
         (4, &[WAIT, SYSCALL], &[NTDLL, MAIN], 0),
     ] {
-        let (_, parts, given) = ask(Settings::DRIVER, waiting(), |capture| capture.max_frames = room);
-        assert_eq!((parts, given[0]), ((Ok(kernel.to_vec()), Ok(user.to_vec())), flags), "{room} entries");
+        let (_, parts, numbers) = ask(Settings::DRIVER, waiting(), |capture| capture.max_frames = space);
+        assert_eq!((parts, numbers[0]), ((Ok(kernel.to_vec()), Ok(user.to_vec())), flags), "{space} entries");
     }
-    // A walk that filled its memory may not have come to its end.
+    // A walk that filled its buffer may not have reached the end of the stack.
     for (memory, user, flags) in [
         (5, Err(Missing::NoRoom), 2),
         (6, Ok(vec![NTDLL]), 4),
         (7, Ok(vec![NTDLL, MAIN]), 4),
         (8, Ok(vec![NTDLL, MAIN]), 0),
     ] {
-        let (_, parts, given) = ask(Settings { memory, ..Settings::DRIVER }, waiting(), |_| {});
-        assert_eq!((parts.0, parts.1, given[0]), (Ok(vec![WAIT, SYSCALL]), user, flags), "{memory} frames");
+        let (_, parts, numbers) = ask(Settings { memory, ..Settings::DRIVER }, waiting(), |_| {});
+        assert_eq!((parts.0, parts.1, numbers[0]), (Ok(vec![WAIT, SYSCALL]), user, flags), "{memory} frames");
     }
 }
 
-/// Between two runs of user frames, those of the kernel that called back into the program.
+/// The kernel frames that called back into the program are between two runs of user frames.
 #[test]
-fn kernel_frames_of_a_callback_stay_in_the_user_part() {
+fn kernel_frames_of_a_callback_stay_in_the_user_stack() {
     let chain = vec![NTDLL, MAIN, SYSCALL, WAIT, NTDLL + 1, MAIN + 1];
     let thread = || Thread { user: Ok(chain.clone()), ..waiting() };
-    let (_, parts, given) = ask(Settings::DRIVER, thread(), |_| {});
-    assert_eq!((parts.1, given[0]), (Ok(chain.clone()), 0));
-    let (_, parts, given) = ask(Settings::DRIVER, thread(), |capture| capture.max_frames = 5);
-    assert_eq!((parts.1, given[0]), (Ok(chain[..3].to_vec()), 4));
+    let (_, parts, numbers) = ask(Settings::DRIVER, thread(), |_| {});
+    assert_eq!((parts.1, numbers[0]), (Ok(chain.clone()), 0));
+    let (_, parts, numbers) = ask(Settings::DRIVER, thread(), |capture| capture.max_frames = 5);
+    assert_eq!((parts.1, numbers[0]), (Ok(chain[..3].to_vec()), 4));
 }
 
-/// A page of the user stack that takes long, or never comes, does not keep the kernel part away.
+/// A page of the user stack that is read late, or never, does not delay the kernel stack.
 #[test]
-fn the_kernel_part_does_not_wait_for_the_user_part() {
+fn the_kernel_stack_does_not_wait_for_the_user_stack() {
     let hangs = || Thread { reaction: Reaction::HangsInUser, ..waiting() };
     let kernel = Ok(vec![WAIT, SYSCALL]);
-    let (outcome, parts, given) = ask(Settings::DRIVER, hangs(), |_| {});
+    let (outcome, parts, numbers) = ask(Settings::DRIVER, hangs(), |_| {});
     assert_eq!(
-        (outcome, parts, given),
+        (outcome, parts, numbers),
         (Outcome::Captured, (kernel.clone(), Err(Missing::Unfinished)), [0, 3, 0])
     );
     let (outcome, parts, _) = ask(Settings::DRIVER, hangs(), |capture| capture.flags = Flags::USER);
     assert_eq!((outcome, parts), (Outcome::Captured, (Ok(vec![]), Err(Missing::Unfinished))));
     let (_, parts, _) = ask(Settings::DRIVER, hangs(), |capture| capture.flags = Flags::KERNEL);
     assert_eq!(parts, (kernel.clone(), Ok(vec![])));
-    // What is known beforehand is said.
+    // A reason that is known before the walk takes precedence.
     let system = Thread { may: Err(Missing::System), ..hangs() };
     assert_eq!(ask(Settings::DRIVER, system, |_| {}).1, (kernel, Err(Missing::System)));
 }
 
-/// The thread may hold a lock of a file system, which reading in a page of its stack may wait for.
+/// The thread may hold a file system lock for which reading in a page of its stack may wait.
 #[test]
-fn no_user_part_is_walked_in_a_critical_region_unless_the_request_says_so() {
+fn no_user_stack_is_walked_in_a_critical_region_unless_requested() {
     let inside = || Thread { in_critical_region: true, ..waiting() };
     let user = Ok(vec![NTDLL, MAIN]);
     let always = Flags::KERNEL.and(Flags::USER).and(Flags::USER_IN_CRITICAL_REGION);
     for (thread, flags, expected, walks) in [
         (inside(), Flags::KERNEL.and(Flags::USER), Err(Missing::CriticalRegion), 1),
         (inside(), always, user.clone(), 2),
-        // Its own thread called the driver, and holds nothing.
-        (Thread { location: ThreadRelation::Own, ..waiting() }, Flags::KERNEL.and(Flags::USER), user, 2),
+        // A thread that requests its own stack called the driver, and holds no lock.
+        (Thread { relation: ThreadRelation::Own, ..waiting() }, Flags::KERNEL.and(Flags::USER), user, 2),
     ] {
         let mock = Mock::new(Settings::DRIVER, vec![thread]);
         let call = request(&mock.threads[0], |capture| capture.flags = flags);
@@ -213,7 +213,7 @@ fn no_user_part_is_walked_in_a_critical_region_unless_the_request_says_so() {
 }
 
 #[test]
-fn parts_that_are_missing_say_why() {
+fn missing_stacks_have_a_reason() {
     let all = Ok(vec![WAIT, SYSCALL]);
     for missing in Missing::ALL {
         for (thread, kernel, user) in [
@@ -230,26 +230,26 @@ fn parts_that_are_missing_say_why() {
 }
 
 #[test]
-fn a_number_that_was_given_again_is_another_thread() {
-    let born = waiting().created;
-    for (tells_created, created, outcome) in [
+fn a_reused_id_is_another_thread() {
+    let birth = waiting().created;
+    for (reports_created, created, outcome) in [
         (true, None, Outcome::Captured),
-        (true, Some(born), Outcome::Captured),
-        (true, Some(born + 1), Outcome::NoThread),
+        (true, Some(birth), Outcome::Captured),
+        (true, Some(birth + 1), Outcome::NoThread),
         (false, None, Outcome::Captured),
-        (false, Some(born), Outcome::NoThread),
+        (false, Some(birth), Outcome::NoThread),
     ] {
-        let settings = Settings { tells_created, ..Settings::DRIVER };
-        let given = ask(settings, waiting(), |capture| capture.created = created);
-        assert_eq!(given.0, outcome, "{tells_created} {created:?}");
+        let settings = Settings { reports_created, ..Settings::DRIVER };
+        let found = ask(settings, waiting(), |capture| capture.created = created).0;
+        assert_eq!(found, outcome, "{reports_created} {created:?}");
     }
     for change in [|capture: &mut Capture| capture.pid += 1, |capture: &mut Capture| capture.tid += 4] {
         assert_eq!(ask(Settings::DRIVER, waiting(), change).0, Outcome::NoThread);
     }
 }
 
-/// A system that breaks its word: it runs each APC once more, while the requester reads what the first run
-/// found.
+/// A system that violates the contract: it runs each APC again, while the request reads the frames
+/// of the first run.
 struct RunsTwice {
     mock: Mock,
     queued: Cell<Option<Ticket>>,
@@ -326,7 +326,7 @@ impl Kernel for RunsTwice {
 }
 
 #[test]
-fn nobody_sees_frames_of_a_slot_that_is_not_the_requesters_any_more() {
+fn frames_of_a_lost_slot_are_not_returned() {
     let mock = Mock::new(Settings::DRIVER, vec![waiting()]);
     let mut call = request(&mock.threads[0], |_| {});
     call.buffer[48..].fill(0);
@@ -334,8 +334,8 @@ fn nobody_sees_frames_of_a_slot_that_is_not_the_requesters_any_more() {
     let kernel = RunsTwice { mock, queued: Cell::new(None) };
     let caller = Caller { from_user_mode: true, pid: call.opener };
     let opener = Opener::kept(call.opener.try_into().expect("a process"));
-    let given = control(&kernel, opener, caller, call.code, &mut buffer, call.input, call.output);
-    assert_eq!(given, Err(Refusal::Internal));
+    let result = control(&kernel, opener, caller, call.code, &mut buffer, call.input, call.output);
+    assert_eq!(result, Err(Refusal::Internal));
     assert_eq!(buffer, call.buffer);
-    assert_eq!(kernel.mock.regions.get(), 0, "left, although it failed");
+    assert_eq!(kernel.mock.regions.get(), 0, "the region is left also after an error");
 }

@@ -1,81 +1,83 @@
-//! Models with a defect: what the exploration must find, or it shows nothing.
+//! Models with a defect. The exploration must find each, otherwise it would prove nothing.
 
-/// A rule that is broken.
+/// A defect of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
-    /// Every thread is taken for the one that asks (1 of the HOWTO).
+    /// Every thread counts as the requesting one (1 of the HOWTO).
     TakenForOwn,
-    /// An APC whose thread ends goes without a word (4).
+    /// An APC whose thread ends is dropped without its rundown routine (4).
     NoRunDown,
-    /// The wait has no limit (5).
+    /// The wait has no timeout (5).
     EndlessWait,
-    /// What is shared lies on the stack of the one who asks (6).
+    /// The shared data is on the stack of the requesting thread (6).
     OnTheStack,
-    /// Who gives up frees, though the APC may run (7).
+    /// A request that times out frees the slot, although the APC may run (7).
     FreedOnTimeOut,
-    /// The event is left as the last capture left it (9).
+    /// The event keeps the state of the last capture (9).
     EventKept,
-    /// What the last capture found is left, and counted (9).
+    /// The frames of the last capture are kept and counted (9).
     FramesKept,
-    /// The thread is let go when the APC is queued (13).
+    /// The thread is released when the APC is queued (13).
     ThreadReleasedEarly,
-    /// The driver can be unloaded when nobody is inside (13).
+    /// The driver can be unloaded when no request is in progress (13).
     Unloadable,
-    /// The APC gets its reference after it was queued.
+    /// The APC's reference is counted after the APC was queued.
     ReferredLate,
-    /// A thread has several numbers, so that one capture of it does not know of the other.
+    /// A thread has several ids, so that one capture of it does not detect the other.
     NumbersRounded,
-    /// The APC signals without asking whether anybody waits.
+    /// The APC signals without checking whether the request still waits.
     AbandonmentIgnored,
-    /// An APC that was taken out of its queue is not cleaned up after.
+    /// An APC that was removed from its queue is not cleaned up.
     RemovalForgotten,
-    /// The kernel part is said to be there before its frames are.
-    KernelPartLate,
-    /// The user part is walked into the memory of the kernel part.
+    /// The kernel stack is published before its frames are written.
+    KernelStackLate,
+    /// The user stack is written over the kernel stack.
     UserOverKernel,
-    /// That a thread is in a critical region is not noticed.
+    /// The critical region of a thread is ignored.
     RegionIgnored,
 }
 
-/// What must never be.
+/// A violation of the invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Violation {
     /// A slot was used with the ticket of an earlier capture.
     Stale,
-    /// A slot was freed while an APC lay in it, queued or running, or a call of the system used it.
+    /// A slot was freed while its APC was queued or running, or while a system call used it.
     FreedInUse,
-    /// A call of the system for a slot that is not the caller's, or not made ready for this capture.
+    /// A system call for a slot that does not belong to the caller, or was not prepared for this
+    /// capture.
     NotLive,
-    /// An APC or event was made anew while the system held it.
-    MadeAnewInUse,
-    /// A wait ended by the event of another capture.
+    /// An APC or event was initialized again while the system used it.
+    InitializedInUse,
+    /// A wait was ended by the event of another capture.
     StaleEvent,
-    /// A thread was used after the last reference to it.
+    /// A thread was used after its last reference was released.
     ThreadGone,
-    /// References to a thread or a slot that are not those that are held.
+    /// The reference count of a thread or slot differs from the references that are held.
     Unbalanced,
-    /// A slot is taken though nobody is left that could free it.
+    /// A slot is claimed, but nothing is left that could free it.
     SlotLost,
-    /// A request that does not come to its end unless others go on.
+    /// A request does not end unless other threads continue.
     EndlessWait,
-    /// Two captures of one thread.
+    /// A thread is captured twice at the same time.
     TwoCaptures,
     /// Frames were written after they had been copied.
     WrittenAfterCopy,
     /// An answer has frames of another thread.
     WrongThread,
-    /// An answer has other entries than this capture's walks gave.
+    /// The entries of an answer differ from the results of this capture's walks.
     ForeignFrames,
-    /// An answer says what is not so.
+    /// The outcome of an answer is wrong.
     FalseOutcome,
-    /// An event was signalled for one that had said it waits no more.
-    SignalledNobody,
-    /// An APC came to its end, and the one who waits for it waits on.
+    /// An event was signaled for a request that had abandoned its capture.
+    SignaledAbandoned,
+    /// An APC ended, but its request still waits.
     NotWoken,
-    /// A stack was walked for one who had gone before.
-    WalkedForNobody,
-    /// The user part of a thread in a critical region was walked, though the request does not say so.
+    /// A stack was walked for a request that had already left.
+    WalkedAbandoned,
+    /// The user stack of a thread in a critical region was walked, although the request does not
+    /// allow it.
     PagedInRegion,
-    /// Code ran, or was to run, that is not there any more.
+    /// Unloaded code ran, or was about to run.
     CodeGone,
 }

@@ -1,7 +1,9 @@
-//! Takes a system through every order of steps and every choice, and counts what it sees.
+//! Takes a system through every order of steps and every choice, and counts states, transitions and
+//! paths.
 //!
-//! States are not copied: an execution is repeated from its start up to the last choice, and goes on another way there. It ends where a
-//! state was seen before. What is left is a graph of states, in which the ways from the start to the ends are counted.
+//! States are not copied: an execution is repeated from its start up to the last choice, where it
+//! takes another alternative. It ends at a state that was visited before. In the resulting graph of
+//! states, the paths from the start to the ends are counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -11,17 +13,17 @@ use crate::scenario::Scenario;
 use crate::system::{Ended, Move, System};
 use crate::tape::Tape;
 
-/// What an exploration saw.
+/// The result of an exploration.
 #[derive(Debug, Default)]
 pub struct Visited {
     pub states: usize,
     pub transitions: usize,
-    /// Ways from the start to an end.
+    /// The number of paths from the start to an end.
     pub paths: u128,
-    /// Steps that any request takes at most.
+    /// The maximum number of steps of any request.
     pub steps: u32,
     pub ends: BTreeSet<Ended>,
-    /// What must not be, each with a short way to it.
+    /// The violations, each with a short path to it.
     pub violations: BTreeMap<Violation, Vec<Move>>,
 }
 
@@ -35,19 +37,19 @@ impl fmt::Display for Visited {
     }
 }
 
-/// A way from one state to the next.
+/// A transition from one state to another.
 struct Edge {
     from: u32,
     to: u32,
     step: Move,
 }
 
-/// The graph of states, which are numbered as they are found.
+/// The graph of states, which are numbered in the order of discovery.
 #[derive(Default)]
 struct Graph {
     numbers: HashMap<u128, u32>,
     edges: Vec<Edge>,
-    /// States in which nothing can happen any more.
+    /// States without further moves.
     leaves: BTreeSet<u32>,
 }
 
@@ -59,12 +61,13 @@ impl Graph {
         (number, number == next)
     }
 
-    /// Counts the ways from the start to the leaves, and the most steps that a request has on any. No state comes twice on a way.
+    /// Counts the paths from the start to the leaves, and the maximum number of steps of a request
+    /// on any path. No path visits a state twice.
     fn measure(&self) -> (u128, u32) {
-        let mut ways_in = vec![0_u32; self.numbers.len()];
+        let mut edges_in = vec![0_u32; self.numbers.len()];
         let mut from = vec![Vec::new(); self.numbers.len()];
         for (number, edge) in self.edges.iter().enumerate() {
-            ways_in[edge.to as usize] += 1;
+            edges_in[edge.to as usize] += 1;
             from[edge.from as usize].push(number);
         }
         let mut paths = vec![0_u128; self.numbers.len()];
@@ -90,22 +93,22 @@ impl Graph {
                     let there = steps[to].entry(request).or_default();
                     *there = (here.get(&request).unwrap_or(&0) + 1).max(*there);
                 }
-                ways_in[to] -= 1;
-                if ways_in[to] == 0 {
+                edges_in[to] -= 1;
+                if edges_in[to] == 0 {
                     ready.push(to);
                 }
             }
         }
-        assert_eq!(passed, self.numbers.len(), "some state comes again: somebody spins");
+        assert_eq!(passed, self.numbers.len(), "a path visits a state twice: a machine spins");
         (total, most)
     }
 }
 
-/// Explores all of it.
+/// Explores a scenario completely.
 pub fn explore(scenario: &Scenario) -> Visited {
-    let mut seen = Visited::default();
+    let mut visited = Visited::default();
     let mut graph = Graph::default();
-    // Of the execution under way: the states it went through, and the steps between them.
+    // The states of the current execution, and the steps between them.
     let (mut trail, mut steps) = (Vec::new(), Vec::new());
     let mut tape = Tape::default();
     loop {
@@ -114,9 +117,9 @@ pub fn explore(scenario: &Scenario) -> Visited {
             trail.push(graph.number(system.fingerprint()).0);
         }
         steps.clear();
-        run(&mut system, &mut graph, &mut seen, &mut trail, &mut steps);
+        run(&mut system, &mut graph, &mut visited, &mut trail, &mut steps);
         if let Some(violation) = system.world.violation.get() {
-            let shortest = seen.violations.entry(violation).or_insert_with(|| steps.clone());
+            let shortest = visited.violations.entry(violation).or_insert_with(|| steps.clone());
             if steps.len() < shortest.len() {
                 shortest.clone_from(&steps);
             }
@@ -126,16 +129,16 @@ pub fn explore(scenario: &Scenario) -> Visited {
             break;
         }
     }
-    (seen.states, seen.transitions) = (graph.numbers.len(), graph.edges.len());
-    (seen.paths, seen.steps) = graph.measure();
-    seen
+    (visited.states, visited.transitions) = (graph.numbers.len(), graph.edges.len());
+    (visited.paths, visited.steps) = graph.measure();
+    visited
 }
 
-/// One execution, until its end, or a state that was seen before, or what must not be.
+/// Runs one execution until its end, a state that was visited before, or a violation.
 fn run(
     system: &mut System,
     graph: &mut Graph,
-    seen: &mut Visited,
+    visited: &mut Visited,
     trail: &mut Vec<u32>,
     steps: &mut Vec<Move>,
 ) {
@@ -143,7 +146,7 @@ fn run(
         let here = trail[steps.len()];
         let moves = system.moves();
         if moves.is_empty() {
-            system.world.look_at_the_end();
+            system.world.check_end();
             graph.leaves.insert(here);
         }
         if moves.is_empty() || system.world.violation.get().is_some() {
@@ -152,7 +155,7 @@ fn run(
         let step = moves[system.world.choose(moves.len())];
         system.take(step);
         steps.push(step);
-        seen.ends.extend(system.ended);
+        visited.ends.extend(system.ended);
         if system.world.violation.get().is_some() {
             return;
         }

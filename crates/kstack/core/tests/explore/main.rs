@@ -1,9 +1,20 @@
-//! Every order of the steps of requests and APCs, in a model of a kernel that does whatever a kernel may do.
+//! Every order of the steps of requests and APCs, in a model of a kernel that takes every possible
+//! action.
 //!
-//! The machines are those of the driver. What the model lets happen at any moment: a thread takes the APC in its queue, or never does; it
-//! ends, and refuses APCs from then on; is in a critical region or not; hangs as it reads a page of its user stack; a wait ends without an answer; an APC can be taken back, or not, or too late; the APC runs before
-//! queueing it is over; a walk gives frames, none or an error; the one who waits has to run an APC itself. `cargo test -p
-//! stackhound-kstack-core --test explore -- --nocapture` prints how much was seen.
+//! The state machines are those of the driver. At any moment, the model may take these actions:
+//!
+//! - A thread takes the APC in its queue, or never does.
+//! - A thread ends, and refuses APCs from then on.
+//! - A thread is in a critical region or not.
+//! - A thread hangs while it reads a page of its user stack.
+//! - A wait ends without an answer.
+//! - An APC is removed from its queue, or not, or too late.
+//! - An APC runs before the queueing call returns.
+//! - A walk returns frames, none or an error.
+//! - The waiting thread has to run an APC itself.
+//!
+//! `cargo test -p stackhound-kstack-core --test explore -- --nocapture` prints the numbers of
+//! states, transitions and paths.
 #![cfg(not(loom))]
 
 mod defects;
@@ -23,26 +34,26 @@ use system::Ended;
 
 const BOTH: Flags = Flags::KERNEL.and(Flags::USER);
 
-/// All that may come of a request for a thread that may end.
+/// All possible results of a request for a thread that may end.
 const ANY: [Ended; 4] = [Ended::Captured, Ended::NoThread, Ended::Terminating, Ended::TimedOut];
-/// And if there are others who ask.
+/// The same with other requests in progress.
 const ANY_OR_BUSY: [Ended; 5] =
     [Ended::Captured, Ended::NoThread, Ended::Terminating, Ended::TimedOut, Ended::Busy];
 
-/// Explores a scenario: nothing that must not be is seen, and every end that is possible is.
+/// Explores a scenario: it has no violation, and exactly these ends.
 #[track_caller]
 fn check(scenario: &Scenario, ends: &[Ended]) {
-    let seen = explore(scenario);
-    println!("{}{}: {seen}", scenario.name, if scenario.removal { "" } else { ", no removal" });
-    assert!(seen.violations.is_empty(), "{}: {:#?}", scenario.name, seen.violations);
-    assert_eq!(seen.ends, ends.iter().copied().collect(), "{}", scenario.name);
-    // As it is said at `Requester`, which counts on the limit of the wait only.
+    let visited = explore(scenario);
+    println!("{}{}: {visited}", scenario.name, if scenario.removal { "" } else { ", no removal" });
+    assert!(visited.violations.is_empty(), "{}: {:#?}", scenario.name, visited.violations);
+    assert_eq!(visited.ends, ends.iter().copied().collect(), "{}", scenario.name);
+    // The bound that `Requester` documents. It relies only on the timeout of the wait.
     let bound = 13 + 2 * scenario.slots as u32;
-    assert!(seen.steps <= bound, "{}: {} steps", scenario.name, seen.steps);
-    assert!(seen.paths > 0, "{}: nothing came to an end", scenario.name);
+    assert!(visited.steps <= bound, "{}: {} steps", scenario.name, visited.steps);
+    assert!(visited.paths > 0, "{}: no path ended", scenario.name);
 }
 
-/// With and without the possibility to take an APC back.
+/// With and without the removal of APCs.
 #[track_caller]
 fn check_both(scenario: Scenario, ends: &[Ended]) {
     check(&scenario, ends);
@@ -50,12 +61,12 @@ fn check_both(scenario: Scenario, ends: &[Ended]) {
 }
 
 #[test]
-fn one_asks_for_another() {
-    check_both(Scenario::new("one asks for another", 1, &[Lasting, Mortal], &[(0, 1)]), &ANY);
+fn one_request_for_another_thread() {
+    check_both(Scenario::new("one request for another thread", 1, &[Lasting, Mortal], &[(0, 1)]), &ANY);
 }
 
 #[test]
-fn one_asks_for_another_and_walks_may_fail() {
+fn one_request_with_failing_walks() {
     let scenario = Scenario::new("walks may fail", 1, &[Lasting, Mortal], &[(0, 1)]).with_parts(BOTH);
     check_both(Scenario { walks: Walks::MayFail, ..scenario.clone() }, &ANY);
     check_both(Scenario { user: Err(Missing::System), ..scenario.clone() }, &ANY);
@@ -63,7 +74,7 @@ fn one_asks_for_another_and_walks_may_fail() {
 }
 
 #[test]
-fn one_asks_for_another_that_may_be_in_a_critical_region() {
+fn one_request_for_a_thread_in_a_critical_region() {
     let scenario = Scenario::new("critical regions", 1, &[Lasting, Mortal], &[(0, 1)]);
     let scenario = Scenario { regions: true, ..scenario };
     check_both(scenario.clone().with_parts(BOTH), &ANY);
@@ -71,7 +82,7 @@ fn one_asks_for_another_that_may_be_in_a_critical_region() {
 }
 
 #[test]
-fn one_asks_for_another_that_may_hang_in_a_page_of_its_user_stack() {
+fn one_request_for_a_thread_that_hangs_in_a_page_of_its_user_stack() {
     let one = Scenario::new("a page hangs", 1, &[Lasting, Mortal], &[(0, 1)]).with_parts(BOTH);
     check_both(Scenario { hangs: true, ..one }, &ANY);
     for slots in [1, 2] {
@@ -83,25 +94,34 @@ fn one_asks_for_another_that_may_hang_in_a_page_of_its_user_stack() {
 }
 
 #[test]
-fn two_ask_for_one_thread() {
+fn two_requests_for_one_thread() {
     for slots in [1, 2] {
-        let scenario =
-            Scenario::new("two ask for one", slots, &[Lasting, Lasting, Mortal], &[(0, 2), (1, 2)]);
+        let scenario = Scenario::new(
+            "two requests for one thread",
+            slots,
+            &[Lasting, Lasting, Mortal],
+            &[(0, 2), (1, 2)],
+        );
         check_both(scenario, &ANY_OR_BUSY);
     }
 }
 
 #[test]
-fn two_ask_for_two_threads() {
+fn two_requests_for_two_threads() {
     let scenario = |slots| {
-        Scenario::new("two ask for two", slots, &[Lasting, Lasting, Mortal, Mortal], &[(0, 2), (1, 3)])
+        Scenario::new(
+            "two requests for two threads",
+            slots,
+            &[Lasting, Lasting, Mortal, Mortal],
+            &[(0, 2), (1, 3)],
+        )
     };
     check_both(scenario(1), &ANY_OR_BUSY);
     check_both(scenario(2), &ANY);
 }
 
 #[test]
-fn one_asks_again() {
+fn two_requests_after_each_other() {
     for slots in [1, 2] {
         let again = Scenario::new("the same thread again", slots, &[Lasting, Mortal], &[(0, 1), (0, 1)]);
         check_both(again, &ANY_OR_BUSY);
@@ -113,21 +133,21 @@ fn one_asks_again() {
 }
 
 #[test]
-fn one_asks_for_itself() {
-    let scenario = Scenario::new("one asks for itself", 1, &[Mortal], &[(0, 0)]).with_parts(BOTH);
+fn a_request_for_the_own_stack() {
+    let scenario = Scenario::new("a request for the own stack", 1, &[Mortal], &[(0, 0)]).with_parts(BOTH);
     check_both(Scenario { walks: Walks::MayFail, ..scenario }, &[Ended::Captured]);
-    // While another asks for it.
+    // While another thread requests the same stack.
     let scenario = Scenario::new("itself and another", 2, &[Lasting, Mortal], &[(0, 1), (1, 1)]);
     check_both(scenario, &ANY_OR_BUSY);
 }
 
 #[test]
-fn two_ask_for_each_other() {
+fn two_threads_request_each_other() {
     check_both(Scenario::new("each other", 2, &[Mortal, Mortal], &[(0, 1), (1, 0)]), &ANY);
     check_both(Scenario::new("each other, one slot", 1, &[Mortal, Mortal], &[(0, 1), (1, 0)]), &ANY_OR_BUSY);
 }
 
 #[test]
-fn an_idle_thread_is_not_asked() {
+fn an_idle_thread_is_not_captured() {
     check_both(Scenario::new("idle", 1, &[Lasting, Idle], &[(0, 1)]), &[Ended::Idle]);
 }

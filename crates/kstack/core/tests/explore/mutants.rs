@@ -1,4 +1,4 @@
-//! The exploration finds what it looks for: models with the defects of the HOWTO of 2009, and with others, are caught.
+//! The exploration detects defects: models with those of the HOWTO of 2009, and with others.
 
 use stackhound_kstack_proto::Flags;
 
@@ -7,18 +7,18 @@ use crate::explorer::explore;
 use crate::scenario::Kind::{Lasting, Mortal};
 use crate::scenario::Scenario;
 
-/// The defect is found as this violation, at least; without it nothing is.
+/// The exploration finds at least this violation with the defect, and none without it.
 #[track_caller]
 fn check_caught(scenario: Scenario, defect: Defect, violation: Violation) {
     assert!(explore(&scenario).violations.is_empty(), "{}", scenario.name);
-    let seen = explore(&scenario.with(defect));
-    let way = seen.violations.get(&violation);
-    println!("{defect:?}: {:?}; a way to {violation:?}: {way:?}", seen.violations.keys());
-    assert!(way.is_some(), "{defect:?} is not found as {violation:?}: {:#?}", seen.violations);
+    let visited = explore(&scenario.with(defect));
+    let path = visited.violations.get(&violation);
+    println!("{defect:?}: {:?}; a path to {violation:?}: {path:?}", visited.violations.keys());
+    assert!(path.is_some(), "{defect:?} is not found as {violation:?}: {:#?}", visited.violations);
 }
 
 fn one() -> Scenario {
-    Scenario::new("one asks for another", 1, &[Lasting, Mortal], &[(0, 1)])
+    Scenario::new("one request for another thread", 1, &[Lasting, Mortal], &[(0, 1)])
 }
 
 fn again() -> Scenario {
@@ -26,7 +26,7 @@ fn again() -> Scenario {
 }
 
 #[test]
-fn a_stack_of_the_one_who_asks_is_caught() {
+fn the_stack_of_the_requesting_thread_is_caught() {
     check_caught(one(), Defect::TakenForOwn, Violation::WrongThread);
 }
 
@@ -44,7 +44,7 @@ fn an_endless_wait_is_caught() {
 }
 
 #[test]
-fn a_capture_on_the_stack_of_the_one_who_asks_is_caught() {
+fn a_capture_on_the_requesters_stack_is_caught() {
     check_caught(one(), Defect::OnTheStack, Violation::FreedInUse);
     check_caught(one().without_removal(), Defect::OnTheStack, Violation::FreedInUse);
 }
@@ -55,7 +55,7 @@ fn freeing_when_the_wait_fails_is_caught() {
 }
 
 #[test]
-fn an_event_that_is_not_made_anew_is_caught() {
+fn an_event_that_is_not_initialized_again_is_caught() {
     check_caught(again(), Defect::EventKept, Violation::StaleEvent);
 }
 
@@ -82,34 +82,34 @@ fn a_reference_taken_after_queueing_is_caught() {
 
 #[test]
 fn two_captures_of_one_thread_are_caught() {
-    let two = Scenario::new("two ask for one", 2, &[Lasting, Lasting, Mortal], &[(0, 2), (1, 2)]);
+    let two = Scenario::new("two requests for one thread", 2, &[Lasting, Lasting, Mortal], &[(0, 2), (1, 2)]);
     check_caught(two, Defect::NumbersRounded, Violation::TwoCaptures);
 }
 
 #[test]
 fn an_apc_that_ignores_abandonment_is_caught() {
-    check_caught(one(), Defect::AbandonmentIgnored, Violation::SignalledNobody);
+    check_caught(one(), Defect::AbandonmentIgnored, Violation::SignaledAbandoned);
 }
 
 #[test]
-fn a_kernel_part_that_is_not_there_yet_is_caught() {
+fn a_kernel_stack_that_is_published_too_early_is_caught() {
     let both = Flags::KERNEL.and(Flags::USER);
-    check_caught(one().with_parts(both), Defect::KernelPartLate, Violation::ForeignFrames);
+    check_caught(one().with_parts(both), Defect::KernelStackLate, Violation::ForeignFrames);
 }
 
 #[test]
-fn a_user_part_over_the_kernel_part_is_caught() {
+fn a_user_stack_over_the_kernel_stack_is_caught() {
     let both = Flags::KERNEL.and(Flags::USER);
     check_caught(one().with_parts(both), Defect::UserOverKernel, Violation::ForeignFrames);
 }
 
 #[test]
-fn a_user_part_of_a_thread_in_a_critical_region_is_caught() {
+fn a_user_stack_walked_in_a_critical_region_is_caught() {
     let scenario = Scenario { regions: true, ..one().with_parts(Flags::USER) };
     check_caught(scenario, Defect::RegionIgnored, Violation::PagedInRegion);
 }
 
 #[test]
-fn a_removal_without_clean_up_is_caught() {
+fn a_removal_without_cleanup_is_caught() {
     check_caught(one(), Defect::RemovalForgotten, Violation::SlotLost);
 }

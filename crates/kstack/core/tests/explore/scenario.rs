@@ -1,18 +1,18 @@
-//! What an exploration is about: threads, requests, and what the system can do.
+//! The scenario of an exploration: threads, requests, and the possible actions of the system.
 
 use stackhound_kstack_proto::{Capture, Flags, Missing};
 
 use crate::defects::Defect;
 
-/// Entries that each request asks for at most.
+/// The maximum number of entries of each request.
 pub const MAX_FRAMES: u16 = 3;
 
 /// A thread of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Takes APCs whenever it likes, or never, and may end at any moment.
+    /// Takes APCs at any moment, or never, and may end at any moment.
     Mortal,
-    /// As [`Self::Mortal`], and is there as long as the model.
+    /// Like [`Self::Mortal`], but never ends.
     Lasting,
     /// An idle thread.
     Idle,
@@ -21,18 +21,18 @@ pub enum Kind {
 /// One request of a thread for the stack of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
-    /// The thread that asks.
+    /// The requesting thread.
     pub by: usize,
-    /// The thread whose stack is wanted.
+    /// The thread whose stack is requested.
     pub of: usize,
-    /// Which parts.
+    /// The requested stacks.
     pub parts: Flags,
 }
 
-/// What walks come to.
+/// The results of walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walks {
-    /// Frames, always.
+    /// Always frames.
     Succeed,
     /// Frames, no frames, or an error.
     MayFail,
@@ -43,16 +43,16 @@ pub struct Scenario {
     pub name: &'static str,
     pub slots: usize,
     pub threads: Vec<Kind>,
-    /// Those of one thread follow one another.
+    /// The requests of one thread follow one another.
     pub asks: Vec<Ask>,
-    /// Whether APCs can be taken out of their queue.
+    /// Whether APCs can be removed from their queue.
     pub removal: bool,
     pub walks: Walks,
-    /// Whether there is a user part.
+    /// Whether the threads have a user stack.
     pub user: Result<(), Missing>,
     /// Whether a thread may be in a critical region when it takes an APC.
     pub regions: bool,
-    /// Whether reading a page of a user stack may never end.
+    /// Whether the read of a page of a user stack may never complete.
     pub hangs: bool,
     pub defect: Option<Defect>,
 }
@@ -89,7 +89,7 @@ impl Scenario {
         Self { defect: Some(defect), ..self }
     }
 
-    /// The number of a thread; as on Windows, every fourth is one.
+    /// The id of a thread, a multiple of four as on Windows.
     pub fn tid(&self, thread: usize) -> u32 {
         match self.threads[thread] {
             Kind::Idle => 0,
@@ -97,10 +97,10 @@ impl Scenario {
         }
     }
 
-    /// What a request asks the machine under test for.
+    /// A request as it is passed to the state machine under test.
     pub fn capture(&self, ask: usize) -> Capture {
         let Ask { of, parts, .. } = self.asks[ask];
-        // A number that is none, which the system rounds down to that of the thread.
+        // An invalid id, which the system rounds down to that of the thread.
         let odd = if self.defect == Some(Defect::NumbersRounded) { ask as u32 } else { 0 };
         Capture {
             pid: 4,

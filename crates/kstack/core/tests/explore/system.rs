@@ -1,4 +1,4 @@
-//! The machines under test in the model of a kernel: which steps are possible, and what a step does.
+//! The state machines under test in the model of a kernel: the possible steps, and their effects.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write};
@@ -12,38 +12,38 @@ use crate::scenario::{Ask, Kind, MAX_FRAMES, Scenario};
 use crate::tape::Tape;
 use crate::world::{Actor, Life, Running, World};
 
-/// What stands in an answer before anything is copied.
+/// The value of an entry before anything is copied.
 const UNTOUCHED: u64 = 0x0123_4567_89ab_cdef;
 
-/// A step of somebody.
+/// A step of a state machine or of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Move {
     /// The next step of a request.
     Request(usize),
     /// The next step of the APC that a thread runs.
     Apc(usize),
-    /// A thread begins with the APC in its queue.
+    /// A thread starts the APC in its queue.
     Deliver(usize),
-    /// A thread takes no APCs any more.
+    /// A thread takes no APCs from now on.
     BeginToEnd(usize),
-    /// A thread that ends runs the APC in its queue down.
+    /// A thread that ends runs down the APC in its queue.
     RunDown(usize),
-    /// The APC that a thread runs waits for a page of the user stack, for ever.
+    /// The APC that a thread runs waits forever for a page of the user stack.
     Hang(usize),
-    /// A thread is no more.
+    /// A thread has ended.
     End(usize),
-    /// The driver's code goes.
+    /// The driver is unloaded.
     Unload,
 }
 
 impl Move {
-    /// Whether it happens by itself, without anybody's will.
+    /// Whether the step is certain to happen.
     fn is_certain(self) -> bool {
         matches!(self, Move::Request(_) | Move::Apc(_))
     }
 }
 
-/// How a request ended, for counting.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ended {
     Captured,
@@ -58,7 +58,7 @@ pub struct System {
     pub world: World,
     machines: Vec<Requester<usize>>,
     entries: Vec<[Entry; MAX_FRAMES as usize]>,
-    /// How the request ended whose step was the last, if it did.
+    /// The result of the request that the last step ended, if any.
     pub ended: Option<Ended>,
 }
 
@@ -73,7 +73,7 @@ impl System {
         }
     }
 
-    /// What can happen next.
+    /// The possible next steps.
     pub fn moves(&self) -> Vec<Move> {
         let log = self.world.log.borrow();
         let scenario = &self.world.scenario;
@@ -82,7 +82,8 @@ impl System {
             scenario.asks.iter().zip(&log.requests).any(|(ask, request)| ask.by == thread && !request.ended)
         };
         for (number, ask) in scenario.asks.iter().enumerate() {
-            // A thread asks one thing after the other, and does nothing else while it runs an APC.
+            // A thread makes its requests one after another, and does nothing else while it runs an
+            // APC.
             let first = scenario
                 .asks
                 .iter()
@@ -98,7 +99,7 @@ impl System {
                 (Some(running), ..) if running.hung => {}
                 (Some(running), ..) => {
                     moves.push(Move::Apc(number));
-                    // What it does next is private to it, but for this.
+                    // The stage of an APC is private, but visible in its debug output.
                     let walks_user = format!("{:?}", running.apc).contains("stage: User");
                     moves.extend((scenario.hangs && walks_user).then_some(Move::Hang(number)));
                 }
@@ -115,19 +116,19 @@ impl System {
         if self.world.has(Defect::Unloadable) && all_ended && !log.unloaded {
             moves.push(Move::Unload);
         }
-        // Threads that take no APC and never end are possible: a request must not need them.
+        // Threads that take no APC and never end are possible. A request must not depend on them.
         if !all_ended && !moves.iter().any(|step| step.is_certain()) {
             self.world.violate(Violation::EndlessWait);
         }
         moves
     }
 
-    /// Whether a request waits without limit for what has not come.
+    /// Whether a request waits without timeout for an event that is not signaled.
     fn is_stuck(&self, request: usize) -> bool {
         self.world.has(Defect::EndlessWait) && self.world.is_unanswered(request)
     }
 
-    /// Takes a step, and looks at what it did.
+    /// Takes a step, and checks its effects.
     pub fn take(&mut self, step: Move) {
         self.ended = None;
         match step {
@@ -147,10 +148,10 @@ impl System {
             }
             Move::Unload => self.world.log.borrow_mut().unloaded = true,
         }
-        self.world.look_at_slots();
+        self.world.check_slots();
     }
 
-    /// A thread takes the APC out of its queue and begins with it.
+    /// A thread removes the APC from its queue and starts it.
     fn begin(&self, thread: usize, apc: fn(Ticket) -> Apc) {
         let mut log = self.world.log.borrow_mut();
         self.world.check(!log.unloaded, Violation::CodeGone);
@@ -194,7 +195,7 @@ impl System {
         }
     }
 
-    /// A request is at its end: its answer is true, and it holds nothing any more.
+    /// Checks the end of a request: its answer is correct, and it holds no reference.
     fn end(&mut self, request: usize, end: End) {
         let Ask { by, of, .. } = self.world.scenario.asks[request];
         let (outcome, copied) = match end {
@@ -212,15 +213,16 @@ impl System {
             Some(Outcome::Idle) => Ended::Idle,
         });
         let possible = match outcome {
-            // Only the one who asks twice, or not alone, can meet another capture.
+            // A single request cannot meet another capture.
             None => self.world.scenario.asks.len() > 1,
             Some(Outcome::Captured) => !idle,
             Some(Outcome::NoThread) => life == Life::Ended,
             Some(Outcome::Terminating) => life != Life::Running,
-            // What came in time, however short, is answered: so is a kernel part of which the user part is not there yet.
+            // Everything that was published in time is answered, also a kernel stack without the
+            // user stack.
             Some(Outcome::TimedOut) => {
                 let user = self.world.log.borrow().requests[request].user;
-                by != of && !idle && !self.world.is_signalled(request) && user.is_none()
+                by != of && !idle && !self.world.is_signaled(request) && user.is_none()
             }
             Some(Outcome::Idle) => idle,
         };
@@ -245,7 +247,8 @@ impl System {
         }
     }
 
-    /// The answer has what this request's walks gave, from the thread that was asked for, and no more.
+    /// Checks that the answer has exactly the results of this request's walks, from the requested
+    /// thread.
     fn check_answer(&self, request: usize, copied: Copied) {
         let Ask { by, of, parts } = self.world.scenario.asks[request];
         let log = self.world.log.borrow();
@@ -269,16 +272,18 @@ impl System {
             expected.push(part(Part::Kernel, known.kernel));
         }
         if parts.has(Flags::USER) {
-            // Such a thread's user part is not walked unless the request says so. Its own thread is in a region of the driver.
+            // The user stack of a thread in a critical region is not walked unless the request
+            // allows it. A thread that requests its own stack is in the critical region of the
+            // driver.
             let withheld = by != of && known.in_region == Some(true);
             expected.push(match self.world.scenario.user {
                 Err(missing) => {
                     self.world.check(known.user.is_none(), Violation::ForeignFrames);
                     missing.sentinel()
                 }
-                // Only for who has given up before it was there.
+                // Only for a request that timed out before the user stack was complete.
                 Ok(()) if unfinished => {
-                    let possible = known.timed_out && !self.world.is_signalled(request);
+                    let possible = known.timed_out && !self.world.is_signaled(request);
                     self.world.check(possible, Violation::FalseOutcome);
                     Missing::Unfinished.sentinel()
                 }
@@ -297,7 +302,7 @@ impl System {
         self.world.check(entries.eq(expected), Violation::ForeignFrames);
     }
 
-    /// What tells this state from others.
+    /// A hash that identifies this state.
     pub fn fingerprint(&self) -> u128 {
         let mut hashers = Hashers([DefaultHasher::new(), DefaultHasher::new()]);
         hashers.0[1].write_u8(1);
@@ -308,7 +313,7 @@ impl System {
     }
 }
 
-/// Two hashes of the same: 128 bits, so that two states are never taken for one.
+/// Two hashes of the same data: 128 bits, so that two states are never confused.
 struct Hashers([DefaultHasher; 2]);
 
 impl Hasher for Hashers {

@@ -1,15 +1,15 @@
-//! A tape of choices: what was chosen is chosen again when it is played, what is new takes the first alternative.
+//! A tape of choices. Recorded choices are replayed; new choices take the first alternative.
 
 /// The choices of one execution.
 #[derive(Debug, Default)]
 pub struct Tape {
-    /// What was chosen, of how many.
+    /// Each choice, and its number of alternatives.
     choices: Vec<(usize, usize)>,
     played: usize,
 }
 
 impl Tape {
-    /// One of so many alternatives. Where there is only one, nothing is noted.
+    /// Chooses one of `of` alternatives. A single alternative is not recorded.
     pub fn choose(&mut self, of: usize) -> usize {
         assert!(of > 0, "no alternative");
         if of == 1 {
@@ -24,12 +24,13 @@ impl Tape {
         chosen
     }
 
-    /// Whether all that is noted was played: from here on everything is new.
+    /// Whether all recorded choices were replayed, so that all further choices are new.
     pub fn is_at_its_end(&self) -> bool {
         self.played == self.choices.len()
     }
 
-    /// Goes back to the beginning with the last choice changed for the next; false if every alternative of every choice was taken.
+    /// Returns to the beginning, with the next alternative for the last choice. Returns false if
+    /// every alternative of every choice was taken.
     pub fn next(&mut self) -> bool {
         self.played = 0;
         while let Some((chosen, of)) = self.choices.pop() {

@@ -1,5 +1,5 @@
-//! The model of a kernel. It keeps book of everything that the system would keep, and of what the machines under test have done, and
-//! notes the first thing that must not be.
+//! The model of a kernel. It tracks the state of the system and the actions of the state machines
+//! under test, and records the first violation.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use crate::defects::{Defect, Violation};
 use crate::scenario::{Kind, MAX_FRAMES, Scenario, Walks};
 use crate::tape::Tape;
 
-/// The return address in the code that captures.
+/// The return address in the code of the driver.
 pub const OWN: u64 = 0xffff_f800_0000_1000;
-/// The return address in the dispatcher of APCs.
+/// The return address in the APC dispatcher.
 pub const DISPATCHER: u64 = 0xffff_f800_0000_2000;
 
-/// The frames of a slot. Models with a defect write them when they like.
+/// The frames of a slot. Models with a defect may write them at any time.
 #[derive(Clone)]
 pub struct Frames(Rc<[AtomicU64; MAX_FRAMES as usize + MACHINERY]>);
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Frames {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     Running,
-    /// It takes no APCs any more, and runs down those it has.
+    /// It takes no more APCs, and runs down those in its queue.
     Ending,
     Ended,
 }
@@ -53,54 +53,54 @@ pub enum Life {
 pub struct Running {
     pub apc: Apc,
     pub ticket: Ticket,
-    /// It began when nobody waited any more.
+    /// It started after the request had ended.
     pub late: bool,
-    /// It waits for a page, for ever.
+    /// It waits forever for a page.
     pub hung: bool,
 }
 
 #[derive(Debug, Hash)]
 pub struct Thread {
     pub life: Life,
-    /// Of requests, and one of its own life.
+    /// The references of requests, and one that the thread holds until it ends.
     pub references: u32,
     pub queue: VecDeque<Ticket>,
     pub running: Option<Running>,
 }
 
-/// What the system keeps for a slot, and what was seen of it.
+/// The state of the system for a slot, and the last observed state of the slot.
 #[derive(Debug, Default, Hash)]
 pub struct Kept {
-    /// For which capture APC and event were made ready, and for which thread.
+    /// The capture and the thread for which the APC and the event were prepared.
     ready: Option<(Ticket, usize)>,
-    /// The capture that signalled the event.
-    signalled: Option<Ticket>,
-    /// It was owned when it was last looked at.
+    /// The capture that signaled the event.
+    signaled: Option<Ticket>,
+    /// Whether the slot had an owner at the last check.
     owned: bool,
     frees: u32,
 }
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Debug, Default, Hash)]
 pub struct Request {
-    /// The reference it holds.
+    /// The thread to which it holds a reference.
     pub thread: Option<usize>,
     pub ticket: Option<Ticket>,
-    /// It is about to wait, or waits.
+    /// It waits, or is about to wait.
     pub waits: bool,
     /// The wait ended without its event.
     pub timed_out: bool,
-    /// Whether the thread was in a critical region, if the APC looked.
+    /// Whether the thread was in a critical region, if the APC checked this.
     pub in_region: Option<bool>,
     pub copied: bool,
     pub outcome: Option<Outcome>,
     pub ended: bool,
-    /// What the walks for it gave, and in which thread.
+    /// The results of its walks, and the threads in which they ran.
     pub kernel: Option<(usize, Result<usize, Missing>)>,
     pub user: Option<(usize, Result<usize, Missing>)>,
 }
 
-/// Who takes a step.
+/// The state machine that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
     Request(usize),
@@ -157,7 +157,7 @@ impl World {
         self.scenario.defect == Some(defect)
     }
 
-    /// Notes what must not be; the first counts.
+    /// Records a violation. Only the first counts.
     pub fn violate(&self, violation: Violation) {
         self.violation.set(self.violation.get().or(Some(violation)));
     }
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// The request whose capture it is.
+    /// The request of a capture.
     pub fn request_of(&self, ticket: Ticket) -> usize {
         let log = self.log.borrow();
         log.requests.iter().position(|request| request.ticket == Some(ticket)).expect("a ticket of a request")
@@ -179,7 +179,8 @@ impl World {
         self.slots[index].owner().is_some() && self.log.borrow().slots[index].frees == ticket.generation
     }
 
-    /// What every call of the system for a slot must fulfil. Gives the thread that the slot was made ready for.
+    /// Checks the preconditions of every system call for a slot. Returns the thread for which the
+    /// slot was prepared.
     fn check_call(&self, ticket: Ticket) -> usize {
         self.check(self.is_live(ticket), Violation::NotLive);
         let ready = self.log.borrow().slots[ticket.index as usize].ready;
@@ -195,21 +196,21 @@ impl World {
         self.check(self.log.borrow().threads[thread].references > 0, Violation::ThreadGone);
     }
 
-    /// Whether a request waits, and its event is not signalled.
+    /// Whether a request waits, and its event is not signaled.
     pub fn is_unanswered(&self, request: usize) -> bool {
-        self.log.borrow().requests[request].waits && !self.is_signalled(request)
+        self.log.borrow().requests[request].waits && !self.is_signaled(request)
     }
 
-    /// Whether the event of a request is signalled, by whatever.
-    pub fn is_signalled(&self, request: usize) -> bool {
+    /// Whether the event of a request is signaled, by any capture.
+    pub fn is_signaled(&self, request: usize) -> bool {
         let log = self.log.borrow();
         log.requests[request].ticket.is_some_and(|ticket| {
-            let Kept { ready, signalled, .. } = log.slots[ticket.index as usize];
-            ready.is_some_and(|(of, _)| of == ticket) && signalled.is_some()
+            let Kept { ready, signaled, .. } = log.slots[ticket.index as usize];
+            ready.is_some_and(|(of, _)| of == ticket) && signaled.is_some()
         })
     }
 
-    /// Ends a reference to a thread.
+    /// Releases a reference to a thread.
     pub fn dereference(&self, thread: usize) {
         let mut log = self.log.borrow_mut();
         match log.threads[thread].references.checked_sub(1) {
@@ -218,9 +219,9 @@ impl World {
         }
     }
 
-    /// Looks at all slots after a step: each is freed once for each time it is taken, by nobody but the last who uses it, and no
-    /// thread is captured twice at once.
-    pub fn look_at_slots(&self) {
+    /// Checks all slots after a step: each is freed once for each claim, by its last user, and no
+    /// thread is captured twice at the same time.
+    pub fn check_slots(&self) {
         let mut log = self.log.borrow_mut();
         let mut captured = Vec::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -250,8 +251,9 @@ impl World {
         self.check(log.threads.iter().all(|thread| apcs(thread) <= 1), Violation::TwoCaptures);
     }
 
-    /// The end of an execution: nothing is left, but for what an APC holds that hangs.
-    pub fn look_at_the_end(&self) {
+    /// Checks the end of an execution: all slots are free and all references released, except those
+    /// of an APC that hangs.
+    pub fn check_end(&self) {
         let log = self.log.borrow();
         let hung = |thread: &Thread| thread.running.filter(|running| running.hung);
         let held = |index: usize| {
@@ -270,7 +272,7 @@ impl World {
         self.check(log.requests.iter().all(|request| request.ended), Violation::EndlessWait);
     }
 
-    /// The frame that only this request's walk of this part in this thread gives.
+    /// The frame that is unique to this walk: this stack, this thread and this request.
     pub fn frame(part: Part, thread: usize, request: usize) -> u64 {
         let base = match part {
             Part::Kernel => 0xffff_8000_0000_0000,
@@ -296,22 +298,22 @@ impl Kernel for World {
             let log = self.log.borrow();
             (log.threads[thread].life, log.threads[thread].references)
         };
-        let location = match (life, self.scenario.threads[thread]) {
+        let relation = match (life, self.scenario.threads[thread]) {
             (_, Kind::Idle) => Some(ThreadRelation::Idle),
             _ if self.has(Defect::TakenForOwn) => Some(ThreadRelation::Own),
             (Life::Running, _) if self.scenario.asks[request].by == thread => Some(ThreadRelation::Own),
             (Life::Running, _) => Some(ThreadRelation::Other),
-            // That it takes no APCs any more shows when one is queued.
+            // The system only detects this when an APC is queued.
             (Life::Ending, _) => Some(ThreadRelation::Other),
             (Life::Ended, _) if references > 0 => [Some(ThreadRelation::Other), None][self.choose(2)],
             (Life::Ended, _) => None,
         };
-        let location = location.ok_or(Outcome::NoThread)?;
+        let relation = relation.ok_or(Outcome::NoThread)?;
         let mut log = self.log.borrow_mut();
         log.threads[thread].references += 1;
         log.requests[request].thread = Some(thread);
         let tid = if self.has(Defect::NumbersRounded) { capture.tid } else { self.scenario.tid(thread) };
-        Ok(Found { thread, tid, location, created: 0, user: self.scenario.user })
+        Ok(Found { thread, tid, relation, created: 0, user: self.scenario.user })
     }
 
     fn release_thread(&self, thread: usize) {
@@ -334,14 +336,14 @@ impl Kernel for World {
             let queued = log.threads.iter().any(|thread| thread.queue.iter().any(here));
             queued || log.requests.iter().any(|other| other.waits && other.ticket.as_ref().is_some_and(here))
         };
-        self.check(!used, Violation::MadeAnewInUse);
+        self.check(!used, Violation::InitializedInUse);
         {
             let mut log = self.log.borrow_mut();
             log.requests[request].ticket = Some(ticket);
             let kept = &mut log.slots[ticket.index as usize];
             kept.ready = Some((ticket, thread));
             if !self.has(Defect::EventKept) {
-                kept.signalled = None;
+                kept.signaled = None;
             }
         }
         if self.has(Defect::ReferredLate) {
@@ -374,10 +376,10 @@ impl Kernel for World {
             return Removal::Unsupported;
         }
         let queue = &mut self.log.borrow_mut().threads[thread].queue;
-        let Some(location) = queue.iter().position(|&queued| queued == ticket) else {
+        let Some(index) = queue.iter().position(|&queued| queued == ticket) else {
             return Removal::NotQueued;
         };
-        queue.remove(location);
+        queue.remove(index);
         if self.has(Defect::RemovalForgotten) { Removal::NotQueued } else { Removal::Removed }
     }
 
@@ -386,25 +388,25 @@ impl Kernel for World {
         self.check_call(ticket);
         let mut log = self.log.borrow_mut();
         log.requests[request].waits = false;
-        let signalled = log.slots[ticket.index as usize].signalled;
-        log.requests[request].timed_out = signalled.is_none();
-        self.check(signalled.is_none_or(|of| of == ticket), Violation::StaleEvent);
-        signalled.is_some()
+        let signaled = log.slots[ticket.index as usize].signaled;
+        log.requests[request].timed_out = signaled.is_none();
+        self.check(signaled.is_none_or(|of| of == ticket), Violation::StaleEvent);
+        signaled.is_some()
     }
 
     fn signal(&self, ticket: Ticket) {
         self.check_call(ticket);
         let request = self.request_of(ticket);
         let mut log = self.log.borrow_mut();
-        self.check(log.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignalledNobody);
-        log.slots[ticket.index as usize].signalled = Some(ticket);
+        self.check(log.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignaledAbandoned);
+        log.slots[ticket.index as usize].signaled = Some(ticket);
     }
 
     fn enter_critical_region(&self) {}
 
     fn leave_critical_region(&self) {}
 
-    /// A thread that asks is in one, as [`Requester::finish`] begins with that.
+    /// A requesting thread is in one, because [`Requester::finish`] enters one first.
     fn in_critical_region(&self) -> bool {
         let Actor::Apc(thread) = self.actor.get() else { return true };
         let ticket = self.log.borrow().threads[thread].running.expect("it runs").ticket;
@@ -421,19 +423,20 @@ impl Kernel for World {
                 let Running { ticket, late, .. } =
                     self.log.borrow().threads[thread].running.expect("it runs");
                 self.check_call(ticket);
-                self.check(!late, Violation::WalkedForNobody);
+                self.check(!late, Violation::WalkedAbandoned);
                 (thread, self.request_of(ticket), &[OWN, DISPATCHER])
             }
         };
         {
             let log = self.log.borrow();
             let request = &log.requests[request];
-            // Who has given up may have copied the kernel part, and does not look at what follows. Had nothing come by then, the APC
-            // would not have gone on to the user part.
+            // A request that timed out may have copied the kernel stack, and does not read the
+            // frames after it. If there had been no kernel stack by then, the APC would not have
+            // continued with the user stack.
             let follows = part == Part::User && request.timed_out;
             self.check(!request.copied || follows, Violation::WrittenAfterCopy);
             let wanted = part == Part::Kernel || request.outcome != Some(Outcome::TimedOut);
-            self.check(wanted, Violation::WalkedForNobody);
+            self.check(wanted, Violation::WalkedAbandoned);
         }
         if let (Part::User, Actor::Apc(_)) = (part, self.actor.get()) {
             let in_region = self.log.borrow().requests[request].in_region;
@@ -452,8 +455,8 @@ impl Kernel for World {
                 };
                 match (self.scenario.defect, part, self.actor.get()) {
                     (Some(Defect::FramesKept), ..) => {}
-                    (Some(Defect::KernelPartLate), Part::Kernel, Actor::Apc(_)) => {}
-                    (Some(Defect::KernelPartLate), Part::User, Actor::Apc(_)) => {
+                    (Some(Defect::KernelStackLate), Part::Kernel, Actor::Apc(_)) => {}
+                    (Some(Defect::KernelStackLate), Part::User, Actor::Apc(_)) => {
                         let kernel = World::frame(Part::Kernel, thread, request);
                         write(self.frames_of(request).as_ref(), &[OWN, DISPATCHER, kernel]);
                         write(frames, &walked);
@@ -470,8 +473,8 @@ impl Kernel for World {
         };
         let earlier = {
             let log = &mut self.log.borrow_mut().requests[request];
-            let seen = if part == Part::Kernel { &mut log.kernel } else { &mut log.user };
-            seen.replace((thread, result))
+            let walk = if part == Part::Kernel { &mut log.kernel } else { &mut log.user };
+            walk.replace((thread, result))
         };
         self.check(earlier.is_none(), Violation::TwoCaptures);
         if let (true, Actor::Apc(thread)) = (self.has(Defect::AbandonmentIgnored), self.actor.get()) {
@@ -493,11 +496,11 @@ impl Kernel for World {
 impl World {
     /// The frames of the slot in which a request is captured.
     fn frames_of(&self, request: usize) -> Frames {
-        let ticket = self.log.borrow().requests[request].ticket.expect("made ready");
+        let ticket = self.log.borrow().requests[request].ticket.expect("prepared");
         self.frames[ticket.index as usize].clone()
     }
 
-    /// Into the queue of the thread, if it takes APCs.
+    /// Inserts the APC into the queue of the thread, if it takes APCs.
     fn insert(&self, ticket: Ticket, thread: usize) -> bool {
         let mut log = self.log.borrow_mut();
         let thread = &mut log.threads[thread];

@@ -20,7 +20,7 @@ impl Image {
         decoded
     }
 
-    /// Code that no entry of the table of functions covers.
+    /// Code that no entry of the function table covers.
     fn between_functions(&self) -> Vec<Function> {
         let mut gaps = Vec::new();
         for section in self.sections() {
@@ -48,7 +48,7 @@ impl Image {
     }
 }
 
-/// Code without unwind data must leave the stack alone.
+/// Code without unwind data must not change the stack pointer.
 #[test]
 fn every_function_that_uses_the_stack_has_unwind_data() {
     let Some(image) = image() else { return };
@@ -67,9 +67,10 @@ fn every_function_that_uses_the_stack_has_unwind_data() {
     }
 }
 
-/// An import that a function calls more than once may be called by a register, which must then hold what was imported.
+/// A function may call an import through a register, which must then have been loaded from the
+/// import table.
 #[test]
-fn an_indirect_call_is_checked_or_of_an_import() {
+fn indirect_calls_are_checked_or_go_to_imports() {
     let Some(image) = image() else { return };
     let slots: Vec<u32> = image.imports().iter().map(|(.., slot)| *slot).collect();
     let mut factory = InstructionInfoFactory::new();
@@ -106,9 +107,10 @@ fn last_write(factory: &mut InstructionInfoFactory, code: &[Instruction], regist
     *code.iter().rev().find(writes).expect("a register that is called was written")
 }
 
-/// The kernel saves no more of a processor's state than these use, and nothing needs a right that only a kernel has.
+/// The instructions use no processor state that the kernel does not save, and none of them is
+/// privileged.
 #[test]
-fn instructions_are_those_that_code_of_the_kernel_may_always_use() {
+fn all_instructions_are_allowed_in_the_kernel() {
     let Some(image) = image() else { return };
     let code = image.all_code();
     assert!(code.len() > 500);
@@ -129,13 +131,13 @@ fn instructions_are_those_that_code_of_the_kernel_may_always_use() {
 }
 
 #[test]
-fn no_function_needs_more_stack_than_it_may() {
+fn no_function_needs_a_large_stack_frame() {
     let Some(image) = image() else { return };
     for instruction in image.all_code() {
         let frame =
             instruction.op0_register() == Register::RSP && instruction.op1_kind() == OpKind::Immediate32to64;
         let size = if frame { instruction.immediate(1) } else { 0 };
-        // A page would need __chkstk; the kernel's stacks are 24 KiB.
+        // A frame of a page would need __chkstk. Kernel stacks have 24 KiB.
         assert!(size < 1024, "{:#x} takes {size} bytes", instruction.ip());
     }
 }

@@ -13,7 +13,7 @@ const COUNT: u32 = 0x88;
 const FLAGS: u32 = 0x90;
 const IMAGE_GUARD_CF_INSTRUMENTED: u32 = 0x100;
 const IMAGE_GUARD_CF_FUNCTION_TABLE_PRESENT: u32 = 0x400;
-/// Bits of the flags that say how many bytes follow each address of the table.
+/// Bits of the flags: the number of bytes that follow each address of the table.
 const STRIDE: u32 = 0xf000_0000;
 
 impl Image {
@@ -21,7 +21,7 @@ impl Image {
         self.directory(IMAGE_DIRECTORY_ENTRY_LOAD_CONFIG).0
     }
 
-    /// Where the pointer is by which indirect calls are made.
+    /// The address of the pointer through which checked indirect calls are made.
     pub fn guard_dispatch(&self) -> u32 {
         self.pointer(self.load_config() + DISPATCH)
     }
@@ -47,19 +47,19 @@ fn the_load_configuration_is_complete() {
         let function = image.pointer(at);
         assert!(image.section(function).characteristics.get(LE).contains(IMAGE_SCN_MEM_EXECUTE));
     }
-    // What is called where the kernel does not check: `ret`, and `jmp rax`.
+    // The functions that are called if the kernel does not check: `ret`, and `jmp rax`.
     assert_eq!(image.at(image.pointer(image.pointer(start + CHECK)))[..1], [0xc3]);
     assert_eq!(image.at(image.pointer(image.guard_dispatch()))[..2], [0xff, 0xe0]);
 }
 
 #[test]
-fn what_the_system_calls_may_be_called_and_nothing_else_may() {
+fn only_functions_that_the_system_calls_are_valid_call_targets() {
     let Some(image) = image() else { return };
     let functions = image.guarded_functions();
     assert!(functions.is_sorted_by(|one, next| one < next), "{functions:#x?}");
     assert!(functions.contains(&image.entry()));
-    // The entry and what it jumps to, three functions for requests, two for APCs, the handler of exceptions; the two that stand in
-    // for checks.
+    // The entry point and its jump target, three functions for requests, two for APCs, the
+    // exception handler, and the two default check functions.
     assert!((6..=10).contains(&functions.len()), "{functions:#x?}");
     for function in functions {
         // The kernel keeps one bit for each 16 bytes.

@@ -5,10 +5,12 @@ use object::pe::*;
 
 use crate::image;
 
-/// Each function that the driver uses, and nothing else. What is added here must exist in every Windows 10, be callable where it is
-/// called, and be told in `docs/driver.md` if it gives the driver power over something new.
+/// The functions that the driver imports. A function that is added here must exist in every Windows
+/// 10 and be allowed where it is called. If it gives the driver a new capability, `docs/driver.md`
+/// must describe it.
 ///
-/// `KeBugCheckEx` is not among them. Its only use is the panic handler, so no code that could panic was left in the image.
+/// `KeBugCheckEx` is not among them. It is only used by the panic handler, so the image has no code
+/// that could panic.
 const IMPORTS: &[&str] = &[
     // The device.
     "IoCreateDevice",
@@ -18,11 +20,11 @@ const IMPORTS: &[&str] = &[
     "ObOpenObjectByPointer",
     "ZwClose",
     "ZwSetSecurityObject",
-    // Who asks.
+    // The caller.
     "PsGetCurrentProcessId",
     "PsGetCurrentThreadId",
     "SeSinglePrivilegeCheck",
-    // Who is asked for.
+    // The requested thread.
     "IoThreadToProcess",
     "ObfDereferenceObject",
     "PsGetThreadId",
@@ -48,11 +50,11 @@ const IMPORTS: &[&str] = &[
     "__C_specific_handler",
 ];
 
-/// What the compiler may call, or not.
+/// Functions that compiler-generated code may call.
 const OF_COMPILER: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
 
 #[test]
-fn only_what_is_listed_is_imported_and_from_the_kernel_only() {
+fn only_listed_functions_of_the_kernel_are_imported() {
     let Some(image) = image() else { return };
     let imports = image.imports();
     assert!(imports.iter().all(|(library, ..)| library == "ntoskrnl.exe"), "{imports:?}");
@@ -77,11 +79,11 @@ fn it_is_a_driver_for_windows_10_on_x64() {
     let version = (optional.major_subsystem_version.get(LE), optional.minor_subsystem_version.get(LE));
     assert_eq!(version, (10, 0));
     let entry = image.section(image.entry());
-    assert!(entry.characteristics.get(LE).contains(IMAGE_SCN_MEM_EXECUTE), "the entry is no code");
+    assert!(entry.characteristics.get(LE).contains(IMAGE_SCN_MEM_EXECUTE), "the entry point is not in code");
 }
 
 #[test]
-fn every_protection_that_a_header_can_ask_for_is_asked_for() {
+fn every_protection_of_the_header_is_requested() {
     let Some(image) = image() else { return };
     let pe = image.pe();
     let characteristics = pe.nt_headers().optional_header.dll_characteristics.get(LE);
@@ -93,7 +95,8 @@ fn every_protection_that_a_header_can_ask_for_is_asked_for() {
     assert_eq!(characteristics, expected, "{characteristics:#x}");
 }
 
-/// `CheckSumMappedFile`: the 16-bit words added with their carries, without the checksum itself, and the length.
+/// `CheckSumMappedFile`: the 16-bit words added with their carries, without the checksum itself,
+/// and the length.
 #[test]
 fn the_checksum_is_that_of_the_file() {
     let Some(image) = image() else { return };
@@ -111,7 +114,7 @@ fn the_checksum_is_that_of_the_file() {
 }
 
 #[test]
-fn no_section_is_writable_and_executable_and_none_can_be_paged_out_or_discarded() {
+fn sections_are_protected_and_resident() {
     let Some(image) = image() else { return };
     let pe = image.pe();
     assert_eq!(pe.nt_headers().optional_header.section_alignment.get(LE), 0x1000);
@@ -121,7 +124,8 @@ fn no_section_is_writable_and_executable_and_none_can_be_paged_out_or_discarded(
         let flags = section.characteristics.get(LE);
         let both = IMAGE_SCN_MEM_WRITE | IMAGE_SCN_MEM_EXECUTE;
         assert!(!flags.contains(both), "{name} is writable and executable");
-        // The loader pages out sections by their names, and forgets INIT and discardable ones when the driver has begun.
+        // The loader decides by the name of a section whether it can be paged out. INIT sections
+        // and discardable ones are freed after the driver has started.
         assert!(!name.starts_with("PAGE") && !name.starts_with("INIT"), "{name}");
         assert!(!flags.contains(IMAGE_SCN_MEM_DISCARDABLE) || name == ".reloc", "{name} is discardable");
         if flags.contains(IMAGE_SCN_MEM_WRITE) {
@@ -173,7 +177,7 @@ fn only_constants_are_relocated() {
 }
 
 #[test]
-fn nothing_tells_where_it_was_built() {
+fn nothing_reveals_the_build_folder() {
     let Some(image) = image() else { return };
     let debug = image.pe();
     let info = object::Object::pdb_info(&debug).expect("a debug directory").expect("a PDB");

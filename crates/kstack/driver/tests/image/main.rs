@@ -1,7 +1,7 @@
-//! The driver's image as the linker made it: what it imports, how it is protected, and what its code does.
+//! The linked image of the driver: its imports, its protections and its code.
 //!
-//! `STACKHOUND_KSTACK_SYS` names the image; `scripts/kstack-driver.sh` builds it, sets the variable and runs this. Without it there is
-//! nothing to look at, and each test says so.
+//! `STACKHOUND_KSTACK_SYS` names the image. `scripts/kstack-driver.sh` builds it, sets the variable
+//! and runs these tests. Without the variable, each test prints that it is skipped.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -13,21 +13,21 @@ use object::LittleEndian as LE;
 use object::pe::{IMAGE_DIRECTORY_ENTRY_EXCEPTION, ImageSectionHeader};
 use object::read::pe::{DataDirectories, PeFile64};
 
-/// The image, as it lies in the file.
+/// The image file.
 #[derive(Debug)]
 pub struct Image {
     /// All bytes of the file.
     pub bytes: Vec<u8>,
 }
 
-/// An entry of the table of functions: `RUNTIME_FUNCTION`.
+/// An entry of the function table: `RUNTIME_FUNCTION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its first byte.
+    /// The address of its first byte.
     pub begin: u32,
-    /// Behind its last byte.
+    /// The address after its last byte.
     pub end: u32,
-    /// Its `UNWIND_INFO`.
+    /// The address of its `UNWIND_INFO`.
     pub unwind: u32,
 }
 
@@ -45,27 +45,27 @@ pub fn image() -> Option<Image> {
 }
 
 impl Image {
-    /// The image, read by the library.
+    /// The parsed image.
     pub fn pe(&self) -> PeFile64<'_> {
         PeFile64::parse(&*self.bytes).expect("an image")
     }
 
-    /// Where its tables are.
+    /// The data directories.
     pub fn directories(&self) -> DataDirectories<'_> {
         self.pe().data_directories()
     }
 
-    /// Where a directory is, and how long; zeros if there is none.
+    /// The address and length of a directory; zeros if it does not exist.
     pub fn directory(&self, index: usize) -> (u32, u32) {
         self.directories().get(index).map_or((0, 0), |directory| directory.address_range())
     }
 
-    /// Its sections, in the order of their addresses.
+    /// The sections, in the order of their addresses.
     pub fn sections(&self) -> Vec<ImageSectionHeader> {
         self.pe().section_table().iter().copied().collect()
     }
 
-    /// The section an address lies in.
+    /// The section that contains an address.
     pub fn section(&self, rva: u32) -> ImageSectionHeader {
         let inside = |section: &ImageSectionHeader| {
             let (start, length) = (section.virtual_address.get(LE), section.virtual_size.get(LE));
@@ -74,12 +74,12 @@ impl Image {
         self.sections().into_iter().find(inside).unwrap_or_else(|| panic!("{rva:#x} is in no section"))
     }
 
-    /// Where it is made to lie; the addresses here are relative to it.
+    /// The preferred base address. All other addresses here are relative to it.
     pub fn base(&self) -> u64 {
         self.pe().nt_headers().optional_header.image_base.get(LE)
     }
 
-    /// Where it begins to run.
+    /// The address of the entry point.
     pub fn entry(&self) -> u32 {
         self.pe().nt_headers().optional_header.address_of_entry_point.get(LE)
     }
@@ -92,18 +92,19 @@ impl Image {
         &self.bytes[(section.pointer_to_raw_data.get(LE) + within) as usize..]
     }
 
-    /// Four bytes, as a number.
+    /// The 32-bit number at an address.
     pub fn u32(&self, rva: u32) -> u32 {
         u32::from_le_bytes(self.at(rva)[..4].try_into().expect("four bytes"))
     }
 
-    /// A pointer in the image, as the address it points to.
+    /// The address to which a pointer in the image points.
     pub fn pointer(&self, rva: u32) -> u32 {
         let value = u64::from_le_bytes(self.at(rva)[..8].try_into().expect("eight bytes"));
         u32::try_from(value.wrapping_sub(self.base())).expect("a pointer into the image")
     }
 
-    /// What is imported: the library, the function, and where its address is put.
+    /// The imports: the library, the function, and the address of its entry in the import address
+    /// table.
     pub fn imports(&self) -> Vec<(String, String, u32)> {
         let table = self.pe().import_table().expect("imports").expect("imports");
         let mut imports = Vec::new();
@@ -123,12 +124,12 @@ impl Image {
         imports
     }
 
-    /// Where the address of an imported function is put.
+    /// The address of an entry in the import address table.
     pub fn import(&self, name: &str) -> u32 {
         self.imports().into_iter().find(|(_, import, _)| import == name).expect("an import").2
     }
 
-    /// The table of functions.
+    /// The function table.
     pub fn functions(&self) -> Vec<Function> {
         let (start, length) = self.directory(IMAGE_DIRECTORY_ENTRY_EXCEPTION);
         assert_eq!(length % 12, 0);

@@ -1,4 +1,5 @@
-//! Unwind data: without them, a stack that goes through the driver could not be walked, nor a fault be handled.
+//! Unwind data. Without it, stacks through the driver could not be walked, and faults could not be
+//! handled.
 
 use crate::{Function, Image, image};
 
@@ -6,18 +7,19 @@ const UNW_FLAG_EHANDLER: u8 = 1;
 const UNW_FLAG_UHANDLER: u8 = 2;
 
 impl Image {
-    /// Version and flags of a function's `UNWIND_INFO`.
+    /// The flags of a function's `UNWIND_INFO`.
     fn flags(&self, function: &Function) -> u8 {
         self.at(function.unwind)[0] >> 3
     }
 
-    /// Where the handler of a function is told, behind its unwind codes.
+    /// The address of a function's handler field, after its unwind codes.
     fn handler(&self, function: &Function) -> u32 {
         let codes = u32::from(self.at(function.unwind)[2]);
         function.unwind + 4 + 2 * codes.next_multiple_of(2)
     }
 
-    /// Where a jump over an import leads: to the address that is put there.
+    /// The import address table entry through which a jump goes, if there is such a jump at an
+    /// address.
     pub fn jump_over_import(&self, rva: u32) -> Option<u32> {
         let bytes = self.at(rva);
         let offset = i32::from_le_bytes(bytes[2..6].try_into().expect("four bytes"));
@@ -35,7 +37,7 @@ fn the_table_of_functions_is_in_order() {
 }
 
 #[test]
-fn the_walk_alone_is_guarded_and_a_fault_in_it_goes_on_behind_it() {
+fn only_the_walk_is_guarded_and_a_fault_continues_after_it() {
     let Some(image) = image() else { return };
     let handled: Vec<Function> = image.functions().into_iter().filter(|it| image.flags(it) != 0).collect();
     let [walk] = handled[..] else { panic!("{handled:#x?}") };
@@ -44,14 +46,14 @@ fn the_walk_alone_is_guarded_and_a_fault_in_it_goes_on_behind_it() {
     let handler = image.handler(&walk);
     let called = image.jump_over_import(image.u32(handler));
     assert_eq!(called, Some(image.import("__C_specific_handler")));
-    // The scope table: its length, then from where, to where, the filter, where to go on.
+    // The scope table: its length, then the begin, end, filter and target of its entry.
     let table: Vec<u32> = (1..6).map(|index| image.u32(handler + 4 * index)).collect();
     let [1, begin, end, filter, target] = table[..] else { panic!("{table:#x?}") };
     assert_eq!(filter, 1, "EXCEPTION_EXECUTE_HANDLER");
     let inside = walk.begin..walk.end;
     assert!(inside.contains(&begin) && inside.contains(&target) && begin < end && end <= target);
 
-    // What is guarded is the call, and the place to which it returns.
+    // The guarded range contains the call and its return address.
     let call = image.at(begin);
     assert_eq!(call[0], 0xe8, "a call");
     let back = begin + 5;

@@ -1,8 +1,8 @@
 //! Asynchronous procedure calls: queued, delivered, removed, run down.
 //!
-//! The threads that the fake has made take their APCs at places of their own, see `targets.rs`; others take
-//! none. As in Windows, an APC is in no queue any more when its kernel routine or its rundown routine is
-//! called, and a thread that has run down its queue takes no more.
+//! The threads of the fake take their APCs at fixed points, see `targets.rs`; other threads take
+//! none. As on Windows, an APC has left its queue when its kernel routine or rundown routine is
+//! called, and a thread that has run down its queue takes no more APCs.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -18,41 +18,41 @@ use crate::settings::Settings;
 
 /// The queues of all threads.
 struct Queues {
-    /// The APCs that are queued, the oldest first, each with its thread.
+    /// The queued APCs, oldest first, each with its thread.
     queued: Vec<(usize, u32)>,
-    /// Threads that take no more.
+    /// Threads that take no more APCs.
     closed: Vec<u32>,
 }
 
 static QUEUES: Mutex<Queues> = Mutex::new(Queues { queued: Vec::new(), closed: Vec::new() });
 
-/// The level at which special kernel APCs run.
+/// The IRQL at which special kernel APCs run.
 const APC_LEVEL: u8 = 1;
 
 thread_local! {
     static LEVEL: Cell<u8> = const { Cell::new(0) };
-    /// Critical regions that the thread has entered and not left.
+    /// The number of critical regions that the thread has entered and not left.
     static REGIONS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread has left each critical region that it has entered. A thread that has not, stops Windows as it
-/// goes back to its program.
-pub(super) fn regions_are_left() -> bool {
+/// Whether the calling thread has left each critical region that it has entered. Otherwise, Windows
+/// would stop when the thread returns to user mode.
+pub(super) fn has_left_regions() -> bool {
     REGIONS.get() == 0
 }
 
-/// Does something with the queues.
-fn with_queues<T>(what: impl FnOnce(&mut Queues) -> T) -> T {
-    what(&mut QUEUES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+/// Calls a function with the locked queues.
+fn with_queues<T>(run: impl FnOnce(&mut Queues) -> T) -> T {
+    run(&mut QUEUES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
 impl Queues {
-    /// Takes the first that `is` out.
-    fn take(&mut self, is: impl Fn(usize, u32) -> bool) -> Option<*mut Kapc> {
-        let index = self.queued.iter().position(|&(apc, tid)| is(apc, tid))?;
+    /// Removes the first APC that matches.
+    fn take(&mut self, matches: impl Fn(usize, u32) -> bool) -> Option<*mut Kapc> {
+        let index = self.queued.iter().position(|&(apc, tid)| matches(apc, tid))?;
         let apc = self.queued.remove(index).0 as *mut Kapc;
-        // SAFETY: what is in the queue is an APC that the driver keeps until it is called for it or has
-        // removed it; both begin here, and the queues are locked.
+        // SAFETY: the driver keeps a queued APC until a routine was called for it or it was
+        // removed; both begin here, and the queues are locked.
         unsafe { (*apc).inserted = 0 };
         Some(apc)
     }
@@ -84,12 +84,13 @@ unsafe extern "system" fn fake_KeInitializeApc(
     ));
     let new =
         Kapc::new(thread, environment, kernel_routine, rundown_routine, normal_routine, mode, normal_context);
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     unsafe { apc.write(new) };
 }
 
 /// # Safety
-/// As KeInsertQueueApc: an initialized APC, which stays where it is until it was called for or removed.
+/// As KeInsertQueueApc: an initialized APC, which is not moved until it has run, was run down or
+/// removed.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_KeInsertQueueApc(
     apc: *mut Kapc,
@@ -97,10 +98,11 @@ unsafe extern "system" fn fake_KeInsertQueueApc(
     argument2: *mut c_void,
     increment: i32,
 ) -> Boolean {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let tid = threads::number(unsafe { (*apc).thread });
     let queued = with_queues(|queues| {
-        // SAFETY: the caller's promise; once queued, it is changed only while the queues are locked.
+        // SAFETY: the contract of the caller; once queued, the APC is changed only while the queues
+        // are locked.
         let apc_now = unsafe { &mut *apc };
         if !targets::takes(tid) || queues.closed.contains(&tid) || apc_now.inserted != 0 {
             return false;
@@ -108,25 +110,25 @@ unsafe extern "system" fn fake_KeInsertQueueApc(
         apc_now.inserted = 1;
         apc_now.arguments = [argument1, argument2];
         queues.queued.push((apc as usize, tid));
-        // While nobody else can write that it ran.
+        // Logged under the lock, so that this line comes before that of its run.
         log(format_args!("KeInsertQueueApc {tid} increment {increment} = 1"));
         true
     });
     if queued {
-        targets::news();
+        targets::apc_queued();
     } else {
         log(format_args!("KeInsertQueueApc {tid} increment {increment} = 0"));
     }
     queued.into()
 }
 
-/// Takes the calling thread's APCs: what the kernel's dispatcher does.
+/// Runs the APCs of the calling thread, as the APC dispatcher of the kernel does.
 #[inline(never)]
 pub(super) extern "C" fn deliver() {
     // SAFETY: no pointers.
     let tid = unsafe { GetCurrentThreadId() };
     while let Some(apc) = with_queues(|queues| queues.take(|_, queued| queued == tid)) {
-        // SAFETY: taken just now, so still the driver's promise.
+        // SAFETY: just removed from the queue, so the contract of the driver still holds.
         let of_driver = unsafe { &*apc };
         let kernel_routine = of_driver.kernel_routine;
         let mut normal_routine = of_driver.normal_routine;
@@ -135,8 +137,8 @@ pub(super) extern "C" fn deliver() {
         log(format_args!("runs {tid}"));
         LEVEL.set(APC_LEVEL);
         if let Some(routine) = kernel_routine {
-            // SAFETY: the driver's routine, with what KKERNEL_ROUTINE takes. The APC is not touched
-            // afterwards.
+            // SAFETY: the driver's routine, with the arguments of KKERNEL_ROUTINE. The APC is not
+            // used afterwards.
             unsafe { routine(apc, &mut normal_routine, &mut normal_context, &mut argument1, &mut argument2) };
         }
         LEVEL.set(0);
@@ -144,7 +146,7 @@ pub(super) extern "C" fn deliver() {
     }
 }
 
-/// Ends the APCs of the calling thread, which is ending.
+/// Runs down the APCs of the calling thread, which is terminating.
 pub(super) fn run_down() {
     // SAFETY: no pointers.
     let tid = unsafe { GetCurrentThreadId() };
@@ -153,13 +155,13 @@ pub(super) fn run_down() {
         queues.take(|_, queued| queued == tid)
     };
     while let Some(apc) = with_queues(next) {
-        // SAFETY: taken just now, so still the driver's promise.
+        // SAFETY: just removed from the queue, so the contract of the driver still holds.
         let routine = unsafe { (*apc).rundown_routine };
         log(format_args!("runs down {tid}"));
         LEVEL.set(APC_LEVEL);
         if let Some(routine) = routine {
-            // SAFETY: the driver's routine, with what KRUNDOWN_ROUTINE takes. The APC is not touched
-            // afterwards.
+            // SAFETY: the driver's routine, with the arguments of KRUNDOWN_ROUTINE. The APC is not
+            // used afterwards.
             unsafe { routine(apc) };
         }
         LEVEL.set(0);
@@ -176,7 +178,7 @@ unsafe extern "system" fn fake_KeRemoveQueueApc(apc: *mut Kapc) -> Boolean {
     removed.into()
 }
 
-/// The level of the calling thread.
+/// The IRQL of the calling thread.
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeGetCurrentIrql() -> u8 {
     LEVEL.get()
@@ -186,19 +188,19 @@ extern "system" fn fake_KeGetCurrentIrql() -> u8 {
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeQueryUnbiasedInterruptTime() -> u64 {
     let mut time = 0;
-    // SAFETY: there is room for the time.
+    // SAFETY: `time` is a variable.
     unsafe { QueryUnbiasedInterruptTime(&mut time) };
     time
 }
 
-/// Makes the calling thread one that cannot be suspended: that takes a normal kernel APC.
+/// Prevents the suspension of the calling thread, which needs a normal kernel APC.
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeEnterCriticalRegion() {
     REGIONS.set(REGIONS.get() + 1);
     log(format_args!("KeEnterCriticalRegion {}", REGIONS.get()));
 }
 
-/// Ends what KeEnterCriticalRegion began.
+/// Reverts one call of KeEnterCriticalRegion.
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeLeaveCriticalRegion() {
     let left = REGIONS.get().checked_sub(1).expect("a critical region to leave");
@@ -206,7 +208,8 @@ extern "system" fn fake_KeLeaveCriticalRegion() {
     log(format_args!("KeLeaveCriticalRegion {left}"));
 }
 
-/// Whether the calling thread is in a critical region, which a test can wish for those that take APCs.
+/// Whether the calling thread is in a critical region. A test can set this for threads that take
+/// APCs.
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeAreApcsDisabled() -> Boolean {
     let inside = REGIONS.get() > 0 || LEVEL.get() == APC_LEVEL && Settings::current().region;
@@ -214,7 +217,7 @@ extern "system" fn fake_KeAreApcsDisabled() -> Boolean {
     inside.into()
 }
 
-/// Whether the calling thread is attached to another process, which a test can wish.
+/// Whether the calling thread is attached to another process. A test can set this.
 #[unsafe(no_mangle)]
 extern "system" fn fake_KeIsAttachedProcess() -> Boolean {
     Settings::current().attached.into()

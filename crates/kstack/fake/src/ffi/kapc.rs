@@ -1,10 +1,11 @@
-//! A KAPC as 64-bit Windows lays it out, and who is called for it.
+//! The layout of a KAPC on 64-bit Windows, and its routines.
 
 use std::ffi::c_void;
 
 use super::Object;
 
-/// What runs in the thread, before a normal routine if there is one. It may change what its pointers lead to.
+/// The routine that runs in the thread, before the normal routine if there is one. It may change
+/// the values behind its pointers.
 pub type KernelRoutine = unsafe extern "system" fn(
     *mut Kapc,
     *mut *mut c_void,
@@ -13,10 +14,11 @@ pub type KernelRoutine = unsafe extern "system" fn(
     *mut *mut c_void,
 );
 
-/// What is called where the thread ends first.
+/// The routine that is called if the thread ends first.
 pub type RundownRoutine = unsafe extern "system" fn(*mut Kapc);
 
-/// KAPC, 88 bytes; its layout can be had from Microsoft's public symbols and the headers of the driver kit.
+/// KAPC, 88 bytes. The layout is that of Microsoft's public symbols and of the headers of the
+/// driver kit.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Kapc {
@@ -34,7 +36,7 @@ pub struct Kapc {
     pub arguments: [*mut c_void; 2],
     environment: i8,
     mode: i8,
-    /// Whether it is in a thread's queue.
+    /// Whether the APC is in the queue of a thread.
     pub inserted: u8,
 }
 
@@ -42,10 +44,10 @@ const _: () = assert!(size_of::<Kapc>() == 0x58);
 const _: () = assert!(std::mem::offset_of!(Kapc, inserted) == 0x52);
 
 impl Kapc {
-    /// The type number of APCs among the kernel's objects.
+    /// The type number of APCs among kernel objects.
     const KIND: u8 = 18;
 
-    /// One that is in no queue.
+    /// An APC that is in no queue.
     pub fn new(
         thread: Object,
         environment: i8,
@@ -55,7 +57,7 @@ impl Kapc {
         mode: i8,
         normal_context: *mut c_void,
     ) -> Self {
-        // Without a normal routine it is a special one, whatever mode it is said to have.
+        // Without a normal routine it is a special APC, regardless of the mode.
         let special = normal_routine.is_null();
         Self {
             kind: Self::KIND,

@@ -12,7 +12,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(crate) fn log(line: Arguments<'_>) {
     let _guard = ONE_AT_A_TIME.lock();
     let file = std::fs::OpenOptions::new().append(true).open(Report::calls());
-    // Without such a file, nobody wants to know.
+    // Without the file, nothing is logged.
     if let Ok(mut file) = file {
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }

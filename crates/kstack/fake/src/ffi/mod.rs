@@ -1,6 +1,7 @@
-//! The functions of the kernel themselves, in 64-bit calling convention.
+//! The functions of the fake kernel, in the 64-bit calling convention.
 //!
-//! They have names of their own (`fake_KeInsertQueueApc`); the list of exports gives them their real ones.
+//! Their names have a prefix (`fake_KeInsertQueueApc`); the list of exports gives them their real
+//! names.
 
 mod apc;
 mod kapc;
@@ -15,10 +16,10 @@ mod walk;
 
 use std::ffi::c_void;
 
-/// What the kernel calls TRUE and FALSE, a byte.
+/// BOOLEAN of the kernel, a byte.
 pub(crate) type Boolean = u8;
 
-/// An opaque object of the kernel: a thread, a process, a device.
+/// An opaque kernel object: a thread, a process or a device.
 pub(crate) type Object = *mut c_void;
 
 /// NTSTATUS values.

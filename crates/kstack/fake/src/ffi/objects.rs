@@ -1,4 +1,4 @@
-//! References, devices, and functions found by name.
+//! References, devices, and the look-up of functions by name.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -9,16 +9,16 @@ use super::own::{self, UnicodeString, text};
 use super::{Boolean, Object, status, targets};
 use crate::settings::Settings;
 
-/// Threads that drivers have referenced and not released.
+/// The threads that drivers have referenced and not released.
 static REFERENCED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// The device by whose creation the fake is woken.
+/// The device whose creation starts the threads of the fake.
 static DEVICE: AtomicUsize = AtomicUsize::new(0);
 
 /// The end of the name of that device.
 const NAME: &str = "StackhoundKstack";
 
-/// A driver has referenced a thread.
+/// Records that a driver has referenced a thread.
 pub(super) fn referenced(thread: Object) {
     if let Ok(mut referenced) = REFERENCED.lock() {
         referenced.push(thread as usize);
@@ -31,7 +31,7 @@ pub(super) fn is_device(object: Object) -> bool {
 }
 
 /// # Safety
-/// As ObfDereferenceObject: an object with a reference of the caller's.
+/// As ObfDereferenceObject: an object to which the caller has a reference.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_ObfDereferenceObject(object: Object) -> isize {
     if let Ok(mut referenced) = REFERENCED.lock()
@@ -40,7 +40,7 @@ unsafe extern "system" fn fake_ObfDereferenceObject(object: Object) -> isize {
         referenced.swap_remove(index);
         log(format_args!("released, {} threads are referenced", referenced.len()));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     unsafe { own::ObfDereferenceObject(object) }
 }
 
@@ -48,10 +48,11 @@ unsafe extern "system" fn fake_ObfDereferenceObject(object: Object) -> isize {
 /// As MmGetSystemRoutineAddress.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_MmGetSystemRoutineAddress(name: *const UnicodeString) -> *const c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let wanted = unsafe { text(name) };
     let missing = Settings::current().missing.contains(&wanted);
-    // SAFETY: the caller's promise. Wine looks into what is loaded as ntoskrnl.exe, which is this library.
+    // SAFETY: the contract of the caller. Wine searches the module that is loaded as ntoskrnl.exe,
+    // which is this library.
     let found = if missing { std::ptr::null() } else { unsafe { own::MmGetSystemRoutineAddress(name) } };
     log(format_args!("MmGetSystemRoutineAddress {wanted} = {}", u8::from(!found.is_null())));
     found
@@ -70,13 +71,13 @@ unsafe extern "system" fn fake_IoCreateDevice(
     device: *mut Object,
 ) -> i32 {
     let create = own::IoCreateDevice;
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let status = unsafe { create(driver, extension, name, kind, characteristics, exclusive, device) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let name = unsafe { text(name) };
     if status == status::SUCCESS && name.ends_with(NAME) {
         log(format_args!("IoCreateDevice {name} {kind:#x} {characteristics:#x} {exclusive}"));
-        // SAFETY: the caller's promise; filled in just now.
+        // SAFETY: the contract of the caller; just written by the call.
         let device = unsafe { *device };
         DEVICE.store(device as usize, Ordering::Relaxed);
         targets::make();
@@ -91,7 +92,7 @@ unsafe extern "system" fn fake_IoCreateSymbolicLink(
     link: *const UnicodeString,
     target: *const UnicodeString,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let name = unsafe { text(link) };
     if name.ends_with(NAME) {
         log(format_args!("IoCreateSymbolicLink {name}"));
@@ -99,11 +100,12 @@ unsafe extern "system" fn fake_IoCreateSymbolicLink(
             return status::UNSUCCESSFUL;
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     unsafe { own::IoCreateSymbolicLink(link, target) }
 }
 
-/// What the log tells of a request packet (IRP); where that is, is public in the headers of the driver kit.
+/// The fields of a request packet (IRP) that are logged. The layout is that of the headers of the
+/// driver kit.
 #[repr(C)]
 struct Packet {
     _before: [u64; 6],
@@ -114,7 +116,7 @@ struct Packet {
     location: *const Location,
 }
 
-/// IO_STACK_LOCATION, likewise.
+/// The used fields of IO_STACK_LOCATION.
 #[repr(C)]
 struct Location {
     major: u8,
@@ -131,23 +133,23 @@ const _: () = assert!(std::mem::offset_of!(Packet, location) == 0xb8);
 const _: () = assert!(std::mem::offset_of!(Location, device) == 0x28);
 
 /// # Safety
-/// As IofCompleteRequest: a packet of the driver's that is not used any more.
+/// As IofCompleteRequest: a packet of the driver, which is not used afterwards.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_IofCompleteRequest(packet: *mut Packet, boost: i8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let completed = unsafe { &*packet };
     if !completed.location.is_null() {
-        // SAFETY: the location of a packet that is not completed yet.
+        // SAFETY: the stack location of a packet that is not completed yet.
         let location = unsafe { &*completed.location };
-        // Wine closes when it likes.
+        // Other packets are not logged: the time at which Wine closes a file is not predictable.
         if is_device(location.device) && [CREATE, CONTROL].contains(&location.major) {
             let Packet { status, information, .. } = completed;
             log(format_args!("completed {:#x} status {status:#x} bytes {information}", location.major));
-            if !super::apc::regions_are_left() {
+            if !super::apc::has_left_regions() {
                 log(format_args!("completed in a critical region"));
             }
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     unsafe { own::IofCompleteRequest(packet.cast(), boost) }
 }

@@ -1,4 +1,4 @@
-//! Wine's own functions, from the copy of its library.
+//! Wine's functions, from the copy of its library.
 
 use super::{Boolean, Object};
 
@@ -40,7 +40,7 @@ unsafe extern "system" {
     pub fn RtlPcToFileHeader(address: *const std::ffi::c_void, base: *mut Object) -> Object;
 }
 
-/// A counted string of the kernel.
+/// UNICODE_STRING, a counted string of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UnicodeString {
@@ -53,17 +53,17 @@ pub struct UnicodeString {
 /// The text of a counted string; empty for null.
 ///
 /// # Safety
-/// The pointer is null or leads to a string as a driver hands it to the kernel.
+/// The pointer is null or points to a string as drivers pass it to the kernel.
 pub unsafe fn text(string: *const UnicodeString) -> String {
     if string.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let string = unsafe { *string };
     if string.text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise: as many bytes as the string says.
+    // SAFETY: the contract of the caller: the text has the length of the string.
     let units = unsafe { std::slice::from_raw_parts(string.text, usize::from(string.length / 2)) };
     String::from_utf16_lossy(units)
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of processes, as far as Wine does not.
+//! Functions on processes that Wine does not have.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use super::{Boolean, Object, own, status, threads};
 use crate::settings::Settings;
 
-/// The object of a thread's process. Windows gives it without a reference; here one is kept for as long as
-/// the driver runs, since Wine frees what nobody has.
+/// The process object of a thread. Windows returns it without a reference. Here a reference is kept
+/// as long as the driver runs, because Wine frees objects without references.
 fn of_thread(thread: Object) -> Object {
     static KEPT: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
     let pid = threads::process(thread);
@@ -17,7 +17,7 @@ fn of_thread(thread: Object) -> Object {
         return process as Object;
     }
     let mut process = std::ptr::null_mut();
-    // SAFETY: there is room for the object.
+    // SAFETY: `process` is a variable.
     if unsafe { own::PsLookupProcessByProcessId(pid as usize, &mut process) } == status::SUCCESS {
         kept.insert(pid, process as usize);
     }
@@ -52,10 +52,10 @@ unsafe extern "system" fn fake_PsIsProtectedProcessLight(_process: Object) -> Bo
     Settings::current().protected.into()
 }
 
-/// The mode that a call to the system came from.
+/// The mode from which the system was called.
 #[unsafe(no_mangle)]
 extern "system" fn fake_ExGetPreviousMode() -> i8 {
-    /// UserMode: only programs call, in Wine.
+    /// UserMode: in Wine, only programs call.
     const USER: i8 = 1;
     USER
 }
@@ -64,7 +64,9 @@ extern "system" fn fake_ExGetPreviousMode() -> i8 {
 /// As IoGetRequestorProcessId: a request packet.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_IoGetRequestorProcessId(_packet: *mut c_void) -> u32 {
-    // Wine hands packets to the driver one after the other, and says that its current process is the
-    // caller's. SAFETY: no pointers.
+    // Wine passes packets to the driver one after another, with the caller's process as the current
+    // process.
+    //
+    // SAFETY: no pointers.
     unsafe { own::PsGetCurrentProcessId() as u32 }
 }

@@ -1,4 +1,4 @@
-//! Privileges of callers, and the list of who may open the device.
+//! Privileges of callers, and the access list of the device.
 
 use std::ffi::c_void;
 
@@ -17,7 +17,8 @@ use super::log::log;
 use super::{Boolean, Object, objects, own, status};
 use crate::settings::Settings;
 
-/// Whether the caller holds the privilege, and has it enabled. Wine's own function says yes to everybody.
+/// Whether the caller holds the privilege, and has it enabled. Wine's own function always returns
+/// true.
 ///
 /// # Safety
 /// As SeSinglePrivilegeCheck, which takes no pointers.
@@ -34,9 +35,11 @@ unsafe extern "system" fn fake_SeSinglePrivilegeCheck(privilege: LUID, mode: i8)
     held.into()
 }
 
-/// Whether the token of the process that calls the driver has a privilege enabled.
+/// Whether a privilege is enabled in the token of the process that calls the driver.
 fn caller_holds(privilege: LUID) -> bool {
-    // SAFETY: no pointers. Wine says that the current process is the caller's.
+    // In Wine, the current process is that of the caller.
+    //
+    // SAFETY: no pointers.
     let pid = unsafe { own::PsGetCurrentProcessId() as u32 };
     // SAFETY: no pointers.
     let process = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, pid) };
@@ -44,7 +47,7 @@ fn caller_holds(privilege: LUID) -> bool {
         return false;
     }
     let mut token = std::ptr::null_mut();
-    // SAFETY: there is room for the handle.
+    // SAFETY: `token` is a variable.
     let opened = unsafe { OpenProcessToken(process, TOKEN_QUERY, &mut token) } != 0;
     // SAFETY: opened above, and not used again.
     unsafe { CloseHandle(process) };
@@ -58,11 +61,11 @@ fn caller_holds(privilege: LUID) -> bool {
         Privilege: [LUID_AND_ATTRIBUTES { Luid: privilege, Attributes: 0 }],
     };
     let mut held = 0;
-    // SAFETY: one privilege, as the set says, and room for the result.
-    let told = unsafe { PrivilegeCheck(token, &mut set, &mut held) };
+    // SAFETY: the set has one privilege, as its count states; `held` is a variable.
+    let succeeded = unsafe { PrivilegeCheck(token, &mut set, &mut held) };
     // SAFETY: opened above, and not used again.
     unsafe { CloseHandle(token) };
-    told != 0 && held != 0
+    succeeded != 0 && held != 0
 }
 
 /// # Safety
@@ -79,17 +82,19 @@ unsafe extern "system" fn fake_ObOpenObjectByPointer(
 ) -> i32 {
     if !objects::is_device(object) {
         let open = own::ObOpenObjectByPointer;
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         return unsafe { open(object, attributes, access_state, access, kind, mode, handle) };
     }
     log(format_args!("ObOpenObjectByPointer device {attributes:#x} access {access:#x} mode {mode}"));
-    // Wine gives no handles to devices: an event stands for this one, since that has a security descriptor,
-    // too. SAFETY: no pointers but null.
+    // Wine has no handles to device objects. An event replaces the device, because it has a
+    // security descriptor, too.
+    //
+    // SAFETY: only null pointers.
     let event = unsafe { CreateEventW(std::ptr::null(), 1, 0, std::ptr::null()) };
     if event.is_null() {
         return status::UNSUCCESSFUL;
     }
-    // SAFETY: the caller's promise: room for a handle.
+    // SAFETY: the contract of the caller: space for a handle.
     unsafe { handle.write(event) };
     status::SUCCESS
 }
@@ -105,15 +110,15 @@ unsafe extern "system" fn fake_ZwSetSecurityObject(
     if Settings::current().fails("ZwSetSecurityObject") {
         return status::UNSUCCESSFUL;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let status = unsafe { own::NtSetSecurityObject(handle, information, descriptor) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let list = unsafe { list_of(descriptor) };
     log(format_args!("ZwSetSecurityObject {information:#x} {list} = {status:#x}"));
     status
 }
 
-/// A descriptor's access list in Microsoft's notation.
+/// The access list of a descriptor in SDDL.
 ///
 /// # Safety
 /// A valid security descriptor.
@@ -121,15 +126,15 @@ unsafe fn list_of(descriptor: *mut c_void) -> String {
     let mut units = std::ptr::null_mut();
     let mut length = 0;
     let convert = ConvertSecurityDescriptorToStringSecurityDescriptorW;
-    let what = DACL_SECURITY_INFORMATION;
-    // SAFETY: the caller's promise; room for both results.
-    if unsafe { convert(descriptor, SDDL_REVISION_1, what, &mut units, &mut length) } == 0 || units.is_null()
+    let kind = DACL_SECURITY_INFORMATION;
+    // SAFETY: the contract of the caller; both results are variables.
+    if unsafe { convert(descriptor, SDDL_REVISION_1, kind, &mut units, &mut length) } == 0 || units.is_null()
     {
         return "?".to_owned();
     }
-    // SAFETY: the function has given so many characters, the final zero among them or not.
+    // SAFETY: the function returned this number of characters, with or without the final zero.
     let text = String::from_utf16_lossy(unsafe { std::slice::from_raw_parts(units, length as usize) });
-    // SAFETY: to be freed so, and not used again.
+    // SAFETY: allocated by the function for LocalFree, and not used again.
     unsafe { LocalFree(units.cast()) };
     text.trim_end_matches('\0').to_owned()
 }

@@ -1,4 +1,4 @@
-//! The threads whose stacks are captured: each behaves in a known way.
+//! The threads whose stacks are captured, each with a known behavior.
 
 use std::hint::black_box;
 use std::sync::{Condvar, Mutex, Once, OnceLock, mpsc};
@@ -8,84 +8,84 @@ use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
 use super::log::log;
 use super::{apc, walk};
-use crate::report::{Behaviour, CHAIN, DISPATCHER, Report};
+use crate::report::{Behavior, CHAIN, DISPATCHER, Report};
 use crate::settings::Settings;
 
-/// How long a thread that exits lets the driver wait.
+/// The time for which a thread that exits lets the driver wait.
 const BEFORE_EXIT: Duration = Duration::from_millis(50);
-/// How often the settings are looked at for deaf threads.
+/// The interval at which the settings are read for deaf threads.
 const LOOK: Duration = Duration::from_millis(10);
 
-static TARGETS: OnceLock<Vec<(Behaviour, u32)>> = OnceLock::new();
+static TARGETS: OnceLock<Vec<(Behavior, u32)>> = OnceLock::new();
 
-/// What the threads wait for: that an APC is queued, or that [`Settings::wakes`] changes, which is kept here.
-struct News {
+/// The event for which the threads wait: an APC is queued, or [`Settings::wakes`], which is stored
+/// here, changes.
+struct Signal {
     wakes: Mutex<u32>,
-    came: Condvar,
+    changed: Condvar,
 }
 
-static NEWS: News = News { wakes: Mutex::new(0), came: Condvar::new() };
+static SIGNAL: Signal = Signal { wakes: Mutex::new(0), changed: Condvar::new() };
 
-impl News {
-    fn tell(&self, change: impl FnOnce(&mut u32)) {
+impl Signal {
+    fn notify(&self, change: impl FnOnce(&mut u32)) {
         change(&mut self.wakes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        self.came.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Waits while what is known `bores`.
-    fn wait(&self, bores: impl Fn(u32) -> bool) -> u32 {
+    /// Waits as long as `blocked` returns true.
+    fn wait(&self, blocked: impl Fn(u32) -> bool) -> u32 {
         let mut wakes = self.wakes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while bores(*wakes) {
-            wakes = self.came.wait(wakes).unwrap_or_else(|poisoned| poisoned.into_inner());
+        while blocked(*wakes) {
+            wakes = self.changed.wait(wakes).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         *wakes
     }
 }
 
-/// How a thread behaves, if it is one of these.
-pub(super) fn behaviour(tid: u32) -> Option<Behaviour> {
-    TARGETS.get()?.iter().find(|&&(_, target)| target == tid).map(|&(behaviour, _)| behaviour)
+/// The behavior of a thread, if it is a thread of the fake.
+pub(super) fn behavior(tid: u32) -> Option<Behavior> {
+    TARGETS.get()?.iter().find(|&&(_, target)| target == tid).map(|&(behavior, _)| behavior)
 }
 
 /// Whether APCs can be queued to a thread.
 pub(super) fn takes(tid: u32) -> bool {
-    behaviour(tid).is_some_and(|behaviour| behaviour != Behaviour::Refuses)
+    behavior(tid).is_some_and(|behavior| behavior != Behavior::Refuses)
 }
 
 /// Waits until [`Settings::wakes`] changes.
 pub(super) fn await_wake() {
-    let seen = NEWS.wait(|_| false);
-    NEWS.wait(|wakes| wakes == seen);
+    let seen = SIGNAL.wait(|_| false);
+    SIGNAL.wait(|wakes| wakes == seen);
 }
 
-/// An APC was queued.
-pub(super) fn news() {
-    NEWS.tell(|_| {});
+/// Notifies the threads that an APC was queued.
+pub(super) fn apc_queued() {
+    SIGNAL.notify(|_| {});
 }
 
-/// Makes the threads and reports them, once.
+/// Starts the threads and reports them, once.
 pub(super) fn make() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let (send, numbers) = mpsc::channel();
-        let all = Behaviour::ALL
-            .into_iter()
-            .flat_map(|behaviour| std::iter::repeat_n(behaviour, behaviour.threads()));
-        for behaviour in all {
+        let all =
+            Behavior::ALL.into_iter().flat_map(|behavior| std::iter::repeat_n(behavior, behavior.threads()));
+        for behavior in all {
             let send = send.clone();
             std::thread::spawn(move || {
                 // SAFETY: no pointers.
                 let tid = unsafe { GetCurrentThreadId() };
-                let _ = send.send((behaviour, tid));
-                live(behaviour, tid);
+                let _ = send.send((behavior, tid));
+                live(behavior, tid);
                 apc::run_down();
             });
         }
         drop(send);
-        let targets: Vec<_> = numbers.iter().take(Behaviour::ALL.iter().map(|b| b.threads()).sum()).collect();
+        let targets: Vec<_> = numbers.iter().take(Behavior::ALL.iter().map(|b| b.threads()).sum()).collect();
         let report = Report {
             process: std::process::id(),
-            threads: targets.iter().map(|(behaviour, tid)| (behaviour.name().to_owned(), *tid)).collect(),
+            threads: targets.iter().map(|(behavior, tid)| (behavior.name().to_owned(), *tid)).collect(),
             functions: functions(),
         };
         let _ = TARGETS.set(targets);
@@ -93,31 +93,31 @@ pub(super) fn make() {
         std::thread::spawn(|| {
             loop {
                 let wakes = Settings::current().wakes;
-                NEWS.tell(|known| *known = wakes);
+                SIGNAL.notify(|known| *known = wakes);
                 std::thread::sleep(LOOK);
             }
         });
     });
 }
 
-fn live(behaviour: Behaviour, tid: u32) {
-    match behaviour {
-        Behaviour::Waits | Behaviour::System | Behaviour::Ending => {
+fn live(behavior: Behavior, tid: u32) {
+    match behavior {
+        Behavior::Waits | Behavior::System | Behavior::Ending => {
             black_box(start(tid));
         }
-        Behaviour::Exits => {
-            let seen = NEWS.wait(|_| !apc::is_queued(tid));
+        Behavior::Exits => {
+            let seen = SIGNAL.wait(|_| !apc::is_queued(tid));
             if Settings::current().exits_when_woken {
                 log(format_args!("{tid} exits when woken"));
-                NEWS.wait(|wakes| wakes == seen);
+                SIGNAL.wait(|wakes| wakes == seen);
             } else {
                 std::thread::sleep(BEFORE_EXIT);
             }
         }
-        Behaviour::Deaf | Behaviour::Refuses => {
+        Behavior::Deaf | Behavior::Refuses => {
             let mut seen = 0;
             loop {
-                seen = NEWS.wait(|wakes| wakes == seen);
+                seen = SIGNAL.wait(|wakes| wakes == seen);
                 apc::deliver();
             }
         }
@@ -130,8 +130,8 @@ fn functions() -> Vec<(String, std::ops::Range<u64>)> {
     named.filter_map(|(name, at)| Some((name.to_owned(), walk::function(at as u64)?))).collect()
 }
 
-// The chain of a waiting thread, the outermost first. Each has something left to do behind its call, so that
-// it stays on the stack.
+// The functions of a waiting thread, outermost first. Each continues after its call, so that it
+// stays on the stack.
 
 #[inline(never)]
 extern "C" fn start(tid: u32) -> u32 {
@@ -151,7 +151,7 @@ extern "C" fn middle(tid: u32) -> u32 {
 #[inline(never)]
 extern "C" fn leaf_wait(tid: u32) -> u32 {
     while black_box(tid) != 0 {
-        NEWS.wait(|_| !apc::is_queued(tid));
+        SIGNAL.wait(|_| !apc::is_queued(tid));
         apc::deliver();
     }
     tid

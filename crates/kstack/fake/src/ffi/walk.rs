@@ -1,11 +1,13 @@
 //! Walks of the calling thread's stack.
 //!
-//! The kernel's part is the real stack of the thread, by the same unwind data as in Windows; its addresses
-//! are made ones of the kernel, see [`crate::HIGH`]. The driver's own frames keep theirs, because the driver
-//! compares them with the place where it was loaded, which is a process's address here; a test can wish
-//! otherwise, and then sees them, and none left out. The user's part is made up. As in Windows, in a thread that the
-//! kernel has called back into user mode it goes on through the kernel frames of the callback to the user frames
-//! outside of them.
+//! The kernel stack is the real stack of the thread, walked with the same unwind data as on
+//! Windows. Its addresses are mapped to kernel addresses, see [`crate::HIGH`]. The driver's own
+//! frames are not mapped, because the driver compares them with its load address, which is an
+//! address of the process here. If a test maps them, they appear in the answer, and none is
+//! omitted.
+//!
+//! The user stack is synthetic. As on Windows, during a callback from the kernel to user mode it
+//! continues through the kernel frames of the callback to the outer user frames.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -20,18 +22,18 @@ use super::{Object, own, targets};
 use crate::HIGH;
 use crate::settings::{Settings, UserWalk};
 
-/// The first frame of the made-up user part; the others follow at this distance.
+/// The first frame of the synthetic user stack, and the distance between its frames.
 const USER: usize = 0x7ff6_1234_0000;
 const DISTANCE: usize = 0x10;
-/// The first kernel frame of a made-up callback.
+/// The first kernel frame of a synthetic callback.
 const CALLBACK: usize = HIGH as usize + 0x1_0000;
 
 /// # Safety
-/// As RtlWalkFrameChain: `callers` has room for so many addresses.
+/// As RtlWalkFrameChain: `callers` has space for `count` addresses.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn fake_RtlWalkFrameChain(callers: *mut usize, count: u32, flags: u32) -> u32 {
     let settings = Settings::current();
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of the caller.
     let callers = unsafe { std::slice::from_raw_parts_mut(callers, count as usize) };
     const USER_MODE: u32 = 1;
     let walked =
@@ -46,8 +48,7 @@ fn user(callers: &mut [usize], settings: &Settings) -> usize {
         UserWalk::Faults => {
             log(format_args!("RtlWalkFrameChain faults"));
             let nowhere = black_box(0x10 as *const usize);
-            // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for
-            // it.
+            // SAFETY: not sound: the access violation is intended, and the caller must handle it.
             callers[0] = unsafe { nowhere.read_volatile() };
             return 1;
         }
@@ -76,7 +77,7 @@ fn kernel(callers: &mut [usize], own_mapped: bool) -> usize {
     let mut inside = true;
     unwind(|address| {
         let here = image(address as *const c_void);
-        // From this function to the one that was called by the driver.
+        // The frames from this function to the one that the driver called.
         inside &= here == fake;
         if inside {
             return true;
@@ -93,48 +94,48 @@ fn kernel(callers: &mut [usize], own_mapped: bool) -> usize {
     walked
 }
 
-/// The start of the image in which an address lies; null for none.
+/// The base of the image that contains an address; null if there is none.
 fn image(address: *const c_void) -> Object {
     let mut base = std::ptr::null_mut();
-    // SAFETY: any address may be asked for; there is room for the result.
+    // SAFETY: any address is valid; `base` is a variable.
     unsafe { own::RtlPcToFileHeader(address, &mut base) }
 }
 
 /// The range of the function at an address.
 pub(super) fn function(address: u64) -> Option<std::ops::Range<u64>> {
     let mut base = 0;
-    // SAFETY: any address may be asked for; there is room for the base.
+    // SAFETY: any address is valid; `base` is a variable.
     let entry = unsafe { RtlLookupFunctionEntry(address, &mut base, std::ptr::null_mut()) };
     if entry.is_null() {
         return None;
     }
-    // SAFETY: an entry of the image's table.
+    // SAFETY: an entry of the image's function table.
     let entry = unsafe { *entry };
     let at = |offset: u32| base + u64::from(offset);
     Some(at(entry.BeginAddress)..at(entry.EndAddress))
 }
 
-/// Tells the return addresses of the calling thread, the innermost first, until one is refused or the stack
-/// ends.
+/// Calls `visit` with each return address of the calling thread, innermost first, until it returns
+/// false or the stack ends.
 #[inline(never)]
-fn unwind(mut tell: impl FnMut(usize) -> bool) {
+fn unwind(mut visit: impl FnMut(usize) -> bool) {
     let (mut low, mut high) = (0, 0);
-    // SAFETY: there is room for both.
+    // SAFETY: both are variables.
     unsafe { GetCurrentThreadStackLimits(&mut low, &mut high) };
     let mut context = Box::new(CONTEXT::default());
-    // SAFETY: there is room for a context, aligned as its type says.
+    // SAFETY: the context is a variable with the alignment of its type.
     unsafe { RtlCaptureContext(&mut *context) };
     loop {
         let address = context.Rip;
         let (mut base, mut data, mut frame) = (0, std::ptr::null_mut(), 0);
-        // SAFETY: any address may be asked for; there is room for the base.
+        // SAFETY: any address is valid; `base` is a variable.
         let entry = unsafe { RtlLookupFunctionEntry(address, &mut base, std::ptr::null_mut()) };
-        // Every function that calls has an entry.
+        // Every function with a call has an entry.
         if entry.is_null() {
             return;
         }
-        // SAFETY: the entry of the address, in the context of the function that it is of; the frames below
-        // are alive, as they are those of this thread.
+        // SAFETY: the entry of the address, and the context of its function; the outer frames are
+        // valid, because they belong to this thread.
         unsafe {
             RtlVirtualUnwind(
                 0,
@@ -148,7 +149,7 @@ fn unwind(mut tell: impl FnMut(usize) -> bool) {
             )
         };
         let outside = !(low..high).contains(&(context.Rsp as usize));
-        if context.Rip == 0 || outside || !tell(context.Rip as usize) {
+        if context.Rip == 0 || outside || !visit(context.Rip as usize) {
             return;
         }
     }

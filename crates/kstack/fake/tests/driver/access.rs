@@ -1,4 +1,4 @@
-//! Who may open the device, and use what is open.
+//! Access control: opening the device, and using an open handle.
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle};
 use std::process::Command;
@@ -15,18 +15,18 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken}
 use crate::device::Device;
 use crate::world::{World, calls};
 
-/// The argument of a process that gets an open file of another.
+/// The argument of a process that inherits an open file.
 pub const CHILD: &str = "--child";
 
-/// SeDebugPrivilege, a number that every Windows gives it.
+/// SeDebugPrivilege, which has the same number on every Windows.
 const DEBUG: LUID = LUID { LowPart: 20, HighPart: 0 };
 
-/// Switches the privilege on or off.
+/// Enables or disables the privilege.
 pub fn switch_privilege(on: bool) {
     let mut token = std::ptr::null_mut();
     // SAFETY: no pointers.
     let process = unsafe { GetCurrentProcess() };
-    // SAFETY: there is room for the handle.
+    // SAFETY: `token` is a variable.
     let opened = unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES, &mut token) };
     assert_ne!(opened, 0);
     let attributes = if on { SE_PRIVILEGE_ENABLED } else { 0 };
@@ -35,23 +35,24 @@ pub fn switch_privilege(on: bool) {
         Privileges: [LUID_AND_ATTRIBUTES { Luid: DEBUG, Attributes: attributes }],
     };
     let none = std::ptr::null_mut();
-    // SAFETY: as many privileges as it says; nothing is asked back.
+    // SAFETY: the structure has one privilege, as its count states; the previous state is not
+    // requested.
     let adjusted = unsafe { AdjustTokenPrivileges(token, 0, &privileges, 0, none, std::ptr::null_mut()) };
-    // SAFETY: no pointers; it says whether all were adjusted.
+    // SAFETY: no pointers. The last error shows whether all privileges were adjusted.
     assert_eq!((adjusted, unsafe { GetLastError() }), (1, 0), "the account has the privilege");
     // SAFETY: opened above, and not used again.
     unsafe { CloseHandle(token) };
 }
 
-pub fn the_list_is_set(_: &mut World) {
+pub fn access_list_is_set(_: &mut World) {
     let calls = calls();
     let at =
-        |what: &str| calls.iter().rposition(|call| call.contains(what)).unwrap_or_else(|| panic!("{what}"));
-    let made = at("IoCreateDevice \\Device\\StackhoundKstack 0x22 0x100 0");
+        |text: &str| calls.iter().rposition(|call| call.contains(text)).unwrap_or_else(|| panic!("{text}"));
+    let created = at("IoCreateDevice \\Device\\StackhoundKstack 0x22 0x100 0");
     let opened = at("ObOpenObjectByPointer device 0x200 access 0x40000 mode 0");
     let list = at("ZwSetSecurityObject 0x4 D:P(A;;FA;;;SY)(A;;FA;;;BA) = 0x0");
     let linked = at("IoCreateSymbolicLink \\DosDevices\\Global\\StackhoundKstack");
-    assert!(made < opened && opened < list && list < linked);
+    assert!(created < opened && opened < list && list < linked);
 }
 
 pub fn the_privilege_is_needed(world: &mut World) {
@@ -70,7 +71,7 @@ pub fn the_privilege_is_needed(world: &mut World) {
     assert!(Device::open().is_ok());
 }
 
-/// What remains open may be handed on; the driver looks who uses it.
+/// An open handle can be passed to another process, but the driver refuses its requests.
 pub fn another_process_is_refused(world: &mut World) {
     let handle = world.device.0.as_raw_handle();
     // SAFETY: an open handle.
@@ -81,10 +82,10 @@ pub fn another_process_is_refused(world: &mut World) {
     assert!(world.device.version().is_ok());
 }
 
-/// The other process: ends with the error that it gets.
+/// The other process: its exit code is the error of its request.
 pub fn child(handle: &str) {
     let handle = handle.parse::<usize>().expect("a handle");
-    // SAFETY: the parent says that it is an open file that this process has inherited.
+    // SAFETY: the parent passes the handle of an open file that this process has inherited.
     let device = Device(unsafe { std::fs::File::from_raw_handle(handle as *mut _) });
     let error = device.version().err().unwrap_or(0);
     std::process::exit(error as i32)

@@ -1,7 +1,7 @@
-//! What is captured, and of whom.
+//! Captured stacks of threads of each kind.
 
 use stackhound_kstack_fake::HIGH;
-use stackhound_kstack_fake::report::{Behaviour, CHAIN, DISPATCHER, Report};
+use stackhound_kstack_fake::report::{Behavior, CHAIN, DISPATCHER, Report};
 use stackhound_kstack_fake::settings::{Settings, UserWalk};
 use stackhound_kstack_proto::{
     AnswerHeader, Capture, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
@@ -17,7 +17,7 @@ use crate::endings::await_until;
 use crate::world::{World, calls};
 
 fn abilities(world: &World) -> u16 {
-    let version = world.device.version().expect("it says so");
+    let version = world.device.version().expect("the version");
     assert_eq!((version.magic.get(), version.version.get()), (MAGIC, VERSION));
     assert_eq!((version.max_frames.get(), version.max_timeout_ms.get()), (MAX_FRAMES, MAX_TIMEOUT_MS));
     assert_eq!(usize::from(version.max_outstanding.get()), MAX_OUTSTANDING);
@@ -32,9 +32,9 @@ pub fn version_of_old(world: &mut World) {
     assert_eq!(abilities(world), 0);
 }
 
-/// Captures the stack of the thread that waits.
+/// Captures the stack of the waiting thread.
 fn waiting(world: &mut World, change: impl FnOnce(&mut Capture)) -> Answered {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let mut capture = world.capture(tid);
     change(&mut capture);
     let answered = world.device.capture(&capture).expect("served");
@@ -42,14 +42,15 @@ fn waiting(world: &mut World, change: impl FnOnce(&mut Capture)) -> Answered {
     answered
 }
 
-/// The fake's functions among frames of the kernel, the innermost first; each as often as it occurs.
+/// The functions of the fake among kernel frames, innermost first, once for each occurrence.
 fn functions<'report>(report: &'report Report, frames: &[u64]) -> Vec<&'report str> {
     assert!(frames.iter().all(|frame| frame & HIGH == HIGH), "{frames:x?}");
     frames.iter().filter_map(|frame| report.function_at(frame & !HIGH)).collect()
 }
 
-/// Waits until every APC up to now has ended, so that nobody is busy and whatever is logged later is of a later capture.
-pub fn await_the_end_of_all() {
+/// Waits until all APCs have ended, so that no thread is busy and all later log lines belong to
+/// later captures.
+pub fn await_all_apcs() {
     await_until(|| {
         let calls = calls();
         let count = |like: &str| calls.iter().filter(|call| call.starts_with(like)).count();
@@ -58,17 +59,17 @@ pub fn await_the_end_of_all() {
 }
 
 pub fn frames_in_order(world: &mut World) {
-    await_the_end_of_all();
+    await_all_apcs();
     let (answered, calls) = world.calls(|world| waiting(world, |_| {}));
-    let kernel = answered.kernel.clone().expect("there are frames");
-    // The driver's own frames and the dispatcher that called it are left out, nothing else is.
+    let kernel = answered.kernel.clone().expect("frames");
+    // The driver's own frames and its caller in the dispatcher are omitted, but no others.
     assert_eq!(functions(&world.report, &kernel), CHAIN, "{kernel:x?}");
     assert!(answered.header.machinery.get() >= 2, "{:?}", answered.header);
     assert_eq!(answered.user, Ok(vec![0x7ff6_1234_0000, 0x7ff6_1234_0010, 0x7ff6_1234_0020]));
     assert_eq!((answered.header.flags.get(), answered.header.skipped.get()), (0, 0));
-    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for
-    // each part.
-    let tid = world.thread(Behaviour::Waits);
+    // As designed: kernel mode, original environment, with a rundown routine, no priority boost;
+    // one walk for each stack.
+    let tid = world.thread(Behavior::Waits);
     let expected = [
         format!("PsLookupThreadByThreadId {tid}"),
         format!("KeInitializeApc {tid} environment 0 rundown true normal false mode 0"),
@@ -84,8 +85,8 @@ pub fn frames_in_order(world: &mut World) {
     assert_eq!(flags, ["0x0", "0x1"]);
 }
 
-/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at
-/// those. So that they can be seen, they are mapped; then none is known as the driver's.
+/// Here, the driver's own frames have addresses of a process, at which a kernel stack ends. They
+/// are mapped so that they can be returned; then the driver does not recognize them as its own.
 pub fn machinery_is_kept(world: &mut World) {
     let trimmed = waiting(world, |_| {});
     let whole = world.with(
@@ -95,7 +96,7 @@ pub fn machinery_is_kept(world: &mut World) {
     let (trimmed_frames, frames) = (trimmed.kernel.expect("frames"), whole.kernel.expect("frames"));
     assert_eq!(whole.header.machinery.get(), 0);
     let machinery = usize::from(trimmed.header.machinery.get());
-    assert_eq!(frames[machinery..], trimmed_frames, "left out: {machinery} frames of {frames:x?}");
+    assert_eq!(frames[machinery..], trimmed_frames, "omitted: {machinery} frames of {frames:x?}");
     let found = functions(&world.report, &frames);
     assert_eq!(found[0], DISPATCHER);
     assert_eq!(found[1..], CHAIN);
@@ -108,15 +109,15 @@ pub fn skipped_and_cut(world: &mut World) {
     let skipped = waiting(world, |capture| capture.frames_to_skip = 2);
     assert_eq!(skipped.kernel.as_deref(), Ok(&kernel[2..]));
     assert_eq!((skipped.header.skipped.get(), skipped.user), (2, all.user.clone()));
-    // Room for three: two of the kernel and one of the user.
+    // Three entries: two kernel frames and one user frame.
     let cut = waiting(world, |capture| capture.max_frames = 3);
     assert_eq!(cut.kernel.as_deref(), Ok(&kernel[..2]));
     assert_eq!(cut.user, Ok(all.user.expect("frames")[..1].to_vec()));
     assert_eq!(cut.header.flags.get(), AnswerHeader::KERNEL_CUT | AnswerHeader::USER_CUT);
-    // Everything skipped leaves nothing.
+    // All frames are skipped.
     let nothing = waiting(world, |capture| capture.frames_to_skip = MAX_FRAMES);
     assert_eq!(nothing.kernel, Err(Missing::Nothing));
-    // A user part that fills the room.
+    // A user stack that fills the answer.
     let long = world.with(|settings| settings.user = UserWalk::Frames(300), |world| waiting(world, |_| {}));
     assert_eq!(long.kernel.as_deref(), Ok(&kernel[..]));
     assert_eq!(long.user.expect("frames").len(), usize::from(MAX_FRAMES) - kernel.len());
@@ -131,8 +132,8 @@ pub fn parts(world: &mut World) {
     assert_eq!((user.kernel, user.user), (Ok(vec![]), both.user));
 }
 
-/// As for a window procedure: the kernel part is that of the innermost call, the user part has the kernel frames of
-/// the callback in it.
+/// As for a window procedure: the kernel stack is that of the innermost call, and the user stack
+/// contains the kernel frames of the callback.
 pub fn callback(world: &mut World) {
     let answered = world.with(|settings| settings.callback = 2, |world| waiting(world, |_| {}));
     assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
@@ -146,7 +147,7 @@ pub fn callback(world: &mut World) {
     assert_eq!((cut.user, cut.header.flags.get()), (Ok(user[..4].to_vec()), AnswerHeader::USER_CUT));
 }
 
-/// The kernel part is there all the same, and the driver goes on.
+/// The kernel stack is present all the same, and the driver continues to work.
 pub fn user_faults(world: &mut World) {
     let (answered, calls) = world.calls(|world| {
         world.with(|settings| settings.user = UserWalk::Faults, |world| waiting(world, |_| {}))
@@ -161,7 +162,7 @@ pub fn user_withheld(world: &mut World) {
     let attached = world.with(|settings| settings.attached = true, |world| waiting(world, |_| {}));
     let protected = world.with(|settings| settings.protected = true, |world| waiting(world, |_| {}));
     let empty = world.with(|settings| settings.user = UserWalk::Frames(0), |world| waiting(world, |_| {}));
-    let tid = world.thread(Behaviour::System);
+    let tid = world.thread(Behavior::System);
     let capture = world.capture(tid);
     let system = world.device.capture(&capture).expect("served");
     for (answered, why) in [
@@ -175,7 +176,8 @@ pub fn user_withheld(world: &mut World) {
     }
 }
 
-/// A thread that may hold a lock of a file system reads no pages of its stack, unless the request says so.
+/// A thread that may hold a file system lock reads no pages of its stack, unless the request allows
+/// it.
 pub fn critical_region(world: &mut World) {
     let inside = |world: &mut World, flags: Flags| {
         let set = |settings: &mut Settings| settings.region = true;
@@ -183,18 +185,19 @@ pub fn critical_region(world: &mut World) {
     };
     let both = Flags::KERNEL.and(Flags::USER);
     let user_walks = |calls: &[String]| calls.iter().filter(|call| call.contains(" flags 0x1 ")).count();
-    await_the_end_of_all();
+    await_all_apcs();
     let (answered, calls) = inside(world, both);
     assert_eq!((answered.user, user_walks(&calls)), (Err(Missing::CriticalRegion), 0), "{calls:#?}");
     assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
-    await_the_end_of_all();
+    await_all_apcs();
     let (answered, calls) = inside(world, both.and(Flags::USER_IN_CRITICAL_REGION));
     assert_eq!((answered.user.map(|frames| frames.len()), user_walks(&calls)), (Ok(3), 1), "{calls:#?}");
 }
 
-/// The kernel part is there although a page of the user stack is not, and the thread can be asked again when it is.
+/// The kernel stack is present although a page of the user stack is not read. The thread can be
+/// captured again once the page is read.
 pub fn user_hangs(world: &mut World) {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let capture = Capture { timeout_ms: 200, ..world.capture(tid) };
     let hang = |settings: &mut Settings| settings.user = UserWalk::Hangs;
     let (answered, calls) =
@@ -205,13 +208,13 @@ pub fn user_hangs(world: &mut World) {
     let capture = world.capture(tid);
     assert_eq!(world.device.outcome(&capture), Err(ERROR_BUSY), "its APC has not ended");
     world.set(|settings| settings.wakes += 1);
-    await_the_end_of_all();
+    await_all_apcs();
     frames_in_order(world);
 }
 
-/// That its end was asked for keeps no thread from answering.
+/// A terminating thread still answers.
 pub fn ending(world: &mut World) {
-    let tid = world.thread(Behaviour::Ending);
+    let tid = world.thread(Behavior::Ending);
     let capture = world.capture(tid);
     let answered = world.device.capture(&capture).expect("served");
     assert_eq!(answered.outcome, Outcome::Captured);
@@ -226,16 +229,16 @@ pub fn own_stack(world: &mut World) {
     let (answered, calls) = world.calls(|world| world.device.capture(&capture).expect("served"));
     assert_eq!(answered.outcome, Outcome::Captured);
     assert_eq!(answered.header.flags.get(), AnswerHeader::OWN);
-    // It is called by the dispatcher of requests, which no APC is in.
+    // The request was called by the request dispatcher, without an APC.
     assert!(!answered.kernel.expect("frames").is_empty());
     assert!(answered.header.machinery.get() > 0);
     assert!(calls.iter().all(|call| !call.starts_with("KeI")), "{calls:#?}");
-    // It is in a critical region of the driver's own, and holds nothing.
+    // The thread is in the critical region of the driver, and holds no lock.
     assert_eq!(answered.user.map(|frames| frames.len()), Ok(3));
 }
 
 pub fn creation_time(world: &mut World) {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let created = created(tid);
     assert_eq!(waiting(world, |capture| capture.created = Some(created)).header.created.get(), created);
     for wrong in [1, created - 1, created + 1, u64::MAX] {
@@ -245,19 +248,19 @@ pub fn creation_time(world: &mut World) {
 }
 
 pub fn no_creation_time(world: &mut World) {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let capture = Capture { created: Some(created(tid)), ..world.capture(tid) };
     assert_eq!(world.device.outcome(&capture), Ok(Outcome::NoThread));
     assert_eq!(waiting(world, |_| {}).header.created.get(), 0);
 }
 
-/// When a thread was created, as the system tells programs.
+/// The creation time of a thread, as the system reports it to programs.
 fn created(tid: u32) -> u64 {
     // SAFETY: no pointers.
     let thread = unsafe { OpenThread(THREAD_QUERY_LIMITED_INFORMATION, 0, tid) };
     assert!(!thread.is_null());
     let [mut created, mut ended, mut kernel, mut user] = [FILETIME::default(); 4];
-    // SAFETY: all four are there to be filled in.
+    // SAFETY: all four are variables.
     assert_ne!(unsafe { GetThreadTimes(thread, &mut created, &mut ended, &mut kernel, &mut user) }, 0);
     // SAFETY: opened above, and not used again.
     unsafe { CloseHandle(thread) };
@@ -265,7 +268,7 @@ fn created(tid: u32) -> u64 {
 }
 
 pub fn no_such_thread(world: &mut World) {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let wrong_process = Capture { pid: std::process::id(), ..world.capture(tid) };
     for capture in [wrong_process, world.capture(0x7fff_fff0), world.capture(0)] {
         let (outcome, calls) = world.calls(|world| world.device.outcome(&capture));

@@ -1,4 +1,4 @@
-//! The device as a program sees it.
+//! The device from the view of a program.
 
 use std::fs::{File, OpenOptions};
 use std::os::windows::io::AsRawHandle;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// An open device.
 pub struct Device(pub File);
 
-/// What became of a capture.
+/// The result of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub outcome: Outcome,
@@ -25,8 +25,9 @@ pub struct Answered {
 impl Device {
     /// Opens the device for reading and writing.
     ///
-    /// Wine opens it before it asks the driver, and whatever that says. Therefore this asks for the version,
-    /// too: Windows would refuse the open where the driver refuses that.
+    /// Wine opens the device before it calls the driver, and ignores the result. Therefore this
+    /// function also requests the version. If the driver refuses that, Windows would have refused
+    /// to open the device.
     ///
     /// # Errors
     /// The Win32 error.
@@ -36,7 +37,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Opens the device, for the driver to decide later.
+    /// Opens the device without requesting the version.
     ///
     /// # Errors
     /// The Win32 error.
@@ -45,16 +46,16 @@ impl Device {
         opened.map(Device).map_err(|error| error.raw_os_error().expect("an error of the system") as u32)
     }
 
-    /// What the driver says of itself.
+    /// The version of the driver.
     ///
     /// # Errors
     /// The Win32 error.
     pub fn version(&self) -> Result<Version, u32> {
         let bytes = self.control(Code::Version.number(), &[], 100)?;
-        Ok(Version::read_from_bytes(&bytes).expect("as long as it should be"))
+        Ok(Version::read_from_bytes(&bytes).expect("an answer of the right length"))
     }
 
-    /// Sends a request: the bytes of the answer.
+    /// Sends a request, and returns the bytes of the answer.
     ///
     /// # Errors
     /// The Win32 error. Then nothing was written.
@@ -63,7 +64,7 @@ impl Device {
         let mut output = vec![UNTOUCHED; room];
         let mut written = 0;
         let (from, to) = (input.as_ptr(), output.as_mut_ptr());
-        // SAFETY: both buffers are as long as is said, and the file is open.
+        // SAFETY: both buffers have the passed lengths, and the file is open.
         let served = unsafe {
             DeviceIoControl(
                 self.0.as_raw_handle(),
@@ -79,16 +80,20 @@ impl Device {
         if served == 0 {
             // SAFETY: nothing was called in between.
             let error = unsafe { GetLastError() };
-            assert_eq!(written, 0, "refused, and yet written");
-            assert!(output.iter().all(|&byte| byte == UNTOUCHED), "refused, and yet written");
+            assert_eq!(written, 0, "refused, but written");
+            assert!(output.iter().all(|&byte| byte == UNTOUCHED), "refused, but written");
             return Err(error);
         }
-        assert!(output[written as usize..].iter().all(|&byte| byte == UNTOUCHED), "more than is said");
+        assert!(
+            output[written as usize..].iter().all(|&byte| byte == UNTOUCHED),
+            "more was written than reported"
+        );
         output.truncate(written as usize);
         Ok(output)
     }
 
-    /// Captures. A thread that has just answered is busy until its APC has ended, so it is asked again some times.
+    /// Captures. A thread that has just answered is busy until its APC has ended, so the request is
+    /// retried.
     ///
     /// # Errors
     /// The Win32 error.
@@ -116,7 +121,7 @@ impl Device {
         })
     }
 
-    /// How a capture of the thread ends, asked once.
+    /// The outcome of one capture, without retries.
     ///
     /// # Errors
     /// The Win32 error.

@@ -1,13 +1,13 @@
-//! What people use, on the loaded driver: `stackhound kstack`.
+//! `stackhound kstack` with the loaded driver.
 
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use stackhound_kstack_fake::report::Behaviour;
+use stackhound_kstack_fake::report::Behavior;
 
 use crate::world::World;
 
-/// The program; `scripts/kstack-check.sh` builds it and says where.
+/// Runs the program, which `scripts/kstack-check.sh` builds. `STACKHOUND_PROGRAM` is its path.
 fn kstack(arguments: &[&str]) -> Output {
     let program = std::env::var("STACKHOUND_PROGRAM").expect("STACKHOUND_PROGRAM names the program");
     Command::new(program).arg("kstack").args(arguments).output().expect("the program runs")
@@ -22,30 +22,30 @@ fn addresses(frames: &Value) -> Vec<u64> {
 }
 
 pub fn shows_the_stack(world: &mut World) {
-    let tid = world.thread(Behaviour::Waits);
+    let tid = world.thread(Behavior::Waits);
     let capture = world.capture(tid);
     let expected = world.device.capture(&capture).expect("served");
     let (pid, tid) = (capture.pid.to_string(), tid.to_string());
     let output = kstack(&["--pid", &pid, "--tid", &tid, "--user", "--format", "json", "-q"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let thread = &told["threads"][0];
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let thread = &document["threads"][0];
     assert_eq!((thread["pid"].to_string(), thread["tid"].to_string()), (pid, tid));
     assert_eq!(thread["capture"]["kind"], "captured", "{thread}");
     assert_eq!(addresses(&thread["kernel"]), expected.kernel.expect("frames"), "{thread}");
     assert_eq!(addresses(&thread["user"]), expected.user.expect("frames"), "{thread}");
 }
 
-/// All threads of the process: those that do not answer are told with their reasons.
+/// All threads of the process are shown. Those that do not answer have a reason.
 pub fn shows_all_threads(world: &mut World) {
-    let waits = world.thread(Behaviour::Waits);
+    let waits = world.thread(Behavior::Waits);
     let pid = world.capture(waits).pid.to_string();
     let output = kstack(&["--pid", &pid, "--format", "json", "-q"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let threads = told["threads"].as_array().expect("threads");
-    let told_of = |tid: u32| threads.iter().find(|thread| thread["tid"] == tid).expect("it is told of");
-    assert!(told_of(waits)["kernel"].is_array());
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let threads = document["threads"].as_array().expect("threads");
+    let row = |tid: u32| threads.iter().find(|thread| thread["tid"] == tid).expect("it is shown");
+    assert!(row(waits)["kernel"].is_array());
     assert!(threads.len() > 1);
     for thread in threads {
         let (frames, reason) = (&thread["kernel"], &thread["kernel_absent"]);

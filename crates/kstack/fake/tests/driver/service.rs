@@ -17,24 +17,25 @@ fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }
 
-/// What a function says that has failed.
+/// The last error of a function that has failed.
 fn checked(succeeded: i32) -> Result<(), u32> {
     // SAFETY: no pointers.
     if succeeded != 0 { Ok(()) } else { Err(unsafe { GetLastError() }) }
 }
 
 impl Service {
-    /// Creates it, for the driver that `scripts/kstack-check.sh` has put there.
+    /// Creates the service, for the driver that `scripts/kstack-check.sh` has copied.
     ///
-    /// Its name ends with the kernel's: a service that is deleted while its driver runs goes some time later.
+    /// Its name contains the name of the kernel, because a service that is deleted while its driver
+    /// runs is removed only later.
     pub fn create(kernel: &str) -> Service {
         let none = std::ptr::null();
-        // SAFETY: no pointers but null.
+        // SAFETY: only null pointers.
         let manager = unsafe { OpenSCManagerW(none, none, SC_MANAGER_ALL_ACCESS) };
-        assert!(!manager.is_null(), "the manager of services opens");
+        assert!(!manager.is_null(), "the service manager opens");
         let name = wide(&format!("StackhoundKstack-{kernel}"));
         let path = wide(r"C:\windows\system32\drivers\stackhound-kstack.sys");
-        // SAFETY: texts that end with zero, and null where that is allowed.
+        // SAFETY: zero-terminated texts, and null where it is allowed.
         let service = unsafe {
             CreateServiceW(
                 manager,
@@ -56,7 +57,7 @@ impl Service {
         Service { manager, service }
     }
 
-    /// Starts it.
+    /// Starts the service.
     ///
     /// # Errors
     /// The Win32 error.
@@ -65,25 +66,25 @@ impl Service {
         checked(unsafe { StartServiceW(self.service, 0, std::ptr::null()) })
     }
 
-    /// Asks it to stop.
+    /// Requests the service to stop.
     ///
     /// # Errors
     /// The Win32 error.
     pub fn stop(&self) -> Result<SERVICE_STATUS, u32> {
         let mut status = SERVICE_STATUS::default();
-        // SAFETY: the handle is open; there is room for the status.
+        // SAFETY: the handle is open; `status` is a variable.
         checked(unsafe { ControlService(self.service, SERVICE_CONTROL_STOP, &mut status) }).map(|()| status)
     }
 
-    /// What the manager says of it.
+    /// The status of the service.
     pub fn status(&self) -> SERVICE_STATUS {
         let mut status = SERVICE_STATUS::default();
-        // SAFETY: the handle is open; there is room for the status.
+        // SAFETY: the handle is open; `status` is a variable.
         checked(unsafe { QueryServiceStatus(self.service, &mut status) }).expect("the service has a status");
         status
     }
 
-    /// Deletes it.
+    /// Deletes the service.
     pub fn delete(self) {
         // SAFETY: the handle is open.
         checked(unsafe { DeleteService(self.service) }).expect("the service is deleted");

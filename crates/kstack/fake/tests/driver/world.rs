@@ -1,9 +1,9 @@
-//! What all cases have: the driver's service, the device, and what the fake says of itself.
+//! The environment of all cases: the driver's service, the device, and the report of the fake.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use stackhound_kstack_fake::report::{Behaviour, Report};
+use stackhound_kstack_fake::report::{Behavior, Report};
 use stackhound_kstack_fake::settings::Settings;
 use stackhound_kstack_proto::{Capture, Flags};
 
@@ -11,38 +11,38 @@ use crate::access;
 use crate::device::Device;
 use crate::service::Service;
 
-/// What a case shows, and how.
+/// The description of a case, and its function.
 pub type Case = (&'static str, fn(&mut World));
 
-/// See the module.
+/// The environment of a case.
 pub struct World {
     pub service: Service,
     pub device: Device,
     pub report: Report,
-    /// What the fake is to do; [`Self::set`] changes it.
+    /// The current settings of the fake; [`Self::set`] changes them.
     settings: Settings,
     next: u64,
 }
 
-/// The time that threads get which answer at once. Long, for busy machines.
+/// The timeout in milliseconds for threads that answer at once. It is long, for busy machines.
 pub const PATIENCE: u32 = 1000;
 
-/// Runs the cases one after the other, in a kernel of that name, without the `missing` functions.
+/// Runs the cases one after another, in a kernel of this name without the `missing` functions.
 ///
 /// # Panics
 /// At the first case that fails.
 pub fn run(kernel: &str, missing: &[&str], cases: &[Case]) {
-    std::fs::write(Report::calls(), "").expect("the folder is there");
-    let begun = Instant::now();
+    std::fs::write(Report::calls(), "").expect("the folder exists");
+    let start = Instant::now();
     let settings =
         Settings { missing: missing.iter().map(|&name| name.to_owned()).collect(), ..Settings::default() };
     let service = Service::create(kernel);
     for fail in ["ZwSetSecurityObject", "IoCreateSymbolicLink"] {
         Settings { fail: vec![fail.to_owned()], ..settings.clone() }.store().expect("settings are written");
-        assert!(service.start().is_err(), "the driver must not load where {fail} fails");
+        assert!(service.start().is_err(), "the driver must not load if {fail} fails");
         assert!(Device::open().is_err());
     }
-    println!("ok: where the device cannot be made as it must be, the driver does not load");
+    println!("ok: the driver does not load if its device cannot be secured and linked");
     settings.store().expect("settings are written");
     service.start().expect("the service starts");
     println!("ok: the service is created, and the driver loads");
@@ -53,19 +53,19 @@ pub fn run(kernel: &str, missing: &[&str], cases: &[Case]) {
     let mut world = World { service, device, report, settings, next: 1 };
     for (name, case) in cases {
         case(&mut world);
-        println!("ok: {name} ({:.1} s)", begun.elapsed().as_secs_f32());
+        println!("ok: {name} ({:.1} s)", start.elapsed().as_secs_f32());
     }
     world.service.delete();
     println!("ok: {} cases, and the service is deleted", cases.len() + 3);
 }
 
 impl World {
-    /// The one thread of a behaviour.
-    pub fn thread(&self, behaviour: Behaviour) -> u32 {
-        self.report.threads_that(behaviour)[0]
+    /// The first thread with a behavior.
+    pub fn thread(&self, behavior: Behavior) -> u32 {
+        self.report.threads_with(behavior)[0]
     }
 
-    /// A request for both parts of a thread of the driver's process.
+    /// A request for both stacks of a thread in the driver's process.
     pub fn capture(&mut self, tid: u32) -> Capture {
         self.next += 1;
         Capture {
@@ -80,13 +80,13 @@ impl World {
         }
     }
 
-    /// Changes what the fake does.
+    /// Changes the settings of the fake.
     pub fn set(&mut self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.settings);
         self.settings.store().expect("settings are written");
     }
 
-    /// Runs something with other settings, and then puts them back.
+    /// Runs a function with changed settings, and then restores them.
     pub fn with<T>(&mut self, change: impl FnOnce(&mut Settings), run: impl FnOnce(&mut World) -> T) -> T {
         let before = self.settings.clone();
         self.set(change);
@@ -95,7 +95,7 @@ impl World {
         result
     }
 
-    /// What is done while calls are looked at: the lines that the log has afterwards, and had not before.
+    /// Runs a function, and returns its result and the lines that were logged meanwhile.
     pub fn calls<T>(&mut self, run: impl FnOnce(&mut World) -> T) -> (T, Vec<String>) {
         let before = calls().len();
         let result = run(self);
@@ -106,6 +106,6 @@ impl World {
 /// The log so far.
 pub fn calls() -> Vec<String> {
     let path: PathBuf = Report::calls();
-    let log = std::fs::read_to_string(path).expect("the log is there");
+    let log = std::fs::read_to_string(path).expect("the log exists");
     log.lines().map(str::to_owned).collect()
 }

@@ -1,6 +1,6 @@
-/* Code that is written while the program runs: into memory that stays writable, into memory that is made executable after
-   each change, and into memory that is mapped twice. The same bytes are a plain function first and one that calls then.
-   Prints how often the functions run that they lead to. */
+/* Code that is written while the program runs: to memory that stays writable, to memory that is made executable after each
+   change, and to memory that is mapped twice. The same bytes are alternately a function without a call and one with a
+   call. Prints how often the called functions run. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +16,13 @@ static const unsigned char plain[] = {0xb8, 1, 0, 0, 0, 0xc3};
 static unsigned char calling[] = {0x48, 0x83, 0xec, 8, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,
                                   0xff, 0xd0, 0x48, 0x83, 0xc4, 8, 0xc3};
 
-static void write_code(unsigned char *place, const unsigned char *code, size_t size) {
-    /* Without any function whose code could be the last to be looked at. */
+static void write_code(unsigned char *target, const unsigned char *code, size_t size) {
+    /* Without a library function, whose code could be decoded in between. */
     for (size_t at = 0; at < size; at++)
-        ((volatile unsigned char *)place)[at] = code[at];
+        ((volatile unsigned char *)target)[at] = code[at];
 }
 
-static void run(unsigned char *place) { ((void (*)(void))place)(); }
+static void run(unsigned char *code) { ((void (*)(void))code)(); }
 
 int main(int count, char **arguments) {
     if (count > 1 && !freopen(arguments[1], "w", stdout))

@@ -1,5 +1,5 @@
-/* Switches between stacks of its own by swapcontext.
-   Prints how often each function runs, and how often a stack of its own becomes the active one. */
+/* Switches between its own stacks with swapcontext.
+   Prints how often each function runs, and how often one of its own stacks becomes active. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -8,7 +8,7 @@ enum { STACKS = 4, ROUNDS = 10, SIZE = 256 << 10 };
 static ucontext_t home, others[STACKS];
 static volatile int entered, worked;
 
-__attribute__((noinline)) static void hand_over(int which) {
+__attribute__((noinline)) static void yield_home(int which) {
     worked++;
     swapcontext(&others[which], &home);
     entered++;
@@ -17,7 +17,7 @@ __attribute__((noinline)) static void hand_over(int which) {
 __attribute__((noinline)) static void coroutine(int which) {
     entered++;
     for (;;)
-        hand_over(which);
+        yield_home(which);
 }
 
 __attribute__((noinline)) static void visit(int which) { swapcontext(&home, &others[which]); }
@@ -35,7 +35,7 @@ int main(int count, char **arguments) {
     for (int round = 0; round < ROUNDS; round++)
         for (int which = 0; which < STACKS; which++)
             visit(which);
-    printf("returned visit %d\nreturned hand_over %d\nopen hand_over %d\nstacks %d\nentered %d\n", STACKS * ROUNDS,
+    printf("returned visit %d\nreturned yield_home %d\nopen yield_home %d\nstacks %d\nentered %d\n", STACKS * ROUNDS,
            worked - STACKS, STACKS, STACKS + 1, entered);
     return 0;
 }

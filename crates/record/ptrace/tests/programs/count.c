@@ -1,6 +1,6 @@
-/* Steps through a program and counts calls and returns, with a decoder of its own that knows nothing but them.
+/* Steps through a program and counts calls and returns, with its own decoder that recognizes only these.
    It shares no code and no library with the recorder. Prints: steps, calls, returns, exit code.
-   Steps that stay where they are, iterations of repeated instructions, count as one. One thread only. */
+   All iterations of a repeated instruction count as one step. Programs with one thread only. */
 #include <stdio.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* 1 for a call, 2 for a return, 3 for a repeated string instruction, 0 for all else. */
+/* 1 for a call, 2 for a return, 3 for a repeated string instruction, 0 for other instructions. */
 static int kind(const unsigned char *code) {
     int repeat = 0;
     while (*code == 0x66 || *code == 0x67 || *code == 0x2e || *code == 0x36 || *code == 0x3e || *code == 0x26 ||

@@ -1,5 +1,5 @@
-// Throws through functions, some of which have something to destroy on the way.
-// Prints how many frames of each are left by that, and how many return.
+// Throws exceptions through functions, some of which have objects to destroy.
+// Prints how many frames of each are unwound, and how many return.
 #include <cstdio>
 #include <stdexcept>
 

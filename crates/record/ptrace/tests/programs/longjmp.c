@@ -1,5 +1,5 @@
-/* Leaves functions by longjmp: from the same function, from deep ones, and by way of an array of targets.
-   Prints how many frames of `descend` are skipped by that, and how many return. */
+/* Leaves functions with longjmp, from different depths.
+   Prints how many frames of `descend` are unwound, and how many return. */
 #include <setjmp.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Code that plays with calls and returns: tail calls, a call that only asks where it is, indirect calls by way of a
-   return (as mitigations make them), functions that free their arguments, large frames, deep recursion.
+/* Code with unusual calls and returns: tail calls, a call that only reads the program counter, indirect calls through a
+   return (as for mitigations of branch prediction), functions that pop their arguments, large frames, deep recursion.
    Prints how often each function runs. */
 #include <alloca.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@ void speculation_trap(void);
 __asm__(".text\n"
         ".type tail_first, @function\ntail_first: jmp tail_second\n.size tail_first, .-tail_first\n"
         ".type tail_second, @function\ntail_second: mov $7, %eax\nret\n.size tail_second, .-tail_second\n"
-        /* A call to the next instruction, whose return address is taken away at once. */
+        /* A call to the next instruction, whose return address is popped at once. */
         ".type where, @function\nwhere: call 1f\n1: pop %rax\nret\n.size where, .-where\n"
-        /* The callee takes two arguments away from the stack. */
+        /* The callee pops two arguments. */
         ".type freeing, @function\nfreeing: lea (%rdi,%rsi), %rax\nret $16\n.size freeing, .-freeing\n"
-        /* An indirect call as compilers make it where branch prediction is not trusted. */
+        /* An indirect call as compilers generate it as a mitigation of branch prediction. */
         ".type by_return, @function\nby_return: sub $8, %rsp\ncall thunk\nadd $8, %rsp\nret\n.size by_return, .-by_return\n"
         ".type thunk, @function\nthunk: call 2f\n1: pause\njmp 1b\n2: mov %rdi, (%rsp)\nret\n.size thunk, .-thunk\n");
 

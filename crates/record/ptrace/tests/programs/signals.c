@@ -1,5 +1,5 @@
-/* Signals with handlers, on the same stack and on one of their own, from raise, from a fault and within each other;
-   also ones without handlers. Prints how many handlers run and how they are left. */
+/* Signals with handlers, on the same stack and on an alternate one, from raise, from a fault and nested; also signals
+   without handlers. Prints how many handlers run and how they end. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

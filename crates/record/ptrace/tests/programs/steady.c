@@ -1,4 +1,4 @@
-/* Does the same each time: sorts numbers that it makes up, and prints nothing about itself. */
+/* Behaves the same each time: sorts generated numbers, and prints no counts. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-//! What happens around a recording: programs that cannot be recorded, the end of it, and that it can be repeated.
+//! Programs that cannot be recorded, the end of recordings, and their repeatability.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -18,23 +18,24 @@ fn refused(program: &Path, expected: &str) {
 }
 
 #[test]
-fn what_cannot_be_recorded_gets_one_sentence() {
+fn programs_that_cannot_be_recorded_have_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
     refused(&path, "there is no such program");
     refused(Path::new("no-such-program-anywhere"), "there is no such program");
-    refused(folder.path(), "not a program that may be run");
+    refused(folder.path(), "not an executable file");
     std::fs::write(&path, b"#!/bin/sh\n").unwrap();
-    refused(&path, "not a program that may be run");
+    refused(&path, "not an executable file");
     // The beginning of a program for 32-bit x86.
     std::fs::write(&path, b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0\x01\0\0\0").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    refused(&path, "not a program for 64-bit x86, the only kind that can be recorded");
+    refused(&path, "not a 64-bit x86 program; only those can be recorded");
     std::fs::write(&path, b"#!/no/such/interpreter\n").unwrap();
     refused(&path, "cannot be started: No such file or directory (os error 2)");
     let other_user =
-        "would run as another user or group (set-user-ID or set-group-ID), which cannot be recorded";
-    // Whoever may give files away can make such a program; others find one.
+        "cannot record a program that runs as another user or group (set-user-ID or set-group-ID)";
+    // With the right to change owners, the test creates such a program; otherwise it uses an
+    // existing one.
     if chown(&path, Some(65_534), None).is_ok() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
         refused(&path, other_user);
@@ -43,7 +44,7 @@ fn what_cannot_be_recorded_gets_one_sentence() {
     }
 }
 
-/// All that is recorded but the numbers of processes.
+/// The records without the process and thread ids.
 fn comparable(records: Vec<Record>) -> Vec<Record> {
     records
         .into_iter()
@@ -55,7 +56,7 @@ fn comparable(records: Vec<Record>) -> Vec<Record> {
 }
 
 #[test]
-fn the_same_program_gives_the_same_recording() {
+fn a_program_has_the_same_recording_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
     let command = words(&program, &[folder.path().join("printed").to_str().unwrap()]);
@@ -69,7 +70,7 @@ fn the_same_program_gives_the_same_recording() {
 }
 
 #[test]
-fn a_recording_can_be_cut_short_and_the_program_goes_on() {
+fn a_limit_ends_the_recording_but_not_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
     let printed = folder.path().join("printed");
@@ -77,17 +78,17 @@ fn a_recording_can_be_cut_short_and_the_program_goes_on() {
     let whole = record(&command, u64::MAX);
     for limit in [1, 1_000, whole.totals.transitions - 1] {
         std::fs::write(&printed, "").unwrap();
-        let part = record(&command, limit);
-        assert_eq!(part.totals.transitions, limit);
-        assert_eq!(part.ending, Ending::Exited(3));
+        let limited = record(&command, limit);
+        assert_eq!(limited.totals.transitions, limit);
+        assert_eq!(limited.ending, Ending::Exited(3));
         assert!(!std::fs::read_to_string(&printed).unwrap().is_empty());
-        // What is open at the end stays open.
-        assert!(part.frames().any(|frame| frame.end_type() == EndType::TraceEnd));
+        // Frames that are open at the end stay open.
+        assert!(limited.frames().any(|frame| frame.end_type() == EndType::TraceEnd));
     }
 }
 
-/// Waits until a program waits for something, or gives up after five minutes. Between two steps it is stopped, which is
-/// another state; in short system calls it may sleep for a moment.
+/// Waits until a program sleeps, for at most five minutes. Between two steps it is stopped, which
+/// is another state. In short system calls it may sleep for a moment.
 fn until_it_sleeps(process: u32) {
     let mut in_a_row = 0;
     for _ in 0..6_000 {
@@ -101,10 +102,10 @@ fn until_it_sleeps(process: u32) {
 }
 
 #[test]
-fn a_program_that_waits_can_be_left_alone() {
+fn a_waiting_program_can_be_released() {
     let Some(sleep) = tool("sleep") else { return };
     let stop = AtomicBool::new(false);
-    // Longer than anybody waits: that it still sleeps shows that its end was not waited for.
+    // Longer than the test: if it still sleeps, its end was not waited for.
     let recorder = Recorder::start(&words(&sleep, &["1800"])).unwrap();
     let process = recorder.process();
     let recorded = std::thread::scope(|scope| {
@@ -116,7 +117,7 @@ fn a_program_that_waits_can_be_left_alone() {
     });
     assert!(recorded.totals.transitions > 10_000, "{:?}", recorded.totals);
     assert_eq!(recorded.ending, Ending::Running);
-    // It sleeps on, and nobody traces it.
+    // It still sleeps, and is not traced.
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     assert!(status.contains("TracerPid:\t0\n"), "{status}");
     let killed = Command::new("kill").arg(process.to_string()).status().unwrap();
@@ -125,7 +126,7 @@ fn a_program_that_waits_can_be_left_alone() {
 }
 
 #[test]
-fn a_recorder_that_is_dropped_leaves_no_program_behind() {
+fn dropping_a_recorder_kills_its_program() {
     let Some(sleep) = tool("sleep") else { return };
     let recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
     let process = recorder.process();
@@ -135,24 +136,24 @@ fn a_recorder_that_is_dropped_leaves_no_program_behind() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_ends_the_recording_but_not_the_program() {
+fn a_write_error_ends_the_recording_but_not_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
     let printed = folder.path().join("printed");
     let recorder = Recorder::start(&words(&program, &[printed.to_str().unwrap()])).unwrap();
     let process = recorder.process();
-    // A device that is always full, behind the few bytes of the header.
+    // A device that is always full. The buffer holds the few bytes of the header.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let journal = Writer::new(std::io::BufWriter::new(full)).unwrap();
     let error = recorder.record(u64::MAX, &AtomicBool::new(false), journal).unwrap_err();
-    assert_eq!(error.to_string(), "the recording cannot be written: No space left on device (os error 28)");
-    // Already ended, and waited for, when the last page could not be written.
+    assert_eq!(error.to_string(), "cannot write the journal: No space left on device (os error 28)");
+    // If writing the last page failed, the program has already ended and was waited for.
     let _ = stackhound_record_ptrace::wait_for_end(process);
     assert!(!std::fs::read_to_string(printed).unwrap().is_empty());
 }
 
 #[test]
-fn a_program_that_is_killed_ends_the_recording() {
+fn killing_the_program_ends_the_recording() {
     let Some(shell) = tool("sh") else { return };
     let recording = record(&words(&shell, &["-c", "kill -KILL $$; sleep 60"]), u64::MAX);
     assert_eq!(recording.ending, Ending::Killed(9));
@@ -160,7 +161,7 @@ fn a_program_that_is_killed_ends_the_recording() {
 }
 
 #[test]
-fn a_program_that_is_replaced_has_new_stacks() {
+fn a_replaced_program_has_new_stacks() {
     let (Some(shell), Some(_)) = (tool("sh"), tool("true")) else { return };
     let recording = record(&words(&shell, &["-c", "exec true"]), u64::MAX);
     assert_eq!(recording.ending, Ending::Exited(0));
@@ -177,7 +178,7 @@ fn a_program_that_is_replaced_has_new_stacks() {
     assert_eq!(names[0], "sh");
     assert!(names[1] == "true" || names[1] == "coreutils" || names[1] == "busybox", "{names:?}");
     assert_eq!(stacks[0].process, stacks[1].process);
-    // The frames of the first program are given up, all at the same time; none of its frames ends later.
+    // The frames of the first program are abandoned at the same time; none of them ends later.
     let last_of_first = recording
         .frames()
         .filter(|frame| frame.stack().id().0 == 0)

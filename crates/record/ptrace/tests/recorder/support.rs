@@ -1,4 +1,4 @@
-//! What the tests of the recorder share: programs to record, and recordings of them.
+//! Shared functions of the tests: programs to record, and their recordings.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Recording {
     pub trace: Trace,
 }
 
-/// Records a program until it ends or there are so many transitions; then lets it run to its end.
+/// Records a program until it ends or `limit` transitions are reached, and then waits for its end.
 pub fn record(arguments: &[impl AsRef<OsStr>], limit: u64) -> Recording {
     let recorder = Recorder::start(arguments).unwrap_or_else(|error| panic!("{error}"));
     let process = recorder.process();
@@ -45,19 +45,20 @@ impl Recording {
     }
 }
 
-/// Says that a test cannot be run; fails where all must be.
+/// Prints that a test is skipped. Fails in CI, where all tests must run.
 pub fn skip(why: &str) {
     let in_ci = std::env::var("CI").as_deref() == Ok("true");
     assert!(!in_ci, "{why}");
     eprintln!("skipped: {why}");
 }
 
-/// Compiles a program of `tests/programs` into a folder; `None`, with a printed reason, without a compiler.
+/// Compiles a program of `tests/programs` into a folder; `None`, with a printed reason, without a
+/// compiler.
 pub fn compile(source: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     let program = folder.join(path.file_stem()?);
-    // Functions stay as they are in the source, so that what it counts is what is called.
+    // Functions are not inlined or merged, so that the program counts the actual calls.
     let fixed = ["-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread", "-o"];
     let result = Command::new(compiler).args(fixed).arg(&program).arg(&path).args(options).output();
     let Ok(result) = result else {
@@ -68,7 +69,7 @@ pub fn compile(source: &str, folder: &Path, options: &[&str]) -> Option<PathBuf>
     Some(program)
 }
 
-/// The file of a tool; `None`, with a printed reason, without it.
+/// The file of a tool; `None`, with a printed reason, if it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file());

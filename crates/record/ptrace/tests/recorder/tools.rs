@@ -1,7 +1,7 @@
-//! Programs of every day: each of their returns is matched with its call, or counted under what it was instead.
+//! Common programs: each return is matched with its call.
 //!
-//! Recorded for a short while each. `scripts/exact-check.sh` runs the same test for 1.5 million instructions, and with
-//! `--long` until the programs end.
+//! Each program is recorded for a short time. `scripts/exact-check.sh` runs the same test for 1.5
+//! million transitions, and with `--long` until the programs end.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use std::process::Command;
 
 use super::support::{record, skip, tool, words};
 
-/// What is recorded without a word from outside.
-const TRANSITIONS: u64 = 150_000;
+/// The default number of transitions.
+const TRANSITIONS: u64 = 100_000;
 
-/// How many transitions to record: `STACKHOUND_EXACT_TRANSITIONS`, a number or `all`.
+/// The number of transitions to record: `STACKHOUND_EXACT_TRANSITIONS`, a number or `all`.
 fn transitions() -> u64 {
     match std::env::var("STACKHOUND_EXACT_TRANSITIONS").as_deref() {
         Ok("all") => u64::MAX,
@@ -21,21 +21,21 @@ fn transitions() -> u64 {
     }
 }
 
-/// The compiler proper, which `cc` would start as a child of its own.
+/// The compiler itself, which `cc` would start as a child.
 fn compiler() -> Option<PathBuf> {
     let output = Command::new("cc").arg("-print-prog-name=cc1").output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }
 
-/// The Python program itself, where `python3` is a script that finds it.
+/// The Python interpreter itself, because `python3` may be a script that starts it.
 fn python() -> Option<PathBuf> {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }
 
-/// The commands, or what is missing for them. `folder` is theirs to write to.
+/// The commands whose programs are installed. They write to `folder`.
 fn commands(folder: &Path) -> Vec<Vec<OsString>> {
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -101,10 +101,11 @@ fn all_returns_are_matched() {
             totals.transitions as f64 / seconds
         );
         assert!(totals.transitions >= 50_000 && totals.returns > 300, "{name}: {totals:?}");
-        // These programs do nothing odd with their stacks: nothing is left to explain.
+        // These programs do not manipulate their stacks, so all returns match.
         assert_eq!(totals.returns_matched, totals.returns, "{name}: {totals:?}");
         assert_eq!((totals.refused, recording.trace.frame_count()), (0, totals.frames), "{name}");
-        // A frame for each call, and one for what runs before the first.
+        // A frame for each call, one for the code before the first call of each stack, and two for
+        // each signal.
         assert_eq!(totals.frames, totals.calls + totals.stacks + 2 * totals.signals, "{name}: {totals:?}");
     }
 }

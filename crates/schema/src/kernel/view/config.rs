@@ -1,4 +1,4 @@
-//! The machine: group 0x0B.
+//! Configuration of the machine: group 0x0B.
 
 use stackhound_types::{Address, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -8,33 +8,33 @@ use super::read::{Reader, Word};
 use super::text::Utf16;
 use crate::error::Error;
 
-/// Processors, memory and names of the machine.
+/// The processors, memory and name of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuConfig<'a> {
-    /// Nominal clock.
+    /// Nominal clock rate in MHz.
     pub mhz: u32,
-    /// How many logical processors.
+    /// The number of logical processors.
     pub number_of_processors: u32,
-    /// In units of 1 MiB.
+    /// Memory size in units of 1 MiB.
     pub mem_size: u32,
-    /// Bytes.
+    /// Page size in bytes.
     pub page_size: u32,
-    /// Bytes.
+    /// Allocation granularity in bytes.
     pub allocation_granularity: u32,
     /// The machine's name.
     pub computer_name: Utf16<'a>,
-    /// Its domain; empty if it has none.
+    /// The domain of the machine; empty if it has none.
     pub domain_name: Utf16<'a>,
-    /// A bit for each processor that shares its core.
+    /// A bit for each logical processor that shares its core.
     pub hyper_threading_flag: u64,
-    /// From version 3 on.
+    /// Present from version 3 on.
     pub detail: Option<CpuDetail>,
 }
 
-/// What version 3 adds.
+/// The fields that version 3 adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuDetail {
-    /// The end of the user half of address spaces.
+    /// The highest user-mode address.
     pub highest_user_address: Address,
     /// 0 x86, 5 ARM, 9 x64, 12 ARM64.
     pub processor_architecture: u16,
@@ -42,11 +42,12 @@ pub struct CpuDetail {
     pub processor_level: u16,
     /// Model and stepping.
     pub processor_revision: u16,
-    /// Sources disagree on which of the two flags comes first; both were 1 wherever they were seen.
+    /// Sources disagree on the order of this flag and the next one. Both were 1 in all known
+    /// traces.
     pub pae_enabled: u8,
-    /// Pages can be protected from execution.
+    /// Whether pages can be protected from execution.
     pub nx_enabled: u8,
-    /// MHz.
+    /// Memory speed in MHz.
     pub memory_speed: u32,
 }
 
@@ -89,7 +90,7 @@ impl<'a> CpuConfig<'a> {
         let fixed = reader.fixed::<FixedCpu>()?;
         let computer_name = reader.padded_utf16(256)?;
         let domain_name = reader.padded_utf16(if version >= 2 { 134 } else { 132 })?;
-        // The shorter name leaves a gap before a number of eight bytes.
+        // After the shorter name, there is padding before a number of eight bytes.
         if version < 2 && size_of::<P>() == 8 {
             reader.skip(4)?;
         }

@@ -1,4 +1,5 @@
-//! What mergers of recordings add: the identity of images, and how NT paths relate to drives.
+//! Classes that are added to merged traces: the identity of images, and the relation of NT paths to
+//! drives.
 
 use stackhound_types::{Address, Guid, Pid, PointerSize};
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -8,18 +9,18 @@ use super::read::{Reader, Word, pid};
 use super::text::{Ansi, Utf16};
 use crate::error::Error;
 
-/// The PDB that belongs to an image.
+/// The PDB of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DbgIdRsds<'a> {
-    /// Where the image is.
+    /// The load address of the image.
     pub image_base: Address,
     /// The process; zero for the kernel.
     pub process_id: Pid,
-    /// With the age, names the PDB.
+    /// The GUID, which identifies the PDB together with the age.
     pub guid: Guid,
-    /// Counts the times that the PDB was written.
+    /// The age: the number of times that the PDB was written.
     pub age: u32,
-    /// As the linker knew it.
+    /// The path or file name that the linker wrote.
     pub pdb_file_name: Ansi<'a>,
 }
 
@@ -57,12 +58,12 @@ impl<'a> DbgIdRsds<'a> {
     }
 }
 
-/// Where Windows is.
+/// The directories of Windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemPaths<'a> {
-    /// Such as `C:\Windows\system32`.
+    /// For example `C:\Windows\system32`.
     pub system_directory: Utf16<'a>,
-    /// Such as `C:\Windows\`.
+    /// For example `C:\Windows\`.
     pub system_windows_directory: Utf16<'a>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> SystemPaths<'a> {
     /// Reads the payload of SysConfigEx/SystemPaths.
     ///
     /// # Errors
-    /// None; the signature is that of all views.
+    /// Never fails. The signature is the same for all views.
     pub fn parse(payload: &'a [u8], _version: u8, _pointer: PointerSize) -> Result<SystemPaths<'a>, Error> {
         let mut reader = Reader::new("SystemPaths", payload);
         let system_directory = reader.utf16().unwrap_or_default();
@@ -78,12 +79,12 @@ impl<'a> SystemPaths<'a> {
     }
 }
 
-/// The beginning of NT paths, and what people see in its place.
+/// The start of NT paths, and its replacement in DOS paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeMapping<'a> {
-    /// Such as `\Device\HarddiskVolume3\`, `\SystemRoot\` or `\??\`.
+    /// For example `\Device\HarddiskVolume3\`, `\SystemRoot\` or `\??\`.
     pub nt_path: Utf16<'a>,
-    /// Such as `C:\`; may be empty.
+    /// For example `C:\`; may be empty.
     pub dos_path: Utf16<'a>,
 }
 
@@ -91,7 +92,7 @@ impl<'a> VolumeMapping<'a> {
     /// Reads the payload of SysConfigEx/VolumeMapping.
     ///
     /// # Errors
-    /// None; the signature is that of all views.
+    /// Never fails. The signature is the same for all views.
     pub fn parse(payload: &'a [u8], _version: u8, _pointer: PointerSize) -> Result<VolumeMapping<'a>, Error> {
         let mut reader = Reader::new("VolumeMapping", payload);
         let nt_path = reader.utf16().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! File names, file operations and mapped views: group 0x04.
 //!
-//! Operations name a file twice: the file object belongs to one open, the file key to the file as long as anybody has
-//! it open. Version 2 gives the thread pointer-sized and before the objects; version 3 gives it behind them.
+//! Operations identify a file in two ways: the file object belongs to one open of the file, the
+//! file key to the file itself as long as it is open. In version 2, the thread is pointer-sized and
+//! precedes the objects; in version 3 it follows them.
 
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
@@ -11,17 +12,17 @@ use super::read::{Reader, Word, pid, tid};
 use super::text::Utf16;
 use crate::error::Error;
 
-/// Thread ids have 32 bits, whatever room they are given.
-fn wide_tid<P: Word>(id: P) -> Tid {
+/// Thread ids have 32 bits, even if they are stored pointer-sized.
+fn tid_of_word<P: Word>(id: P) -> Tid {
     Tid(id.value() as u32)
 }
 
-/// A file key and the name that it stands for.
+/// A file key and its file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileName<'a> {
-    /// The file key, although Windows calls it file object.
+    /// The file key. Windows names the field file object.
     pub file_object: Address,
-    /// An NT path.
+    /// The file name as NT path.
     pub file_name: Utf16<'a>,
 }
 
@@ -40,22 +41,24 @@ impl<'a> FileName<'a> {
     }
 }
 
-/// A file is opened or created.
+/// The creation or opening of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCreate<'a> {
-    /// The request; the end of the operation has the same.
+    /// The I/O request packet. The end of the operation has the same one.
     pub irp: Address,
     /// The new file object.
     pub file_object: Address,
-    /// Who wants it.
+    /// The requesting thread.
     pub thread_id: Tid,
-    /// The lower 24 bits are options, see the map `CreateOptions`; the upper 8 bits are the disposition.
+    /// The low 24 bits are options, see the map `CreateOptions`; the high 8 bits are the
+    /// disposition.
     pub create_options: u32,
     /// See the map `FileAttributes`.
     pub file_attributes: u32,
     /// 1 read, 2 write, 4 delete.
     pub share_access: u32,
-    /// As given by the caller; may be relative, or empty for files that are opened by their id.
+    /// The path that the caller requested. It may be relative, or empty for files that are opened
+    /// by their id.
     pub open_path: Utf16<'a>,
 }
 
@@ -102,7 +105,7 @@ impl<'a> FileCreate<'a> {
             (fixed.irp, fixed.file_object, tid(fixed.thread_id))
         } else {
             let fixed = reader.fixed::<FixedCreateV2<P>>()?;
-            (fixed.irp, fixed.file_object, wide_tid(fixed.thread_id))
+            (fixed.irp, fixed.file_object, tid_of_word(fixed.thread_id))
         };
         let options = reader.fixed::<FixedOptions>()?;
         Ok(FileCreate {
@@ -116,23 +119,23 @@ impl<'a> FileCreate<'a> {
         })
     }
 
-    /// What to do about a file that exists or does not: 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite,
-    /// 5 overwrite or create.
+    /// The requested disposition: 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite, 5
+    /// overwrite or create.
     pub fn disposition(&self) -> u8 {
         (self.create_options >> 24) as u8
     }
 }
 
-/// An operation of which only the file is told.
+/// A file operation without further parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOperation {
-    /// The request.
+    /// The I/O request packet.
     pub irp: Address,
-    /// Which open of the file.
+    /// The file object, which identifies the open of the file.
     pub file_object: Address,
-    /// Which file.
+    /// The file key, which identifies the file.
     pub file_key: Address,
-    /// Who wants it.
+    /// The requesting thread.
     pub thread_id: Tid,
 }
 
@@ -178,7 +181,7 @@ impl FileOperation {
             irp: fixed.irp.address(),
             file_object: fixed.file_object.address(),
             file_key: fixed.file_key.address(),
-            thread_id: wide_tid(fixed.thread_id),
+            thread_id: tid_of_word(fixed.thread_id),
         })
     }
 
@@ -193,12 +196,13 @@ impl FileOperation {
     }
 }
 
-/// How an operation ended. Belongs to the most recent operation with the same request.
+/// The end of an operation. It belongs to the most recent operation with the same I/O request
+/// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
-    /// The request.
+    /// The I/O request packet.
     pub irp: Address,
-    /// Bytes transferred, or what else the operation tells.
+    /// The number of bytes transferred, or other information that depends on the operation.
     pub extra_info: u64,
     /// An NTSTATUS.
     pub nt_status: u32,
@@ -234,18 +238,19 @@ impl OperationEnd {
     }
 }
 
-/// A section that is mapped into a process, unmapped, or mapped while a recording starts or ends.
+/// A section that is mapped into a process, unmapped, or mapped at the start or the end of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapFile {
-    /// Where it is mapped.
+    /// The address of the view.
     pub view_base: Address,
-    /// The file key, although Windows calls it file object.
+    /// The file key. Windows names the field file object.
     pub file_object: Address,
-    /// The protection in bits 48 to 50 ([`MapFile::protection`]), what kind of section it is from bit 52 on.
+    /// The protection in bits 48 to 50 ([`MapFile::protection`]), the kind of section from bit 52
+    /// on.
     pub misc_info: u64,
-    /// Bytes.
+    /// The size of the view in bytes.
     pub view_size: u64,
-    /// Bytes from the start of the section. From version 3 on.
+    /// The offset in the section, in bytes. Present from version 3 on.
     pub byte_offset: Option<i64>,
     /// The process.
     pub process_id: Pid,
@@ -278,7 +283,7 @@ impl MapFile {
         let mut byte_offset = None;
         if version >= 3 {
             if size_of::<P>() == 4 && reader.rest().len() >= 16 {
-                // It is not known whether 32-bit systems align the offset that follows.
+                // It is unknown whether 32-bit systems align the offset that follows.
                 reader.skip(4)?;
             }
             byte_offset = Some(reader.fixed::<I64>()?.get());
@@ -293,8 +298,8 @@ impl MapFile {
         })
     }
 
-    /// The protection as the memory manager numbers it: 1 read, 2 execute, 3 execute and read, 4 read and write,
-    /// 5 copy on write, 6 execute, read and write, 7 execute and copy on write.
+    /// The protection as numbered by the memory manager: 1 read, 2 execute, 3 execute and read, 4
+    /// read and write, 5 copy on write, 6 execute, read and write, 7 execute and copy on write.
     pub fn protection(&self) -> u8 {
         (self.misc_info >> 48) as u8 & 7
     }

@@ -1,4 +1,5 @@
-//! Images that are mapped, unmapped, or in place while a recording starts or ends: group 0x14 and hook 0x030A.
+//! Images that are loaded, unloaded, or loaded at the start or the end of a trace: group 0x14 and
+//! hook id 0x030A.
 
 use stackhound_types::{Address, Pid, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -11,37 +12,38 @@ use crate::error::Error;
 /// An image in a process or in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// Where it is.
+    /// The load address.
     pub image_base: Address,
-    /// How many bytes it takes there.
+    /// The size in memory, in bytes.
     pub image_size: u64,
-    /// The process; 0, in rundowns also 4, for images of the kernel. From version 1 on.
+    /// The process: 0, and in rundowns also 4, for images of the kernel. Present from version 1 on.
     pub process_id: Option<Pid>,
-    /// From version 2 on.
+    /// Present from version 2 on.
     pub identity: Option<ImageIdentity>,
     /// An NT path such as `\Device\HarddiskVolume3\…` or `\SystemRoot\…`.
     pub file_name: Utf16<'a>,
 }
 
-/// Facts from the image's header.
+/// Data from the headers of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageIdentity {
     /// The checksum of the file.
     pub image_checksum: u32,
     /// Seconds since 1970, or a hash in reproducible builds.
     pub time_date_stamp: u32,
-    /// From version 3 on.
+    /// Present from version 3 on.
     pub signature: Option<ImageSignature>,
-    /// Where it would like to be.
+    /// The preferred load address.
     pub default_base: Address,
 }
 
-/// How the file was signed, as far as the system has checked it.
+/// The signature of the file, as far as the system has checked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSignature {
-    /// The lower four bits are the level, see the map `SigningLevel`; 0x10 catalog-signed, 0x20 embedded.
+    /// The signing level in the low four bits, see the map `SigningLevel`; 0x10 catalog-signed,
+    /// 0x20 embedded signature.
     pub level: u8,
-    /// See the map `SignatureType`.
+    /// The type of the signature, see the map `SignatureType`.
     pub kind: u8,
 }
 
@@ -110,10 +112,10 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Where the kernel's own image is.
+/// The load address of the kernel's own image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelBase {
-    /// Its first byte.
+    /// The address of its first byte.
     pub image_base: Address,
 }
 

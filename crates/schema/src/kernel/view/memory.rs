@@ -7,14 +7,14 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use super::read::{Reader, Word, pid};
 use crate::error::Error;
 
-/// Virtual memory that is allocated, freed, or allocated while a recording starts or ends.
+/// Virtual memory that is allocated, freed, or allocated at the start or the end of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualAllocation {
-    /// The first byte.
+    /// The address of the first byte.
     pub base_address: Address,
-    /// Bytes.
+    /// The size in bytes.
     pub region_size: u64,
-    /// The process whose memory it is; another one may have asked for it.
+    /// The process that owns the memory. Another process may have requested the operation.
     pub process_id: Pid,
     /// 0x1000 commit, 0x2000 reserve, 0x4000 decommit, 0x8000 release.
     pub flags: u32,

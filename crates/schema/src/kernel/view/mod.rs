@@ -1,10 +1,10 @@
-//! Typed readers of the classes that other crates read event by event, one struct each.
+//! Typed readers of the classes that other crates read for each event, with one struct per class.
 //!
-//! `parse` looks at a payload once: it checks that the fixed part is there, copies the few numbers and borrows texts
-//! and SIDs. Nothing allocates, and no payload makes it panic. What only some versions have is an
-//! `Option`; what newer systems append is ignored.
+//! `parse` reads a payload in one pass: it checks that the fixed part is complete, copies its
+//! numbers and borrows texts and SIDs. It does not allocate, and no payload makes it panic. Fields
+//! that only some versions have are `Option`s. Data that newer systems append is ignored.
 //!
-//! Layouts are written here a second time, as structs, independently of the class tables.
+//! The layouts are structs in this module, independent of the class tables.
 
 mod config;
 mod control;

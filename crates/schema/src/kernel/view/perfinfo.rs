@@ -7,10 +7,11 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use super::read::{Reader, Word};
 use crate::error::Error;
 
-/// A thread enters the kernel. The record belongs to its processor; only its stack names the thread.
+/// The entry of a thread into the kernel. The record belongs to a processor; only its stack
+/// identifies the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SysCallEnter {
-    /// The kernel's routine for the call.
+    /// The kernel routine of the system call.
     pub sys_call_address: Address,
 }
 
@@ -30,12 +31,12 @@ impl SysCallEnter {
     }
 }
 
-/// A deferred procedure call, or a timer of a driver, that has ended at the time of the record.
+/// A deferred procedure call, or a timer of a driver. The time of the record is its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dpc {
-    /// When it began, in raw ticks.
+    /// The time of its start, in raw ticks.
     pub initial_time: RawTime,
-    /// What ran.
+    /// The routine that ran.
     pub routine: Address,
 }
 

@@ -9,34 +9,37 @@ use super::text::{Ansi, Utf16};
 use crate::error::Error;
 use crate::value::Sid;
 
-/// A process that starts, ends, exists while a recording starts or ends, or is only kept as an object (`Defunct`).
+/// A process that starts, ends, exists at the start or the end of a trace, or remains only as an
+/// object (`Defunct`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process<'a> {
-    /// The process object, which identifies the process while it lives. From version 2 on.
+    /// The address of the process object, which identifies the process during its lifetime. Present
+    /// from version 2 on.
     pub unique_process_key: Option<Address>,
-    /// The process, which is not always that of the record's header.
+    /// The process. It may differ from the process in the record's header.
     pub process_id: Pid,
     /// The process that it inherits from.
     pub parent_id: Pid,
-    /// The terminal session; 0xFFFFFFFF for system processes. From version 1 on.
+    /// The terminal session; 0xFFFFFFFF for system processes. Present from version 1 on.
     pub session_id: Option<u32>,
-    /// An NTSTATUS; 0x103 while the process runs. From version 1 on.
+    /// An NTSTATUS; 0x103 while the process runs. Present from version 1 on.
     pub exit_status: Option<u32>,
-    /// Physical address of the top page table. In version 1 and from version 3 on.
+    /// The physical address of the top-level page table. Present in version 1 and from version 3
+    /// on.
     pub directory_table_base: Option<u64>,
-    /// 1 has an application id, 2 WOW64, 4 protected, 8 packaged. From version 4 on.
+    /// 1 has an application id, 2 WOW64, 4 protected, 8 packaged. Present from version 4 on.
     pub flags: Option<u32>,
-    /// Whose process it is; the system's first processes have none.
+    /// The user of the process; the first processes of the system have none.
     pub user_sid: Option<Sid<'a>>,
-    /// File name without its folder.
+    /// The file name without its directory.
     pub image_file_name: Ansi<'a>,
-    /// From version 2 on; empty for some processes that have ended.
+    /// The command line; empty for some processes that have ended. Present from version 2 on.
     pub command_line: Option<Utf16<'a>>,
-    /// From version 4 on.
+    /// Present from version 4 on.
     pub package_full_name: Option<Utf16<'a>>,
-    /// From version 4 on.
+    /// Present from version 4 on.
     pub application_id: Option<Utf16<'a>>,
-    /// When the process ended. Version 5, which only `Defunct` has.
+    /// The end of the process. Present in version 5, which only `Defunct` has.
     pub exit_time: Option<FileTime>,
 }
 
@@ -50,7 +53,7 @@ struct IdsV0<P> {
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct FixedV1<P> {
-    /// The page directory in version 1, the process object later.
+    /// The page directory in version 1, the process object in later versions.
     key: P,
     process_id: U32,
     parent_id: U32,
@@ -62,7 +65,7 @@ impl<'a> Process<'a> {
     /// Reads the payload of Start, End, DCStart, DCEnd or Defunct.
     ///
     /// # Errors
-    /// [`Error::Class`] if the payload ends before the image's name, or if the SID is not one.
+    /// [`Error::Class`] if the payload ends before the image's name, or if the SID is invalid.
     pub fn parse(payload: &'a [u8], version: u8, pointer: PointerSize) -> Result<Process<'a>, Error> {
         match pointer {
             PointerSize::Four => Process::with::<U32>(payload, version, pointer),
@@ -89,7 +92,7 @@ impl<'a> Process<'a> {
         };
         if version == 0 {
             let ids = reader.fixed::<IdsV0<P>>()?;
-            // Process ids have 32 bits, whatever room they are given.
+            // Process ids have 32 bits, even if they are stored pointer-sized.
             process.process_id = Pid(ids.process_id.value() as u32);
             process.parent_id = Pid(ids.parent_id.value() as u32);
         } else {

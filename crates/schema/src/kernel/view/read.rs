@@ -1,4 +1,4 @@
-//! What all views read with: fixed parts as structs, then texts and SIDs one behind the other.
+//! Reads the payloads of all views: fixed parts as structs, followed by texts and SIDs.
 
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -8,10 +8,10 @@ use super::text::{Ansi, Utf16};
 use crate::error::{Error, Expected};
 use crate::value::Sid;
 
-/// Windows never writes more sub-authorities than this.
+/// Windows limits security identifiers to this number of sub-authorities.
 const MAX_SUB_AUTHORITIES: u8 = 15;
 
-/// What a struct needs to be read in place.
+/// A struct that can be read in place.
 pub(super) trait Wire: FromBytes + KnownLayout + Immutable + Unaligned + 'static {}
 impl<T: FromBytes + KnownLayout + Immutable + Unaligned + 'static> Wire for T {}
 
@@ -39,19 +39,19 @@ impl Word for U64 {
     }
 }
 
-/// A process id as payloads hold it.
+/// A process id in a payload.
 #[inline]
 pub(super) fn pid(id: U32) -> Pid {
     Pid(id.get())
 }
 
-/// A thread id as payloads hold it.
+/// A thread id in a payload.
 #[inline]
 pub(super) fn tid(id: U32) -> Tid {
     Tid(id.get())
 }
 
-/// A payload that is read from front to back.
+/// A payload that is read from start to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     class: &'static str,
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         Reader { class, rest: payload, length: payload.len() }
     }
 
-    /// The next bytes as a struct.
+    /// Reads the next bytes as a struct.
     #[inline]
     pub fn fixed<T: Wire>(&mut self) -> Result<&'a T, Error> {
         match T::ref_from_prefix(self.rest) {
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next bytes as a struct, if there are enough of them.
+    /// Reads the next bytes as a struct, if there are enough.
     #[inline]
     pub fn optional<T: Wire>(&mut self) -> Option<&'a T> {
         let (value, rest) = T::ref_from_prefix(self.rest).ok()?;
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
-    /// All that follows.
+    /// All remaining bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -97,7 +97,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A terminated text. `None` where the payload ends before it; one that is cut off is given as far as it goes.
+    /// Reads a terminated text. `None` if no bytes remain. A truncated text is returned as far as
+    /// it goes.
     pub fn utf16(&mut self) -> Option<Utf16<'a>> {
         let (units, _) = self.rest.as_chunks::<2>();
         if units.is_empty() {
@@ -120,15 +121,16 @@ impl<'a> Reader<'a> {
         Some(Ansi(text))
     }
 
-    /// A text in an array of fixed size, padded with zeros.
+    /// Reads a text in an array of fixed size that is padded with zeros.
     pub fn padded_utf16(&mut self, units: usize) -> Result<Utf16<'a>, Error> {
         let mut field = Reader { rest: self.rest.get(..2 * units).unwrap_or_default(), ..*self };
         self.skip(2 * units)?;
         Ok(field.utf16().unwrap_or_default())
     }
 
-    /// The image of a `TOKEN_USER` with its SID behind it. `None` where the process has no SID: then four zero bytes
-    /// stand for all of it. Some writers leave the whole token zero in front of a SID.
+    /// Reads a `TOKEN_USER` structure and the SID that follows it. `None` if the process has no
+    /// SID; the payload then contains four zero bytes instead of both. Some writers write a zero
+    /// token before a SID.
     pub fn sid(&mut self, pointer: PointerSize) -> Result<Option<Sid<'a>>, Error> {
         let token = 2 * pointer.bytes();
         let first = *self.rest.first_chunk::<4>().ok_or_else(|| self.error(Expected::Bytes(4)))?;

@@ -1,7 +1,7 @@
 //! The registry: group 0x09.
 //!
-//! A key is named by the address of its key control block (KCB), which operations call a handle. Addresses are used
-//! again soon.
+//! A key is identified by the address of its key control block (KCB), which operations call a
+//! handle. Addresses are reused soon.
 
 use stackhound_types::{Address, PointerSize, RawTime};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
@@ -11,20 +11,20 @@ use super::read::{Reader, Word};
 use super::text::Utf16;
 use crate::error::Error;
 
-/// An operation on a key or value, or the announcement of a key control block.
+/// An operation on a key or value, or a description of a key control block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryOperation<'a> {
-    /// When it began, in raw ticks. From version 2 on.
+    /// The start of the operation, in raw ticks. Present from version 2 on.
     pub initial_time: Option<RawTime>,
-    /// How long it took, in raw ticks. Before version 2.
+    /// The duration of the operation, in raw ticks. Present before version 2.
     pub elapsed_time: Option<i64>,
     /// An NTSTATUS.
     pub status: u32,
-    /// Which subkey or value, or which kind of information. From version 1 on.
+    /// The index of a subkey or value, or the kind of information. Present from version 1 on.
     pub index: Option<u32>,
-    /// The key control block; zero where the name is absolute.
+    /// The key control block; zero if the name is absolute.
     pub key_handle: Address,
-    /// A path relative to the key, the name of a value, or, for KCB events, the whole path.
+    /// A path relative to the key, the name of a value, or, for KCB events, the full path.
     pub key_name: Utf16<'a>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> RegistryOperation<'a> {
         Ok(RegistryOperation {
             initial_time: None,
             elapsed_time: Some(fixed.elapsed_time.get()),
-            // A status has 32 bits, whatever room it is given.
+            // A status has 32 bits, even if it is stored pointer-sized.
             status: fixed.status.value() as u32,
             index: if version == 1 { Some(reader.fixed::<U32>()?.get()) } else { None },
             key_handle: fixed.key_handle.address(),

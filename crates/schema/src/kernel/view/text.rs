@@ -1,4 +1,4 @@
-//! Texts inside payloads.
+//! Texts in payloads.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -6,28 +6,29 @@ use std::fmt::{self, Write};
 use crate::model::Value;
 use crate::value::utf16_chars;
 
-/// UTF-16LE text inside a payload, without its terminating zero.
+/// UTF-16LE text in a payload, without its terminating zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Utf16<'a>(pub &'a [u8]);
 
 impl<'a> Utf16<'a> {
-    /// Whether there is no text.
+    /// Whether the text is empty.
     pub fn is_empty(self) -> bool {
         self.0.len() < 2
     }
 
-    /// The characters, bad units as U+FFFD.
+    /// The characters, with U+FFFD for invalid units.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         utf16_chars(self.0)
     }
 
-    /// Appends the text, bad units as U+FFFD. Nearly all texts in traces are ASCII, which goes many characters at a time.
+    /// Appends the text, with U+FFFD for invalid units. Nearly all texts in traces are ASCII, which
+    /// is copied several characters at a time.
     pub fn append_to(self, text: &mut String) {
         const CHUNK: usize = 64;
         let mut rest = self.0.as_chunks::<2>().0;
         let mut ascii = [0; CHUNK];
         while !rest.is_empty() {
-            let (units, behind) = rest.split_at(rest.len().min(CHUNK));
+            let (units, remaining) = rest.split_at(rest.len().min(CHUNK));
             let mut all = 0;
             for (byte, unit) in ascii.iter_mut().zip(units) {
                 let unit = u16::from_le_bytes(*unit);
@@ -38,16 +39,16 @@ impl<'a> Utf16<'a> {
                 Ok(chunk) if all < 0x80 => text.push_str(chunk),
                 _ => return text.extend(utf16_chars(rest.as_flattened())),
             }
-            rest = behind;
+            rest = remaining;
         }
     }
 
-    /// The text with bad units replaced by U+FFFD. Allocates.
+    /// The text, with U+FFFD for invalid units. Allocates.
     pub fn to_string_lossy(self) -> String {
         self.chars().collect()
     }
 
-    /// Whether the text is equal, but for the case of ASCII letters.
+    /// Whether the texts are equal, ignoring the case of ASCII letters.
     pub fn eq_ignore_ascii_case(self, text: &str) -> bool {
         self.chars()
             .map(|char| char.to_ascii_lowercase())
@@ -79,17 +80,18 @@ impl fmt::Debug for Utf16<'_> {
     }
 }
 
-/// 8-bit text inside a payload, without its terminating zero. Read as UTF-8, and as Latin-1 where it is not.
+/// 8-bit text in a payload, without its terminating zero. It is read as UTF-8, or as Latin-1 if it
+/// is not valid UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ansi<'a>(pub &'a [u8]);
 
 impl<'a> Ansi<'a> {
-    /// Whether there is no text.
+    /// Whether the text is empty.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text; allocates only where it is not UTF-8.
+    /// The text. Allocates only if it is not valid UTF-8.
     pub fn to_string_lossy(self) -> Cow<'a, str> {
         Value::Ansi(self.0).text().unwrap_or_default()
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_compare_and_print() {
+    fn texts_are_compared_and_printed() {
         let bytes: Vec<u8> = "Grün".encode_utf16().flat_map(u16::to_le_bytes).collect();
         let text = Utf16(&bytes);
         assert_eq!(text, "Grün");

@@ -1,4 +1,4 @@
-//! Threads and the scheduler's decisions about them: group 0x05.
+//! Threads and scheduling: group 0x05.
 
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
@@ -8,56 +8,57 @@ use super::read::{Reader, Word, pid, tid};
 use super::text::Utf16;
 use crate::error::Error;
 
-/// A thread that starts, ends, or exists while a recording starts or ends.
+/// A thread that starts, ends, or exists at the start or the end of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread<'a> {
-    /// The process, which is not that of the record's header when the thread was made by another process.
+    /// The process. If another process created the thread, it differs from the process in the
+    /// record's header.
     pub process_id: Pid,
     /// The thread.
     pub thread_id: Tid,
-    /// What version 0 and the end of a thread in version 1 do not tell.
+    /// The other fields. They are missing in version 0, and for the end of a thread in version 1.
     pub detail: Option<ThreadDetail<'a>>,
 }
 
-/// Stacks, start address and scheduling of a thread.
+/// The stacks, start address and scheduling of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadDetail<'a> {
     /// Upper end of the kernel stack.
     pub stack_base: Address,
     /// Lower end of the kernel stack.
     pub stack_limit: Address,
-    /// Upper end of the user stack; zero for threads that have none.
+    /// Upper end of the user stack; zero for threads without a user stack.
     pub user_stack_base: Address,
     /// Lower end of the user stack.
     pub user_stack_limit: Address,
-    /// Where the kernel starts the thread. Versions 1 and 2.
+    /// The address at which the kernel starts the thread. Present in versions 1 and 2.
     pub start_address: Option<Address>,
-    /// The processors that it may run on. From version 3 on.
+    /// The processors that the thread may run on. Present from version 3 on.
     pub affinity: Option<u64>,
-    /// The function that was given to create the thread.
+    /// The start address that was passed when the thread was created.
     pub win32_start_address: Address,
-    /// Version 1.
+    /// The wait mode. Present in version 1.
     pub wait_mode: Option<i8>,
-    /// The thread's environment block. From version 2 on.
+    /// The thread's environment block. Present from version 2 on.
     pub teb_base: Option<Address>,
-    /// The service that the thread works for. From version 2 on.
+    /// The service that the thread works for. Present from version 2 on.
     pub sub_process_tag: Option<u32>,
-    /// From version 3 on.
+    /// Present from version 3 on.
     pub priorities: Option<ThreadPriorities>,
-    /// Newer systems only; often empty.
+    /// The name of the thread. Present only on newer systems; often empty.
     pub thread_name: Option<Utf16<'a>>,
 }
 
 /// Priorities of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadPriorities {
-    /// Of the thread on the processor.
+    /// Scheduling priority.
     pub base_priority: i8,
-    /// Of its pages.
+    /// Page priority.
     pub page_priority: u8,
-    /// Of its transfers.
+    /// I/O priority.
     pub io_priority: u8,
-    /// Bit 0: waits for changes of the registry.
+    /// Bit 0: the thread waits for registry changes.
     pub thread_flags: u8,
 }
 
@@ -154,7 +155,7 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// A thread that gets a name.
+/// The naming of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSetName<'a> {
     /// The process.
@@ -178,34 +179,35 @@ impl<'a> ThreadSetName<'a> {
     }
 }
 
-/// A processor turns from one thread to another.
+/// A switch of a processor from one thread to another.
 ///
-/// The record belongs to the processor of its buffer: it has no thread of its own.
+/// The record belongs to the processor of its buffer and has no thread of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CSwitch {
     /// The thread that runs from now on; zero is the idle thread.
     pub new_thread_id: Tid,
     /// The thread that ran until now.
     pub old_thread_id: Tid,
-    /// Priority of the new thread.
+    /// The priority of the new thread.
     pub new_thread_priority: i8,
-    /// Priority of the old thread.
+    /// The priority of the old thread.
     pub old_thread_priority: i8,
-    /// How deep the processor had slept. In version 1, the new thread's quantum.
+    /// The C-state that the processor was in. In version 1, the new thread's quantum.
     pub previous_c_state: u8,
-    /// Not documented. In version 1, the old thread's quantum.
+    /// Undocumented. In version 1, the old thread's quantum.
     pub spare_byte: i8,
-    /// Why the old thread waits, if it does: see the map `WaitReason`.
+    /// The reason for which the old thread waits, if it does; see the map `WaitReason`.
     pub old_thread_wait_reason: u8,
     /// Bit 0 is the wait mode; the other bits depend on the version.
     pub thread_flags: u8,
-    /// What the old thread does now: see the map `ThreadState`.
+    /// The new state of the old thread; see the map `ThreadState`.
     pub old_thread_state: u8,
-    /// The processor that the old thread should run on.
+    /// The ideal processor of the old thread.
     pub old_thread_wait_ideal_processor: u8,
-    /// How many timer ticks the new thread has waited. From version 2 on, else zero.
+    /// The number of timer ticks that the new thread has waited. Present from version 2 on,
+    /// otherwise zero.
     pub new_thread_wait_time: u32,
-    /// What remains of the old thread's quantum. From version 2 on, else zero.
+    /// The remaining quantum of the old thread. Present from version 2 on, otherwise zero.
     pub reserved: i32,
 }
 
@@ -233,7 +235,7 @@ struct FixedSwitchV2 {
 }
 
 impl CSwitch {
-    /// Whether the old thread waits for something; otherwise it could run, or has ended.
+    /// Whether the old thread waits. Otherwise it is ready to run, or has ended.
     #[inline]
     pub fn old_thread_waits(&self) -> bool {
         /// See the map `ThreadState`.
@@ -271,16 +273,17 @@ impl CSwitch {
     }
 }
 
-/// A thread becomes able to run. The one that made it so is the one that runs on the record's processor.
+/// A thread becomes ready to run. It was readied by the thread that runs on the record's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyThread {
-    /// The thread that may run.
+    /// The readied thread.
     pub thread_id: Tid,
-    /// Why its priority changes: 0 it does not, 1 the wait ended, 2 boost.
+    /// The reason for a change of its priority: 0 no change, 1 end of a wait, 2 boost.
     pub adjust_reason: u8,
-    /// By how much it changes.
+    /// The change of its priority.
     pub adjust_increment: i8,
-    /// 1 done in a DPC, 2 kernel stack swapped out, 4 process swapped out, 8 attempt to switch directly.
+    /// 1 readied by a DPC, 2 kernel stack swapped out, 4 process swapped out, 8 attempt to switch
+    /// directly.
     pub flags: u8,
 }
 

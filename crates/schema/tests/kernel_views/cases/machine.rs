@@ -13,7 +13,7 @@ pub static MACHINE: &[Case] = &[
         source: hook_ids(&[0x0301, 0x0302, 0x0303, 0x0304, 0x0327]),
         view: |payload, _, version, pointer| {
             let v = Process::parse(payload, version, pointer)?;
-            // One number, under two names.
+            // One field with two names.
             let table = (version == 1).then_some(v.directory_table_base).flatten();
             let base = (version != 1).then_some(v.directory_table_base).flatten();
             let (process, parent) = match version {

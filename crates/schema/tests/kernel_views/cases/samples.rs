@@ -10,10 +10,10 @@ pub static SAMPLES: &[Case] = &[
         source: hook_ids(&[0x0501, 0x0502, 0x0503, 0x0504]),
         view: |payload, hook_id, version, pointer| {
             let v = Thread::parse(payload, version, pointer)?;
-            // The table knows that version 1 tells nothing more at a thread's end.
+            // The table reflects that the end of a thread in version 1 has no further fields.
             let detail = v.detail.filter(|_| version != 1 || matches!(hook_id, 0x0501 | 0x0503));
             if version == 1 && v.detail.is_none() && matches!(hook_id, 0x0501 | 0x0503) {
-                // And that it tells more at its start, which the view does not insist on.
+                // It also requires them for the start of a thread, which the view does not.
                 return Err(Thread::parse(&[], version, pointer).unwrap_err());
             }
             let priorities = detail.and_then(|d| d.priorities);

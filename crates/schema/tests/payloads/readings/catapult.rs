@@ -1,26 +1,26 @@
-//! Catapult: threads, context switches, processes and the logfile header, of Windows XP to 8.
+//! Catapult: threads, context switches, processes and the logfile header of Windows XP to 8.
 
-use super::Event::Hook;
+use super::Event::HookId;
 use super::Ours::{self, By, Is};
 use super::{Reading, number, reading};
 use crate::decoded::DecodedValue;
 
 pub static READINGS: &[Reading] = &[
-    reading(0, "kThreadStartPayload32bitV1", Hook(0x0501, 1), &[CATAPULT]),
-    reading(1, "kThreadStartPayload32bitV1", Hook(0x0502, 1), &[CATAPULT]),
-    reading(2, "kThreadDCStartPayload64bitV2", Hook(0x0503, 2), &[CATAPULT]),
-    reading(3, "kThreadStartPayload32bitV3", Hook(0x0501, 3), &[CATAPULT]),
-    reading(4, "kThreadStartPayload64bitV3", Hook(0x0501, 3), &[CATAPULT]),
-    reading(5, "kThreadCSwitchPayload32bitV2", Hook(0x0524, 2), &[CATAPULT]),
-    reading(6, "kThreadCSwitchPayload64bitV2", Hook(0x0524, 2), &[CATAPULT]),
-    reading(7, "kProcessStartPayload32bitV1", Hook(0x0301, 1), &[CATAPULT]),
-    reading(8, "kProcessStartPayload32bitV2", Hook(0x0301, 2), &[CATAPULT]),
-    reading(9, "kProcessStartPayload32bitV3", Hook(0x0301, 3), &[CATAPULT]),
-    reading(10, "kProcessStartPayload64bitV3", Hook(0x0301, 3), &[CATAPULT]),
-    reading(11, "kProcessStartPayload64bitV4", Hook(0x0301, 4), &[CATAPULT]),
-    reading(12, "kProcessDefunctPayload64bitV5", Hook(0x0327, 5), &[CATAPULT]),
-    reading(13, "kEventTraceHeaderPayload32bitV2", Hook(0x0000, 2), &[CATAPULT]),
-    reading(14, "kEventTraceHeaderPayload64bitV2", Hook(0x0000, 2), &[CATAPULT]),
+    reading(0, "kThreadStartPayload32bitV1", HookId(0x0501, 1), &[CATAPULT]),
+    reading(1, "kThreadStartPayload32bitV1", HookId(0x0502, 1), &[CATAPULT]),
+    reading(2, "kThreadDCStartPayload64bitV2", HookId(0x0503, 2), &[CATAPULT]),
+    reading(3, "kThreadStartPayload32bitV3", HookId(0x0501, 3), &[CATAPULT]),
+    reading(4, "kThreadStartPayload64bitV3", HookId(0x0501, 3), &[CATAPULT]),
+    reading(5, "kThreadCSwitchPayload32bitV2", HookId(0x0524, 2), &[CATAPULT]),
+    reading(6, "kThreadCSwitchPayload64bitV2", HookId(0x0524, 2), &[CATAPULT]),
+    reading(7, "kProcessStartPayload32bitV1", HookId(0x0301, 1), &[CATAPULT]),
+    reading(8, "kProcessStartPayload32bitV2", HookId(0x0301, 2), &[CATAPULT]),
+    reading(9, "kProcessStartPayload32bitV3", HookId(0x0301, 3), &[CATAPULT]),
+    reading(10, "kProcessStartPayload64bitV3", HookId(0x0301, 3), &[CATAPULT]),
+    reading(11, "kProcessStartPayload64bitV4", HookId(0x0301, 4), &[CATAPULT]),
+    reading(12, "kProcessDefunctPayload64bitV5", HookId(0x0327, 5), &[CATAPULT]),
+    reading(13, "kEventTraceHeaderPayload32bitV2", HookId(0x0000, 2), &[CATAPULT]),
+    reading(14, "kEventTraceHeaderPayload64bitV2", HookId(0x0000, 2), &[CATAPULT]),
 ];
 
 const CATAPULT: &[(&str, Ours)] = &[
@@ -65,7 +65,7 @@ const CATAPULT: &[(&str, Ours)] = &[
     ("applicationId", Is("ApplicationId")),
     ("exitTime", Is("ExitTime")),
     ("bufferSize", Is("BufferSize")),
-    // Four bytes, which they read as one number.
+    // Four bytes, which Catapult reads as one number.
     (
         "version",
         By(|d| {

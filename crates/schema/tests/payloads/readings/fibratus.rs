@@ -1,30 +1,30 @@
-//! Fibratus: the registry, files, processes, images, threads, stacks, memory and the network, of Windows 11.
+//! Fibratus: registry, files, processes, images, threads, stacks, memory and network of Windows 11.
 
-use super::Event::{self, Hook, NotHere};
+use super::Event::{self, HookId, NotKernel};
 use super::Ours::{self, By, Is, NoValue, Shown, Wrong};
 use super::{Decoded, Reading, number, reading};
 use crate::decoded::DecodedValue;
 
 const AUDIT_API: Event =
-    NotHere("an event of Microsoft-Windows-Kernel-Audit-API-Calls, which has a manifest");
+    NotKernel("an event of Microsoft-Windows-Kernel-Audit-API-Calls, which has a manifest");
 
 pub static READINGS: &[Reading] = &[
-    reading(0, "TestDecodeRegistry RegSetValue", Hook(0x090E, 2), &[FIBRATUS_REGISTRY]),
-    reading(1, "TestDecodeRegistry RegCreateKey", Hook(0x090A, 2), &[FIBRATUS_REGISTRY]),
+    reading(0, "TestDecodeRegistry RegSetValue", HookId(0x090E, 2), &[FIBRATUS_REGISTRY]),
+    reading(1, "TestDecodeRegistry RegCreateKey", HookId(0x090A, 2), &[FIBRATUS_REGISTRY]),
     reading(
         2,
         "TestDecodeRegSetValueInternal buf",
-        NotHere("an event of Microsoft-Windows-Kernel-Registry, which has a manifest"),
+        NotKernel("an event of Microsoft-Windows-Kernel-Registry, which has a manifest"),
         &[],
     ),
-    reading(3, "TestDecodeFile CreateFile", Hook(0x0440, 3), &[FIBRATUS_CREATE, FIBRATUS_FILE]),
-    reading(4, "TestDecodeFile FileOpEnd", Hook(0x044C, 3), &[FIBRATUS_FILE]),
-    reading(5, "TestDecodeFile MapViewFile", Hook(0x0425, 3), &[FIBRATUS_MAP]),
-    reading(6, "TestDecodeFile UnmapViewFile", Hook(0x0426, 3), &[FIBRATUS_MAP]),
+    reading(3, "TestDecodeFile CreateFile", HookId(0x0440, 3), &[FIBRATUS_CREATE, FIBRATUS_FILE]),
+    reading(4, "TestDecodeFile FileOpEnd", HookId(0x044C, 3), &[FIBRATUS_FILE]),
+    reading(5, "TestDecodeFile MapViewFile", HookId(0x0425, 3), &[FIBRATUS_MAP]),
+    reading(6, "TestDecodeFile UnmapViewFile", HookId(0x0426, 3), &[FIBRATUS_MAP]),
     reading(
         7,
         "TestDecodeFile SetFileInformation",
-        Hook(0x0445, 3),
+        HookId(0x0445, 3),
         &[
             &[("GetParamAsString(params.FileInfoClass)", Shown("InfoClass", "\"Allocation\"", "Allocation"))],
             FIBRATUS_FILE,
@@ -33,7 +33,7 @@ pub static READINGS: &[Reading] = &[
     reading(
         8,
         "TestDecodeFile DeleteFile",
-        Hook(0x0446, 3),
+        HookId(0x0446, 3),
         &[
             &[(
                 "GetParamAsString(params.FileInfoClass)",
@@ -42,37 +42,37 @@ pub static READINGS: &[Reading] = &[
             FIBRATUS_FILE,
         ],
     ),
-    reading(9, "TestDecodeFile ReleaseFile", Hook(0x0442, 3), &[FIBRATUS_FILE]),
-    reading(10, "TestDecodeFile WriteFile", Hook(0x0444, 3), &[FIBRATUS_WRITE, FIBRATUS_FILE]),
-    reading(11, "TestDecodeFile EnumDirectory", Hook(0x0448, 3), &[FIBRATUS_FILE]),
-    reading(12, "TestDecodeFile FileRundown", Hook(0x0424, 2), &[FIBRATUS_FILE]),
-    reading(13, "TestDecodeProcess buf", Hook(0x0301, 4), &[FIBRATUS_PROCESS]),
+    reading(9, "TestDecodeFile ReleaseFile", HookId(0x0442, 3), &[FIBRATUS_FILE]),
+    reading(10, "TestDecodeFile WriteFile", HookId(0x0444, 3), &[FIBRATUS_WRITE, FIBRATUS_FILE]),
+    reading(11, "TestDecodeFile EnumDirectory", HookId(0x0448, 3), &[FIBRATUS_FILE]),
+    reading(12, "TestDecodeFile FileRundown", HookId(0x0424, 2), &[FIBRATUS_FILE]),
+    reading(13, "TestDecodeProcess buf", HookId(0x0301, 4), &[FIBRATUS_PROCESS]),
     reading(
         14,
         "TestDecodeProcessInternal buf",
-        NotHere("an event of Microsoft-Windows-Kernel-Process, which has a manifest"),
+        NotKernel("an event of Microsoft-Windows-Kernel-Process, which has a manifest"),
         &[],
     ),
-    reading(15, "TestDecodeModule buf", Hook(0x030A, 3), &[FIBRATUS_MODULE]),
+    reading(15, "TestDecodeModule buf", HookId(0x030A, 3), &[FIBRATUS_MODULE]),
     reading(
         16,
         "TestDecodeModuleInternal buf",
-        NotHere("an event of Microsoft-Windows-Kernel-Process, which has a manifest"),
+        NotKernel("an event of Microsoft-Windows-Kernel-Process, which has a manifest"),
         &[],
     ),
     reading(17, "TestDecodeOpenProcess buf", AUDIT_API, &[]),
-    reading(18, "TestDecodeThread buf", Hook(0x0501, 3), &[FIBRATUS_THREAD]),
+    reading(18, "TestDecodeThread buf", HookId(0x0501, 3), &[FIBRATUS_THREAD]),
     reading(19, "TestDecodeOpenThread buf", AUDIT_API, &[]),
     reading(20, "TestDecodeCreateSymbolicLinkObject buf", AUDIT_API, &[]),
-    reading(21, "TestDecodeStackWalk buf", Hook(0x1820, 2), &[FIBRATUS_STACK]),
-    reading(22, "TestDecodeMemory buf", Hook(0x0262, 2), &[FIBRATUS_MEMORY]),
-    reading(23, "TestDecodeNetwork SendTCPv4", Hook(0x060A, 2), &[FIBRATUS_NETWORK]),
-    reading(24, "TestDecodeNetwork ConnectTCPv4", Hook(0x060C, 2), &[FIBRATUS_NETWORK]),
-    reading(25, "TestDecodeNetwork RecvUDPv6", Hook(0x081B, 2), &[FIBRATUS_NETWORK]),
+    reading(21, "TestDecodeStackWalk buf", HookId(0x1820, 2), &[FIBRATUS_STACK]),
+    reading(22, "TestDecodeMemory buf", HookId(0x0262, 2), &[FIBRATUS_MEMORY]),
+    reading(23, "TestDecodeNetwork SendTCPv4", HookId(0x060A, 2), &[FIBRATUS_NETWORK]),
+    reading(24, "TestDecodeNetwork ConnectTCPv4", HookId(0x060C, 2), &[FIBRATUS_NETWORK]),
+    reading(25, "TestDecodeNetwork RecvUDPv6", HookId(0x081B, 2), &[FIBRATUS_NETWORK]),
     reading(
         26,
         "TestDecodeDNS buf",
-        NotHere("an event of Microsoft-Windows-DNS-Client, which has a manifest"),
+        NotKernel("an event of Microsoft-Windows-DNS-Client, which has a manifest"),
         &[],
     ),
 ];
@@ -115,13 +115,13 @@ const FIBRATUS_CREATE: &[(&str, Ours)] = &[
         Wrong(
             "CreateOptions",
             0x0300_8024,
-            "its upper byte says open or create; they take it from an extended item, which this event lacks",
+            "its upper byte is open or create; Fibratus uses an extended data item, which this event lacks",
         ),
     ),
     ("GetParamAsString(params.NTStatus)", NoValue),
 ];
 
-/// Of the same layout in both directions.
+/// The layout is the same in both directions.
 const FIBRATUS_MAP: &[(&str, Ours)] = &[
     ("Params.MustGetUint64(params.FileKey)", Is("FileObject")),
     ("Params.MustGetUint64(params.FileOffset)", Is("ByteOffset")),
@@ -132,7 +132,7 @@ const FIBRATUS_MAP: &[(&str, Ours)] = &[
     ("GetParamAsString(params.FileViewSectionType)", By(|d| section(number(d, "MiscInfo") >> 52))),
 ];
 
-/// Their words for the protections that occur.
+/// The names that Fibratus uses for the protections in the payloads.
 fn protection(number: i128) -> DecodedValue {
     DecodedValue::Text(match number {
         1 => "READONLY".into(),
@@ -141,14 +141,14 @@ fn protection(number: i128) -> DecodedValue {
     })
 }
 
-/// Their word for the section that occurs.
+/// The name that Fibratus uses for the kind of section in the payloads.
 fn section(number: i128) -> DecodedValue {
     DecodedValue::Text(if number == 12 { "PAGEFILE".into() } else { number.to_string() })
 }
 
 const FIBRATUS_WRITE: &[(&str, Ours)] = &[(
     "Params.MustGetUint32(params.FileIoSize)",
-    Wrong("IoSize", 81_920, "they read it two bytes too early"),
+    Wrong("IoSize", 81_920, "Fibratus reads it two bytes too early"),
 )];
 
 const FIBRATUS_PROCESS: &[(&str, Ours)] = &[
@@ -159,7 +159,7 @@ const FIBRATUS_PROCESS: &[(&str, Ours)] = &[
     ("Params.MustGetString(params.ProcessName)", Is("ImageFileName")),
     ("Params.MustGetPid()", Is("ProcessId")),
     ("Params.MustGetPpid()", Is("ParentId")),
-    // The real parent is that of the header, of which the test makes the same number.
+    // The real parent is the process in the header. The test sets both to the same number.
     ("Params.MustGetUint32(params.ProcessRealParentID)", NoValue),
     ("Params.MustGetUint32(params.SessionID)", Is("SessionId")),
     ("GetParamAsString(params.UserSID)", By(|d| shown(d, "UserSID"))),
@@ -179,7 +179,8 @@ const FIBRATUS_MODULE: &[(&str, Ours)] = &[
     ),
 ];
 
-/// Two bytes of the affinity are missing in this payload; both sides read what stands where the fields should be.
+/// Two bytes of the affinity are missing in this payload. Both decoders read the fields at their
+/// regular offsets.
 const FIBRATUS_THREAD: &[(&str, Ours)] = &[
     ("Params.MustGetUint8(params.BasePrio)", Is("BasePriority")),
     ("Params.MustGetUint8(params.IOPrio)", Is("IoPriority")),

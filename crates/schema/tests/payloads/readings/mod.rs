@@ -1,4 +1,4 @@
-//! For every record its event, and for every expected value our name of it.
+//! The event of each record, and the field name of each expected value.
 
 pub mod catapult;
 pub mod fibratus;
@@ -7,50 +7,51 @@ pub mod snail;
 use super::Decoded;
 use super::decoded::{DecodedValue, Fields};
 
-/// How a record is to be read.
+/// The interpretation of a record.
 pub struct Reading {
-    /// Its place in the file.
+    /// The index of the record in the file.
     pub record: usize,
-    /// What the project calls it.
+    /// The name of the record in the project.
     pub name: &'static str,
     pub event: Event,
-    /// Their names and ours. The first table that has a name counts.
+    /// Names in the project and in this crate. The first table that contains a name is used.
     pub rows: &'static [&'static [(&'static str, Ours)]],
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy)]
 pub enum Event {
-    /// Hook and version.
-    Hook(u16, u8),
+    /// Hook id and version.
+    HookId(u16, u8),
     /// Class and opcode.
     Class(&'static str, u8),
     /// A header of the container.
     Container(fn(&[u8]) -> Fields),
-    /// No event of the kernel.
-    NotHere(&'static str),
+    /// Not a kernel event, with the reason.
+    NotKernel(&'static str),
 }
 
-/// Where we have an expected value.
+/// The location of an expected value in the decoded fields.
 #[derive(Clone, Copy)]
 pub enum Ours {
-    /// In the field of this name.
+    /// In the field with this name.
     Is(&'static str),
     /// In an element of this field.
     At(&'static str, usize),
-    /// As the number of this field's elements.
+    /// The number of elements in this field.
     Count(&'static str),
-    /// Computed.
+    /// Computed from the fields.
     By(fn(&Decoded<'_>) -> DecodedValue),
-    /// In this field, shown in other words: theirs, ours.
+    /// In this field, formatted differently by the project: its text and ours.
     Shown(&'static str, &'static str, &'static str),
-    /// In this field, as a number for which they have a name.
+    /// In this field, as a number that the project names: its name and the number.
     Constant(&'static str, &'static str, i128),
-    /// In that the fields take up the whole payload.
+    /// True if the fields cover the whole payload.
     Whole,
-    /// Nowhere: what is checked is their program, not the payload.
+    /// In none: the value is a property of the project's code, not of the payload.
     NoValue,
-    /// Nowhere: theirs is wrong. In this field, the payload has this number; the reason of their error.
+    /// The expected value is wrong. This field of the payload has this number; the last element is
+    /// the reason.
     Wrong(&'static str, i128, &'static str),
 }
 

@@ -1,6 +1,6 @@
-//! Snail: headers, the session, samples, stacks, processes, threads and the machine, of Windows 10 and 11.
+//! Snail: headers, session, samples, stacks, processes, threads and machine of Windows 10 and 11.
 
-use super::Event::{self, Class, Container, Hook, NotHere};
+use super::Event::{self, Class, Container, HookId, NotKernel};
 use super::Ours::{self, At, By, Constant, Count, Is, NoValue, Shown, Whole};
 use super::{Decoded, Reading, number, reading};
 use crate::decoded::DecodedValue;
@@ -9,7 +9,7 @@ use crate::headers;
 const IMAGE_ID: &str = "b3e675d7-2554-4f18-830b-2762732560de";
 const SYS_CONFIG_EX: &str = "9b79ee91-b5fd-41c0-a243-4248e266e9d0";
 
-const DIAGNOSTICS_HUB: Event = NotHere("an event of Visual Studio's diagnostics hub, which has a manifest");
+const DIAGNOSTICS_HUB: Event = NotKernel("an event of Visual Studio's diagnostics hub, which has a manifest");
 pub static READINGS: &[Reading] = &[
     reading(0, "WmiBufferHeader", Container(headers::buffer), &[SNAIL_BUFFER]),
     reading(
@@ -60,43 +60,48 @@ pub static READINGS: &[Reading] = &[
         Container(headers::record),
         &[&[("header_type()", EVENT64)], SNAIL_HEADER],
     ),
-    reading(7, "Kernel_EventTraceV2HeaderEventView", Hook(0x0000, 2), &[SNAIL, SNAIL_LOGFILE]),
+    reading(7, "Kernel_EventTraceV2HeaderEventView", HookId(0x0000, 2), &[SNAIL, SNAIL_LOGFILE]),
     reading(
         8,
         "Kernel_EventTraceV2HeaderPartitionInfoExtensionTypeGroup",
-        Hook(0x0050, 2),
+        HookId(0x0050, 2),
         &[SNAIL, SNAIL_SESSION],
     ),
-    reading(9, "Kernel_EventTraceV2HeaderExtensionTypeGroup", Hook(0x0005, 2), &[SNAIL, SNAIL_SESSION]),
-    reading(10, "Kernel_PerfinfoV2SampledProfileEventView", Hook(0x0F2E, 2), &[SNAIL, SNAIL_PERFINFO]),
-    reading(11, "Kernel_PerfinfoV2PmcCounterProfileEventView", Hook(0x0F2F, 2), &[SNAIL, SNAIL_PERFINFO]),
-    reading(12, "Kernel_PerfinfoV2PmcCounterConfigEventView", Hook(0x0F30, 2), &[SNAIL, SNAIL_PERFINFO]),
+    reading(9, "Kernel_EventTraceV2HeaderExtensionTypeGroup", HookId(0x0005, 2), &[SNAIL, SNAIL_SESSION]),
+    reading(10, "Kernel_PerfinfoV2SampledProfileEventView", HookId(0x0F2E, 2), &[SNAIL, SNAIL_PERFINFO]),
+    reading(11, "Kernel_PerfinfoV2PmcCounterProfileEventView", HookId(0x0F2F, 2), &[SNAIL, SNAIL_PERFINFO]),
+    reading(12, "Kernel_PerfinfoV2PmcCounterConfigEventView", HookId(0x0F30, 2), &[SNAIL, SNAIL_PERFINFO]),
     reading(
         13,
         "Kernel_PerfinfoV2SampledProfileIntervalEventView",
-        Hook(0x0F49, 3),
+        HookId(0x0F49, 3),
         &[SNAIL, SNAIL_PERFINFO],
     ),
-    reading(14, "Kernel_PerfinfoV2PmcCounterCorruptionEventView", Hook(0x0F31, 2), &[SNAIL, SNAIL_PERFINFO]),
-    reading(15, "Kernel_StackwalkV2StackEventView", Hook(0x1820, 2), &[SNAIL_STACK, SNAIL]),
-    reading(16, "Kernel_StackwalkV2KeyEventView", Hook(0x1825, 2), &[SNAIL_STACK, SNAIL]),
-    reading(17, "Kernel_StackwalkV2TypeGroup1EventView", Hook(0x1824, 2), &[SNAIL_STACK, SNAIL]),
-    reading(18, "Kernel_ImageV2LoadEventView", Hook(0x1403, 3), &[SNAIL, SNAIL_IMAGE]),
-    reading(19, "Kernel_ProcessV4TypeGroup1EventView", Hook(0x0301, 4), &[SNAIL, SNAIL_PROCESS]),
-    reading(20, "Kernel_ProcessV2TypeGroup2EventView", Hook(0x0321, 2), &[SNAIL, SNAIL_PROCESS]),
-    reading(21, "Kernel_ThreadV3TypeGroup1EventView", Hook(0x0501, 3), &[SNAIL, SNAIL_THREAD]),
-    reading(22, "Kernel_ThreadV4TypeGroup1EventView", Hook(0x0501, 4), &[SNAIL, SNAIL_THREAD]),
-    reading(23, "Kernel_ThreadV4ContextSwitchEventView", Hook(0x0524, 4), &[SNAIL, SNAIL_SWITCH]),
+    reading(
+        14,
+        "Kernel_PerfinfoV2PmcCounterCorruptionEventView",
+        HookId(0x0F31, 2),
+        &[SNAIL, SNAIL_PERFINFO],
+    ),
+    reading(15, "Kernel_StackwalkV2StackEventView", HookId(0x1820, 2), &[SNAIL_STACK, SNAIL]),
+    reading(16, "Kernel_StackwalkV2KeyEventView", HookId(0x1825, 2), &[SNAIL_STACK, SNAIL]),
+    reading(17, "Kernel_StackwalkV2TypeGroup1EventView", HookId(0x1824, 2), &[SNAIL_STACK, SNAIL]),
+    reading(18, "Kernel_ImageV2LoadEventView", HookId(0x1403, 3), &[SNAIL, SNAIL_IMAGE]),
+    reading(19, "Kernel_ProcessV4TypeGroup1EventView", HookId(0x0301, 4), &[SNAIL, SNAIL_PROCESS]),
+    reading(20, "Kernel_ProcessV2TypeGroup2EventView", HookId(0x0321, 2), &[SNAIL, SNAIL_PROCESS]),
+    reading(21, "Kernel_ThreadV3TypeGroup1EventView", HookId(0x0501, 3), &[SNAIL, SNAIL_THREAD]),
+    reading(22, "Kernel_ThreadV4TypeGroup1EventView", HookId(0x0501, 4), &[SNAIL, SNAIL_THREAD]),
+    reading(23, "Kernel_ThreadV4ContextSwitchEventView", HookId(0x0524, 4), &[SNAIL, SNAIL_SWITCH]),
     reading(
         24,
         "Kernel_ThreadV2SetNameEventView",
-        Hook(0x0548, 2),
+        HookId(0x0548, 2),
         &[&[("thread_id()", Is("ThreadId"))], SNAIL, SNAIL_THREAD],
     ),
-    reading(25, "Kernel_SystemConfigV3CpuEventView", Hook(0x0B0A, 3), &[SNAIL, SNAIL_CONFIG]),
-    reading(26, "Kernel_SystemConfigV2PhysicalDiskEventView", Hook(0x0B0B, 2), &[SNAIL, SNAIL_CONFIG]),
-    reading(27, "Kernel_SystemConfigV2LogicalDiskEventView", Hook(0x0B0C, 2), &[SNAIL, SNAIL_CONFIG]),
-    reading(28, "Kernel_SystemConfigV5PnpEventView", Hook(0x0B16, 5), &[SNAIL, SNAIL_CONFIG]),
+    reading(25, "Kernel_SystemConfigV3CpuEventView", HookId(0x0B0A, 3), &[SNAIL, SNAIL_CONFIG]),
+    reading(26, "Kernel_SystemConfigV2PhysicalDiskEventView", HookId(0x0B0B, 2), &[SNAIL, SNAIL_CONFIG]),
+    reading(27, "Kernel_SystemConfigV2LogicalDiskEventView", HookId(0x0B0C, 2), &[SNAIL, SNAIL_CONFIG]),
+    reading(28, "Kernel_SystemConfigV5PnpEventView", HookId(0x0B16, 5), &[SNAIL, SNAIL_CONFIG]),
     reading(29, "Xperf_ImageIdV2InfoEventView", Class(IMAGE_ID, 0), &[SNAIL, SNAIL_IMAGE]),
     reading(30, "Xperf_ImageIdV2DbgIdPdbInfoEventView", Class(IMAGE_ID, 36), &[SNAIL, SNAIL_IMAGE]),
     reading(31, "Xperf_SysConfigExV0BuildInfoEventView", Class(SYS_CONFIG_EX, 32), &[SNAIL, SNAIL_CONFIG]),
@@ -111,7 +116,7 @@ pub static READINGS: &[Reading] = &[
     reading(35, "VsDiagHub_TargetProfilingStoppedV1EventView", DIAGNOSTICS_HUB, &[]),
     reading(36, "VsDiagHub_MachineInfoV0EventView", DIAGNOSTICS_HUB, &[]),
     reading(37, "VsDiagHub_CounterInfoV0EventView", DIAGNOSTICS_HUB, &[]),
-    reading(38, "SnailProfiler_ProfileTarget", NotHere("an event of the project's own profiler"), &[]),
+    reading(38, "SnailProfiler_ProfileTarget", NotKernel("an event of the project's own profiler"), &[]),
 ];
 
 fn sid(decoded: &Decoded<'_>) -> Vec<u8> {
@@ -121,7 +126,7 @@ fn sid(decoded: &Decoded<'_>) -> Vec<u8> {
     }
 }
 
-/// What most records of this project share.
+/// Names that most records of this project share.
 const SNAIL: &[(&str, Ours)] = &[
     ("dynamic_size()", Whole),
     ("process_id()", Is("ProcessId")),
@@ -271,7 +276,7 @@ const SNAIL_PERFINFO: &[(&str, Ours)] = &[
     ("instruction_pointer()", Is("InstructionPointer")),
     ("thread_id()", Is("ThreadId")),
     ("count()", Is("Count")),
-    // Two bytes, which they read as one number.
+    // Two bytes, which Snail reads as one number.
     ("reserved()", By(|d| DecodedValue::Number(number(d, "Rank") << 8 | number(d, "Flags")))),
     ("profile_source()", Is("ProfileSource")),
     ("counter_count()", Is("CounterCount")),
@@ -319,7 +324,7 @@ const SNAIL_PROCESS: &[(&str, Ours)] = &[
     ("exit_status()", Is("ExitStatus")),
     ("directory_table_base()", Is("DirectoryTableBase")),
     ("flags()", Is("Flags")),
-    // Two pointers in front of the SID, which mean nothing and which no field has.
+    // Two pointers before the SID, which are meaningless and not part of any field.
     (
         "user_sid_token_user()",
         By(|d| {
@@ -328,7 +333,8 @@ const SNAIL_PROCESS: &[(&str, Ours)] = &[
     ),
     ("user_sid().revision()", By(|d| sid(d)[0].into())),
     ("user_sid().sub_authority_count()", By(|d| sid(d)[1].into())),
-    // The first byte of the one, the length of the other: the corpus has lost which part was asked for.
+    // The first byte of the authority, and the number of sub-authorities, because the corpus does
+    // not contain which part was tested.
     ("user_sid().identifier_authority()", By(|d| sid(d)[2].into())),
     ("user_sid().sub_authority()", By(|d| DecodedValue::Number((sid(d).len() as i128 - 8) / 4))),
     ("image_filename()", Is("ImageFileName")),
@@ -356,7 +362,7 @@ const SNAIL_PROCESS: &[(&str, Ours)] = &[
 ];
 
 const SNAIL_THREAD: &[(&str, Ours)] = &[
-    // Version 3 has the name as well, which they do not know.
+    // Version 3 also contains the name, which Snail does not read.
     ("thread_id()", Is("TThreadId")),
     ("stack_base()", Is("StackBase")),
     ("stack_limit()", Is("StackLimit")),

@@ -1,5 +1,5 @@
-//! What other readers of stacks got wrong, or took care of: fourteen cases, each read as a recording in every way, and as
-//! it arrives in a live session, the processors' buffers in any order.
+//! Fourteen cases that other stack readers handle specially or wrongly. Each is read as a file in
+//! every way, and as a live session, with the processors' buffers in any order.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stackhound_live::{LiveMerger, Overflow, Queue, Step, channel};
 
 use super::*;
 
-/// A case: what it is about, the recording, and what comes out.
+/// A case: its name, the trace, and the expected output.
 struct Case {
     name: &'static str,
     lines: String,
@@ -87,7 +87,7 @@ fn cases() -> Vec<Case> {
             &["@10 tid=8 complete k1", "@20 tid=0 complete k3"],
         ),
         case(
-            "keys: defined before, behind, never; the same number for the kernel and for user mode",
+            "keys: defined before, after, never; the same number for the kernel and for user mode",
             "0 @5 define #3 k9
              0 @10 event 010c pid=5 tid=7
              0 @11 kernel @10 pid=5 tid=7 #1
@@ -116,7 +116,7 @@ fn cases() -> Vec<Case> {
             &["@10 tid=7 complete k1 u1"],
         ),
         case(
-            "the event that carries a user half",
+            "the event that carries a user part",
             "0 @10 provider pid=5 tid=7 match=3 k1
              0 @11 provider pid=5 tid=8 k2
              1 @20 half pid=5 tid=7 match=3 u1
@@ -166,7 +166,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Compares what comes out; an empty expectation is an event without a stack.
+/// Compares the output; an empty expectation is an event without a stack.
 #[track_caller]
 fn compare(case: &Case, out: &[String], how: &str) {
     assert_eq!(out.len(), case.expected.len(), "{}, {how}", case.name);
@@ -177,7 +177,7 @@ fn compare(case: &Case, out: &[String], how: &str) {
 }
 
 #[test]
-fn fourteen_cases_as_recordings() {
+fn fourteen_cases_as_files() {
     for case in cases() {
         for way in [Way::TwoPasses, Way::OnePass, Way::Live(1), Way::Live(usize::MAX)] {
             let (out, _) = correlate(&unindented(&case.lines), way, WIDE);
@@ -186,13 +186,13 @@ fn fourteen_cases_as_recordings() {
     }
 }
 
-/// `narrow` is told by the first line.
+/// Removes the indentation; the first line may be `narrow`.
 fn unindented(lines: &str) -> String {
     lines.lines().map(|line| line.trim().to_owned() + "\n").collect()
 }
 
-/// The buffers of a recording in an order in which they could arrive: each processor's in its own, the processors in that
-/// of the picks.
+/// The buffers of a trace in an order in which they could arrive: those of each processor in order,
+/// the processors in the order of the picks.
 fn arrival(etl_file: &EtlFile, picks: &[u8]) -> Vec<BufferRef> {
     let mut streams: Vec<_> =
         etl_file.index().streams().into_iter().map(std::collections::VecDeque::from).collect();
@@ -206,7 +206,8 @@ fn arrival(etl_file: &EtlFile, picks: &[u8]) -> Vec<BufferRef> {
     order
 }
 
-/// The first buffers of processors after one of theirs that is lost. Only buffers of live sessions say so themselves.
+/// The first buffers of processors after one of theirs that is lost. Only buffers of live sessions
+/// are marked themselves.
 fn after_losses(lines: &str, etl_file: &EtlFile) -> Vec<u64> {
     let processors = lines.lines().filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [processor, _, "lose", ..] => processor.parse::<u16>().ok(),
@@ -220,7 +221,7 @@ fn after_losses(lines: &str, etl_file: &EtlFile) -> Vec<u64> {
     processors.zip(index.missing()).filter_map(next).collect()
 }
 
-/// As a live session hands the recording over, buffer by buffer.
+/// Reads the trace as a live session delivers it, buffer by buffer.
 fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
     let etl_file = etl_file(&unindented(lines));
     let queue =
@@ -230,7 +231,8 @@ fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
     for buffer in arrival(&etl_file, picks) {
         let location = buffer.offset as usize..buffer.offset as usize + buffer.size as usize;
         let mut bytes = etl_file.bytes()[location].to_vec();
-        // The header buffer is no part of a live session's stream; here its records come like others.
+        // The header buffer is not part of a live session's stream; here its records are delivered
+        // like others.
         bytes[0x36..0x38].copy_from_slice(&0_u16.to_le_bytes());
         if after_losses.contains(&buffer.offset) {
             bytes[0x34] |= BufferFlags::BUFFER_LOST.0 as u8;

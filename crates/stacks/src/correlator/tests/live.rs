@@ -1,4 +1,4 @@
-//! Sessions without end: what is forgotten, and what is not.
+//! Unbounded sessions: stacks that are dropped and stacks that are kept.
 
 use super::*;
 use crate::Kept;
@@ -6,7 +6,7 @@ use crate::Kept;
 const EVENTS: i64 = 4_000;
 const FRAMES_MAX: usize = 500;
 
-/// Every event has a stack that was never there before: two frames of its own on one that all have.
+/// Every event has a new stack: two frames of its own on top of a common one.
 fn ever_new() -> OpenTrace {
     let mut lines = String::new();
     for n in 1..=EVENTS {
@@ -54,7 +54,8 @@ fn read(window: Window, mut see: impl FnMut(i64, Delivered<'_>)) -> Correlator {
 #[test]
 fn stacks_of_the_past_are_forgotten_and_none_is_changed() {
     let mut events = 0;
-    // Fifty events are held back: at most 350 frames with those of orphans, taken over into each generation.
+    // Fifty events are held back: at most 350 frames with those of orphans, taken over into each
+    // generation.
     let window = Window { max_hold: 500, ..WIDE };
     let correlator = read(window, |number, delivered| {
         assert_eq!(delivered.frames().collect::<Vec<_>>(), expected(number));
@@ -88,7 +89,8 @@ fn a_kept_event_keeps_its_stack() {
             let frames: Vec<_> = event.delivered(delivered.table).frames().collect();
             assert_eq!(frames, expected(number));
         }
-        // 400 events and one from the beginning: as many generations as they are of, and the newest.
+        // 400 events and one from the beginning: as many generations as they are of, and the
+        // newest.
         assert!(delivered.table.len() <= 400 * 6 + 4 * FRAMES_MAX, "{} frames", delivered.table.len());
     });
     let first = forever.unwrap();
@@ -97,7 +99,7 @@ fn a_kept_event_keeps_its_stack() {
 }
 
 #[test]
-fn an_event_has_room_for_so_many_parts_and_not_more() {
+fn the_number_of_parts_of_an_event_is_limited() {
     let mut lines = String::from("0 @10 event 010c pid=5 tid=7\n");
     for n in 0..2 * PARTS_MAX {
         lines += &format!("0 @{} stack @10 pid=5 tid=7 k{n}\n", n + 11);

@@ -1,4 +1,4 @@
-//! Tests with files: which names they give, and what happens when they are missing or damaged.
+//! Tests with files: their names, and missing or damaged files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ struct User {
 }
 
 impl User {
-    /// With these files in a folder of the symbol path.
+    /// Creates a user with these files in a folder of the symbol path.
     fn new(files: &[(&str, &[u8])]) -> User {
         let user = User { folder: TempDir::new().unwrap() };
         fs::create_dir(user.path("files")).unwrap();
@@ -80,16 +80,17 @@ fn shown(frame: &ResolvedFrame) -> String {
     names.map(name).join(" ")
 }
 
-/// Each row: the files there are, names in `Open` and in `Helper`, and what is said of the files.
+/// Each row: the existing files, the names in `Open` and in `Helper`, and the failures of the
+/// files.
 #[test]
-fn what_is_missing_of_one_file_comes_from_the_other() {
+fn names_missing_in_one_file_come_from_the_other() {
     use Cause::{Damaged, NotInPath, WrongAge, WrongIdentity};
     use FileKind::{Image, Pdb};
     let fixture = Fixture::new("x.pdb", 0);
     let (image, pdb) = (fixture.image(), fixture.pdb());
     let written_again = Fixture { age: 3, ..fixture.clone() }.pdb();
     let other = Fixture::new("x.pdb", 9).pdb();
-    // The number of the stream with the public symbols leads nowhere.
+    // The number of the stream with the public symbols is invalid.
     let mut damaged = pdb.clone();
     let dbi = damaged.windows(4).position(|bytes| bytes == 19_990_903u32.to_le_bytes()).unwrap() - 4;
     damaged[dbi + 20..dbi + 22].copy_from_slice(&99u16.to_le_bytes());
@@ -107,7 +108,7 @@ fn what_is_missing_of_one_file_comes_from_the_other() {
     ];
     for (number, (files, names, failures)) in rows.into_iter().enumerate() {
         let user = User::new(files);
-        // Twice: the second time with the table that the first one kept.
+        // Twice: the second time with the cached table of the first.
         for round in 0..2 {
             let resolved = user.resolve(user.options(), &identity(&fixture));
             assert_eq!(resolved.frames.each_ref().map(shown), names, "row {number}, round {round}");
@@ -116,7 +117,7 @@ fn what_is_missing_of_one_file_comes_from_the_other() {
     }
 }
 
-/// The one table that is kept.
+/// The only cached table.
 fn table(user: &User) -> PathBuf {
     let folder = user.path("user/tables/x.dll");
     let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -130,14 +131,14 @@ fn pdb_name(resolved: &Resolved) -> &str {
 }
 
 #[test]
-fn tables_are_kept_and_made_again() {
+fn tables_are_cached_and_rebuilt() {
     let fixture = Fixture::new("x.pdb", 0);
     let module = identity(&fixture);
     let user = User::new(&[("x.pdb", &fixture.pdb())]);
     assert_eq!(pdb_name(&user.resolve(user.options(), &module)), "Helper");
     let kept = fs::read(table(&user)).unwrap();
 
-    // That it is used is seen from a change that keeps size and time.
+    // A change that keeps size and time shows that the cached table is used.
     let file = user.path("files/x.pdb");
     let change = |name: &'static str| {
         let publics = vec![("Open", 0x1000), (name, 0x1100)];
@@ -153,7 +154,7 @@ fn tables_are_kept_and_made_again() {
     assert_eq!(pdb_name(&user.resolve(user.options(), &module)), "Masker");
     assert_ne!(fs::read(table(&user)).unwrap(), kept);
 
-    // What is damaged is made again, and so is what lies.
+    // Damaged tables are made again, and so are tables with invalid content.
     let good = fs::read(table(&user)).unwrap();
     for bytes in [&b""[..], b"\xff\xff\xff\xff", &good[..good.len() - 1], &kept] {
         fs::write(table(&user), bytes).unwrap();
@@ -169,7 +170,7 @@ fn tables_are_kept_and_made_again() {
 }
 
 #[test]
-fn tables_that_cannot_be_kept_do_no_harm() {
+fn tables_that_cannot_be_cached_are_still_used() {
     let fixture = Fixture::new("x.pdb", 0);
     let user = User::new(&[("x.pdb", &fixture.pdb())]);
     fs::write(user.path("user"), b"in the way").unwrap();
@@ -194,7 +195,7 @@ fn files_come_from_a_server_if_that_is_allowed() {
     options.store.path = SymbolPath::parse(&format!("srv*{}", server.url())).unwrap();
     let resolved = user.resolve(options.clone(), &identity(&fixture));
     assert_eq!(resolved.failures, [(FileKind::Pdb, Cause::NotAsked), (FileKind::Image, Cause::NotAsked)]);
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
     options.store.online = true;
     let resolved = user.resolve(options.clone(), &identity(&fixture));
     assert_eq!(pdb_name(&resolved), "Helper");
@@ -205,7 +206,7 @@ fn files_come_from_a_server_if_that_is_allowed() {
 }
 
 #[test]
-fn call_sites_come_with_the_image() {
+fn call_sites_come_from_the_image() {
     let fixture = Fixture::new("x.pdb", 0);
     let user = User::new(&[("x.dll", &fixture.image())]);
     for call_sites in [false, true] {
@@ -217,7 +218,7 @@ fn call_sites_come_with_the_image() {
     }
 }
 
-/// PDBs and images that Windows' own tools made; each row has a function of the golden list.
+/// PDBs and images from Microsoft's tools. Each row has a function of the golden list.
 #[test]
 fn pairs_of_the_corpus_are_named() {
     let rows = [
@@ -229,7 +230,7 @@ fn pairs_of_the_corpus_are_named() {
         let file = |name: &str| stackhound_corpus::bytes(&format!("{folder}/{name}"));
         let (Some(image), Some(pdb)) = (file(name), file(&pdb_name)) else { return };
         let user = User::new(&[(name, &image), (&pdb_name, &pdb)]);
-        // The recording tells the image only; the image tells its PDB.
+        // The trace identifies the image only; the image identifies its PDB.
         let image = Some(crate::image::Image::parse(&image).unwrap().identity());
         let mut symbolizer = Symbolizer::new(user.options()).unwrap();
         let module = symbolizer.module(&ModuleIdentity { name: name.to_owned(), image, pdb: None });

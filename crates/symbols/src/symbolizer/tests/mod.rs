@@ -1,4 +1,4 @@
-//! Tests of resolving, with loaders made up for them.
+//! Tests of resolving, with custom loaders.
 
 mod files;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::failure::{Cause, FileKind};
 use crate::name::{Inline, Line, Name, Names, Symbols};
 
-/// Functions of 0x100 bytes, named after module and number; the last quarter of each has no name.
+/// Functions of 0x100 bytes, named after module and number. The last quarter of each has no name.
 #[derive(Debug)]
 struct Regular {
     module: String,
@@ -22,7 +22,7 @@ impl Symbols for Regular {
         let function = kind.looked_up(rva).0 / 0x100;
         let offset = rva.0 - function * 0x100;
         let name =
-            |what: &str| Some(Name { text: format!("{}_{what}{function}", self.module).into(), offset });
+            |origin: &str| Some(Name { text: format!("{}_{origin}{function}", self.module).into(), offset });
         let export = if offset < 0x80 { name("export") } else { None };
         Names { pdb: if offset < 0xc0 { name("pdb") } else { None }, nearest_export: name("export"), export }
     }
@@ -73,7 +73,7 @@ fn an_address_gets_its_names() {
     assert!(symbolizer.frame(called).is_none(), "not waited for");
     symbolizer.wait();
     let called = symbolizer.frame(called).unwrap();
-    assert_eq!((&called.pdb, &called.export), (&None, &None), "behind the end of what is named");
+    assert_eq!((&called.pdb, &called.export), (&None, &None), "after the end of the symbol");
     assert_eq!(called.nearest_export, name("m7.dll_export0", 0x100));
     assert_eq!(called.line, Some(ResolvedLine { file: "main.c".into(), line: 16 }));
     assert_eq!(called.best().unwrap().1.offset, 0x100);
@@ -82,7 +82,7 @@ fn an_address_gets_its_names() {
     assert_eq!(current.inlines.len(), 1);
     assert_eq!(symbolizer.frame(tail).unwrap().best().unwrap().0, crate::Origin::NearestExport);
     let same = (&current.export.as_ref().unwrap().text, &current.nearest_export.as_ref().unwrap().text);
-    assert!(Arc::ptr_eq(same.0, same.1), "equal texts are kept once");
+    assert!(Arc::ptr_eq(same.0, same.1), "equal texts are stored once");
 }
 
 #[test]
@@ -106,7 +106,8 @@ fn requests_and_modules_are_counted_once() {
     assert_eq!((stats.modules, stats.misses, stats.hits, stats.resolved), (2, 4, 2, 4));
 }
 
-/// Fifty modules, many requests in mixed order: each is loaded once, on no thread of the caller.
+/// Fifty modules, and many requests in mixed order. Each module is loaded once, never on the thread
+/// of the caller.
 #[test]
 fn each_module_is_loaded_once() {
     let loads: Arc<Vec<AtomicU32>> = Arc::new((0..50).map(|_| AtomicU32::new(0)).collect());
@@ -136,7 +137,7 @@ fn each_module_is_loaded_once() {
 }
 
 #[test]
-fn what_is_missing_is_counted_once_and_names_fall_back() {
+fn failures_are_counted_once_and_names_fall_back() {
     let loader: Loader = Box::new(|identity| {
         let failure = |file, cause| Failure { file, cause, detail: String::new() };
         match identity.name.as_str() {
@@ -165,7 +166,7 @@ fn what_is_missing_is_counted_once_and_names_fall_back() {
     assert_eq!(symbolizer.failures(numbers[0]).unwrap().len(), 1);
     assert_eq!(symbolizer.failures(numbers[2]).unwrap().len(), 2);
     let stats = symbolizer.stats();
-    assert_eq!((stats.loads, stats.evictions, stats.memory_peak), (15, 15, 0), "nothing can be kept");
+    assert_eq!((stats.loads, stats.evictions, stats.memory_peak), (15, 15, 0), "no table fits");
     assert_eq!((stats.resolved, stats.named), (15, 5));
     let failures: Vec<_> = stats.failures.into_iter().collect();
     assert_eq!(
@@ -183,7 +184,7 @@ struct Fragile;
 
 impl Symbols for Fragile {
     fn names(&self, rva: Rva, _: AddressKind) -> Names<'_> {
-        assert_ne!(rva.0, 13, "made to panic");
+        assert_ne!(rva.0, 13, "intentional panic");
         Names { pdb: Some(Name { text: "f".into(), offset: rva.0 }), ..Names::default() }
     }
 
@@ -203,7 +204,7 @@ impl Symbols for Fragile {
 #[test]
 fn a_panic_costs_one_name_or_one_module() {
     let loader: Loader = Box::new(|identity| {
-        assert_ne!(identity.name, "m1.dll", "made to panic");
+        assert_ne!(identity.name, "m1.dll", "intentional panic");
         Loaded { symbols: Some(Box::new(Fragile)), ..Loaded::default() }
     });
     let mut symbolizer = Symbolizer::with_loader(&options(1, 1 << 20), loader).unwrap();
@@ -251,7 +252,7 @@ fn code_around_an_address() {
     }
 }
 
-/// Requests as (module, address, whether to wait then).
+/// Requests as (module, address, whether to wait after it).
 fn requests() -> impl Strategy<Value = Vec<(u32, u32, bool)>> {
     prop::collection::vec((0..20u32, 0..0x600u32, prop::bool::weighted(0.02)), 1..400)
 }
@@ -285,9 +286,10 @@ proptest! {
     }
 }
 
-/// Not a test of time: that a request made before allocates nothing is seen where it is measured.
+/// This does not measure time. That a repeated request allocates nothing is tested by the
+/// measurements.
 #[test]
-fn hits_leave_the_threads_alone() {
+fn hits_do_not_use_the_threads() {
     let loads = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&loads);
     let loader: Loader = Box::new(move |identity| {

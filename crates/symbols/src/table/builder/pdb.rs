@@ -1,4 +1,4 @@
-//! What a PDB adds to a table.
+//! Adds the data of a PDB to a table.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,31 +14,33 @@ use crate::table::names::Interner;
 use crate::table::spans::Span;
 use stackhound_types::Rva;
 
-/// What is beyond this many ranges is left out. A damaged rearranged image can tear every line into a thousand.
+/// Maximum number of ranges; further ones are skipped. A damaged rearranged image can split every
+/// line into a thousand ranges.
 const RANGES_MAX: usize = 1 << 25;
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u16 = 0x014c;
 
-/// How much of a PDB goes into a table.
+/// The data of a PDB that a table contains.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Detail {
-    /// What functions are called.
+    /// The names of functions.
     Names,
-    /// Also source lines, and functions that were compiled into others. Takes several times the memory.
+    /// Also source lines and inlined functions. Takes several times the memory.
     Lines,
 }
 
 impl SymbolTableBuilder {
-    /// Adds the symbols of a PDB, and its sections of code. Says how many modules were damaged and are missing.
+    /// Adds the symbols of a PDB, and its sections of code. Returns the number of damaged modules,
+    /// which are missing.
     ///
     /// # Errors
-    /// If its public symbols, or names that all modules use, cannot be read.
+    /// The public symbols, or names that all modules use, cannot be read.
     pub fn add_pdb(&mut self, pdb: &Pdb, detail: Detail) -> Result<usize, PdbError> {
         for section in pdb.sections().iter().filter(|section| section.code) {
             self.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
         }
         let x86 = pdb.machine() == MACHINE_X86;
-        // Assemblers call procedures by their decorated names.
+        // Assemblers use decorated names for procedures.
         let mut decorated = HashSet::new();
         for public in pdb.publics()?.iter() {
             let Some(rva) = pdb.rva(public.location) else { continue };
@@ -77,14 +79,14 @@ impl SymbolTableBuilder {
         }
     }
 
-    /// Where something is, as long as there is room.
+    /// Returns the ranges of a symbol, up to the maximum number of ranges.
     fn ranges(&mut self, pdb: &Pdb, location: pdb::SectionOffset, length: u32) -> Vec<Range<Rva>> {
-        let room = RANGES_MAX - self.ranges;
-        if room == 0 {
+        let remaining = RANGES_MAX - self.ranges;
+        if remaining == 0 {
             return Vec::new();
         }
         let mut ranges = pdb.ranges(location, length);
-        ranges.truncate(room);
+        ranges.truncate(remaining);
         self.ranges += ranges.len();
         ranges
     }
@@ -115,7 +117,8 @@ struct Sources<'p> {
     pdb: &'p Pdb,
     names: SourceNames,
     items: ItemNames<'p>,
-    /// Bytes that names of files may still take. Each begins at another place of their stream.
+    /// The remaining size of file names, in bytes. Each name starts at another offset of the
+    /// stream.
     left: usize,
     files: HashMap<SourceFile, u32>,
     functions: HashMap<ItemId, Option<u32>>,

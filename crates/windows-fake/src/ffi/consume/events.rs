@@ -1,4 +1,4 @@
-//! Buffers as events: one call of the consumer each, and one behind each buffer.
+//! Delivers buffers as events: calls the consumer for each event, and after each buffer.
 
 use std::mem::offset_of;
 
@@ -15,14 +15,14 @@ use crate::replay::Slice;
 
 const _: () = assert!(size_of::<EVENT_HEADER>() == HEADER_SIZE && size_of::<EVENT_RECORD>() == 0x70);
 
-/// Makes EVENT_RECORDs.
+/// Builds EVENT_RECORDs.
 pub(super) struct Events {
-    /// Converts times, where the consumer did not ask for raw ones.
+    /// Converts times, unless the consumer requested raw times.
     clock: Option<Clock>,
-    /// The recorded process that becomes this one.
+    /// Process id in the trace that is replaced by that of this process; 0 for none.
     own_pid: u32,
     items: Vec<EVENT_HEADER_EXTENDED_DATA_ITEM>,
-    /// A payload with a time in it that was moved.
+    /// A payload whose time was shifted.
     moved: Vec<u8>,
 }
 
@@ -31,9 +31,9 @@ impl Events {
         Events { clock, own_pid, items: Vec::new(), moved: Vec::new() }
     }
 
-    /// Hands out all events of some buffers by time, with a call behind each buffer after its last event, as Microsoft's page of
-    /// ProcessTrace has it: events are delivered in the order of their times where that can be. `false` if the consumer wants no
-    /// more.
+    /// Delivers all events of some buffers in the order of their times, with a call after the last
+    /// event of each buffer. Microsoft's page of ProcessTrace describes this: events are delivered
+    /// in the order of their times if possible. Returns `false` if the consumer ends processing.
     ///
     /// # Safety
     /// The callbacks and the context in `logfile` are valid.
@@ -54,14 +54,14 @@ impl Events {
             if slice.after_loss && filled[at] == BUFFER_HEADER_SIZE {
                 let header = deliver::lost_buffer(entry.time.0, flags);
                 let lost = Delivered { header, items: Vec::new(), payload: &[] };
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.event(slice, lost, None, logfile) };
             }
             let record = slice.block.record(entry);
             filled[at] += record.bytes().len().next_multiple_of(8);
             if let Some(event) = deliver(&record, flags) {
                 let moved = stack_time_offset(&record).filter(|_| slice.shift != 0).map(|_| slice.shift);
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.event(slice, event, moved, logfile) };
             }
             if entries[at].peek().is_some() {
@@ -71,7 +71,7 @@ impl Events {
             logfile.BuffersRead = *buffers_read;
             logfile.BufferSize = slice.block.session().buffer_size;
             logfile.Filled = filled[at] as u32;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             if logfile.BufferCallback.is_some_and(|callback| unsafe { callback(logfile) == 0 }) {
                 return false;
             }
@@ -79,7 +79,7 @@ impl Events {
     }
 
     /// # Safety
-    /// As [`buffers`](Events::buffers).
+    /// As for [`buffers`](Events::buffers).
     unsafe fn event(
         &mut self,
         slice: &Slice,
@@ -88,7 +88,8 @@ impl Events {
         logfile: &EVENT_TRACE_LOGFILEW,
     ) {
         let Some(callback) = (
-            // SAFETY: both members are pointers to functions, and the mode says which it is.
+            // SAFETY: both members are function pointers, and the mode determines which one is
+            // valid.
             unsafe { logfile.Anonymous2.EventRecordCallback }
         ) else {
             return;
@@ -128,7 +129,7 @@ impl Events {
         let mut context = ETW_BUFFER_CONTEXT { LoggerId: slice.logger, ..ETW_BUFFER_CONTEXT::default() };
         context.Anonymous = ETW_BUFFER_CONTEXT_0 { ProcessorIndex: u16::from_le_bytes(processor) };
         let mut record = EVENT_RECORD {
-            // SAFETY: as large, and any bytes make one.
+            // SAFETY: both have the same size, and all bit patterns are valid.
             EventHeader: unsafe { std::mem::transmute::<[u8; HEADER_SIZE], EVENT_HEADER>(event.header) },
             BufferContext: context,
             ExtendedDataCount: self.items.len() as u16,
@@ -137,7 +138,8 @@ impl Events {
             UserData: if payload.is_empty() { std::ptr::null_mut() } else { payload.as_ptr() as *mut _ },
             UserContext: logfile.Context,
         };
-        // SAFETY: the caller's promise; everything the record points to lives until the callback returns.
+        // SAFETY: guaranteed by the caller; all pointers in the record are valid until the callback
+        // returns.
         unsafe { callback(&mut record) };
     }
 }

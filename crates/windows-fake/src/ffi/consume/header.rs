@@ -1,4 +1,4 @@
-//! What OpenTrace tells of a session, instead of the first record of a file.
+//! The header that OpenTrace returns for a session, which replaces the logfile header of a file.
 
 use stackhound_etl::EtlFile;
 use windows_sys::Win32::System::Diagnostics::Etw::{
@@ -6,15 +6,16 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
     TRACE_LOGFILE_HEADER_1_0,
 };
 
-/// A performance counter of 10 MHz, as Windows has it today.
+/// Frequency of the performance counter in current versions of Windows: 10 MHz.
 const PERF_FREQUENCY: i64 = 10_000_000;
 
-/// The pointer size that real-time headers state on 64-bit Windows, which is wrong: TraceEvent corrects it for every
-/// real-time source (microsoft/perfview, issue 332).
+/// The pointer size in real-time headers on 64-bit Windows, which is wrong: TraceEvent corrects it
+/// for every real-time source (microsoft/perfview, issue 332).
 const POINTER_SIZE: u32 = 4;
 
-/// The facts of a session with a clock of this type on the machine of the recording. A running session has no end, and has written nothing yet. The size of
-/// buffers and the mode are zero: real-time headers are not known to have them.
+/// The header of a session with a clock of this type, on the machine of the trace. A running
+/// session has no end time and no written buffers. The buffer size and the mode are zero, because
+/// real-time headers are not known to contain them.
 pub(super) fn of(clock: u32, etl_file: Option<&EtlFile>) -> TRACE_LOGFILE_HEADER {
     let mut header = TRACE_LOGFILE_HEADER {
         PerfFreq: PERF_FREQUENCY,

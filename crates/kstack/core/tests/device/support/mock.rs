@@ -1,7 +1,7 @@
-//! A system of threads that react to captures in every way there is. One thread plays them all, so each run
-//! is the same.
+//! A system of threads that react to captures in every possible way. It is simulated in one thread,
+//! so each run is the same.
 //!
-//! It checks how it is used: what is initialised anew is not in use, and what is referenced is released.
+//! It checks its use: objects in use are not initialized again, and all references are released.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU64;
@@ -10,48 +10,49 @@ use std::sync::atomic::Ordering::Relaxed;
 use stackhound_kstack_core::{Apc, Found, Kernel, Part, Progress, Removal, Slot, ThreadRelation, Ticket};
 use stackhound_kstack_proto::{Capture, Missing, Outcome};
 
-/// Where the code that captures lies.
+/// The addresses of the driver's code.
 pub const OWN_CODE: std::ops::Range<u64> = 0xffff_f805_1000_0000..0xffff_f805_1001_0000;
 
-/// How long a thread takes that answers while it is waited for, in 100 ns.
+/// The duration until a thread answers during the wait, in 100 ns.
 pub const SOON: u64 = 1234;
 
-/// When a thread does something about the APC that was queued to it.
+/// The reaction of a thread to an APC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// It runs before queueing returns.
+    /// The APC runs before the queueing call returns.
     AtOnce,
-    /// It runs while it is waited for.
+    /// The APC runs during the wait.
     Soon,
-    /// It begins while it is waited for, and ends when nobody waits any more.
+    /// The APC starts during the wait, and ends after the request has ended.
     Slow,
-    /// As [`Self::Slow`], but the kernel part is there in time: reading a page of the user stack takes long.
+    /// Like [`Self::Slow`], but the kernel stack is published in time: reading a page of the user
+    /// stack takes long.
     HangsInUser,
-    /// It runs at the last moment: when it is about to be taken out of the queue.
+    /// The APC runs at the last moment: when the request is about to remove it from the queue.
     Last,
-    /// It runs when nobody waits any more.
+    /// The APC runs after the request has ended.
     Late,
-    /// The thread is ending by the time of queueing.
+    /// The thread is terminating when the APC is queued.
     EndsAtOnce,
-    /// The thread ends while it is waited for.
+    /// The thread ends during the wait.
     EndsSoon,
-    /// The thread ends when the APC is about to be taken out of its queue.
+    /// The thread ends when the request is about to remove the APC from its queue.
     EndsLast,
-    /// The thread ends when nobody waits any more.
+    /// The thread ends after the request has ended.
     EndsLate,
 }
 
-/// A thread, with what walks of its stack give: all of it, however little room there is.
+/// A thread with its stack. Walks return as many of the frames as there is space for.
 #[derive(Clone, Debug)]
 pub struct Thread {
     pub pid: u32,
     pub tid: u32,
     pub created: u64,
-    pub location: ThreadRelation,
+    pub relation: ThreadRelation,
     pub reaction: Reaction,
     /// Whether it is in a critical region when the APC runs.
     pub in_critical_region: bool,
-    /// Whether the user part may be looked at, as known before the walk.
+    /// Whether the user stack may be walked, as known before the walk.
     pub may: Result<(), Missing>,
     pub kernel: Result<Vec<u64>, Missing>,
     pub user: Result<Vec<u64>, Missing>,
@@ -60,16 +61,16 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub slots: usize,
-    /// Frames of each slot.
+    /// The number of frames of each slot.
     pub memory: usize,
     pub can_remove: bool,
-    /// Whether the system tells when threads were created.
-    pub tells_created: bool,
+    /// Whether the system reports the creation time of threads.
+    pub reports_created: bool,
 }
 
 impl Settings {
-    /// As the driver has them.
-    pub const DRIVER: Settings = Settings { slots: 64, memory: 272, can_remove: true, tells_created: true };
+    /// The settings of the driver.
+    pub const DRIVER: Settings = Settings { slots: 64, memory: 272, can_remove: true, reports_created: true };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +78,17 @@ enum Queue {
     Out,
     Prepared(usize),
     Queued(usize),
-    /// It left the queue to run, or to be run down.
+    /// The APC left the queue to run, or to be run down.
     Left(usize),
 }
 
 #[derive(Debug)]
 pub struct Objects {
     apc: Cell<Queue>,
-    signalled: Cell<bool>,
+    signaled: Cell<bool>,
 }
 
-/// What was asked of the system.
+/// The numbers of calls to the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub finds: u32,
@@ -98,7 +99,7 @@ pub struct Counts {
     pub removals: u32,
 }
 
-/// An APC that is still to end though its requester is gone.
+/// An APC that has not ended, although its request has.
 #[derive(Debug)]
 struct Outlasting {
     ticket: Ticket,
@@ -113,7 +114,7 @@ pub struct Mock {
     pub settings: Settings,
     references: Vec<Cell<u32>>,
     running: Cell<usize>,
-    /// Critical regions that the thread which asks has entered and not left.
+    /// The number of critical regions that the requesting thread has entered and not left.
     pub regions: Cell<u32>,
     outlasting: RefCell<Vec<Outlasting>>,
     clock: Cell<u64>,
@@ -122,9 +123,9 @@ pub struct Mock {
 
 impl Mock {
     pub fn new(settings: Settings, threads: Vec<Thread>) -> Self {
-        let objects = || Objects { apc: Cell::new(Queue::Out), signalled: Cell::new(false) };
+        let objects = || Objects { apc: Cell::new(Queue::Out), signaled: Cell::new(false) };
         let frames = || (0..settings.memory).map(|_| AtomicU64::new(0xdead)).collect();
-        let own = threads.iter().position(|thread| thread.location == ThreadRelation::Own);
+        let own = threads.iter().position(|thread| thread.relation == ThreadRelation::Own);
         Self {
             slots: (0..settings.slots).map(|_| Slot::new(objects(), frames())).collect(),
             references: threads.iter().map(|_| Cell::new(0)).collect(),
@@ -142,35 +143,31 @@ impl Mock {
         self.counts.get()
     }
 
-    /// Captures whose requester is gone.
+    /// The number of captures whose request has ended.
     pub fn outstanding(&self) -> usize {
         self.outlasting.borrow().len()
     }
 
-    /// Whether one of those is of this thread.
+    /// Whether one of these captures is of this thread.
     pub fn is_outstanding(&self, thread: usize) -> bool {
         self.outlasting.borrow().iter().any(|one| one.thread == thread)
     }
 
-    /// One of the captures whose requester is gone ends: its APC runs, or is run down.
+    /// Ends one of the captures whose request has ended: its APC runs, or is run down.
     pub fn end_one(&self, which: usize) {
         let one = self.outlasting.borrow_mut().swap_remove(which);
         self.run(one.ticket, one.thread, one.apc);
     }
 
-    /// Everything that is referenced or held is so by a capture that is under way.
+    /// Checks that all references and slots are held by captures in progress.
     pub fn check(&self) {
         assert!(self.references.iter().all(|count| count.get() == 0), "a thread is still referenced");
-        assert_eq!(self.regions.get(), 0, "a thread that asked is still in a critical region");
+        assert_eq!(self.regions.get(), 0, "a requesting thread is still in a critical region");
         let outlasting = self.outlasting.borrow();
         for (index, slot) in self.slots.iter().enumerate() {
             match outlasting.iter().find(|one| one.ticket.index as usize == index) {
                 None => {
-                    assert_eq!(
-                        (slot.references(), slot.owner()),
-                        (0, None),
-                        "slot {index} was not given back"
-                    );
+                    assert_eq!((slot.references(), slot.owner()), (0, None), "slot {index} was not freed");
                     assert!(!matches!(slot.objects().apc.get(), Queue::Queued(_)), "slot {index} is queued");
                 }
                 Some(one) => {
@@ -187,9 +184,9 @@ impl Mock {
         self.counts.set(counts);
     }
 
-    /// A thread that was suspended now would hold what it has taken.
+    /// A thread that was suspended now would keep its slot and its reference.
     fn check_region(&self) {
-        assert_eq!(self.regions.get(), 1, "a thread that asks can be suspended");
+        assert_eq!(self.regions.get(), 1, "a requesting thread can be suspended");
     }
 
     fn objects(&self, ticket: Ticket) -> &Objects {
@@ -203,7 +200,7 @@ impl Mock {
         self.running.set(interrupted);
     }
 
-    /// Whether the APC is queued to a thread with such a reaction.
+    /// The thread to which the APC is queued, if it has this reaction.
     fn queued(&self, ticket: Ticket, reaction: Reaction) -> Option<usize> {
         match self.objects(ticket).apc.get() {
             Queue::Queued(thread) if self.threads[thread].reaction == reaction => Some(thread),
@@ -224,17 +221,17 @@ impl Kernel for Mock {
     fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
         self.check_region();
         self.count(|counts| counts.finds += 1);
-        // The two lowest bits of a thread's number are ignored, as Windows does.
+        // As on Windows, the two lowest bits of a thread id are ignored.
         let is_it = |thread: &Thread| {
             (thread.pid, thread.tid) == (capture.pid, capture.tid & !3)
-                && capture.created.is_none_or(|time| self.settings.tells_created && time == thread.created)
+                && capture.created.is_none_or(|time| self.settings.reports_created && time == thread.created)
         };
         let index = self.threads.iter().position(is_it).ok_or(Outcome::NoThread)?;
         let count = &self.references[index];
         count.set(count.get() + 1);
         let thread = &self.threads[index];
-        let created = if self.settings.tells_created { thread.created } else { 0 };
-        Ok(Found { thread: index, tid: thread.tid, location: thread.location, created, user: thread.may })
+        let created = if self.settings.reports_created { thread.created } else { 0 };
+        Ok(Found { thread: index, tid: thread.tid, relation: thread.relation, created, user: thread.may })
     }
 
     fn release_thread(&self, thread: usize) {
@@ -245,18 +242,18 @@ impl Kernel for Mock {
 
     fn prepare(&self, ticket: Ticket, thread: usize) {
         self.count(|counts| counts.prepared += 1);
-        assert!(self.references[thread].get() > 0, "a thread that may go away at any time");
+        assert!(self.references[thread].get() > 0, "a thread without a reference");
         let objects = self.objects(ticket);
-        assert!(!matches!(objects.apc.get(), Queue::Queued(_)), "initialised while it is queued");
+        assert!(!matches!(objects.apc.get(), Queue::Queued(_)), "initialized while it is queued");
         assert!(self.outlasting.borrow().iter().all(|one| one.ticket.index != ticket.index), "still in use");
         objects.apc.set(Queue::Prepared(thread));
-        objects.signalled.set(false);
+        objects.signaled.set(false);
     }
 
     fn queue(&self, ticket: Ticket) -> bool {
         self.count(|counts| counts.queued += 1);
         let objects = self.objects(ticket);
-        let Queue::Prepared(thread) = objects.apc.get() else { panic!("queued as it is") };
+        let Queue::Prepared(thread) = objects.apc.get() else { panic!("queued without being prepared") };
         match self.threads[thread].reaction {
             Reaction::EndsAtOnce => objects.apc.set(Queue::Out),
             Reaction::AtOnce => self.run(ticket, thread, Apc::ran(ticket)),
@@ -296,7 +293,7 @@ impl Kernel for Mock {
     fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool {
         self.check_region();
         self.count(|counts| counts.waits += 1);
-        assert!((1..=1000).contains(&milliseconds), "{milliseconds} ms are no bounded wait");
+        assert!((1..=1000).contains(&milliseconds), "a timeout of {milliseconds} ms");
         let before = self.clock.get();
         if let Some(thread) = self.queued(ticket, Reaction::Soon) {
             self.clock.set(before + SOON);
@@ -306,7 +303,7 @@ impl Kernel for Mock {
             self.clock.set(before + SOON);
             self.run(ticket, thread, Apc::run_down(ticket));
         }
-        // It begins and walks the kernel part; then it says that this is there.
+        // The APC starts and walks the kernel stack (2 steps), then publishes it (3 steps).
         for (reaction, steps) in [(Reaction::Slow, 2), (Reaction::HangsInUser, 3)] {
             let Some(thread) = self.queued(ticket, reaction) else { continue };
             self.objects(ticket).apc.set(Queue::Left(thread));
@@ -318,15 +315,15 @@ impl Kernel for Mock {
             self.running.set(interrupted);
             self.outlasting.borrow_mut().push(Outlasting { ticket, thread, apc });
         }
-        let signalled = self.objects(ticket).signalled.get();
-        if !signalled {
+        let signaled = self.objects(ticket).signaled.get();
+        if !signaled {
             self.clock.set(before + u64::from(milliseconds) * 10_000);
         }
-        signalled
+        signaled
     }
 
     fn signal(&self, ticket: Ticket) {
-        self.objects(ticket).signalled.set(true);
+        self.objects(ticket).signaled.set(true);
     }
 
     fn enter_critical_region(&self) {
@@ -337,10 +334,10 @@ impl Kernel for Mock {
         self.regions.set(self.regions.get().checked_sub(1).expect("a region to leave"));
     }
 
-    /// The thread that asks is in the region that it has entered.
+    /// The requesting thread is in the region that it has entered.
     fn in_critical_region(&self) -> bool {
         let thread = &self.threads[self.running.get()];
-        thread.in_critical_region || thread.location == ThreadRelation::Own && self.regions.get() > 0
+        thread.in_critical_region || thread.relation == ThreadRelation::Own && self.regions.get() > 0
     }
 
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
@@ -349,7 +346,7 @@ impl Kernel for Mock {
         let stack = match part {
             Part::Kernel => &thread.kernel,
             Part::User => {
-                assert_eq!(thread.may, Ok(()), "looked at what must not be looked at");
+                assert_eq!(thread.may, Ok(()), "walked a user stack that must not be walked");
                 &thread.user
             }
         };

@@ -1,4 +1,4 @@
-//! A system to capture in, and what it must answer.
+//! A simulated system, and the oracle for its answers.
 
 mod check_call;
 mod mock;

@@ -1,15 +1,16 @@
-//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers
-//! there, the fields by their offsets, and every byte of an answer. It shares no code with what it judges.
+//! The expected answers of the device, written from `docs/kstack-protocol.md` alone: the rules by
+//! their numbers there, the fields by their offsets, and every byte of an answer. It shares no code
+//! with the device.
 
 use stackhound_kstack_core::{Caller, Refusal, ThreadRelation};
 use stackhound_kstack_proto::Missing;
 
 use super::mock::{Mock, OWN_CODE, Reaction, SOON, Thread};
 
-/// A request to the device as the system hands it over.
+/// A request to the device as the system passes it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who opened the device.
+    /// The process that opened the device.
     pub opener: u32,
     pub caller: Caller,
     pub code: u32,
@@ -21,12 +22,12 @@ pub struct Call {
 const VERSION: u32 = 0x22_e000;
 const CAPTURE: u32 = 0x22_e004;
 
-/// A number of the request.
+/// A number in little-endian bytes.
 fn number(bytes: &[u8], offset: usize, length: usize) -> u64 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A field that has bounds: its offset, its bytes, and whether a value may be, given the flags.
+/// A field with bounds: its offset, its length, and whether a value is valid, given the flags.
 type Field = (usize, usize, fn(u64, u64) -> bool);
 
 const FIELDS: [Field; 8] = [
@@ -40,7 +41,7 @@ const FIELDS: [Field; 8] = [
     (42, 6, |reserved, _| reserved == 0),
 ];
 
-/// What must hold, and what comes of it if it does not.
+/// A condition, and the refusal if it does not hold.
 type Rule = (fn(&Call) -> bool, Refusal);
 
 /// The first six rules of the page's table.
@@ -59,14 +60,14 @@ const RULES: [Rule; 6] = [
     ),
     (
         |call| {
-            let room = |call: &Call| 64 + 8 * number(&call.buffer, 24, 2) as usize;
-            call.output >= if call.code == VERSION { 16 } else { room(call) }
+            let space = |call: &Call| 64 + 8 * number(&call.buffer, 24, 2) as usize;
+            call.output >= if call.code == VERSION { 16 } else { space(call) }
         },
         Refusal::BufferTooSmall,
     ),
 ];
 
-/// The bytes that must come back, or why none do.
+/// The expected answer, or the expected refusal.
 pub fn expected(mock: &Mock, call: &Call) -> Result<Vec<u8>, Refusal> {
     for (holds, refusal) in RULES {
         if !holds(call) {
@@ -87,13 +88,13 @@ const TERMINATING: u32 = 2;
 const TIMED_OUT: u32 = 3;
 const IDLE: u32 = 4;
 
-/// How the capture of each thread ends, and how long that takes; `timeout` in 100 ns.
+/// The outcome of the capture of a thread, and its duration; `timeout` in 100 ns.
 fn outcome(thread: &Thread, timeout: u64) -> (u32, u64) {
-    match (thread.location, thread.reaction) {
+    match (thread.relation, thread.reaction) {
         (ThreadRelation::Idle, _) => (IDLE, 0),
         (ThreadRelation::Own, _) | (ThreadRelation::Other, Reaction::AtOnce) => (CAPTURED, 0),
         (ThreadRelation::Other, Reaction::Soon) => (CAPTURED, SOON),
-        // What is there by then is answered.
+        // The frames that are published by then are answered.
         (ThreadRelation::Other, Reaction::Last | Reaction::HangsInUser) => (CAPTURED, timeout),
         (ThreadRelation::Other, Reaction::Slow | Reaction::Late | Reaction::EndsLate) => (TIMED_OUT, timeout),
         (ThreadRelation::Other, Reaction::EndsAtOnce) => (TERMINATING, 0),
@@ -106,18 +107,18 @@ fn outcome(thread: &Thread, timeout: u64) -> (u32, u64) {
 fn answer(mock: &Mock, request: &[u8]) -> Result<Vec<u8>, Refusal> {
     let (pid, tid, created) = (number(request, 8, 4), number(request, 12, 4), number(request, 16, 8));
     let is_it = |thread: &Thread| {
-        let is_of_the_time = created == 0 || (mock.settings.tells_created && created == thread.created);
-        u64::from(thread.pid) == pid && u64::from(thread.tid) == tid && is_of_the_time
+        let matches_time = created == 0 || (mock.settings.reports_created && created == thread.created);
+        u64::from(thread.pid) == pid && u64::from(thread.tid) == tid && matches_time
     };
     let mut parts = Parts::default();
-    let (mut outcome_and_wait, mut born) = ((NO_THREAD, 0), 0);
+    let (mut outcome_and_wait, mut created_at) = ((NO_THREAD, 0), 0);
     if let Some(index) = mock.threads.iter().position(is_it) {
         let thread = &mock.threads[index];
-        let takes_requests = matches!(thread.location, ThreadRelation::Own | ThreadRelation::Other);
+        let takes_requests = matches!(thread.relation, ThreadRelation::Own | ThreadRelation::Other);
         if takes_requests && (mock.outstanding() == mock.settings.slots || mock.is_outstanding(index)) {
             return Err(Refusal::Busy);
         }
-        born = if mock.settings.tells_created { thread.created } else { 0 };
+        created_at = if mock.settings.reports_created { thread.created } else { 0 };
         outcome_and_wait = outcome(thread, number(request, 28, 4) * 10_000);
         if outcome_and_wait.0 == CAPTURED {
             parts = Parts::of(thread, request, mock.settings.memory);
@@ -127,7 +128,7 @@ fn answer(mock: &Mock, request: &[u8]) -> Result<Vec<u8>, Refusal> {
         parts.kernel.iter().chain(&parts.user).flat_map(|entry| entry.to_le_bytes()).collect();
     let mut bytes = b"SHKS\x02\0\x40\0".to_vec();
     bytes.extend(&request[8..16]);
-    bytes.extend(born.to_le_bytes());
+    bytes.extend(created_at.to_le_bytes());
     bytes.extend(&request[32..40]);
     bytes.extend(outcome_and_wait.0.to_le_bytes());
     for number in [parts.kernel.len(), parts.user.len(), parts.flags, parts.machinery, parts.skipped, 0] {
@@ -151,7 +152,7 @@ struct Parts {
     skipped: usize,
 }
 
-/// What stands for a part that is missing.
+/// The entries of a missing stack.
 fn sentinel(missing: Missing) -> Vec<u64> {
     let reason = match missing {
         Missing::Nothing => 1,
@@ -171,7 +172,7 @@ impl Parts {
     /// The section "Omitted frames".
     fn of(thread: &Thread, request: &[u8], memory: usize) -> Self {
         let (flags, max_frames) = (number(request, 26, 2), number(request, 24, 2) as usize);
-        let own = thread.location == ThreadRelation::Own;
+        let own = thread.relation == ThreadRelation::Own;
         let mut parts = Parts { flags: usize::from(own), ..Parts::default() };
         let mut left = memory;
         if flags & 1 != 0 {
@@ -212,9 +213,9 @@ impl Parts {
                     let walked = &stack[..stack.len().min(limit)];
                     let ends = |frame: &u64| *frame == 0 || is_sentinel(*frame);
                     let end = walked.iter().position(ends);
-                    let may_go_on = end.is_some() || walked.len() == limit;
+                    let may_continue = end.is_some() || walked.len() == limit;
                     let end = end.unwrap_or(walked.len());
-                    if end > 0 && (end > room || may_go_on) {
+                    if end > 0 && (end > room || may_continue) {
                         parts.flags |= 4;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { walked[..end.min(room)].to_vec() }
@@ -229,7 +230,7 @@ fn is_sentinel(frame: u64) -> bool {
     (0x5d00_0bad_0000_0001..=0x5d00_0bad_0000_0009).contains(&frame)
 }
 
-/// What a call comes to, in short.
+/// The kinds of results.
 pub const KINDS: [&str; 14] = [
     "access denied",
     "unknown request",
@@ -247,7 +248,7 @@ pub const KINDS: [&str; 14] = [
     "idle",
 ];
 
-/// Which of [`KINDS`] a result is.
+/// The index of a result in [`KINDS`].
 pub fn kind(result: &Result<Vec<u8>, Refusal>) -> usize {
     let bytes = match result {
         Err(Refusal::AccessDenied) => return 0,

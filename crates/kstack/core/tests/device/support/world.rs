@@ -44,8 +44,7 @@ impl Random {
     }
 }
 
-/// A thread that answers at once: its stack begins with the frames of the capture, and the one that called
-/// it.
+/// A thread that answers at once. Its stack begins with the frames of the capture and their caller.
 pub fn thread(number: u32) -> Thread {
     let own = (0..3).map(|frame| 0xffff_f805_1000_1000 + frame * 16);
     let system = (0..12).map(|frame| 0xffff_f803_4400_0000 + u64::from(number) * 4096 + frame * 16);
@@ -53,7 +52,7 @@ pub fn thread(number: u32) -> Thread {
         pid: 1000 + number % 4 * 4,
         tid: 4 + number * 4,
         created: 0x01db_0000_0000_0000 + u64::from(number),
-        location: ThreadRelation::Other,
+        relation: ThreadRelation::Other,
         reaction: Reaction::AtOnce,
         in_critical_region: false,
         may: Ok(()),
@@ -62,64 +61,65 @@ pub fn thread(number: u32) -> Thread {
     }
 }
 
-/// Threads that do not answer as long as anybody waits.
+/// Threads that do not answer before the timeout.
 pub fn all_late(count: u32) -> Vec<Thread> {
     (0..count).map(|number| Thread { reaction: Reaction::Late, ..thread(number) }).collect()
 }
 
-/// Every reaction with every kind of kernel part and of user part, and the threads that take no requests.
+/// Every reaction with every kind of kernel stack and user stack, and the threads that take no
+/// requests.
 pub fn threads() -> Vec<Thread> {
     let mut all = Vec::new();
-    let kernel_parts = kernel_parts();
-    let user_parts = user_parts();
+    let kernel_stacks = kernel_stacks();
+    let user_stacks = user_stacks();
     for number in 0..63u32 {
         let index = number as usize;
         let plain = thread(number);
-        let (may, user) = user_parts[index / 3 % user_parts.len()].clone();
+        let (may, user) = user_stacks[index / 3 % user_stacks.len()].clone();
         all.push(Thread {
             reaction: REACTIONS[index % REACTIONS.len()],
-            kernel: kernel_parts[index / REACTIONS.len() % kernel_parts.len()].clone(),
+            kernel: kernel_stacks[index / REACTIONS.len() % kernel_stacks.len()].clone(),
             in_critical_region: index % 7 == 3,
             may,
             user,
             ..plain
         });
     }
-    all.push(Thread { location: ThreadRelation::Own, pid: OPENER, ..thread(100) });
+    all.push(Thread { relation: ThreadRelation::Own, pid: OPENER, ..thread(100) });
     all.push(Thread { in_critical_region: true, ..thread(101) });
-    all.push(Thread { location: ThreadRelation::Idle, pid: 0, tid: 0, ..thread(102) });
-    // A process whose number is as another's thread's.
+    all.push(Thread { relation: ThreadRelation::Idle, pid: 0, tid: 0, ..thread(102) });
+    // The id of the process is also the id of a thread of another process.
     all.push(Thread { pid: 4, tid: 1000, may: Err(Missing::System), ..thread(103) });
     all
 }
 
-fn kernel_parts() -> Vec<Result<Vec<u64>, Missing>> {
+fn kernel_stacks() -> Vec<Result<Vec<u64>, Missing>> {
     let frames = |count: u64| (0..count).map(|frame| 0xffff_f803_0000_0000 + frame * 16);
     let own = |count: u64| (0..count).map(|frame| 0xffff_f805_1000_2000 + frame * 16);
     vec![
         Ok(own(4).chain(frames(20)).collect()),
-        // More than any answer has.
+        // More frames than any answer.
         Ok(own(2).chain(frames(400)).collect()),
-        // It goes on into the program.
+        // The walk continues into the program.
         Ok(own(3).chain(frames(5)).chain([0x7ff8_0000_1000, 0x7ff8_0000_2000]).collect()),
-        // No unwind data: nothing, or not even the frames of the capture.
+        // No unwind data: no frames, or not even those of the capture.
         Ok(Vec::new()),
         Err(Missing::Nothing),
         Ok(frames(3).collect()),
-        // Nothing behind what belongs to the capture, or nothing but it.
+        // Only the frames of the capture, with or without their caller.
         Ok(own(2).chain(frames(1)).collect()),
         Ok(own(2).collect()),
-        // A zero in the midst.
+        // A zero in the middle.
         Ok(own(1).chain(frames(4)).chain([0]).chain(frames(4)).collect()),
-        // Code of the capture again, below.
+        // Frames of the capture again, further out.
         Ok(own(2).chain(frames(3)).chain(own(2)).chain(frames(3)).collect()),
     ]
 }
 
-/// Whether the user part may be looked at, and what a walk of it gives.
-type UserPart = (Result<(), Missing>, Result<Vec<u64>, Missing>);
+/// Whether the user stack may be walked, and the result of the walk.
+type UserStack = (Result<(), Missing>, Result<Vec<u64>, Missing>);
 
-fn user_parts() -> Vec<UserPart> {
+fn user_stacks() -> Vec<UserStack> {
     let frames = |count: u64| (0..count).map(|frame| 0x7ff6_0000_0000 + frame * 16);
     vec![
         (Ok(()), Ok(frames(15).collect())),
@@ -130,12 +130,12 @@ fn user_parts() -> Vec<UserPart> {
         (Ok(()), Err(Missing::Faulted)),
         (Ok(()), Err(Missing::NotNow)),
         (Ok(()), Ok(Vec::new())),
-        // In a callback from the kernel.
+        // A callback from the kernel.
         (
             Ok(()),
             Ok(frames(4).chain([0xffff_f803_1234_0000, 0xffff_f803_1235_0000]).chain(frames(3)).collect()),
         ),
-        // What looks like a reason, a zero, and a kernel's address: whatever a program can put there.
+        // Values that a program can write to its stack: a sentinel, a zero, and a kernel address.
         (Ok(()), Ok(frames(2).chain([Missing::Protected.sentinel()]).chain(frames(2)).collect())),
         (Ok(()), Ok(frames(3).chain([0]).chain(frames(2)).collect())),
         (Ok(()), Ok(frames(1).chain([0xffff_f803_1234_0000]).collect())),
@@ -143,8 +143,8 @@ fn user_parts() -> Vec<UserPart> {
     ]
 }
 
-/// A request for a thread as its opener makes it, with just the room that it takes. The buffer is not zero
-/// behind the input, so that it shows what is written.
+/// A request of the opener for a thread, with exactly the required output length. After the input,
+/// the buffer is not zero, so that writes are visible.
 pub fn request(thread: &Thread, change: impl FnOnce(&mut Capture)) -> Call {
     let mut capture = Capture {
         pid: thread.pid,

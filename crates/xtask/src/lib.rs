@@ -1,2 +1,0 @@
-//! Checks on the repository itself, run as tests: see `tests/tidy.rs`.
-#![forbid(unsafe_code)]
