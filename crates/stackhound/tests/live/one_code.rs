@@ -29,7 +29,7 @@ fn all(trace: Trace) -> Vec<String> {
 fn check(test: &str, seed: u64, delivery: Delivery) {
     let settings = format!("[*]\ntrace = TRACE\nseed = {seed}\n");
     let Some(harness) = Harness::run(test, &settings, trace_files::scenario) else { return };
-    let expected = all(Trace::file(harness.path("recording.etl")).one_pass());
+    let expected = all(Trace::file(harness.path("trace.etl")).one_pass());
     let live = all(Trace::live(Session::user("one code").delivery(delivery)));
     assert!(expected.len() > 5_000, "stacks are part of the events that caused them");
     if let Some(at) = expected.iter().zip(&live).position(|(file, live)| file != live) {
