@@ -10,4 +10,4 @@ The names are those of the reven2 stack API: with ``import stackhound as reven2`
 from . import stack, trace
 from ._native import TraceFile, __version__, open
 
-__all__ = ["Recording", "__version__", "open", "stack", "trace"]
+__all__ = ["TraceFile", "__version__", "open", "stack", "trace"]
