@@ -17,7 +17,8 @@ use program::{stackhound, text};
 use serde_json::Value;
 
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
-/// symbols. Documents with a `type` follow the schema of that name.
+/// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
+/// frame has calls and stack changes below it, so that no other trace is needed for any document.
 const VERBS: [(&str, &str); 24] = [
     ("info", "info --full --format json T"),
     ("event", "events --stacks --symbols full --kernel-symbols full --symbol-path S --format ndjson T"),
@@ -36,13 +37,13 @@ const VERBS: [(&str, &str); 24] = [
     ("settings", "config show --format json"),
     ("call", "calls T * --limit 300 --symbols full --symbol-path S --format ndjson"),
     ("calls", "calls T * --limit 300 --symbols full --symbol-path S --format json"),
-    ("ranges", "ranges T --at #400 --symbols full --symbol-path S --format json"),
-    ("range", "ranges T --at #400 --by-call --symbols full --symbol-path S --format ndjson"),
-    ("stack-changes", "events-of T --at #400 --symbols full --symbol-path S --format json"),
-    ("stack-change", "events-of T --at #400 --symbols full --symbol-path S --format ndjson"),
-    ("tree", "tree T --at #400 --symbols full --symbol-path S --format json"),
-    ("stack", "stack T --at #400 --symbols full --symbol-path S --format json"),
-    ("backtrace", "backtrace T --at #400 --symbols full --symbol-path S --format json"),
+    ("ranges", "ranges T --at #500 --symbols full --symbol-path S --format json"),
+    ("range", "ranges T --at #500 --by-call --symbols full --symbol-path S --format ndjson"),
+    ("stack-changes", "events-of T --at #500 --symbols full --symbol-path S --format json"),
+    ("stack-change", "events-of T --at #500 --symbols full --symbol-path S --format ndjson"),
+    ("tree", "tree T --at #500 --symbols full --symbol-path S --format json"),
+    ("stack", "stack T --at #500 --symbols full --symbol-path S --format json"),
+    ("backtrace", "backtrace T --at #500 --symbols full --symbol-path S --format json"),
 ];
 
 /// Objects whose keys are names from the trace.
