@@ -14,7 +14,7 @@ use stackhound_record_ptrace::{Ending, Recorder, Totals, wait_for_end};
 use crate::live::record::Arguments;
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{grouped, message};
+use crate::output::{counted, grouped, message};
 
 /// The exit code after a second interrupt.
 const INTERRUPTED: i32 = 130;
@@ -78,14 +78,13 @@ fn closing(totals: &Totals, seconds: f64) -> String {
         unusual += &format!(", {} frames or stacks beyond the limit", grouped(totals.refused));
     }
     format!(
-        "{} transitions, {} calls, {} of {} returns matched{unusual}, {} frames on {} {} in {seconds:.1} s ({} transitions/s)",
+        "{} transitions, {} calls, {} of {} returns matched{unusual}, {} frames on {} in {seconds:.1} s ({} transitions/s)",
         grouped(totals.transitions),
         grouped(totals.calls),
         grouped(totals.returns_matched),
         grouped(totals.returns),
         grouped(totals.frames),
-        grouped(totals.stacks),
-        if totals.stacks == 1 { "stack" } else { "stacks" },
+        counted(totals.stacks, "stack", "stacks"),
         grouped((totals.transitions as f64 / seconds.max(1e-9)) as u64),
     )
 }
