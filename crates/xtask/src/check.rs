@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::{Error, output, root, run};
+use crate::{Error, array, metadata, output, run};
 
 /// Tests that read the pages of the project and execute their commands.
 const PAGES: [&str; 4] = ["--test", "documentation", "--test", "complaints"];
@@ -44,40 +42,20 @@ impl Plan {
     fn new<'p>(changed: impl IntoIterator<Item = &'p Path>, packages: &[Package]) -> Plan {
         let mut plan = Plan { packages: BTreeSet::from([REPOSITORY.to_owned()]), ..Plan::default() };
         for path in changed {
-            // Members contain folders of other members.
-            let owner = packages
-                .iter()
-                .filter(|package| path.starts_with(&package.folder))
-                .max_by_key(|package| package.folder.components().count());
+            let package = packages.iter().find(|package| path.starts_with(&package.folder));
             let extension = path.extension().and_then(|extension| extension.to_str());
             plan.pages |= extension == Some("md");
-            plan.dependencies |= path.file_name().is_some_and(|name| {
-                ["Cargo.toml", "Cargo.lock", "deny.toml"].iter().any(|known| name == *known)
-            });
-            match (owner, extension) {
-                (Some(package), _) if is_member_file(path, package) => {
-                    plan.packages.insert(package.name.clone());
-                }
-                (_, Some("md")) => {}
-                _ if path.starts_with("crates")
-                    || path.starts_with("scripts")
-                    || path.starts_with("fuzz") =>
-                {
-                    plan.uncovered.insert(path.to_owned());
-                }
-                _ => {}
+            let name = path.file_name().and_then(|name| name.to_str());
+            plan.dependencies |= matches!(name, Some("Cargo.toml" | "Cargo.lock" | "deny.toml"));
+            let is_code = ["crates", "scripts", "fuzz"].iter().any(|folder| path.starts_with(folder));
+            if let Some(package) = package {
+                plan.packages.insert(package.name.clone());
+            } else if is_code && extension != Some("md") {
+                plan.uncovered.insert(path.to_owned());
             }
         }
         plan
     }
-}
-
-/// Whether a file belongs to the package and not to a crate inside of its folder that the workspace excludes.
-fn is_member_file(path: &Path, package: &Package) -> bool {
-    path.ancestors()
-        .skip(1)
-        .take_while(|folder| *folder != package.folder)
-        .all(|folder| !root().join(folder).join("Cargo.toml").exists())
 }
 
 /// Runs the checks one after another and ends at the first that fails.
@@ -130,11 +108,9 @@ fn changed(base: &str) -> Result<BTreeSet<PathBuf>, Error> {
 }
 
 fn packages() -> Result<Vec<Package>, Error> {
-    let metadata = output("cargo", ["metadata", "--no-deps", "--format-version", "1", "--locked"])?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
+    let metadata = metadata()?;
     let root = Path::new(metadata["workspace_root"].as_str().unwrap_or_default());
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    Ok(packages
+    Ok(array(&metadata["packages"])
         .filter_map(|package| {
             let folder = Path::new(package["manifest_path"].as_str()?).parent()?;
             let folder = folder.strip_prefix(root).ok()?.to_owned();

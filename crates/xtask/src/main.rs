@@ -6,9 +6,11 @@ mod check;
 mod mixture;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Instant;
+
+use serde_json::Value;
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -26,8 +28,6 @@ enum Error {
     Failed(String, ExitStatus),
     #[error("the output of a command is not valid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("the corpus is missing: {}", .0.display())]
-    NoCorpus(PathBuf),
     #[error("{0}: the answers for the folder differ from those for its captures")]
     Mixture(&'static str),
 }
@@ -82,4 +82,15 @@ fn output<const N: usize>(program: &str, arguments: [&str; N]) -> Result<String,
         return Err(Error::Failed(line(), output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// The description of the workspace that Cargo gives.
+fn metadata() -> Result<Value, Error> {
+    let text = output("cargo", ["metadata", "--no-deps", "--format-version", "1", "--locked"])?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The elements of an array in JSON; none of any other value.
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }

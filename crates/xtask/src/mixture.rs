@@ -1,16 +1,14 @@
 //! `cargo xtask mixture [--short]`: hunts in all traces of the corpus at once, and in each of their captures alone. The
 //! answers must be the same, capture by capture. Prints each capture with its number of answers.
 //!
-//! The corpus is `../shared/corpus` or the folder in `STACKHOUND_CORPUS`. Without it nothing is compared, which is an
-//! error where `CI` is `true`.
+//! Without the corpus nothing is compared, which is an error where `CI` is `true`: see `stackhound_corpus`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use serde_json::Value;
 
-use crate::{Error, output, root, run};
+use crate::{Error, array, metadata, run};
 
 /// The largest trace of the short form, in bytes.
 const SHORT_MAX: u64 = 600_000;
@@ -19,13 +17,13 @@ const SHORT_MAX: u64 = 600_000;
 const PASSES: [(&str, &[&str]); 2] = [("read once", &["--one-pass"]), ("read twice", &[])];
 
 pub fn mixture(short: bool) -> Result<(), Error> {
-    let corpus =
-        env::var_os("STACKHOUND_CORPUS").map_or_else(|| root().join("../shared/corpus"), PathBuf::from);
-    let traces = traces(&corpus.join("etl"), short);
+    let mut traces: Vec<PathBuf> =
+        stackhound_corpus::trace_files().into_iter().map(|(_, path)| path).collect();
+    if short {
+        traces.retain(|path| path.metadata().is_ok_and(|facts| facts.len() <= SHORT_MAX));
+    }
     if traces.is_empty() {
-        println!("skipped: there are no traces in {}", corpus.join("etl").display());
-        let required = env::var("CI").is_ok_and(|value| value == "true");
-        return if required { Err(Error::NoCorpus(corpus)) } else { Ok(()) };
+        return Ok(());
     }
     let program = built(short)?;
     let described = command(&program, &["info", "--format", "json"], &traces)?;
@@ -52,20 +50,6 @@ pub fn mixture(short: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The traces, in the order of their names.
-fn traces(folder: &Path, short: bool) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut traces: Vec<PathBuf> = entries
-        .filter(|entry| !short || entry.metadata().is_ok_and(|facts| facts.len() <= SHORT_MAX))
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.to_string_lossy().ends_with(".etl") || path.to_string_lossy().ends_with(".etl.zst")
-        })
-        .collect();
-    traces.sort();
-    traces
-}
-
 /// Builds the program: as the tests of the workspace do, or for a release.
 fn built(short: bool) -> Result<PathBuf, Error> {
     // Without examples, libraries would be built again with other features.
@@ -75,8 +59,7 @@ fn built(short: bool) -> Result<PathBuf, Error> {
         ("release", &["--release", "--bin", "stackhound"])
     };
     run("cargo", ["build", "--locked", "--quiet", "--workspace"].into_iter().chain(flags.iter().copied()))?;
-    let metadata = output("cargo", ["metadata", "--no-deps", "--format-version", "1", "--locked"])?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
+    let metadata = metadata()?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
     Ok(Path::new(target).join(profile).join("stackhound"))
 }
@@ -97,8 +80,4 @@ fn command(program: &Path, arguments: &[&str], files: &[PathBuf]) -> Result<Vec<
         Some(0 | 1) => Ok(output.stdout),
         _ => Err(Error::Failed(line(), output.status)),
     }
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }

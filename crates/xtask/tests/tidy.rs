@@ -192,7 +192,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-types", &[]),
     ("stackhound-validator", &[]),
     ("stackhound-windows", &[]),
-    ("xtask", &[]),
+    ("xtask", &["stackhound-corpus"]),
 ];
 
 /// Crates outside the workspace, since they need more than Rust, or take the place of a library of Windows.
