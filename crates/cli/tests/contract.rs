@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use program::{stackhound, text};
 use serde_json::Value;
@@ -198,29 +199,41 @@ fn documents_follow_their_schemas() {
     let symbols = folder.path().join("symbols");
     let whole = std::env::var_os("STACKHOUND_WHOLE_CORPUS").is_some();
     let mut trace_files = vec![folder.path().join("stackhound-demo.etl")];
-    // Copies, because indexes are written to the folder of the trace.
     for (index, (name, path)) in stackhound_corpus::trace_files().into_iter().enumerate() {
         if whole || index % 7 == 0 {
-            let copy: PathBuf =
-                folder.path().join(if path.ends_with(&name) { name } else { format!("{name}.zst") });
+            let name = if path.ends_with(&name) { name } else { format!("{name}.zst") };
+            let copy = folder.path().join(name);
             std::fs::copy(&path, &copy).unwrap();
             trace_files.push(copy);
         }
     }
     let schemas = Schemas::read();
-    let mut types = Types::default();
-    let mut seen = BTreeSet::new();
-    for etl_file in &trace_files {
-        for (name, verb) in VERBS {
-            for document in documents(verb, etl_file, &symbols) {
-                let location = format!("{verb} of {}", text(etl_file));
-                schemas.check(name, &document, &location);
-                let name = document["type"].as_str().unwrap_or(name).to_owned();
-                types.add(&name, &document, &location);
-                seen.insert(name);
-            }
+    let found = Mutex::new((Types::default(), BTreeSet::new()));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (folder, trace_files, symbols, schemas, found) =
+                (folder.path().join(thread.to_string()), &trace_files, &symbols, &schemas, &found);
+            scope.spawn(move || {
+                std::fs::create_dir(&folder).unwrap();
+                for etl_file in trace_files {
+                    // A copy for each thread, because indexes are written to the folder of the trace.
+                    let copy = folder.join(etl_file.file_name().unwrap());
+                    std::fs::copy(etl_file, &copy).unwrap();
+                    for (name, verb) in VERBS.iter().skip(thread).step_by(2) {
+                        let location = format!("{verb} of {}", text(&copy));
+                        for document in documents(verb, &copy, symbols) {
+                            schemas.check(name, &document, &location);
+                            let name = document["type"].as_str().unwrap_or(name).to_owned();
+                            let (types, seen) = &mut *found.lock().unwrap();
+                            types.add(&name, &document, &location);
+                            seen.insert(name);
+                        }
+                    }
+                }
+            });
         }
-    }
+    });
+    let (types, seen) = found.into_inner().unwrap();
     types.check();
     assert_eq!(seen.len(), VERBS.len(), "{seen:?}");
     let of = |path: &str| types.0.get(path).and_then(|types| types.keys().next().copied());
