@@ -1,7 +1,7 @@
 //! Detections for call stacks: code that enters the kernel in ways that legitimate programs do not.
 //!
 //! A source of events converts each stack to the normal form ([`Stack`]) and describes the event
-//! ([`Event`]). The [`Detector`] evaluates them with 24 [detections](catalogue::DETECTIONS). Each
+//! ([`Event`]). The [`Detector`] evaluates them with 26 [detections](catalogue::DETECTIONS). Each
 //! answers `yes`, `no` or `undetermined`, with its reasons, the evidence that was used and the
 //! evidence that was missing. Missing evidence never leads to the answer `no`.
 //!

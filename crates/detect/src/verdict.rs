@@ -192,20 +192,27 @@ pub use crate::catalogue::reason::Reason;
 
 /// A set of [`Reason`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Reasons(u128);
+pub struct Reasons([u64; Reasons::WORDS]);
 
 impl Reasons {
+    /// One bit per reason.
+    const WORDS: usize = 3;
+
+    /// The number of reasons that a set has room for.
+    pub(crate) const CAPACITY: usize = 64 * Reasons::WORDS;
+
     /// The empty set.
-    pub const NONE: Reasons = Reasons(0);
+    pub const NONE: Reasons = Reasons([0; Reasons::WORDS]);
 
     /// Adds a reason.
-    pub fn with(self, reason: Reason) -> Reasons {
-        Reasons(self.0 | 1 << reason as u8)
+    pub fn with(mut self, reason: Reason) -> Reasons {
+        self.0[reason as usize / 64] |= 1 << (reason as usize % 64);
+        self
     }
 
     /// Whether the set contains a reason.
     pub fn has(self, reason: Reason) -> bool {
-        self.0 & 1 << reason as u8 != 0
+        self.0[reason as usize / 64] & 1 << (reason as usize % 64) != 0
     }
 
     /// The reasons in the set, in the order of [`Reason::all`].

@@ -32,9 +32,6 @@ pub struct View<'a> {
     pub unbacked: Option<usize>,
     /// The innermost user frame for which this is not known.
     pub unknown: Option<usize>,
-    /// Whether a module of a runtime, or JIT-compiled code that a runtime reported, is in the
-    /// stack.
-    pub has_runtime: bool,
 }
 
 impl<'a> View<'a> {
@@ -50,7 +47,6 @@ impl<'a> View<'a> {
             last: None,
             unbacked: None,
             unknown: None,
-            has_runtime: false,
         };
         for (index, frame) in case.stack.frames.iter().enumerate() {
             if frame.mode == Mode::Kernel {
@@ -64,8 +60,7 @@ impl<'a> View<'a> {
             match frame.code {
                 Code::Unbacked => drop(view.unbacked.get_or_insert(index)),
                 Code::Unknown => drop(view.unknown.get_or_insert(index)),
-                Code::Jit(_) => view.has_runtime = true,
-                Code::Image(..) => view.has_runtime |= roles.has(Role::Runtime),
+                Code::Jit(_) | Code::Image(..) => {}
             }
             if !roles.has_any(Role::SystemCall | Role::Wow64) {
                 view.caller.get_or_insert(index);
@@ -117,6 +112,22 @@ impl<'a> View<'a> {
     /// Whether the module of a frame has a role.
     pub fn is(&self, index: usize, role: Role) -> bool {
         self.roles(self.frame(index)).has(role)
+    }
+
+    /// The roles of the code next to a frame in no module: before and after the run of such frames
+    /// that contains it. Runtimes call the code that they compile and are called by it, so only
+    /// code next to a runtime can be its output. JIT-compiled code counts as a runtime.
+    pub fn roles_beside(&self, index: usize) -> Roles {
+        let is_beside = |frame: &&Frame| {
+            frame.mode == Mode::User && !matches!(frame.code, Code::Unbacked | Code::Unknown)
+        };
+        let roles = |frame: Option<&Frame>| match frame {
+            Some(Frame { code: Code::Jit(_), .. }) => Role::Runtime.into(),
+            Some(frame) => self.roles(frame),
+            None => Roles::default(),
+        };
+        let (inner, outer) = self.frames().split_at(index);
+        roles(inner.iter().rev().find(is_beside)) | roles(outer.iter().find(is_beside))
     }
 
     /// Whether the user stack was recorded. It may end at the limit of the capture.

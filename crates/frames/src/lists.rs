@@ -148,7 +148,21 @@ struct ModulesText {
     native_layer: Vec<Pattern>,
     forwarder: Vec<Pattern>,
     hook: Vec<Pattern>,
-    runtime: Vec<Pattern>,
+    dump: Vec<Pattern>,
+}
+
+/// File names of runtimes, with the evidence that confirms them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuntimeText {
+    files: Vec<Pattern>,
+    /// Folders below the Windows folder.
+    #[serde(default)]
+    windows: Vec<Pattern>,
+    #[serde(default)]
+    installed: bool,
+    #[serde(default)]
+    signers: Vec<Pattern>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -196,6 +210,8 @@ struct SensitiveText {
     operations: Vec<Operation>,
     targets: Vec<Pattern>,
     access: u32,
+    all_access: u32,
+    crash_reporters: Vec<Pattern>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -209,6 +225,7 @@ struct AlertsText {
 #[serde(deny_unknown_fields)]
 pub struct Lists {
     modules: ModulesText,
+    runtime: Vec<RuntimeText>,
     folders: FoldersText,
     known_system: KnownImagesText,
     direct_caller: Vec<DirectCaller>,
@@ -290,10 +307,16 @@ impl Lists {
         set(Role::NamedNtdll, is_ntdll);
         set(Role::Kernel32, in_system && name.eq_ignore_ascii_case("kernel32.dll"));
         set(Role::Hook, fits(&lists.hook, name));
-        set(Role::Runtime, fits(&lists.runtime, name));
-        set(Role::Windows, matches!(folder, Folder::System | Folder::Windows));
+        set(Role::Dump, fits(&lists.dump, name));
+        let runtime = self.runtime_role(facts, name, folder, windows);
+        runtime.into_iter().for_each(|role| set(role, true));
+        let is_known = self.is_known(path, name, facts.sha256.as_ref());
+        let is_below_windows = matches!(folder, Folder::System | Folder::Windows);
+        let is_foreign = facts.is_unsigned && !is_known && runtime != Some(Role::Runtime);
+        set(Role::Windows, is_below_windows && !is_foreign);
+        set(Role::Unsigned, is_below_windows && is_foreign);
         set(Role::Installed, self.is_installed(path));
-        set(Role::KnownSystem, self.is_known(path, name, facts.sha256.as_ref()));
+        set(Role::KnownSystem, is_known);
         let callers = self.direct_caller.iter().filter(|caller| caller.file.fits(path));
         for caller in callers {
             match &facts.signer {
@@ -302,6 +325,29 @@ impl Lists {
             }
         }
         roles
+    }
+
+    /// The role of a module with the name of a runtime: whether its folder or its signer confirms
+    /// the name.
+    fn runtime_role(
+        &self,
+        facts: &ModuleFacts,
+        name: &str,
+        folder: Folder,
+        windows: Option<&str>,
+    ) -> Option<Role> {
+        let mut named = self.runtime.iter().filter(|runtime| fits(&runtime.files, name)).peekable();
+        named.peek()?;
+        let path = facts.path.rsplit_once('\\').map_or("", |(folder, _)| folder);
+        let rest = below_windows(path, windows).map(|rest| rest.trim_start_matches('\\'));
+        let rest = rest.filter(|_| folder != Folder::Elsewhere);
+        let is_own = named.any(|runtime| {
+            rest.is_some_and(|rest| fits(&runtime.windows, rest))
+                || (runtime.installed && self.is_installed(&facts.path))
+                || facts.signer.as_ref().is_some_and(|signer| fits(&runtime.signers, signer))
+        });
+        // The oldest traces have no folders.
+        Some(if is_own || folder == Folder::Unstated { Role::Runtime } else { Role::LikeRuntime })
     }
 
     /// The folder of a path. Folders below the Windows folder that users can write to are
@@ -391,6 +437,17 @@ impl Lists {
     /// Whether these access rights allow reading the memory of a process.
     pub fn is_sensitive_access(&self, access: u32) -> bool {
         access & self.sensitive.access != 0
+    }
+
+    /// Whether these access rights are all rights to a process.
+    pub fn is_all_access(&self, access: u32) -> bool {
+        access & self.sensitive.all_access == self.sensitive.all_access
+    }
+
+    /// Whether a program is one that reports crashes for Windows, in a folder of Windows.
+    pub fn is_crash_reporter(&self, image: &str) -> bool {
+        let name = image.rsplit('\\').next().unwrap_or(image);
+        Folder::of(image, None) == Folder::System && fits(&self.sensitive.crash_reporters, name)
     }
 
     /// The operation of a service, by its name; [`Operation::Other`] if it is not listed.

@@ -23,7 +23,7 @@ impl ModuleIndex {
 
 /// The role of a module in call stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u16)]
+#[repr(u32)]
 pub enum Role {
     /// Contains system calls: `ntdll.dll` or `win32u.dll` in a system folder, such as `System32`.
     SystemCall = 1 << 0,
@@ -35,10 +35,17 @@ pub enum Role {
     NativeLayer = 1 << 3,
     /// Known to insert its own code between a library and its caller, as security products do.
     Hook = 1 << 4,
-    /// A runtime with a JIT compiler, or a library that it compiled in advance.
+    /// A runtime with a JIT compiler, or a library that it compiled in advance; its folder or its
+    /// signer confirms this.
     Runtime = 1 << 5,
-    /// In the Windows folder or below it, except for folders that users can write to.
+    /// Has the name of a runtime, but neither its folder nor its signer confirms this.
+    LikeRuntime = 1 << 16,
+    /// In the Windows folder or below it, except for folders that users can write to and files that
+    /// are [unsigned](Role::Unsigned).
     Windows = 1 << 6,
+    /// In the Windows folder or below it, but not signed, so that it does not belong to Windows.
+    /// Images that a runtime compiled in advance are not signed either and do not have this role.
+    Unsigned = 1 << 15,
     /// On the list of known images of Windows.
     KnownSystem = 1 << 7,
     /// Known to make direct system calls; the signer matches.
@@ -55,20 +62,22 @@ pub enum Role {
     Forwarder = 1 << 12,
     /// Contained system calls before Windows 10, version 1607: `user32.dll` or `gdi32.dll`.
     LegacySystemCall = 1 << 13,
+    /// Contains functions that write the memory of other processes to a file.
+    Dump = 1 << 17,
 }
 
 /// A set of [`Role`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Roles(u16);
+pub struct Roles(u32);
 
 impl Roles {
     /// The roles of modules that only pass calls on, so that they are not responsible for a call:
     /// the native layer, forwarders, and known hooks.
-    pub const PASS_ON: Roles = Roles(Role::NativeLayer as u16 | Role::Forwarder as u16 | Role::Hook as u16);
+    pub const PASS_ON: Roles = Roles(Role::NativeLayer as u32 | Role::Forwarder as u32 | Role::Hook as u32);
 
     /// Whether the set contains a role.
     pub fn has(self, role: Role) -> bool {
-        self.0 & role as u16 != 0
+        self.0 & role as u32 != 0
     }
 
     /// Whether the set contains any of these roles.
@@ -79,7 +88,7 @@ impl Roles {
 
 impl From<Role> for Roles {
     fn from(role: Role) -> Roles {
-        Roles(role as u16)
+        Roles(role as u32)
     }
 }
 
@@ -87,13 +96,21 @@ impl BitOr<Role> for Role {
     type Output = Roles;
 
     fn bitor(self, other: Role) -> Roles {
-        Roles(self as u16 | other as u16)
+        Roles(self as u32 | other as u32)
+    }
+}
+
+impl BitOr for Roles {
+    type Output = Roles;
+
+    fn bitor(self, other: Roles) -> Roles {
+        Roles(self.0 | other.0)
     }
 }
 
 impl BitOrAssign<Role> for Roles {
     fn bitor_assign(&mut self, role: Role) {
-        self.0 |= role as u16;
+        self.0 |= role as u32;
     }
 }
 
@@ -108,6 +125,8 @@ pub struct Module {
     pub sha256: Option<[u8; 32]>,
     /// Signer, if the source provides it and found the signature valid.
     pub signer: Option<Box<str>>,
+    /// Whether the source found no signature, neither in the file nor in a catalog.
+    pub is_unsigned: bool,
     /// Its roles in call stacks.
     pub roles: Roles,
 }
@@ -130,6 +149,9 @@ pub struct ModuleFacts {
     pub sha256: Option<[u8; 32]>,
     /// Signer, if the source found the signature valid.
     pub signer: Option<Box<str>>,
+    /// Whether the source found no signature, neither in the file nor in a catalog. `false` if this
+    /// is not known.
+    pub is_unsigned: bool,
 }
 
 /// All modules found so far, with the lists that assign their roles.
@@ -164,9 +186,9 @@ impl Modules {
         }
         let index = ModuleIndex(u32::try_from(self.modules.len()).expect("fewer modules than addresses"));
         let roles = self.lists.roles(facts, windows);
-        let ModuleFacts { path, identity, sha256, signer } = facts.clone();
+        let ModuleFacts { path, identity, sha256, signer, is_unsigned } = facts.clone();
         self.roles.push(roles);
-        self.modules.push(Module { path, identity, sha256, signer, roles });
+        self.modules.push(Module { path, identity, sha256, signer, is_unsigned, roles });
         self.numbers.insert(facts.clone(), index);
         index
     }
@@ -237,7 +259,7 @@ impl LoadedModules {
         let path = system.dos_path(module.path());
         let windows = system.volumes().windows_directory();
         let (path_text, identity) = (path.as_ref().into(), identity(module));
-        let facts = ModuleFacts { path: path_text, identity, sha256: None, signer: None };
+        let facts = ModuleFacts { path: path_text, identity, ..ModuleFacts::default() };
         let index = modules.add(&facts, windows);
         let roles = modules.roles(index);
         let is_win32u = roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll");

@@ -20,7 +20,8 @@ pub struct ProcessContext {
     pub image: Box<str>,
     /// Whether it is a 32-bit process on 64-bit Windows; `None` if not known.
     pub is_wow64: Option<bool>,
-    /// Whether a module with [`Role::Runtime`] is loaded; `None` if not known.
+    /// Whether a module with [`Role::Runtime`] is loaded; `None` if not known. A name that neither a
+    /// folder nor a signer confirms does not count.
     pub has_runtime: Option<bool>,
     /// Whether `win32u.dll` is loaded; `None` if not known.
     pub has_win32u: Option<bool>,

@@ -106,7 +106,7 @@ pub(crate) fn rows() -> Vec<Vec<u8>> {
     let actor = Actor { pid: Some(8), tid: Some(9), guid: "{1}", image: r"C:\a.exe" };
     let actions = [
         Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) },
-        Action::ImageLoad { path: r"C:\a.exe", sha256: Some([3; 32]), signer: "S" },
+        Action::ImageLoad { path: r"C:\a.exe", sha256: Some([3; 32]), signer: "S", is_unsigned: false },
         Action::ProcessAccess { target, access: Some(0x1410), call_trace: &trace },
         Action::RemoteThread {
             target,

@@ -55,7 +55,7 @@ mod tests {
         let mut image = |name: &str| {
             let identity = ModuleIdentity { name: name.to_owned(), ..ModuleIdentity::default() };
             let path = format!(r"C:\Windows\System32\{name}").into();
-            let facts = ModuleFacts { path, identity, sha256: None, signer: None };
+            let facts = ModuleFacts { path, identity, ..ModuleFacts::default() };
             Code::Image(modules.add(&facts, None), 0)
         };
         let (kernel, driver, ntdll) = (image("ntoskrnl.exe"), image("win32kfull.sys"), image("ntdll.dll"));

@@ -83,7 +83,7 @@ impl ModuleNumbers {
         if let Some(&index) = self.numbers.get(&key) {
             return Some(index);
         }
-        self.insert(key, |_| detector.module(&facts(path, None, ""), None))
+        self.insert(key, |_| detector.module(&facts(path, None, ("", false)), None))
     }
 
     /// Adds facts about the file of a module on a machine.
@@ -93,9 +93,9 @@ impl ModuleNumbers {
         host: &str,
         path: &str,
         sha256: Option<[u8; 32]>,
-        signer: &str,
+        (signer, is_unsigned): (&str, bool),
     ) {
-        if sha256.is_none() && signer.is_empty() {
+        if sha256.is_none() && signer.is_empty() && !is_unsigned {
             return;
         }
         let host = match self.hosts.get(host) {
@@ -109,12 +109,15 @@ impl ModuleNumbers {
         let key = KeyRef { host, path };
         if let Some(number) = self.numbers.get_mut(&key) {
             let known = detector.modules.get(*number);
-            if known.sha256 != sha256 || known.signer.as_deref().unwrap_or_default() != signer {
-                *number = detector.module(&facts(path, sha256, signer), None);
+            let is_same = known.sha256 == sha256
+                && known.signer.as_deref().unwrap_or_default() == signer
+                && known.is_unsigned == is_unsigned;
+            if !is_same {
+                *number = detector.module(&facts(path, sha256, (signer, is_unsigned)), None);
             }
             return;
         }
-        self.insert(key, |_| detector.module(&facts(path, sha256, signer), None));
+        self.insert(key, |_| detector.module(&facts(path, sha256, (signer, is_unsigned)), None));
     }
 
     fn insert(&mut self, key: KeyRef<'_>, number: impl FnOnce(&Key) -> ModuleIndex) -> Option<ModuleIndex> {
@@ -128,13 +131,14 @@ impl ModuleNumbers {
     }
 }
 
-fn facts(path: &str, sha256: Option<[u8; 32]>, signer: &str) -> ModuleFacts {
+fn facts(path: &str, sha256: Option<[u8; 32]>, (signer, is_unsigned): (&str, bool)) -> ModuleFacts {
     let name = path.rsplit('\\').next().unwrap_or(path).to_owned();
     ModuleFacts {
         path: path.into(),
         identity: ModuleIdentity { name, image: None, pdb: None },
         sha256,
         signer: (!signer.is_empty()).then(|| signer.into()),
+        is_unsigned,
     }
 }
 
@@ -194,8 +198,8 @@ mod tests {
         let detector = &mut Detector::new(Lists::default(), Binaries::none());
         let modules = &mut ModuleNumbers::default();
         let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
-        modules.learn(detector, "one", r"c:\A.dll", Some([1; 32]), "S");
-        modules.learn(detector, "two", r"c:\a.dll", None, "");
+        modules.learn(detector, "one", r"c:\A.dll", Some([1; 32]), ("S", false));
+        modules.learn(detector, "two", r"c:\a.dll", None, ("", false));
         let (one, two) = (modules.host("one"), modules.host("two"));
         assert_eq!(two, Host::default());
         let known = modules.find(detector, one, r"C:\A.DLL").unwrap();
@@ -204,7 +208,7 @@ mod tests {
         assert_eq!(detector.modules.get(known).signer.as_deref(), Some("S"));
         assert_eq!(modules.find(detector, two, r"c:\a.dll"), Some(plain));
         // A replaced file is another module from then on.
-        modules.learn(detector, "one", r"c:\a.dll", Some([2; 32]), "S");
+        modules.learn(detector, "one", r"c:\a.dll", Some([2; 32]), ("S", false));
         let replaced = modules.find(detector, one, r"c:\a.dll").unwrap();
         assert_eq!(detector.modules.get(replaced).sha256, Some([2; 32]));
         assert_eq!(detector.modules.len(), 3);

@@ -69,6 +69,8 @@ pub enum Action<'a> {
         sha256: Option<[u8; 32]>,
         /// The signer, empty if Sysmon found no valid signature.
         signer: &'a str,
+        /// Whether Sysmon found no signature at all.
+        is_unsigned: bool,
     },
     /// Event 1, `ProcessCreate`; the process is the new one.
     ProcessCreate {
@@ -146,12 +148,14 @@ impl<'a> Row<'a> {
                 if path.is_empty() {
                     return Err(missing("ImageLoaded"));
                 }
-                let is_valid = text(Field::SignatureStatus).eq_ignore_ascii_case("valid")
-                    && !text(Field::Signed).eq_ignore_ascii_case("false");
+                let is_unsigned = text(Field::Signed).eq_ignore_ascii_case("false");
+                let is_valid = text(Field::SignatureStatus).eq_ignore_ascii_case("valid") && !is_unsigned;
                 Action::ImageLoad {
                     path,
                     sha256: sha256(text(Field::Hashes)),
                     signer: if is_valid { text(Field::Signature) } else { "" },
+                    // Signatures that are expired or not trusted name their signer.
+                    is_unsigned: is_unsigned && text(Field::Signature).is_empty(),
                 }
             }
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {

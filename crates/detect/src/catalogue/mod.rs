@@ -5,7 +5,7 @@ pub(crate) mod reason;
 
 use crate::verdict::{Input, Inputs, Severity};
 
-/// Identifies a detection, CS01 to CS24.
+/// Identifies a detection, CS01 to CS26.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DetectionId(u8);
 
@@ -67,7 +67,7 @@ use Severity::{High, Medium};
 
 /// All detections.
 #[rustfmt::skip]
-pub const DETECTIONS: [Detection; 24] = [
+pub const DETECTIONS: [Detection; 26] = [
     Detection { name: "CS01", title: "direct system call from unbacked memory", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1055", "T1562.001"], explanation: include_str!("explain/cs01.txt") },
     Detection { name: "CS02", title: "direct system call from an image", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1562.001"], explanation: include_str!("explain/cs02.txt") },
     Detection { name: "CS03", title: "indirect system call: service/stub mismatch", needs: needs(&[Stack, Modules, Service, ImageBytes]), severity: High, attack: &["T1106"], explanation: include_str!("explain/cs03.txt") },
@@ -92,4 +92,6 @@ pub const DETECTIONS: [Detection; 24] = [
     Detection { name: "CS22", title: "vectored exception handler under a sensitive call", needs: needs(&[Stack, Modules, Symbols, ThreadContext]), severity: Medium, attack: &["T1562.001"], explanation: include_str!("explain/cs22.txt") },
     Detection { name: "CS23", title: "unbacked kernel code", needs: needs(&[KernelStack, Modules]), severity: High, attack: &["T1014"], explanation: include_str!("explain/cs23.txt") },
     Detection { name: "CS24", title: "suspicious LSASS handle", needs: needs(&[Stack, Modules, Target, AccessMask]), severity: High, attack: &["T1003.001"], explanation: include_str!("explain/cs24.txt") },
+    Detection { name: "CS25", title: "LSASS memory dump", needs: needs(&[Stack, Modules, Target, AccessMask]), severity: High, attack: &["T1003.001"], explanation: include_str!("explain/cs25.txt") },
+    Detection { name: "CS26", title: "kernel callback outside of the callback dispatcher", needs: needs(&[Stack, Modules, Symbols]), severity: High, attack: &["T1068"], explanation: include_str!("explain/cs26.txt") },
 ];

@@ -76,7 +76,7 @@ pub enum Reason {
     FrameUnknown,
     /// All user frames are in modules or in JIT-compiled code that a runtime reported.
     AllBacked,
-    /// A JIT compiler is in the stack, so the code may be its output.
+    /// A JIT compiler is next to the code in the stack, so the code may be its output.
     RuntimeInStack,
     /// A JIT compiler is loaded in the process, so the code may be its output.
     RuntimeLoaded,
@@ -273,6 +273,28 @@ pub enum Reason {
     MemoryUnknown,
     /// The stack was walked in an interrupt, where a page that is not in memory ends the walk.
     InterruptedWalk,
+    /// {frame} calls the native API directly; it is in the Windows folder but is not signed, so
+    /// it does not belong to Windows.
+    CallerUnsigned,
+    /// A module next to the code has the name of a JIT compiler, but neither its folder nor its
+    /// signer confirms the name, so the finding is not lowered.
+    LikeRuntime,
+    /// {frame} is in a library that writes the memory of other processes to a file, and
+    /// requested the handle.
+    DumpLibrary,
+    /// The stack has no library that writes memory dumps.
+    NoDumpLibrary,
+    /// The program reports crashes for Windows, and only modules of Windows called the library.
+    CrashReporter,
+    /// The handle has all rights to the process, so a runtime does not lower the finding.
+    AllRights,
+    /// The kernel called back to {frame}, which is not the dispatcher of callbacks in
+    /// ntdll.dll.
+    CallbackOutside,
+    /// All callbacks from the kernel go through the dispatcher in ntdll.dll.
+    CallbackDispatched,
+    /// The stack has no callback from the kernel.
+    NoCallback,
 }
 
 /// Each reason with its code and its sentence.
@@ -311,7 +333,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::FrameUnbacked, "frame-unbacked", "{frame} is in no module."),
     (Reason::FrameUnknown, "frame-unknown", "The module of {frame} is not known."),
     (Reason::AllBacked, "all-backed", "All user frames are in modules or in JIT-compiled code that a runtime reported."),
-    (Reason::RuntimeInStack, "runtime-in-stack", "A JIT compiler is in the stack, so the code may be its output."),
+    (Reason::RuntimeInStack, "runtime-in-stack", "A JIT compiler is next to the code in the stack, so the code may be its output."),
     (Reason::RuntimeLoaded, "runtime-loaded", "A JIT compiler is loaded in the process, so the code may be its output."),
     (Reason::AddressNearImages, "address-near-images", "The address is near loaded images, where JIT compilers put their code."),
     (Reason::BetweenHooks, "between-hooks", "The code is between a library and a module that is known to install inline hooks, like a trampoline."),
@@ -404,10 +426,18 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::PagesOriginal, "pages-original", "All pages of images are unchanged."),
     (Reason::MemoryUnknown, "memory-unknown", "The memory of the process was not read."),
     (Reason::InterruptedWalk, "interrupted-walk", "The stack was walked in an interrupt, where a page that is not in memory ends the walk."),
+    (Reason::CallerUnsigned, "caller-unsigned", "{frame} calls the native API directly; it is in the Windows folder but is not signed, so it does not belong to Windows."),
+    (Reason::LikeRuntime, "like-runtime", "A module next to the code has the name of a JIT compiler, but neither its folder nor its signer confirms the name, so the finding is not lowered."),
+    (Reason::DumpLibrary, "dump-library", "{frame} is in a library that writes the memory of other processes to a file, and requested the handle."),
+    (Reason::NoDumpLibrary, "no-dump-library", "The stack has no library that writes memory dumps."),
+    (Reason::CrashReporter, "crash-reporter", "The program reports crashes for Windows, and only modules of Windows called the library."),
+    (Reason::AllRights, "all-rights", "The handle has all rights to the process, so a runtime does not lower the finding."),
+    (Reason::CallbackOutside, "callback-outside", "The kernel called back to {frame}, which is not the dispatcher of callbacks in ntdll.dll."),
+    (Reason::CallbackDispatched, "callback-dispatched", "All callbacks from the kernel go through the dispatcher in ntdll.dll."),
+    (Reason::NoCallback, "no-callback", "The stack has no callback from the kernel."),
 ];
 
-// A set of reasons is a 128-bit mask.
-const _: () = assert!(TEXTS.len() <= 128);
+const _: () = assert!(TEXTS.len() <= crate::verdict::Reasons::CAPACITY);
 
 impl Reason {
     /// All reasons.

@@ -211,6 +211,7 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
         }
         Code::Image(..) if event.entry == Entry::Unknown => unsure(Reason::EntryUnknown, Input::KernelEntry),
         Code::Image(..) if roles.has(Role::KnownSystem) => Outcome::no(Reason::CallerKnownSystem, USED),
+        Code::Image(..) if roles.has(Role::Unsigned) => found(Reason::CallerUnsigned),
         Code::Image(..) if roles.has(Role::Windows) && evidence.lists.knows_system_images() => {
             found(Reason::CallerNotKnownSystem)
         }

@@ -1,6 +1,7 @@
 //! The detections, one function each. They use only the evidence of one event, so their answers do
 //! not depend on the order of events.
 
+pub(crate) mod callback;
 pub(crate) mod dispatch;
 pub(crate) mod duplicate_image;
 pub(crate) mod entry;
@@ -51,6 +52,8 @@ pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS22", dispatch::exception),
     ("CS23", kernel::outside),
     ("CS24", target::sensitive),
+    ("CS25", target::dump),
+    ("CS26", callback::outside),
 ];
 
 /// The evidence that detections use.

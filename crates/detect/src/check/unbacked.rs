@@ -50,7 +50,11 @@ fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     let mut lower = |to: Severity, reason| {
         found = Outcome { severity: found.severity.min(to), ..found.because(reason) };
     };
-    if may_compile && view.has_runtime {
+    let beside = view.roles_beside(index);
+    let is_like_runtime = beside.has(Role::LikeRuntime) && !beside.has(Role::Runtime);
+    let is_runtime_beside =
+        beside.has(Role::Runtime) || (is_like_runtime && process.has_runtime == Some(true));
+    if may_compile && is_runtime_beside {
         lower(Severity::Low, Reason::RuntimeInStack);
     } else if process.has_runtime == Some(true) {
         // Runtimes have code that they do not report, and interrupts occur in it too.
@@ -67,6 +71,10 @@ fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     }
     if is_trampoline(view, index) {
         lower(Severity::Low, Reason::BetweenHooks);
+    }
+    if is_like_runtime && !is_runtime_beside {
+        let missing = found.missing.with(Input::ImageIdentity);
+        found = Outcome { missing, ..found.because(Reason::LikeRuntime) };
     }
     if may_compile { Outcome { missing: found.missing.with(Input::CompiledCode), ..found } } else { found }
 }

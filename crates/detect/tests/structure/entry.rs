@@ -145,6 +145,42 @@ fn known_images_decide_about_callers_in_the_windows_folder() {
     assert_eq!(verdict("ntdll app kernel32 ntdll"), Verdict::Yes);
 }
 
+/// An unsigned image in the Windows folder does not belong to Windows.
+#[test]
+fn unsigned_callers_in_the_windows_folder_are_found() {
+    for (lists, is_unsigned, expected, reason) in [
+        (Lists::default(), true, Verdict::Yes, Reason::CallerUnsigned),
+        (Lists::default(), false, Verdict::Undetermined, Reason::CallerInWindows),
+        (Lists::default().with_known_images("nano.exe"), true, Verdict::No, Reason::CallerKnownSystem),
+    ] {
+        let mut detector = detector(lists);
+        let facts = ModuleFacts {
+            path: r"C:\Windows\System32\nano.exe".into(),
+            identity: ModuleIdentity { name: "nano.exe".to_owned(), ..ModuleIdentity::default() },
+            is_unsigned,
+            ..ModuleFacts::default()
+        };
+        let module = detector.module(&facts, None);
+        let mut frames = frames(&mut detector, "ntdll app kernel32 ntdll");
+        frames[1].code = Code::Image(module, 0x1000);
+        let lsass = opening("lsass.exe", Some(0x1010));
+        let evaluation = evaluated_frames(&mut detector, lsass, &frames);
+        let native = evaluation.outcome(DetectionId::parse("CS06").unwrap());
+        assert_eq!(native.verdict, expected, "{native:?}");
+        assert!(native.reasons.has(reason), "{native:?}");
+        if expected == Verdict::Yes {
+            assert_eq!(native.severity, Severity::Medium, "{native:?}");
+        }
+        // Through the Win32 functions, CS24 finds it.
+        let kernelbase = self::frames(&mut detector, "kernelbase")[0];
+        frames.insert(1, kernelbase);
+        let evaluation = evaluated_frames(&mut detector, lsass, &frames);
+        let handle = evaluation.outcome(DetectionId::parse("CS24").unwrap());
+        let is_found = expected == Verdict::Yes;
+        assert_eq!(handle.verdict == Verdict::Yes, is_found, "{handle:?}");
+    }
+}
+
 #[test]
 fn the_previous_instruction_confirms_or_refutes_a_direct_call() {
     let mut detector = detector(Lists::default());

@@ -7,7 +7,9 @@
 //! driver, `K?` a kernel frame whose driver is not known. `~` after a frame makes it 32-bit code of
 //! a 64-bit system.
 
+mod callback;
 mod entry;
+mod lsass;
 mod missing_evidence;
 mod named;
 mod notation;

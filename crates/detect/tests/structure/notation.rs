@@ -34,10 +34,18 @@ const PATHS: &[(&str, &str)] = &[
     ("copy32", r"C:\Users\a\kernel32.dll"),
     ("bare", "app.exe"),
     ("driver", r"C:\Windows\System32\drivers\a.sys"),
+    ("dbgcore", r"C:\Windows\System32\dbgcore.dll"),
+    ("comsvcs", r"C:\Windows\System32\comsvcs.dll"),
+    ("own_dbghelp", r"C:\Users\a\dbghelp.dll"),
+    ("faultrep", r"C:\Windows\System32\faultrep.dll"),
+    ("rundll32", r"C:\Windows\System32\rundll32.exe"),
+    ("ni", r"C:\Windows\assembly\NativeImages_v4.0.30319_64\System\0a\System.ni.dll"),
+    ("own_ni", r"C:\Users\a\NativeImages_v4.0.30319_64\System.ni.dll"),
+    ("lua", r"C:\Users\a\lua51.dll"),
 ];
 
 /// Functions that the detector of [`evaluate_with_names`] knows in each module.
-const FUNCTIONS: [&str; 9] = [
+const FUNCTIONS: [&str; 10] = [
     "RtlUserThreadStart",
     "BaseThreadInitThunk",
     "TppWorkerThread",
@@ -46,6 +54,7 @@ const FUNCTIONS: [&str; 9] = [
     "LoadLibraryW",
     "CtrlRoutine",
     "LdrLoadDll",
+    "KiUserCallbackDispatcher",
     "Other",
 ];
 

@@ -109,6 +109,8 @@ fn stacks_at_the_limit_never_lead_to_no() {
         ("CS21", waiting, "ntdll kernelbase app", Reason::WaitHasUser),
         ("CS23", opening, "K K", Reason::KernelBacked),
         ("CS24", opening, "ntdll kernelbase kernel32", Reason::CallerUsual),
+        ("CS25", opening, "ntdll kernelbase app", Reason::NoDumpLibrary),
+        ("CS26", opening, "ntdll kernelbase app", Reason::NoCallback),
     ] {
         let length = stack.split(' ').count() as u16;
         for limit in [None, Some(length + 1)] {
@@ -156,6 +158,8 @@ fn the_deciding_frame_is_reported() {
         ("CS20", opening, "ntdll ?~ kernel32~", Some(1)),
         ("CS23", opening, "K K? ntdll", Some(1)),
         ("CS24", opening, "ntdll ? app", Some(1)),
+        ("CS25", opening, "ntdll ? app", Some(1)),
+        ("CS26", opening, "ntdll ? K? win32u", Some(1)),
     ] {
         let outcome = outcome(id, given, stack);
         assert_ne!(outcome.verdict, Verdict::Yes, "{id} of `{stack}`: {outcome:?}");
@@ -183,6 +187,7 @@ fn missing_user_frames_are_distinguished_from_none() {
         ("CS20", given),
         ("CS21", waiting),
         ("CS22", given),
+        ("CS26", given),
     ] {
         check(id, given, "K K", No, Reason::NoUserFrames);
         let missing = Given { user: Part::Missing(Gap::Lost), ..given };
@@ -193,7 +198,7 @@ fn missing_user_frames_are_distinguished_from_none() {
     }
     // An incomplete stack can lead to a finding, but not to the answer no.
     let missing = Given { user: Part::Missing(Gap::Lost), ..opening };
-    for id in ["CS07", "CS08", "CS09", "CS10", "CS14", "CS17", "CS22", "CS24"] {
+    for id in ["CS07", "CS08", "CS09", "CS10", "CS14", "CS17", "CS22", "CS24", "CS25", "CS26"] {
         check(id, missing, "ntdll kernelbase kernel32 ntdll", Undetermined, Reason::StackMissing);
     }
     check("CS07", missing, "ntdll kernelbase app", Undetermined, Reason::StackMissing);

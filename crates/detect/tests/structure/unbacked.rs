@@ -4,10 +4,10 @@ use stackhound_detect::{
     DetectionId, Detector, Entry, Event, Input, LiveFrame, Memory, MemoryKind, Outcome, Process, Reason,
     Severity, Verdict,
 };
-use stackhound_frames::{Code, Lists};
+use stackhound_frames::{Code, Lists, ModuleFacts};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, detector, evaluated_live, frames, opening, outcome};
+use crate::notation::{Given, check, detector, evaluated_frames, evaluated_live, frames, opening, outcome};
 
 #[test]
 fn unbacked_callers_of_the_native_layer_are_found() {
@@ -81,6 +81,68 @@ fn benign_causes_lower_findings() {
     for (has_runtime, severity) in [(None, Severity::High), (Some(true), Severity::Low)] {
         let given = interrupted(with(has_runtime));
         check("CS07", given, "ntdll kernelbase ! app", Yes(severity, 2), Reason::CallerUnbacked);
+    }
+}
+
+/// Only code next to a runtime can be its output.
+#[test]
+fn runtimes_lower_the_code_next_to_them() {
+    let given = |has_runtime| {
+        let process = Process { has_runtime, ..Process::UNKNOWN };
+        Given { process, ..opening("lsass.exe", Some(0x1fffff)) }
+    };
+    for (has_runtime, stack, severity, reason) in [
+        (None, "ntdll kernelbase ! clr kernel32 ntdll", Severity::Low, Reason::RuntimeInStack),
+        (None, "ntdll kernelbase ! ! ni", Severity::Low, Reason::RuntimeInStack),
+        (None, "ntdll kernelbase ! jit app", Severity::Low, Reason::RuntimeInStack),
+        // Frames of the kernel and of unknown modules do not separate them.
+        (None, "ntdll kernelbase ! K ? clr", Severity::Low, Reason::RuntimeInStack),
+        // Shellcode in a managed program, far from its runtime.
+        (None, "ntdll kernelbase ! ntdll kernelbase clr", Severity::High, Reason::CallerUnbacked),
+        (Some(true), "ntdll kernelbase ! ntdll kernelbase clr", Severity::Medium, Reason::RuntimeLoaded),
+    ] {
+        check("CS07", given(has_runtime), stack, Yes(severity, 2), reason);
+    }
+    // Runtimes also call code that does not call the native layer.
+    let severity = |stack| outcome("CS08", Given::default(), stack).severity;
+    assert_eq!(severity("ntdll kernelbase ni !"), Severity::Low);
+    assert_eq!(severity("ntdll kernelbase clr app !"), Severity::Medium);
+}
+
+/// The name of a runtime's file lowers nothing unless its folder or its signer confirms it, or a
+/// runtime is loaded.
+#[test]
+fn names_of_runtimes_need_evidence() {
+    for name in ["lua", "own_ni"] {
+        for has_runtime in [None, Some(false)] {
+            let process = Process { has_runtime, ..Process::UNKNOWN };
+            let given = Given { process, ..opening("a.exe", Some(0x1fffff)) };
+            let stack = format!("ntdll kernelbase ! {name} kernel32 ntdll");
+            check("CS07", given, &stack, Yes(Severity::High, 2), Reason::LikeRuntime);
+            assert!(outcome("CS07", given, &stack).missing.has(Input::ImageIdentity), "{stack}");
+            let stack = format!("ntdll kernelbase {name} ! kernel32 ntdll");
+            check("CS08", given, &stack, Yes(Severity::Medium, 3), Reason::LikeRuntime);
+        }
+        let process = Process { has_runtime: Some(true), ..Process::UNKNOWN };
+        let given = Given { process, ..opening("a.exe", Some(0x1fffff)) };
+        let stack = format!("ntdll kernelbase ! {name} kernel32 ntdll");
+        check("CS07", given, &stack, Yes(Severity::Low, 2), Reason::RuntimeInStack);
+    }
+    // A signer confirms the name in any folder; another signer does not.
+    for (signer, severity) in [("Google LLC", Severity::Low), ("Contoso", Severity::High)] {
+        let mut detector = detector(Lists::default());
+        let facts = ModuleFacts {
+            path: r"C:\Users\a\AppData\Local\Google\Chrome\chrome.dll".into(),
+            signer: Some(signer.into()),
+            ..ModuleFacts::default()
+        };
+        let module = detector.module(&facts, None);
+        let mut frames = frames(&mut detector, "ntdll kernelbase ! app");
+        frames[3].code = Code::Image(module, 0x1000);
+        let given = opening("a.exe", Some(0x1fffff));
+        let evaluation = evaluated_frames(&mut detector, given, &frames);
+        let outcome = evaluation.outcome(DetectionId::parse("CS07").unwrap());
+        assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{signer}");
     }
 }
 

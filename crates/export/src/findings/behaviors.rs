@@ -35,6 +35,8 @@ const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
     ("CS22", &["exception_handler"]),
     ("CS23", &["unbacked_driver_code"]),
     ("CS24", &["sensitive_handle"]),
+    ("CS25", &["memory_dump"]),
+    ("CS26", &["kernel_callback"]),
 ];
 
 /// Further names for certain reasons.

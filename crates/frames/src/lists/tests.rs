@@ -38,6 +38,69 @@ fn roles_depend_on_the_folder() {
 }
 
 #[test]
+fn names_of_runtimes_are_confirmed_by_their_folder_or_signer() {
+    let facts = |path: &str| ModuleFacts { path: path.into(), ..ModuleFacts::default() };
+    for (path, expected) in [
+        (r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\clr.dll", true),
+        (r"\Device\HarddiskVolume2\Windows\Microsoft.NET\Framework\v2.0.50727\mscorwks.dll", true),
+        (r"C:\Windows\assembly\NativeImages_v4.0.30319_64\System\0a\System.ni.dll", true),
+        (r"C:\Windows\System32\mscoree.dll", true),
+        (r"C:\Program Files\dotnet\shared\Microsoft.NETCore.App\9.0.0\coreclr.dll", true),
+        (r"C:\Program Files (x86)\Game\lua51.dll", true),
+        ("clr.dll", true),
+        (r"C:\Windows\System32\lua51.dll", false),
+        (r"C:\Windows\Temp\assembly\NativeImages_v4.0.30319_64\a.ni.dll", false),
+        (r"C:\Windows \assembly\NativeImages_v4.0.30319_64\a.ni.dll", false),
+        (r"C:\Users\a\Windows\assembly\NativeImages_v4.0.30319_64\a.ni.dll", false),
+        (r"C:\Windows\assembly\temp\a.ni.dll", false),
+        (r"C:\Users\a\lua51.dll", false),
+        (r"C:\clr.dll", false),
+    ] {
+        let roles = roles(path);
+        assert_eq!((roles.has(Role::Runtime), roles.has(Role::LikeRuntime)), (expected, !expected), "{path}");
+    }
+    let signed = |signer: &str| {
+        let chrome = facts(r"C:\Users\a\AppData\Local\Google\Chrome\chrome.dll");
+        Lists::default().roles(&ModuleFacts { signer: Some(signer.into()), ..chrome }, None)
+    };
+    assert!(signed("Google LLC").has(Role::Runtime));
+    assert!(!signed("Contoso").has(Role::Runtime) && signed("Contoso").has(Role::LikeRuntime));
+    assert!(!roles(r"C:\Users\a\app.exe").has_any(Role::Runtime | Role::LikeRuntime));
+}
+
+#[test]
+fn unsigned_images_do_not_belong_to_windows() {
+    let unsigned = |lists: &Lists, path: &str| {
+        let facts = ModuleFacts { path: path.into(), is_unsigned: true, ..ModuleFacts::default() };
+        lists.roles(&facts, None)
+    };
+    let lists = Lists::default();
+    let planted = unsigned(&lists, r"C:\Windows\System32\planted.exe");
+    assert!(planted.has(Role::Unsigned) && !planted.has(Role::Windows));
+    // Native images are made on the machine and are never signed.
+    let native = unsigned(&lists, r"C:\Windows\assembly\NativeImages_v4.0.30319_64\System\0a\System.ni.dll");
+    assert!(!native.has(Role::Unsigned) && native.has(Role::Windows));
+    let outside = unsigned(&lists, r"C:\Users\a\app.exe");
+    assert!(!outside.has_any(Role::Unsigned | Role::Windows));
+    // The list of known images decides.
+    let known = unsigned(&lists.with_known_images("planted.exe"), r"C:\Windows\System32\planted.exe");
+    assert!(!known.has(Role::Unsigned) && known.has_any(Role::Windows | Role::KnownSystem));
+    // The roles of the system-call libraries do not depend on signatures, which Sysmon cannot always
+    // check.
+    assert!(unsigned(&Lists::default(), r"C:\Windows\System32\ntdll.dll").has(Role::Ntdll));
+}
+
+#[test]
+fn crash_reporters_count_in_the_folders_of_windows() {
+    let lists = Lists::default();
+    assert!(lists.is_crash_reporter(r"C:\Windows\System32\WerFault.exe"));
+    assert!(lists.is_crash_reporter(r"c:\windows\syswow64\werfault.exe"));
+    for path in [r"C:\Windows\Temp\WerFault.exe", r"C:\Users\a\WerFault.exe", "WerFault.exe", ""] {
+        assert!(!lists.is_crash_reporter(path), "{path}");
+    }
+}
+
+#[test]
 fn custom_lists_replace_keys() {
     let lists = Lists::with("[modules]\nhook = ['mine.dll']\n[alerts]\nwindow_seconds = 5").unwrap();
     let facts = |path: &str| ModuleFacts { path: path.into(), ..ModuleFacts::default() };

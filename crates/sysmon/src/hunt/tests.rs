@@ -143,7 +143,7 @@ fn earlier_events_supply_signers_and_command_lines() {
     let rows = |signer| {
         [
             row(Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) }),
-            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer }),
+            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer, is_unsigned: false }),
             row(Action::ProcessAccess { target, access: Some(1), call_trace: &call_trace }),
         ]
     };

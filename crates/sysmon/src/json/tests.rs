@@ -165,7 +165,11 @@ proptest! {
                 let address = Hex::parse(&digits).unwrap();
                 Action::RemoteThread { target, tid: number, address, module: &a, function: &b }
             }
-            2 => Action::ImageLoad { path: if a.is_empty() { "a" } else { &a }, sha256: sum, signer: &b },
+            2 => {
+                let path = if a.is_empty() { "a" } else { &a };
+                let is_unsigned = b.is_empty() && number.is_some();
+                Action::ImageLoad { path, sha256: sum, signer: &b, is_unsigned }
+            }
             _ => Action::ProcessCreate { command_line: &a, parent_pid: number },
         };
         // Events 1 and 7 have no thread, and processes always have a GUID.

@@ -177,10 +177,14 @@ impl<'a> Data<'a> {
                 start_function: Some(function),
                 ..aimed(target)
             },
-            Action::ImageLoad { path, sha256, signer } => Data {
+            Action::ImageLoad { path, sha256, signer, is_unsigned } => Data {
                 image_loaded: Some(path),
                 hashes: sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum))),
-                signed: Some(if signer.is_empty() { "false" } else { "true" }),
+                signed: match (signer.is_empty(), is_unsigned) {
+                    (false, _) => Some("true"),
+                    (true, true) => Some("false"),
+                    (true, false) => None,
+                },
                 signature: Some(signer),
                 signature_status: Some(if signer.is_empty() { "Unavailable" } else { "Valid" }),
                 ..own
