@@ -146,6 +146,9 @@ const SYSTEM32: &[(&str, super::code::Body)] = &[
     GADGETS[4],
 ];
 
+/// The functions of libraries that write memory dumps.
+const DUMP: &[(&str, super::code::Body)] = &[("MiniDumpWriteDump", Calls(&["kernelbase!OpenProcess", "*"]))];
+
 /// All images.
 pub(super) const IMAGES: &[Spec] = &[
     Spec {
@@ -237,6 +240,25 @@ pub(super) const IMAGES: &[Spec] = &[
         ],
     },
     Spec {
+        key: "dbgcore",
+        path: r"C:\Windows\System32\dbgcore.dll",
+        location: ImageRegion::Library,
+        functions: DUMP,
+    },
+    Spec {
+        key: "comsvcs",
+        path: r"C:\Windows\System32\comsvcs.dll",
+        location: ImageRegion::Library,
+        functions: DUMP,
+    },
+    // The copy of the library that a tool brings.
+    Spec {
+        key: "dbghelp",
+        path: r"C:\ProgramData\Contoso\dbghelp.dll",
+        location: ImageRegion::Library,
+        functions: DUMP,
+    },
+    Spec {
         key: "clr",
         path: r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\clr.dll",
         location: ImageRegion::Library,
@@ -269,6 +291,19 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "inbox",
         path: r"C:\Windows\System32\inbox.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
+    Spec {
+        key: "werfault",
+        path: r"C:\Windows\System32\WerFault.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
+    // Not signed, unlike the programs of Windows.
+    Spec {
+        key: "planted",
+        path: r"C:\Windows\System32\planted.exe",
         location: ImageRegion::Program,
         functions: PROGRAM,
     },

@@ -180,7 +180,7 @@ mod tests {
                 *counts.entry((case.detection, file.kind, case.answer)).or_default() += 1;
             }
         }
-        for number in 1..=24 {
+        for number in 1..=26 {
             let detection = format!("CS{number:02}");
             for kind in Kind::ALL {
                 for (answer, least) in [(Answer::Yes, 5), (Answer::No, 5), (Answer::Undetermined, 1)] {

@@ -10,6 +10,9 @@ use super::case_builder::TestCase;
 use super::code::ImageRegion;
 use super::event_spec::{Action, EventSpec, FrameSpec, Parts, World};
 
+/// The image that is known to have no signature.
+const UNSIGNED: &str = "planted";
+
 /// The most frames that Sysmon reports of a stack.
 const FRAMES_MAX: usize = 24;
 
@@ -18,16 +21,17 @@ pub(super) fn write(world: &World, test_cases: &[&TestCase]) -> (Vec<u8>, Vec<u6
     let mut rows = Rows { text: String::new(), count: 0 };
     for unit in world.units.iter().filter(|unit| unit.spec.location != ImageRegion::Kernel) {
         let sum = format!("{:X}", HexBytes(&Sha256::digest(unit.file.write())));
-        rows.row(
-            7,
-            &[
-                ("ProcessId", "900".to_owned()),
-                ("Image", unit.spec.path.to_owned()),
-                ("ImageLoaded", unit.spec.path.to_owned()),
-                ("Hashes", format!("SHA256={sum}")),
-                ("Signed", "false".to_owned()),
-            ],
-        );
+        let mut fields = vec![
+            ("ProcessId", "900".to_owned()),
+            ("Image", unit.spec.path.to_owned()),
+            ("ImageLoaded", unit.spec.path.to_owned()),
+            ("Hashes", format!("SHA256={sum}")),
+        ];
+        // The signatures of other images are not known.
+        if unit.spec.key == UNSIGNED {
+            fields.extend([("Signed", "false".to_owned()), ("SignatureStatus", "Unavailable".to_owned())]);
+        }
+        rows.row(7, &fields);
     }
     let locations = test_cases.iter().map(|test_case| {
         event(world, &test_case.event_spec, &mut rows);

@@ -1,15 +1,17 @@
 //! Callback dispatchers: proxy calls through the thread pool (CS17), waits (CS21), exception
-//! handlers (CS22).
+//! handlers (CS22), callbacks from the kernel (CS26).
 
 use super::entry::LOAD;
+use super::unbacked::callback;
 use crate::Answer::No;
-use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS};
+use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
 use crate::event_spec::{Action, EventSpec, FrameSpec};
 
 pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     proxies(builder);
     waits(builder);
     handlers(builder);
+    kernel_callbacks(builder);
 }
 
 /// The stack of a pool thread: `inner`, then the dispatchers, then the thread root.
@@ -132,4 +134,35 @@ fn handlers(builder: &mut CaseBuilder<'_>) {
     }
     let plain = EventSpec::new(AGENT, Action::Call(CALLS[4].0), builder.stack(CALLS[4].1, "agent"));
     builder.missing(&plain);
+}
+
+/// Index of the dispatcher in the stack of a callback.
+const DISPATCHER: usize = 4;
+
+fn kernel_callbacks(builder: &mut CaseBuilder<'_>) {
+    builder.about("CS26", BOTH);
+    let usual = EventSpec::open(TOOL, callback(builder));
+    let called = |frame| usual.clone().replace(DISPATCHER, frame);
+    for number in 0..2 {
+        builder.yes("the kernel called shellcode", called(private(number)));
+    }
+    for name in ["tool!work", "user32!ClientCallback", "kernelbase!CtrlRoutine"] {
+        let frame = builder.world.callers("", &[&format!("{name}>*")])[0];
+        builder.yes(format!("the kernel called {name}"), called(frame));
+    }
+    builder.yes("without the frame of the dispatcher", {
+        let mut event_spec = usual.clone();
+        event_spec.stack.remove(DISPATCHER);
+        event_spec
+    });
+    builder.yes("the kernel called another function of ntdll.dll", {
+        called(builder.world.callers("", &["ntdll!RtlpPlain"])[0])
+    });
+    builder.no("the kernel called the dispatcher", usual.clone());
+    builder.all_open(No);
+    builder.without("ntdll", |builder| {
+        builder.undetermined("the functions of ntdll.dll have no names", usual.clone());
+    });
+    let benign = builder.open(PROGRAMS[0]);
+    builder.missing(&benign);
 }

@@ -120,6 +120,10 @@ fn native_api(builder: &mut CaseBuilder<'_>) {
     builder.all_open(No);
     let benign = builder.open(PROGRAMS[0]);
     builder.missing(&benign);
+    builder.about("CS06", ROWS);
+    builder.yes("an unsigned program in System32", {
+        EventSpec::open(Actor::Program("planted", &[]), builder.stack(NATIVE, "planted"))
+    });
     builder.about("CS06", ETL);
     for service in ["NtClose", "NtDelayExecution"] {
         let stub = format!("ntdll!{service}");

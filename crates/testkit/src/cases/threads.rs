@@ -1,14 +1,16 @@
-//! Thread start addresses (CS19), unbacked kernel code (CS23), handles to LSASS (CS24).
+//! Thread start addresses (CS19), unbacked kernel code (CS23), handles to LSASS (CS24)
+//! and dumps of its memory (CS25).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
-use crate::event_spec::{ALL_ACCESS, Action, EventSpec, FrameSpec, QUERY};
+use crate::event_spec::{ALL_ACCESS, Action, Actor, EventSpec, FrameSpec, QUERY};
 use crate::images::OWN_SYSCALL_RETURN;
 
 pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     starts(builder);
     drivers(builder);
     credentials(builder);
+    dumps(builder);
 }
 
 fn starts(builder: &mut CaseBuilder<'_>) {
@@ -115,5 +117,40 @@ fn credentials(builder: &mut CaseBuilder<'_>) {
     builder.about("CS24", ETL);
     builder.undetermined("the target of the call is not known", {
         EventSpec::new(AGENT, Action::Call(CALLS[0].0), builder.stack(OPEN, "agent"))
+    });
+}
+
+fn dumps(builder: &mut CaseBuilder<'_>) {
+    let lsass = |access| Action::Open("lsass", Some(access));
+    let dump = |builder: &CaseBuilder<'_>, program, libraries: &'static [&'static str], access| {
+        let writer = format!("{}!MiniDumpWriteDump", libraries[0]);
+        let stack = builder.stack(&["ntdll!NtOpenProcess", "kernelbase!OpenProcess", &writer], program);
+        EventSpec::open(Actor::Program(program, libraries), stack).action(lsass(access))
+    };
+    builder.about("CS25", BOTH);
+    builder.yes("by a tool", dump(builder, "temp", &["dbgcore"], ALL_ACCESS));
+    builder.yes("by a program that is installed", dump(builder, "tool", &["dbgcore"], ALL_ACCESS));
+    builder.yes("by a program of Windows", dump(builder, "inbox", &["comsvcs"], 0x1410));
+    builder.yes("through a copy of the library", dump(builder, "agent", &["dbghelp"], ALL_ACCESS));
+    builder.yes("under shellcode", dump(builder, "tool", &["dbgcore"], ALL_ACCESS).replace(3, private(1)));
+    builder.yes("in the crash reporter, under shellcode", {
+        dump(builder, "werfault", &["dbgcore"], ALL_ACCESS).replace(3, private(2))
+    });
+    builder
+        .yes_at_most("low", "by the crash reporter", { dump(builder, "werfault", &["dbgcore"], ALL_ACCESS) });
+    builder.no("only to query its state", dump(builder, "temp", &["dbgcore"], QUERY));
+    builder.no("of another process", {
+        dump(builder, "temp", &["dbgcore"], ALL_ACCESS).action(Action::Open("tool", Some(ALL_ACCESS)))
+    });
+    let benign = EventSpec::open(TOOL, builder.stack(OPEN, "tool")).action(lsass(ALL_ACCESS));
+    for program in PROGRAMS {
+        let without_library = builder.open(program).action(lsass(ALL_ACCESS));
+        builder.no(format!("{} does not use the library", program.1), without_library);
+    }
+    builder.missing(&benign);
+    builder.undetermined("the stack has the greatest possible length", benign.grow(3));
+    builder.about("CS25", ROWS);
+    builder.undetermined("the access rights are not known", {
+        dump(builder, "temp", &["dbgcore"], ALL_ACCESS).action(Action::Open("lsass", None))
     });
 }

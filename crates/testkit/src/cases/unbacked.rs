@@ -18,7 +18,7 @@ const JIT: u64 = 0x7ff8_6123_0000;
 
 /// A callback from the kernel to a window procedure, as Sysmon shows it: with kernel frames between
 /// the user frames.
-fn callback(builder: &CaseBuilder<'_>) -> Vec<FrameSpec> {
+pub(super) fn callback(builder: &CaseBuilder<'_>) -> Vec<FrameSpec> {
     let mut stack = builder.stack_from(OPEN, "tool", &["callback"]);
     stack.truncate(3);
     stack.extend(
