@@ -14,6 +14,7 @@ use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use stackhound_detect::catalogue::DETECTIONS;
 use stackhound_detect::{Binaries, DetectionId, Detector, Severity, Verdict};
 use stackhound_frames::Lists;
 use stackhound_sysmon::row::Action;
@@ -39,7 +40,7 @@ struct Figures {
     events: u64,
     /// Rows with a finding of at least [`Severity::Medium`].
     alarming: u64,
-    answers: [Answers; 24],
+    answers: [Answers; DETECTIONS.len()],
 }
 
 #[derive(Default)]
@@ -47,7 +48,7 @@ struct Counted {
     rules: BTreeMap<&'static str, Figures>,
     all: Figures,
     /// By detection: rows and events with such a finding that no rule matches.
-    alone: [(u64, u64); 24],
+    alone: [(u64, u64); DETECTIONS.len()],
     unruled: (u64, u64),
 }
 
