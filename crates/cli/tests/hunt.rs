@@ -426,8 +426,8 @@ fn detections_are_explained() {
         assert!(explained.contains("ATT&CK: T1106, T1027.007"), "{explained}");
     }
     refused(
-        &["explain", "CS25"],
-        "there is no detection `CS25`; `stackhound explain` without a name lists all",
+        &["explain", "CS99"],
+        "there is no detection `CS99`; `stackhound explain` without a name lists all",
     );
 }
 

@@ -1,12 +1,15 @@
 //! Lists of module names, folders and functions that classify frames. They are in `lists.toml` and
 //! in custom files of the user, not in code.
 
+mod runtime;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use stackhound_symbols::folder::{Folder, below_windows};
 use stackhound_types::HexBytes;
 
+use self::runtime::Runtime;
 use crate::module::{ModuleFacts, Role, Roles};
 
 /// The built-in lists.
@@ -151,20 +154,6 @@ struct ModulesText {
     dump: Vec<Pattern>,
 }
 
-/// File names of runtimes, with the evidence that confirms them.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuntimeText {
-    files: Vec<Pattern>,
-    /// Folders below the Windows folder.
-    #[serde(default)]
-    windows: Vec<Pattern>,
-    #[serde(default)]
-    installed: bool,
-    #[serde(default)]
-    signers: Vec<Pattern>,
-}
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FoldersText {
@@ -225,7 +214,7 @@ struct AlertsText {
 #[serde(deny_unknown_fields)]
 pub struct Lists {
     modules: ModulesText,
-    runtime: Vec<RuntimeText>,
+    runtime: Vec<Runtime>,
     folders: FoldersText,
     known_system: KnownImagesText,
     direct_caller: Vec<DirectCaller>,
@@ -308,14 +297,16 @@ impl Lists {
         set(Role::Kernel32, in_system && name.eq_ignore_ascii_case("kernel32.dll"));
         set(Role::Hook, fits(&lists.hook, name));
         set(Role::Dump, fits(&lists.dump, name));
-        let runtime = self.runtime_role(facts, name, folder, windows);
+        let is_installed = self.is_installed(path);
+        let below_windows = below_windows(path, windows).filter(|_| folder != Folder::Elsewhere);
+        let runtime = runtime::role(&self.runtime, facts, (name, below_windows, is_installed));
         runtime.into_iter().for_each(|role| set(role, true));
         let is_known = self.is_known(path, name, facts.sha256.as_ref());
         let is_below_windows = matches!(folder, Folder::System | Folder::Windows);
         let is_foreign = facts.is_unsigned && !is_known && runtime != Some(Role::Runtime);
         set(Role::Windows, is_below_windows && !is_foreign);
         set(Role::Unsigned, is_below_windows && is_foreign);
-        set(Role::Installed, self.is_installed(path));
+        set(Role::Installed, is_installed);
         set(Role::KnownSystem, is_known);
         let callers = self.direct_caller.iter().filter(|caller| caller.file.fits(path));
         for caller in callers {
@@ -325,29 +316,6 @@ impl Lists {
             }
         }
         roles
-    }
-
-    /// The role of a module with the name of a runtime: whether its folder or its signer confirms
-    /// the name.
-    fn runtime_role(
-        &self,
-        facts: &ModuleFacts,
-        name: &str,
-        folder: Folder,
-        windows: Option<&str>,
-    ) -> Option<Role> {
-        let mut named = self.runtime.iter().filter(|runtime| fits(&runtime.files, name)).peekable();
-        named.peek()?;
-        let path = facts.path.rsplit_once('\\').map_or("", |(folder, _)| folder);
-        let rest = below_windows(path, windows).map(|rest| rest.trim_start_matches('\\'));
-        let rest = rest.filter(|_| folder != Folder::Elsewhere);
-        let is_own = named.any(|runtime| {
-            rest.is_some_and(|rest| fits(&runtime.windows, rest))
-                || (runtime.installed && self.is_installed(&facts.path))
-                || facts.signer.as_ref().is_some_and(|signer| fits(&runtime.signers, signer))
-        });
-        // The oldest traces have no folders.
-        Some(if is_own || folder == Folder::Unstated { Role::Runtime } else { Role::LikeRuntime })
     }
 
     /// The folder of a path. Folders below the Windows folder that users can write to are

@@ -41,6 +41,7 @@ const TECHNIQUES: &[Technique] = &[
     Technique { id: "T1055.001", name: "Dynamic-link Library Injection", tactics: INJECTION },
     Technique { id: "T1055.002", name: "Portable Executable Injection", tactics: INJECTION },
     Technique { id: "T1055.012", name: "Process Hollowing", tactics: INJECTION },
+    Technique { id: "T1068", name: "Exploitation for Privilege Escalation", tactics: &[PRIVILEGE_ESCALATION] },
     Technique { id: "T1106", name: "Native API", tactics: &[EXECUTION] },
     Technique { id: "T1129", name: "Shared Modules", tactics: &[EXECUTION] },
     Technique { id: "T1497", name: "Virtualization/Sandbox Evasion", tactics: &[DEFENSE_EVASION, DISCOVERY] },

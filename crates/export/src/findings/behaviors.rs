@@ -92,6 +92,8 @@ mod tests {
         "exception_handler",
         "unbacked_driver_code",
         "sensitive_handle",
+        "memory_dump",
+        "kernel_callback",
     ];
 
     #[test]
