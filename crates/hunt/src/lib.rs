@@ -33,8 +33,10 @@ mod event_context;
 mod facts;
 mod kind;
 pub mod memory;
+mod memory_change;
 mod services;
 mod stack;
+mod threat;
 
 use std::sync::Arc;
 
@@ -57,6 +59,9 @@ use memory::{LiveMemory, MemoryStats};
 use services::Services;
 
 use facts::EventFacts;
+
+pub use memory_change::{MemoryChange, MemoryChangeKind, PageProtection};
+pub use threat::{ThreatEvent, ThreatKind};
 
 /// Statistics of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
