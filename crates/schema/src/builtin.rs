@@ -1,40 +1,38 @@
 //! Built-in descriptions of events of well-known providers, for traces without descriptions of
 //! them.
 //!
-//! Fields and versions are those of the providers' manifests. Events of the .NET runtime have the
-//! names that PerfView and its library use, instead of the longer ones of the manifest. The tables
-//! are in the notation of [`crate::notation`] (`builtin/*.txt`) and are read once.
+//! Fields and versions are those of the providers' manifests, the newest one and older versions of
+//! events as far as they are known. Events of the .NET runtime have the names that PerfView and its
+//! library use, instead of the longer ones of the manifest. The tables are in the notation of
+//! [`crate::notation`] (`builtin/*.txt`), one for each provider. A table is read when the provider
+//! is first needed, which takes up to a few milliseconds for the largest ones.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use stackhound_types::{Guid, PointerSize};
 
 use crate::kernel;
 use crate::model::{Map, MapKind, Schema, SchemaSource};
+use crate::naming::event_name;
 use crate::notation::layout::{LayoutError, Maps, alternatives};
-use crate::notation::{self, ClassText, EventText, MapText, NotationError};
+use crate::notation::{self, ClassText, EventText, HeaderText, MapText, NotationError};
 use crate::plan::Plan;
-use crate::provider::{EventDescription, Named, ProviderDescription};
+use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
 
-const TABLES: [(&str, &str); 7] = [
-    ("clr_maps", include_str!("builtin/clr_maps.txt")),
-    ("clr_runtime", include_str!("builtin/clr_runtime.txt")),
-    ("clr_rundown", include_str!("builtin/clr_rundown.txt")),
-    ("clr_private", include_str!("builtin/clr_private.txt")),
-    ("kernel_providers", include_str!("builtin/kernel_providers.txt")),
-    ("dns_client", include_str!("builtin/dns_client.txt")),
-    ("other_providers", include_str!("builtin/other_providers.txt")),
-];
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use tables::{CLR_MAPS, TABLES};
 
 /// The maps that these tables share with the tables of the kernel logger.
 const KERNEL_MAPS: [&str; 5] =
     ["CreateOptions", "FileAttributes", "ShareAccess", "IrpFlags", "FileInformationClass"];
 
-/// The tables. An error in them makes the first look-up panic, which a test detects.
-static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
-    Providers::read(&TABLES).unwrap_or_else(|error| panic!("built-in provider table: {error}"))
-});
+/// All providers by name and GUID, with the tables that were read. An error in a table makes the
+/// first look-up panic, which a test detects.
+static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(&TABLES));
 
 #[derive(Debug, thiserror::Error)]
 enum TableError {
@@ -44,6 +42,8 @@ enum TableError {
     Layout(String, LayoutError),
     #[error("{0} is defined twice, or its versions are not in ascending order")]
     Order(String),
+    #[error("{0}.txt: expected one provider")]
+    Provider(&'static str),
 }
 
 /// The description of an event in the tables.
@@ -56,108 +56,185 @@ pub(crate) struct BuiltIn {
 
 /// The description of an event with the highest version up to the given one.
 pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
-    let versions = PROVIDERS.events.get(&(provider, id))?;
-    let (version, plan) = versions.iter().rev().find(|(from, _)| *from <= version)?;
-    Some(BuiltIn { plan, version: *version })
+    let provider = INDEX.entry(provider)?.provider();
+    let versions = provider.events.get(&id)?;
+    let found = versions.iter().rev().find(|known| known.number <= version)?;
+    let schema = || Arc::new(Plan::new(provider.description.events[found.index].schema.clone()));
+    Some(BuiltIn { plan: found.plan.get_or_init(schema), version: found.number })
 }
 
+/// The name of a provider. Does not read its table.
 pub(crate) fn provider_name(provider: Guid) -> Option<&'static str> {
-    self::provider(provider).map(|provider| &*provider.name)
+    INDEX.entry(provider).map(|entry| entry.name)
+}
+
+/// The GUID of the provider with this name, ignoring the case of ASCII letters. Reads no table.
+pub(crate) fn find(name: &str) -> Option<Guid> {
+    let named = INDEX.entries.iter().filter(|entry| entry.name.eq_ignore_ascii_case(name));
+    named.map(|entry| entry.guid).min()
 }
 
 pub(crate) fn provider(guid: Guid) -> Option<&'static ProviderDescription> {
-    PROVIDERS.index_of.get(&guid).map(|&index| &PROVIDERS.descriptions[index])
+    INDEX.entry(guid).map(|entry| &entry.provider().description)
 }
 
-/// All providers of the tables, in their order. Properties that traces do not contain, such as
-/// levels, are unknown.
+/// All providers of the tables, in their order. Reads all tables.
 pub(crate) fn providers() -> impl Iterator<Item = &'static ProviderDescription> {
-    PROVIDERS.descriptions.iter()
+    INDEX.entries.iter().map(|entry| &entry.provider().description)
 }
 
-/// Versions in ascending order.
-type Versions = Vec<(u8, Arc<Plan>)>;
-
-#[derive(Debug, Default)]
-struct Providers {
-    events: HashMap<(Guid, u16), Versions>,
-    descriptions: Vec<ProviderDescription>,
+#[derive(Debug)]
+struct Index {
+    entries: Vec<IndexEntry>,
     index_of: HashMap<Guid, usize>,
 }
 
-impl Providers {
-    fn read(tables: &[(&'static str, &str)]) -> Result<Providers, TableError> {
+#[derive(Debug)]
+struct IndexEntry {
+    name: &'static str,
+    guid: Guid,
+    /// The name of the file and its text.
+    table: (&'static str, &'static str),
+    provider: OnceLock<Provider>,
+}
+
+impl Index {
+    /// Finds the name and GUID in each table, which are in the first line except for comments.
+    fn new(tables: &[(&'static str, &'static str)]) -> Index {
+        let entry = |&(file, text): &(&'static str, &'static str)| {
+            let mut lines = text.lines();
+            let mut words = lines.find_map(|line| line.strip_prefix("provider "))?.split(' ');
+            let (name, guid) = (words.next()?, words.next()?.parse().ok()?);
+            Some(IndexEntry { name, guid, table: (file, text), provider: OnceLock::new() })
+        };
+        let entries: Vec<IndexEntry> = tables.iter().filter_map(entry).collect();
+        let index_of = entries.iter().enumerate().map(|(index, entry)| (entry.guid, index)).collect();
+        Index { entries, index_of }
+    }
+
+    fn entry(&self, guid: Guid) -> Option<&IndexEntry> {
+        self.index_of.get(&guid).map(|&index| &self.entries[index])
+    }
+}
+
+impl IndexEntry {
+    fn provider(&self) -> &Provider {
+        self.provider.get_or_init(|| {
+            let (file, text) = self.table;
+            Provider::read(file, text).unwrap_or_else(|error| panic!("built-in provider table: {error}"))
+        })
+    }
+}
+
+/// A version of an event: the index of its description.
+#[derive(Debug)]
+struct Version {
+    number: u8,
+    index: usize,
+    plan: OnceLock<Arc<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Provider {
+    description: ProviderDescription,
+    /// Versions in ascending order, by id.
+    events: HashMap<u16, Vec<Version>>,
+}
+
+impl Provider {
+    fn read(file: &'static str, text: &str) -> Result<Provider, TableError> {
         let mut maps = Maps::new();
         for name in KERNEL_MAPS {
             maps.extend(kernel::map(name).map(|map| (name, map.clone())));
         }
-        let mut providers = Providers::default();
-        for &(name, text) in tables {
-            let table = notation::parse(text).map_err(|error| TableError::Notation(name, error))?;
-            for text in table.maps {
-                let map = Arc::new(map(&text));
-                if maps.insert(text.name, map).is_some() {
-                    return Err(TableError::Order(text.name.to_owned()));
-                }
-            }
-            for provider in &table.providers {
-                if providers.index_of.insert(provider.guid, providers.descriptions.len()).is_some() {
-                    return Err(TableError::Order(provider.name.to_owned()));
-                }
-                providers.descriptions.push(description(provider));
-                for event in &provider.events {
-                    providers.add(provider, event, &maps)?;
-                }
+        let notation = |text| notation::parse(text).map_err(|error| TableError::Notation(file, error));
+        let (shared, table) = (notation(CLR_MAPS)?, notation(text)?);
+        for text in shared.maps.into_iter().chain(table.maps) {
+            if maps.insert(text.name, Arc::new(map(&text))).is_some() {
+                return Err(TableError::Order(text.name.to_owned()));
             }
         }
-        Ok(providers)
+        let [text] = &table.providers[..] else { return Err(TableError::Provider(file)) };
+        let mut provider = Provider { description: description(text), ..Provider::default() };
+        for event in &text.events {
+            provider.add(event, &maps)?;
+        }
+        provider.description.events.sort_by_key(|event| (event.id, event.version));
+        for (index, event) in provider.description.events.iter().enumerate() {
+            let version = Version { number: event.version, index, plan: OnceLock::new() };
+            provider.events.entry(event.id).or_default().push(version);
+        }
+        let fields = provider.description.events.iter().flat_map(|event| &event.schema.fields);
+        let used: BTreeMap<_, _> =
+            fields.filter_map(|field| Some((&*field.map.as_ref()?.name, field))).collect();
+        let used = used.into_values().filter_map(|field| field.map.clone()).collect();
+        provider.description.maps = used;
+        Ok(provider)
     }
 
-    fn add(
-        &mut self,
-        provider: &ClassText<'_>,
-        text: &EventText<'_>,
-        maps: &Maps<'_>,
-    ) -> Result<(), TableError> {
-        for &(id, event_name) in &text.names {
-            let label = format!("{} {id} {event_name}", provider.name);
-            let mut versions: Versions = Vec::new();
+    fn add(&mut self, text: &EventText<'_>, maps: &Maps<'_>) -> Result<(), TableError> {
+        for header in &text.headers {
+            let event_name = self.event_name(header);
+            let label = format!("{} {} {event_name}", self.description.name, header.id);
+            let mut last = None;
             for layout in &text.layouts {
                 // These layouts are packed, and their plans apply to both pointer sizes.
                 let layouts = alternatives(layout, PointerSize::Eight, maps);
                 let layouts = layouts.map_err(|error| TableError::Layout(label.clone(), error))?;
-                if versions.last().is_some_and(|(last, _)| *last >= layout.from_version) {
+                if last.replace(layout.from_version).is_some_and(|last| last >= layout.from_version) {
                     return Err(TableError::Order(label));
                 }
                 let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
                 let schema = Schema {
                     source: SchemaSource::BuiltIn,
-                    provider: provider.guid,
-                    provider_name: provider.name.into(),
-                    event_name: event_name.into(),
+                    provider: self.description.guid,
+                    provider_name: self.description.name.clone(),
+                    event_name: event_name.clone(),
                     message: None,
                     fields,
                 };
-                let (version, schema) = (layout.from_version, Arc::new(schema));
-                if let Some(description) = self.descriptions.last_mut() {
-                    description.events.push(EventDescription::new(id, version, schema.clone()));
-                }
-                versions.push((version, Arc::new(Plan::new(schema))));
+                self.description.events.push(EventDescription {
+                    level: header.level,
+                    opcode: header.opcode,
+                    task: header.task,
+                    keywords: header.keywords,
+                    ..EventDescription::new(header.id, layout.from_version, Arc::new(schema))
+                });
             }
-            if self.events.insert((provider.guid, id), versions).is_some() {
+            if self.events.insert(header.id, Vec::new()).is_some() {
                 return Err(TableError::Order(label));
             }
         }
         Ok(())
     }
+
+    fn event_name(&self, header: &HeaderText<'_>) -> Box<str> {
+        if header.name != "-" {
+            return header.name.into();
+        }
+        let (task, opcode) = (header.task.unwrap_or(0), header.opcode.unwrap_or(0));
+        let opcode = self.description.opcode_name(task, opcode).unwrap_or_default();
+        match event_name(self.description.task_name(task).unwrap_or_default(), opcode) {
+            name if name.is_empty() => format!("EventID({})", header.id).into(),
+            name => name.into(),
+        }
+    }
 }
 
 fn description(provider: &ClassText<'_>) -> ProviderDescription {
-    let keywords = provider.keywords.iter();
+    fn named<V: Copy>(&(value, name): &(V, &str)) -> Named<V> {
+        Named { value, name: name.into(), message: None }
+    }
+    let opcode = |&(value, task, name): &(u8, Option<u16>, &str)| OpcodeDescription {
+        task,
+        named: named(&(value, name)),
+    };
     ProviderDescription {
         guid: provider.guid,
         name: provider.name.into(),
-        keywords: keywords.map(|&(value, name)| Named { value, name: name.into(), message: None }).collect(),
+        keywords: provider.keywords.iter().map(named).collect(),
+        tasks: provider.tasks.iter().map(named).collect(),
+        opcodes: provider.opcodes.iter().map(opcode).collect(),
         ..ProviderDescription::default()
     }
 }
@@ -169,6 +246,3 @@ fn map(text: &MapText<'_>) -> Map {
         entries: text.entries.iter().map(|&(value, name)| (value, name.into())).collect(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -66,7 +66,7 @@ fn classes() -> String {
 
 fn providers() -> String {
     guids(builtin::providers().map(|provider| {
-        let name = provider.name.strip_prefix("Microsoft-").expect("a name with the prefix Microsoft-");
+        let name = provider.name.strip_prefix("Microsoft-").unwrap_or(&provider.name);
         (constant_name(name.strip_prefix("Windows-").unwrap_or(name)), provider.guid)
     }))
 }

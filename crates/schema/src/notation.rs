@@ -11,8 +11,13 @@
 //! }
 //! provider Microsoft-Windows-Kernel-Process 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {
 //!   keywords { 0x10 WINEVENT_KEYWORD_PROCESS }      masks and names, before the first event
-//!   1 ProcessStart/Start                            id and full name
-//!     v0 { ProcessID pid, ImageName wsz }           always packed
+//!   tasks { 1 ProcessStart 2 ProcessStop }
+//!   opcodes { 10 Rundown 11/2 Flush }               without the standard ones; 11 is one of task 2
+//!   fields Ids { ProcessID pid, CreateTime ft }     fields that several layouts share
+//!   1 ProcessStart/Start l4 t1 o1 k0x10             id, full name, level, task, opcode, keywords
+//!     v0 { ..Ids, ImageName wsz }                   always packed
+//!     v1 { ..v0, Flags u32 }                        the fields of version 0 and one more
+//!   2 - l4 t2 o2 k0x10 v0 { Reason u32 }     named after its task and opcode
 //! }
 //! ```
 //!
@@ -23,11 +28,15 @@
 //! * Fields are aligned as by a C compiler, or `packed`, or `either` (two alternatives).
 //! * `[4]` is a fixed count, `[Name]` the value of an earlier field, `[]` extends to the end of the
 //!   payload.
+//! * Level, task, opcode and keywords can be left out if they are unknown.
+//! * Names with blanks or punctuation are in quotes.
 //! * `?` instead of a comma: in some builds the layout, or the structure, ends here.
 //!
 //! The tables are part of the program, so an error in them is a bug. A test reads all tables.
 
 pub(crate) mod layout;
+
+use std::collections::HashMap;
 
 use stackhound_types::Guid;
 
@@ -62,15 +71,30 @@ pub(crate) struct ClassText<'t> {
     pub name: &'t str,
     pub guid: Guid,
     pub keywords: Vec<(u64, &'t str)>,
+    pub tasks: Vec<(u16, &'t str)>,
+    /// Opcode, the task that it is limited to, and name.
+    pub opcodes: Vec<(u8, Option<u16>, &'t str)>,
     pub events: Vec<EventText<'t>>,
 }
 
 /// Events with the same layouts.
 #[derive(Debug)]
 pub(crate) struct EventText<'t> {
-    /// Type or hook id, and name.
-    pub names: Vec<(u16, &'t str)>,
+    pub headers: Vec<HeaderText<'t>>,
     pub layouts: Vec<LayoutText<'t>>,
+}
+
+/// What identifies an event, and the facts in its header as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeaderText<'t> {
+    /// Type, hook id or event id.
+    pub id: u16,
+    /// The name; `-` for events that are named after their task and opcode.
+    pub name: &'t str,
+    pub level: Option<u8>,
+    pub task: Option<u16>,
+    pub opcode: Option<u8>,
+    pub keywords: Option<u64>,
 }
 
 /// The fields of a range of versions.
@@ -90,7 +114,7 @@ pub(crate) enum Packing {
     Either,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FieldText<'t> {
     pub name: &'t str,
     pub kind: KindText<'t>,
@@ -101,7 +125,7 @@ pub(crate) struct FieldText<'t> {
 }
 
 /// A simple type by name, or a structure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum KindText<'t> {
     Simple(&'t str),
     Struct(Vec<FieldText<'t>>),
@@ -118,7 +142,7 @@ pub(crate) enum CountText<'t> {
 
 /// Parses one table.
 pub(crate) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
-    let mut parser = Parser { tokens: tokens(text), at: 0 };
+    let mut parser = Parser { tokens: tokens(text), at: 0, groups: HashMap::new() };
     let mut table = Table::default();
     while let Some(word) = parser.peek() {
         parser.at += 1;
@@ -136,17 +160,23 @@ pub(crate) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
     Ok(table)
 }
 
-/// Words and punctuation, each with its line number.
+/// Words and punctuation, each with its line number. Quotes are removed.
 fn tokens(text: &str) -> Vec<(&str, u32)> {
     let is_punctuation = |c: char| "{}[],=?".contains(c);
     let mut tokens = Vec::new();
     for (line, number) in text.lines().zip(1..) {
-        let mut rest = line.split('#').next().unwrap_or_default().trim_start();
-        while let Some(first) = rest.chars().next() {
+        let mut rest = line.trim_start();
+        while let Some(first) = rest.chars().next().filter(|first| *first != '#') {
+            if let Some((quoted, after)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+                tokens.push((quoted, number));
+                rest = after.trim_start();
+                continue;
+            }
             let length = if is_punctuation(first) {
                 first.len_utf8()
             } else {
-                rest.find(|c: char| c.is_whitespace() || is_punctuation(c)).unwrap_or(rest.len())
+                let is_end = |c: char| c.is_whitespace() || c == '#' || is_punctuation(c);
+                rest.find(is_end).unwrap_or(rest.len())
             };
             tokens.push((&rest[..length], number));
             rest = rest[length..].trim_start();
@@ -158,6 +188,8 @@ fn tokens(text: &str) -> Vec<(&str, u32)> {
 struct Parser<'t> {
     tokens: Vec<(&'t str, u32)>,
     at: usize,
+    /// The shared fields of the provider, and the earlier layouts of the event as `v0`.
+    groups: HashMap<&'t str, Vec<FieldText<'t>>>,
 }
 
 impl<'t> Parser<'t> {
@@ -220,31 +252,84 @@ impl<'t> Parser<'t> {
         let name = self.word(expected)?;
         let error = self.error("a GUID");
         let guid = self.word("a GUID")?.parse().map_err(|_| error)?;
-        let (mut keywords, mut events) = (Vec::new(), Vec::new());
+        self.groups.clear();
         self.expect("{")?;
-        if self.next_is("keywords") {
-            self.expect("{")?;
-            while !self.next_is("}") {
-                keywords.push((self.number("a mask")?, self.word("the name of a keyword")?));
-            }
+        let keywords = self.names("keywords", "the name of a keyword")?;
+        let tasks = self.names("tasks", "the name of a task")?;
+        let opcodes = self.opcodes()?;
+        while self.next_is("fields") {
+            let name = self.word("the name of a group")?;
+            let fields = self.fields()?;
+            self.groups.insert(name, fields);
         }
+        let mut events = Vec::new();
         while !self.next_is("}") {
             events.push(self.event()?);
         }
-        Ok(ClassText { group: None, name, guid, keywords, events })
+        Ok(ClassText { group: None, name, guid, keywords, tasks, opcodes, events })
+    }
+
+    /// A block of numbers with names, if it is present.
+    fn names<N: TryFrom<u64>>(
+        &mut self,
+        block: &str,
+        expected: &'static str,
+    ) -> Result<Vec<(N, &'t str)>, NotationError> {
+        let mut names = Vec::new();
+        if self.next_is(block) {
+            self.expect("{")?;
+            while !self.next_is("}") {
+                names.push((self.number("a number")?, self.word(expected)?));
+            }
+        }
+        Ok(names)
+    }
+
+    fn opcodes(&mut self) -> Result<Vec<(u8, Option<u16>, &'t str)>, NotationError> {
+        let mut opcodes = Vec::new();
+        if self.next_is("opcodes") {
+            self.expect("{")?;
+            while !self.next_is("}") {
+                let error = self.error("an opcode such as 10 or 10/2");
+                let word = self.word("an opcode")?;
+                let (opcode, task) =
+                    word.split_once('/').map_or((word, None), |(opcode, task)| (opcode, Some(task)));
+                let opcode = number(opcode).and_then(|opcode| opcode.try_into().ok()).ok_or(error)?;
+                let task = match task {
+                    Some(task) => Some(number(task).and_then(|task| task.try_into().ok()).ok_or(error)?),
+                    None => None,
+                };
+                opcodes.push((opcode, task, self.word("the name of an opcode")?));
+            }
+        }
+        Ok(opcodes)
+    }
+
+    fn header(&mut self) -> Result<HeaderText<'t>, NotationError> {
+        let id = self.number("the type of an event")?;
+        let mut header = HeaderText { id, name: self.word("the name of an event")?, ..HeaderText::default() };
+        while let Some((kind, digits)) = self.peek().and_then(|token| token.split_at_checked(1)) {
+            match (kind, number(digits)) {
+                ("l", Some(level)) => header.level = level.try_into().ok(),
+                ("t", Some(task)) => header.task = task.try_into().ok(),
+                ("o", Some(opcode)) => header.opcode = opcode.try_into().ok(),
+                ("k", Some(keywords)) => header.keywords = Some(keywords),
+                _ => break,
+            }
+            self.at += 1;
+        }
+        Ok(header)
     }
 
     fn event(&mut self) -> Result<EventText<'t>, NotationError> {
-        let mut names = Vec::new();
-        loop {
-            names.push((self.number("the type of an event")?, self.word("the name of an event")?));
-            if !self.next_is(",") {
-                break;
-            }
+        let mut headers = vec![self.header()?];
+        while self.next_is(",") {
+            headers.push(self.header()?);
         }
+        self.groups.retain(|name, _| !is_version(name));
         let mut layouts = Vec::new();
-        while let Some(version) = self.peek().and_then(|token| token.strip_prefix('v')) {
-            let from_version = number(version)
+        while let Some(token) = self.peek().filter(|token| token.starts_with('v')) {
+            let from_version = number(&token[1..])
                 .and_then(|v| v.try_into().ok())
                 .ok_or_else(|| self.error("a version such as v2"))?;
             self.at += 1;
@@ -254,9 +339,11 @@ impl<'t> Parser<'t> {
                 _ => Packing::Natural,
             };
             self.at += usize::from(packing != Packing::Natural);
-            layouts.push(LayoutText { from_version, packing, fields: self.fields()? });
+            let fields = self.fields()?;
+            self.groups.insert(token, fields.clone());
+            layouts.push(LayoutText { from_version, packing, fields });
         }
-        Ok(EventText { names, layouts })
+        Ok(EventText { headers, layouts })
     }
 
     fn fields(&mut self) -> Result<Vec<FieldText<'t>>, NotationError> {
@@ -267,7 +354,15 @@ impl<'t> Parser<'t> {
             return Ok(fields);
         }
         loop {
-            fields.push(self.field(may_end_here)?);
+            match self.peek().and_then(|token| token.strip_prefix("..")) {
+                Some(group) => {
+                    let shared =
+                        self.groups.get(group).ok_or_else(|| self.error("a group that is defined"))?;
+                    fields.extend_from_slice(shared);
+                    self.at += 1;
+                }
+                None => fields.push(self.field(may_end_here)?),
+            }
             may_end_here = self.next_is("?");
             if !may_end_here && !self.next_is(",") {
                 break;
@@ -300,6 +395,10 @@ impl<'t> Parser<'t> {
     }
 }
 
+fn is_version(name: &str) -> bool {
+    name.strip_prefix('v').is_some_and(|digits| number(digits).is_some())
+}
+
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -308,53 +407,4 @@ fn number(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check_error(text: &str, line: u32, expected: &str) {
-        let error = parse(text).expect_err("invalid text");
-        assert_eq!((error.line, error.expected), (line, expected), "{text}");
-    }
-
-    #[test]
-    fn all_parts_of_the_notation_are_parsed() {
-        let table = parse(
-            "bits Flags { 0x10 High 1 Low } # names\n\
-             class 0x05 Thread 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c {\n\
-               0x24 CSwitch, 0x030A Load v0 { A p, B { C u8 ? D u16 }[A], E wsz } v2 either { F u8[3]=Flags }\n\
-               0x23 Unknown 0x25 Empty v0 {}\n\
-             }",
-        )
-        .unwrap();
-        assert!(table.maps[0].bits);
-        assert_eq!(table.maps[0].entries, [(16, "High"), (1, "Low")]);
-        let class = &table.classes[0];
-        assert_eq!((class.group, class.name), (Some(5), "Thread"));
-        let [shared, unknown, empty] = &class.events[..] else { panic!("expected three events: {class:?}") };
-        assert_eq!(shared.names, [(0x24, "CSwitch"), (0x030A, "Load")]);
-        assert_eq!((unknown.layouts.len(), empty.layouts.len(), empty.layouts[0].fields.len()), (0, 1, 0));
-        let [first, second] = &shared.layouts[..] else { panic!("expected two layouts: {shared:?}") };
-        assert_eq!((first.from_version, first.packing, first.fields.len()), (0, Packing::Natural, 3));
-        let KindText::Struct(members) = &first.fields[1].kind else { panic!("a structure: {first:?}") };
-        assert_eq!(first.fields[1].count, CountText::Field("A"));
-        assert_eq!((members[0].may_end_here, members[1].may_end_here), (false, true));
-        assert_eq!((second.from_version, second.packing), (2, Packing::Either));
-        assert_eq!((second.fields[0].count, second.fields[0].map), (CountText::Fixed(3), Some("Flags")));
-    }
-
-    #[test]
-    fn errors_name_the_line() {
-        check_error("class 0x100 A", 1, "a group or -");
-        check_error("class 1 A\nb {", 2, "a GUID");
-        check_error("class 1 A 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c {\n1 B\nv1 { C }", 3, "a type");
-        check_error("class 1 A 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c { 1 B v1 {\nC p\nD p } }", 3, "}");
-        check_error(
-            "class 1 A 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c { 1 B v300 {} }",
-            1,
-            "a version such as v2",
-        );
-        check_error("values A { 1", 1, "the name of a value");
-        check_error("\n\nevents", 3, "values, bits, class or provider");
-    }
-}
+mod tests;

@@ -256,12 +256,7 @@ impl SchemaStore {
     pub fn find_provider(&self, name: &str) -> Option<Guid> {
         let is_it = |(_, known): &(Guid, &str)| known.eq_ignore_ascii_case(name);
         let learned = self.learned.provider_names().filter(is_it).map(|(guid, _)| guid).min();
-        learned.or_else(|| {
-            builtin::providers()
-                .filter(|provider| is_it(&(provider.guid, &provider.name)))
-                .map(|p| p.guid)
-                .min()
-        })
+        learned.or_else(|| builtin::find(name))
     }
 
     /// The names of a provider's levels, tasks, opcodes, keywords and channels, without its events.

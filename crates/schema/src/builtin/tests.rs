@@ -19,13 +19,28 @@ fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
 
 #[test]
 fn all_tables_are_read() {
-    assert_eq!(PROVIDERS.descriptions.len(), 19);
-    for versions in PROVIDERS.events.values() {
-        for (_, plan) in versions {
-            let schema = plan.schema();
-            assert!(schema.fields.iter().all(|field| !field.is_padding()), "{}", schema.event_name);
+    assert_eq!(INDEX.entries.len(), TABLES.len());
+    for provider in providers() {
+        assert_eq!(provider_name(provider.guid), Some(&*provider.name));
+        assert_eq!(find(&provider.name.to_uppercase()), Some(provider.guid));
+        for event in &provider.events {
+            let name = &event.schema.event_name;
+            assert!(event.schema.fields.iter().all(|field| !field.is_padding()), "{name}");
+            let found = lookup(provider.guid, event.id, event.version).expect("a description");
+            assert_eq!(found.version, event.version, "{name}");
         }
     }
+}
+
+/// Names and GUIDs are known before any table is read.
+#[test]
+fn a_table_is_read_when_it_is_needed() {
+    let index = Index::new(&TABLES);
+    let is_read = |index: &Index| index.entries.iter().filter(|entry| entry.provider.get().is_some()).count();
+    let threats = index.entry(THREATS.parse().unwrap()).unwrap();
+    assert_eq!((threats.name, is_read(&index)), ("Microsoft-Windows-Threat-Intelligence", 0));
+    assert_eq!(threats.provider().events.len(), 34);
+    assert_eq!(is_read(&index), 1);
 }
 
 /// Providers that users select by name: GUID, a keyword and its name.
@@ -53,8 +68,13 @@ fn well_known_providers_have_names_and_keywords() {
             Some("KERNEL_THREATINT_KEYWORD_WRITEVM_REMOTE"),
         ),
         ("Microsoft-Windows-DotNETRuntime", RUNTIME, 0x8000, Some("ExceptionKeyword")),
-        ("Microsoft-Windows-PowerShell", "a0c1853b-5c40-4b15-8766-3cf1c58f985a", 1, None),
-        ("Microsoft-Windows-WinINet", "43d1a55c-76d6-4f7e-995c-64c711e5cafe", 1, None),
+        ("Microsoft-Windows-PowerShell", "a0c1853b-5c40-4b15-8766-3cf1c58f985a", 1, Some("Runspace")),
+        (
+            "Microsoft-Windows-WinINet",
+            "43d1a55c-76d6-4f7e-995c-64c711e5cafe",
+            1,
+            Some("WININET_KEYWORD_HANDLES"),
+        ),
         ("Microsoft-Windows-HttpService", "dd5ef90a-6398-47a4-ad34-4dcecdef795f", 1, None),
         ("Microsoft-Windows-Kernel-Audit-API-Calls", "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23", 1, None),
     ] {
@@ -79,7 +99,7 @@ fn errors_in_a_table_are_reported() {
     #[track_caller]
     fn check(events: &str, expected: &str) {
         let text = format!("provider P 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {{ {events} }}");
-        assert_eq!(Providers::read(&[("t", &text)]).unwrap_err().to_string(), expected);
+        assert_eq!(Provider::read("t", &text).unwrap_err().to_string(), expected);
     }
     check("1 A v0 { B nonsense }", "P 1 A: unknown type nonsense");
     check("1 A v0 {} 1 B v0 {}", "P 1 B is defined twice, or its versions are not in ascending order");

@@ -6,7 +6,7 @@ use stackhound_types::{Guid, PointerSize};
 
 use crate::model::{Field, InType, Length, Map, MapKind, Schema, SchemaSource};
 use crate::notation::layout::{Extent, Fit, LayoutError, Maps, alternatives};
-use crate::notation::{self, ClassText, EventText, NotationError};
+use crate::notation::{self, ClassText, EventText, HeaderText, NotationError};
 
 const TABLES: [(&str, &str); 17] = [
     ("maps", include_str!("tables/maps.txt")),
@@ -131,7 +131,7 @@ impl Catalogue {
         }
         let mut by_type = vec![NONE; 256].into_boxed_slice();
         for text in &class.events {
-            for &(number, name) in &text.names {
+            for &HeaderText { id: number, name, .. } in &text.headers {
                 let hook_id = class.group.map(|group| match number {
                     ..=0xFF => u16::from(group) << 8 | number,
                     _ => number,

@@ -148,6 +148,7 @@ fn simple(name: &str, pointer: PointerSize) -> Result<Simple, LayoutError> {
         "x16" => number(I::U16, O::Hex, 2),
         "x32" => number(I::HexInt32, O::Default, 4),
         "x64" => number(I::HexInt64, O::Default, 8),
+        "f32" => number(I::F32, O::Default, 4),
         "f64" => number(I::F64, O::Default, 8),
         "bool" => number(I::Bool32, O::Default, 4),
         "bool8" => number(I::Bool8, O::Default, 1),
