@@ -140,12 +140,30 @@ pub struct EventReport {
     pub target: String,
     /// Id of the target process.
     pub target_pid: Option<u32>,
+    /// Id of the target thread.
+    pub target_tid: Option<u32>,
+    /// The memory that the operation concerns.
+    pub region: Option<RegionReport>,
     /// The requested access rights.
     pub access: Option<u32>,
     /// Start address of the thread that was started.
     pub start_address: Option<u64>,
     /// The module or function at the start address; empty if not known.
     pub start_name: String,
+}
+
+/// The memory that an operation concerns, as the event states it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegionReport {
+    /// The first address; the routine of an asynchronous procedure call; the instruction pointer of
+    /// a changed context.
+    pub address: u64,
+    /// The size in bytes.
+    pub size: Option<u64>,
+    /// The protection after the operation, as a constant `PAGE_*`.
+    pub protection: Option<u32>,
+    /// The protection before it was changed.
+    pub old_protection: Option<u32>,
 }
 
 /// An evaluated event with its process and stack.

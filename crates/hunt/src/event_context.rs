@@ -1,16 +1,17 @@
 //! Evaluated events with all facts that outputs show.
 
 use stackhound_detect::report::{
-    EventContext, EventReport, FrameReport, FunctionReport, ProcessReport, SourceLocation,
+    EventContext, EventReport, FrameReport, FunctionReport, ProcessReport, RegionReport, SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
 use stackhound_pipeline::{EventView, NameOrigin};
 use stackhound_stacks::StackState;
 use stackhound_system::{Span, System};
-use stackhound_types::{Mode, RawTime};
+use stackhound_types::{Mode, RawTime, Tid};
 
 use super::services::Files;
+use super::threat::ThreatEvent;
 use super::{CaseContext, HuntSession, services};
 
 impl HuntSession {
@@ -91,6 +92,7 @@ fn event_report(
 ) -> EventReport {
     let event = &case.event;
     let (start, target) = (event.start, event.target);
+    let threat = ThreatEvent::of(view);
     let start_name = start.map(|start| match (start.function, start.code) {
         (_, Code::Unknown) => String::new(),
         (Some(function), Code::Image(..)) => format!("{}!{function}", start.code.module_name(modules)),
@@ -106,10 +108,29 @@ fn event_report(
         },
         target: target.map_or("", |target| target.image).to_owned(),
         target_pid,
+        target_tid: threat
+            .map_or_else(|| opened_thread(view), |threat| threat.target_thread)
+            .map(|tid| tid.0),
+        region: threat.as_ref().and_then(region),
         access: target.and_then(|target| target.access),
         start_address: start.map(|start| start.address),
         start_name: start_name.unwrap_or_default(),
     }
+}
+
+/// The thread that was opened, in the spelling of Microsoft-Windows-Kernel-Audit-API-Calls.
+fn opened_thread(view: &EventView<'_>) -> Option<Tid> {
+    Tid::known(view.field("TargetThreatId")?.1.as_u64()?.try_into().ok()?)
+}
+
+/// The memory that an operation concerns.
+fn region(event: &ThreatEvent) -> Option<RegionReport> {
+    Some(RegionReport {
+        address: event.base?.0,
+        size: event.size,
+        protection: event.protection.map(|protection| protection.0),
+        old_protection: event.old_protection.map(|protection| protection.0),
+    })
 }
 
 fn frame_report(

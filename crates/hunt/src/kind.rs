@@ -11,6 +11,8 @@ use stackhound_schema::{kernel, provider_guid};
 use stackhound_trace::Event;
 use stackhound_types::Guid;
 
+use crate::threat::{self, IdFacts, ThreatKind};
+
 /// The facts in the payload of a kind of event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum PayloadKind {
@@ -166,13 +168,25 @@ impl Kind {
                 .caused()
                 .with_payload(PayloadKind::ThreadStart(Source::Provider)),
             (PROCESS, 5) => Kind::called(Operation::ImageLoad),
-            (THREATS, 1 | 6) => Kind::called(Operation::MemoryAllocate).with_payload(PayloadKind::Target),
-            (THREATS, 2 | 7) => Kind::called(Operation::MemoryProtect).with_payload(PayloadKind::Target),
-            (THREATS, 3 | 8) => Kind::called(Operation::MapView).with_payload(PayloadKind::Target),
-            (THREATS, 4 | 5) => Kind::called(Operation::ThreadControl).with_payload(PayloadKind::Target),
-            (THREATS, 11..=14) => Kind::called(Operation::MemoryAccess).with_payload(PayloadKind::Target),
+            (THREATS, id) => threat::facts_of(id).map_or(Kind::OTHER, Kind::of_threat),
             _ => Kind::OTHER,
         }
+    }
+
+    fn of_threat(IdFacts { kind, is_by_kernel, .. }: IdFacts) -> Kind {
+        // Drivers call on behalf of any service, and other threads finish the rest.
+        let is_requested = !is_by_kernel
+            && !matches!(
+                kind,
+                ThreatKind::FreezeProcess
+                    | ThreatKind::ThawProcess
+                    | ThreatKind::LoadDriver
+                    | ThreatKind::UnloadDriver
+                    | ThreatKind::Device
+                    | ThreatKind::Impersonate
+            );
+        let entry = if is_requested { Entry::SystemCall } else { Entry::Unknown };
+        Kind { entry, operation: kind.operation(), ..Kind::OTHER }.with_payload(PayloadKind::Target)
     }
 }
 

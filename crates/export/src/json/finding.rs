@@ -69,7 +69,7 @@ struct Input<'a> {
 }
 
 /// The operation of the event.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Operation<'a> {
     /// The system service, such as `NtOpenProcess`.
     service: Option<&'a str>,
@@ -81,12 +81,30 @@ struct Operation<'a> {
     start_address: Option<Hex>,
     /// Module or function at the start address.
     start_name: Option<&'a str>,
+    /// The memory that the operation concerns, if the event states it.
+    region: Option<TargetRegion>,
+}
+
+/// The memory that an operation concerns.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct TargetRegion {
+    /// The first address; the routine of an asynchronous procedure call; the instruction pointer of
+    /// a changed context.
+    address: Hex,
+    /// The size in bytes.
+    size: Option<u64>,
+    /// The protection after the operation, such as `RWX`.
+    protection: Option<String>,
+    /// The protection before it was changed.
+    old_protection: Option<String>,
 }
 
 /// The target process of an operation.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Target<'a> {
     pid: Option<u32>,
+    /// Id of the target thread.
+    tid: Option<u32>,
     /// File name of the program.
     name: Option<&'a str>,
     /// Path of the program.
@@ -134,12 +152,19 @@ impl<'a> Operation<'a> {
             service: known(&event.service),
             target: is_targeted.then(|| Target {
                 pid: event.target_pid,
+                tid: event.target_tid,
                 name: known(shown::file_name(&event.target)),
                 path: known(&event.target),
             }),
             access: event.access.map(|access| Hex(access.into())),
             start_address: event.start_address.map(Hex),
             start_name: known(&event.start_name),
+            region: event.region.map(|region| TargetRegion {
+                address: Hex(region.address),
+                size: region.size,
+                protection: region.protection.map(shown::protection),
+                old_protection: region.old_protection.map(shown::protection),
+            }),
         }
     }
 }

@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::report::{
-    EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport, SourceLocation,
+    EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport, RegionReport,
+    SourceLocation,
 };
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
@@ -217,11 +218,21 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn region()(address in any::<u64>(), size in option::of(any::<u64>()), protection in option::of(any::<u32>()),
+        old_protection in option::of(any::<u32>())) -> RegionReport {
+        RegionReport { address, size, protection, old_protection }
+    }
+}
+
+prop_compose! {
     fn event()(texts in proptest::array::uniform5(text()), is_start in any::<bool>(), target_pid in option::of(any::<u32>()),
+        target_tid in option::of(any::<u32>()), region in option::of(region()),
         access in option::of(any::<u32>()), start_address in option::of(any::<u64>())) -> EventReport {
         let [name, provider, service, target, start_name] = texts;
         let name = if is_start { "Process/Start".to_owned() } else { name };
-        EventReport { name, provider, service, target, target_pid, access, start_address, start_name }
+        EventReport {
+            name, provider, service, target, target_pid, target_tid, region, access, start_address, start_name,
+        }
     }
 }
 

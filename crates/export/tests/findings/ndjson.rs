@@ -63,6 +63,12 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     assert_eq!(text(&operation["service"]), event.service);
     assert_eq!(text(&operation["target"]["path"]), event.target);
     assert_eq!(number(&operation["target"]["pid"]), event.target_pid);
+    assert_eq!(
+        number(&operation["target"]["tid"]).filter(|_| event.target_pid.is_some()),
+        event.target_tid.filter(|_| event.target_pid.is_some())
+    );
+    assert_eq!(hex(&operation["region"]["address"]), event.region.map(|region| region.address));
+    assert_eq!(operation["region"]["size"].as_u64(), event.region.and_then(|region| region.size));
     assert_eq!(hex(&operation["access"]), event.access.map(u64::from));
     assert_eq!(hex(&operation["start_address"]), event.start_address);
     assert_eq!(text(&operation["start_name"]), event.start_name);
@@ -156,7 +162,7 @@ fn each_finding_is_a_line() {
     assert_eq!(first["operation"]["access"], "0x1410");
     assert_eq!(
         first["operation"]["target"],
-        json!({ "pid": 612, "name": "lsass.exe", "path": r"C:\Windows\System32\lsass.exe" })
+        json!({ "pid": 612, "tid": null, "name": "lsass.exe", "path": r"C:\Windows\System32\lsass.exe" })
     );
     assert_eq!(
         first["stack"]["frames"][2],
