@@ -164,8 +164,14 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
 
     let mut progress = Progress::new(common, etl_file.size());
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let outcome = pipeline.run(|_| {
+    let mut undescribed: BTreeMap<String, u64> = BTreeMap::new();
+    let outcome = pipeline.run(|view| {
         progress.tick();
+        if view.schema().is_none()
+            && let Some(guid) = view.event().guid()
+        {
+            *undescribed.entry(guid.to_string()).or_default() += 1;
+        }
         std::ops::ControlFlow::Continue(())
     });
     let mut lost = String::new();
@@ -179,6 +185,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     contents.out_of_order = outcome.trace.out_of_order;
     for (guid, provider) in &mut contents.providers {
         provider.name = guid.parse().ok().and_then(|guid: Guid| known.provider_name(guid));
+        provider.undescribed = undescribed.get(guid).copied().unwrap_or(0);
     }
     let damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
     Ok((contents, damage))
@@ -285,7 +292,9 @@ impl Counts {
         let hook_ids = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);
         contents.kernel_hook_ids =
             hook_ids.map(|(hook_id, &count)| (format!("{hook_id:04x}"), count)).collect();
-        let provider = |(guid, events): (Guid, u64)| (guid.to_string(), ProviderCount { name: None, events });
+        let provider = |(guid, events): (Guid, u64)| {
+            (guid.to_string(), ProviderCount { events, ..ProviderCount::default() })
+        };
         contents.providers = self.providers.into_iter().map(provider).collect();
         if contents.events > 0 {
             contents.first_event = Some(Time(self.first));
@@ -369,7 +378,11 @@ fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Content
         providers.sort_by_key(|(_, provider)| std::cmp::Reverse(provider.events));
         for (guid, provider) in providers.into_iter().take(12) {
             let name = provider.name.as_deref().unwrap_or("");
-            line("", format!("{:>9}  {guid} {name}", grouped(provider.events)))?;
+            let unknown = match provider.undescribed {
+                0 => String::new(),
+                n => format!(" (fields of {} not known)", grouped(n)),
+            };
+            line("", format!("{:>9}  {guid} {name}{unknown}", grouped(provider.events)))?;
         }
     }
     for session in &full.appended_sessions {

@@ -82,6 +82,15 @@ fn one_provider_is_shown_by_name_or_guid() {
 }
 
 #[test]
+fn unknown_events_are_stated() {
+    let shown = run(&["providers", "Microsoft-Windows-HttpService"]);
+    assert!(shown.contains("Events: not known"), "{shown}");
+    let shown = run(&["providers", "Microsoft-Windows-Threat-Intelligence"]);
+    assert!(!shown.contains("not known"), "{shown}");
+    assert!(shown.contains("      14 v2   KERNEL_THREATINT_TASK_WRITEVM  win:Informational"), "{shown}");
+}
+
+#[test]
 fn manifests_are_shown_in_the_requested_language() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "shop.man", MANIFEST.as_bytes());

@@ -83,9 +83,10 @@ pub fn provider(out: &mut impl Write, known: &ListedProvider) -> Result<()> {
             line(out, format_args!("  {value:>10}  {}", one_line(text)))?;
         }
     }
-    if !provider.events.is_empty() {
-        writeln!(out)?;
-        line(out, format_args!("Events"))?;
+    writeln!(out)?;
+    match provider.events.is_empty() {
+        true => line(out, format_args!("Events: not known; --manifest FILE reads a manifest or an image"))?,
+        false => line(out, format_args!("Events"))?,
     }
     for event in &provider.events {
         write!(out, "  {:>6} v{:<3} {}", event.id, event.version, event.schema.event_name)?;

@@ -112,6 +112,9 @@ pub struct ProviderCount {
     pub name: Option<String>,
     /// Number of its events.
     pub events: u64,
+    /// Number of its events whose fields are not known, because neither the trace nor a built-in
+    /// table describes them.
+    pub undescribed: u64,
 }
 
 /// A later session of a file to which several sessions were appended.
