@@ -72,10 +72,12 @@ pub(crate) struct ClassText<'t> {
     pub guid: Guid,
     pub keywords: Vec<(u64, &'t str)>,
     pub tasks: Vec<(u16, &'t str)>,
-    /// Opcode, the task that it is limited to, and name.
-    pub opcodes: Vec<(u8, Option<u16>, &'t str)>,
+    pub opcodes: Vec<OpcodeText<'t>>,
     pub events: Vec<EventText<'t>>,
 }
+
+/// Opcode, the task that it is limited to, and name.
+pub(crate) type OpcodeText<'t> = (u8, Option<u16>, &'t str);
 
 /// Events with the same layouts.
 #[derive(Debug)]
@@ -285,7 +287,7 @@ impl<'t> Parser<'t> {
         Ok(names)
     }
 
-    fn opcodes(&mut self) -> Result<Vec<(u8, Option<u16>, &'t str)>, NotationError> {
+    fn opcodes(&mut self) -> Result<Vec<OpcodeText<'t>>, NotationError> {
         let mut opcodes = Vec::new();
         if self.next_is("opcodes") {
             self.expect("{")?;
