@@ -4,13 +4,15 @@
 //! [roles](Role) that the [`Lists`] assign to it, and its [`Region`]. [`FrameResolver`] resolves
 //! the addresses of a trace to frames, in the address space of the [`StackOwner`]. [`Summary`]
 //! reduces a stack to its modules. [`Policy`] decides which events get stacks and how much of them
-//! is named. [`CreateJoin`] joins requests to create files with their results.
+//! is named. [`CreateJoin`] joins requests to create files with their results, [`CallJoin`] the
+//! entries of system calls with their exits.
 //!
 //! This crate depends on events, stacks and the state of the machine. It must not depend on
 //! verdicts or output.
 #![forbid(unsafe_code)]
 
 mod cache;
+mod calls;
 mod creates;
 mod creator;
 mod decide;
@@ -26,6 +28,7 @@ mod resolve;
 mod summary;
 pub mod wow64;
 
+pub use calls::{CallEnd, CallJoin, CallOutcome, CallStats, ServiceKind};
 pub use creates::{CreateDisposition, CreateEnd, CreateJoin, CreateOutcome, CreateResult, CreateStats};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};

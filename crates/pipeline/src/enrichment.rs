@@ -2,14 +2,18 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::sync::Arc;
 
-use stackhound_frames::{Decisions, FrameResolver, KernelSymbols, Level, Policy};
+use stackhound_frames::{Decisions, FrameResolver, KernelSymbols, Level, Policy, ServiceKind};
 use stackhound_symbols::path::SymbolPath;
 use stackhound_symbols::store::StoreOptions;
 use stackhound_symbols::{Symbolizer, SymbolizerOptions};
-use stackhound_types::Mode;
+use stackhound_system::System;
+use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Mode};
 
 use crate::naming::Naming;
+use crate::services::Services;
 
 /// The depth to which a frame is resolved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,6 +61,7 @@ pub(crate) struct Enricher {
     depth: Option<Depth>,
     pub naming: Option<RefCell<Naming>>,
     pub frames: RefCell<FrameResolver>,
+    services: RefCell<Services>,
 }
 
 impl Enricher {
@@ -66,11 +71,22 @@ impl Enricher {
             depth: enrichment.depth,
             naming: enrichment.symbolizer.map(|symbolizer| RefCell::new(Naming::new(symbolizer))),
             frames: RefCell::default(),
+            services: RefCell::default(),
         }
     }
 
     pub fn decisions(&self) -> &RefCell<Decisions> {
         &self.decisions
+    }
+
+    /// Whether the service with this routine can end a callback.
+    pub fn service_kind(&self, system: &System, routine: Address, time: TraceTime) -> ServiceKind {
+        self.services.borrow_mut().kind((system, self.naming.as_ref()), routine, time)
+    }
+
+    /// The name of the service with this routine.
+    pub fn service_name(&self, system: &System, routine: Address, time: TraceTime) -> Option<Arc<str>> {
+        self.services.borrow_mut().name((system, self.naming.as_ref()), routine, time)
     }
 
     /// The depth to which a frame in a stack of this level is resolved.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_frames::{
-    CreateOutcome, EventNames, Frame, FrameResolver, Level, Modules, StackOwner, Summary,
+    CallOutcome, CreateOutcome, EventNames, Frame, FrameResolver, Level, Modules, StackOwner, Summary,
 };
 use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
 use stackhound_stacks::{Delivered, StackId, StackState, StackStates};
@@ -18,13 +18,20 @@ use crate::enrichment::{Depth, Enricher};
 use crate::frame::FrameView;
 use crate::trace_state::{SchemaRef, TraceState};
 
+/// What later events report about an event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcomes {
+    pub create: Option<CreateOutcome>,
+    pub call: Option<CallOutcome>,
+}
+
 /// An event with all known data about it. Everything is computed on request.
 #[derive(Debug)]
 pub struct EventView<'c> {
     delivered: Delivered<'c>,
     known: &'c TraceState,
     enricher: &'c Enricher,
-    create: Option<CreateOutcome>,
+    outcomes: Outcomes,
     schema: OnceCell<Option<SchemaRef>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
     level: OnceCell<Level>,
@@ -35,10 +42,10 @@ impl<'c> EventView<'c> {
         delivered: Delivered<'c>,
         known: &'c TraceState,
         enricher: &'c Enricher,
-        create: Option<CreateOutcome>,
+        outcomes: Outcomes,
     ) -> EventView<'c> {
         let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        EventView { delivered, known, enricher, create, schema, owner, level }
+        EventView { delivered, known, enricher, outcomes, schema, owner, level }
     }
 
     /// The event itself.
@@ -82,14 +89,17 @@ impl<'c> EventView<'c> {
         self.owner().0
     }
 
-    /// The thread of the event: from the header, else from the stack, else from the payload.
+    /// The thread of the event: from the header, else from the stack, else from the payload; of
+    /// system calls also from the context switches of their processor.
     pub fn tid(&self) -> Option<Tid> {
         self.owner().1
     }
 
     fn owner(&self) -> (Option<Pid>, Option<Tid>) {
         *self.owner.get_or_init(|| {
-            let tid = self.delivered.tid().or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
+            let of_call = self.outcomes.call.and_then(|call| call.tid);
+            let tid = self.delivered.tid().or(of_call);
+            let tid = tid.or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
             let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
             (pid.or_else(|| Some(self.known.system().thread_of_event(tid?, self.time())?.pid())), tid)
         })
@@ -236,7 +246,7 @@ impl<'c> EventView<'c> {
                 event: self.name(),
                 are_known: self.schema().is_some(),
             };
-            let is_open = self.create.is_some_and(|create| create.is_open());
+            let is_open = self.outcomes.create.is_some_and(|create| create.is_open());
             self.enricher.decisions().borrow_mut().level(self.event(), is_open, names)
         })
     }
@@ -248,7 +258,18 @@ impl<'c> EventView<'c> {
 
     /// For a file creation: the requested disposition and the result.
     pub fn create(&self) -> Option<CreateOutcome> {
-        self.create
+        self.outcomes.create
+    }
+
+    /// For the entry and the exit of a system call: its thread and service, and how it ended.
+    pub fn call(&self) -> Option<CallOutcome> {
+        self.outcomes.call
+    }
+
+    /// For system calls: the name of the service. `None` if no file names it.
+    pub fn service(&self) -> Option<Arc<str>> {
+        let routine = self.outcomes.call?.routine?;
+        self.enricher.service_name(self.known.system(), routine, self.time())
     }
 
     /// Sets `summary` to the summary of the stack.

@@ -17,6 +17,7 @@ mod naming;
 mod pipeline;
 pub mod pred;
 mod predicate;
+mod services;
 pub mod slots;
 #[cfg(all(windows, feature = "windows"))]
 mod system_schemas;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_etl::{Clock, ManifestEvents, Selection};
-use stackhound_frames::{CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules};
+use stackhound_frames::{CallJoin, CallStats, CreateJoin, CreateStats, FrameResolver, Modules};
 use stackhound_live::{LiveMerger, Step};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
@@ -15,7 +15,7 @@ use stackhound_trace::{Flow, LossMap, OpenTrace, Ordered, Stats, TimeBase, Trace
 use stackhound_types::TICKS_PER_SECOND;
 
 use crate::enrichment::{Enricher, Enrichment};
-use crate::event_view::EventView;
+use crate::event_view::{EventView, Outcomes};
 use crate::naming::Naming;
 use crate::trace_state::TraceState;
 
@@ -111,6 +111,8 @@ pub struct Outcome {
     pub stacks: StackStats,
     /// Counters of file creations.
     pub creates: CreateStats,
+    /// Counters of system calls.
+    pub calls: CallStats,
     /// The number of distinct frames (with their callers).
     pub distinct_frames: usize,
     /// The number of failed schema look-ups.
@@ -125,7 +127,7 @@ pub struct Outcome {
 pub struct Counted<'r> {
     events: &'r Events,
     correlator: &'r Correlator,
-    creates: &'r CreateJoin,
+    joins: &'r Joins,
     known: &'r TraceState,
 }
 
@@ -137,14 +139,21 @@ impl Counted<'_> {
 
     /// All counters.
     pub fn outcome(&self) -> Outcome {
-        outcome(self.trace(), self.correlator, self.creates, self.known)
+        outcome(self.trace(), self.correlator, self.joins, self.known)
     }
+}
+
+/// The joins of events with later ones.
+#[derive(Debug)]
+struct Joins {
+    creates: CreateJoin,
+    calls: CallJoin,
 }
 
 /// A chosen event and its sequence number among all events.
 struct Chosen {
     event: Kept,
-    create: Option<CreateOutcome>,
+    outcomes: Outcomes,
     number: u64,
 }
 
@@ -292,7 +301,8 @@ impl<'t> Pipeline<'t> {
             },
         };
         self.enricher.frames.get_mut().keep_frames(!learning);
-        let mut creates = CreateJoin::new(window);
+        let calls = CallJoin::new(window, self.clock.ticks_per_second());
+        let mut joins = Joins { creates: CreateJoin::new(window), calls };
         let mut events = match &mut self.input {
             Input::Recorded(trace) => Events::Recorded(Box::new(trace.ordered())),
             Input::Live(arrivals) => arrivals.take().map_or(Events::Nothing, Events::Live),
@@ -310,15 +320,20 @@ impl<'t> Pipeline<'t> {
                     if learning {
                         self.known.observe_now(&event);
                     }
-                    creates.push(&event);
+                    joins.creates.push(&event);
                     correlator.push(&event);
+                    let (known, enricher) = (self.known.system(), &self.enricher);
+                    joins.calls.push(&event, correlator.losses(), |routine| {
+                        enricher.service_kind(known, routine, event.time())
+                    });
                 }
                 Step::Idle(until) => {
                     correlator.advance(until);
                     idle = true;
                 }
                 Step::End => {
-                    creates.end();
+                    joins.creates.end();
+                    joins.calls.end();
                     correlator.end();
                     ended = true;
                 }
@@ -335,15 +350,18 @@ impl<'t> Pipeline<'t> {
                 }
             }
             if idle || taken.is_multiple_of(WATCH_EVENTS) {
-                let (correlator, creates, known) = (&correlator, &creates, &self.known);
-                if watch(&Counted { events: &events, correlator, creates, known }).is_break() {
+                let (correlator, joins, known) = (&correlator, &joins, &self.known);
+                if watch(&Counted { events: &events, correlator, joins, known }).is_break() {
                     break;
                 }
             }
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
-                let create = creates.outcome(&delivered.event);
-                let view = EventView::new(delivered, &self.known, &self.enricher, create);
+                let outcomes = Outcomes {
+                    create: joins.creates.outcome(&delivered.event),
+                    call: joins.calls.outcome(&delivered.event, delivered.losses()),
+                };
+                let view = EventView::new(delivered, &self.known, &self.enricher, outcomes);
                 match choose(&view) {
                     ControlFlow::Break(()) => {
                         ended = true;
@@ -357,7 +375,7 @@ impl<'t> Pipeline<'t> {
                     }
                     ControlFlow::Continue(true) => {
                         view.request_names();
-                        chosen.push_back(Chosen { event: delivered.keep(), create, number: passed });
+                        chosen.push_back(Chosen { event: delivered.keep(), outcomes, number: passed });
                         unnamed += 1;
                         if unnamed == BATCH {
                             unnamed = 0;
@@ -370,22 +388,23 @@ impl<'t> Pipeline<'t> {
                 && (ended || idle || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
-                if handle(&EventView::new(event, &self.known, &self.enricher, first.create)).is_break() {
+                if handle(&EventView::new(event, &self.known, &self.enricher, first.outcomes)).is_break() {
                     break 'all;
                 }
                 chosen.pop_front();
             }
         }
-        outcome(events.into_stats(), &correlator, &creates, &self.known)
+        outcome(events.into_stats(), &correlator, &joins, &self.known)
     }
 }
 
-fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &TraceState) -> Outcome {
+fn outcome(trace: Stats, correlator: &Correlator, joins: &Joins, known: &TraceState) -> Outcome {
     Outcome {
         trace,
         stacks: correlator.stats().clone(),
         distinct_frames: correlator.table().len(),
-        creates: creates.stats(),
+        creates: joins.creates.stats(),
+        calls: joins.calls.stats(),
         schema_misses: known.schema_misses(),
         system: known.system().stats(),
     }

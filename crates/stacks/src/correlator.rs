@@ -252,6 +252,11 @@ impl Correlator {
         &self.table
     }
 
+    /// The losses, as far as they are known.
+    pub fn losses(&self) -> &LossMap {
+        &self.losses
+    }
+
     /// The counters so far.
     pub fn stats(&self) -> &StackStats {
         &self.stats
@@ -341,7 +346,7 @@ impl Correlator {
         };
         self.stats.by_state[states.first() as usize] += 1;
         let event = held.event(&self.block_pool);
-        Some(Delivered { event, stack, states, stated, table: &self.table })
+        Some(Delivered { event, stack, states, stated, table: &self.table, losses: Some(&self.losses) })
     }
 
     /// The state of an event for which no part arrived.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stackhound_etl::Block;
-use stackhound_trace::{Event, TraceTime};
+use stackhound_trace::{Event, LossMap, TraceTime};
 use stackhound_types::{Address, Pid, Tid};
 
 use crate::partial::StatedIds;
@@ -22,6 +22,7 @@ pub struct Delivered<'c> {
     pub states: StackStates,
     pub(crate) stated: Option<StatedIds>,
     pub(crate) table: &'c StackTable,
+    pub(crate) losses: Option<&'c LossMap>,
 }
 
 impl<'c> Delivered<'c> {
@@ -40,6 +41,11 @@ impl<'c> Delivered<'c> {
     /// The table that the stack is in.
     pub fn table(&self) -> &'c StackTable {
         self.table
+    }
+
+    /// The losses known when the event left the correlator. `None` for events that were kept.
+    pub fn losses(&self) -> Option<&'c LossMap> {
+        self.losses
     }
 
     /// The process in whose address space the stack was taken: the one that a stack record states,
@@ -101,6 +107,7 @@ impl Kept {
     /// The event as delivered; `table` must be that of its correlator.
     pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
         let event = Event::new(&self.block, self.index, self.time);
-        Delivered { event, stack: self.stack, states: self.states, stated: self.stated, table }
+        let Kept { stack, states, stated, .. } = *self;
+        Delivered { event, stack, states, stated, table, losses: None }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests with whole traces, read as the library reads them.
 
+mod calls;
 mod corpus;
 mod creates;
 mod defects;

@@ -6,8 +6,8 @@ use stackhound_trace::{Event, LossMap, OpenTrace};
 
 /// A step of reading a trace.
 pub enum ReadStep<'a, 'e> {
-    /// An event enters the correlator.
-    Pushed(&'a Event<'e>),
+    /// An event has entered the correlator, which knows these losses.
+    Pushed(&'a Event<'e>, &'a LossMap),
     /// No more events follow.
     Ended,
     /// An event leaves the correlator, with the state of the machine as known so far.
@@ -39,8 +39,8 @@ pub fn read(
                 if passes == 1 {
                     system.observe(&event);
                 }
-                handle(ReadStep::Pushed(&event));
                 correlator.push(&event);
+                handle(ReadStep::Pushed(&event, correlator.losses()));
                 true
             }
             None => {

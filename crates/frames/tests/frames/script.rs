@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! @TIME process start|end|dcstart pid=P parent=P by=P/T NAME
-//! @TIME thread start pid=P tid=T by=P/T
+//! @TIME thread start|end pid=P tid=T by=P/T
 //! @TIME image load|unload|dcstart|dcend pid=P by=P/T BASE+SIZE PATH
 //! @TIME memory alloc|free pid=P by=P/T BASE+SIZE reserve,commit
 //! @TIME view map|unmap pid=P by=P/T BASE+SIZE protection=N
@@ -12,6 +12,9 @@
 //! @TIME read by=P/T irp=N
 //! @TIME event HOOK_ID by=P/T
 //! @TIME sample IP
+//! @TIME switch old=T new=T                    the processor switches to another thread
+//! @TIME enter routine=N
+//! @TIME exit status=N
 //! @TIME audit ID by=P/T FRAME…
 //! @TIME stack @EVENT by=P/T FRAME…            a part of the stack of the event at that time
 //! @TIME flush | lose                          the processor's buffer is written, or lost
@@ -121,7 +124,16 @@ fn kernel_event(line: &Line<'_>) -> (u16, u8, Vec<u8>) {
             let tail = [pointers(&[1]), words(&[0, 0]), line.name().as_bytes().to_vec(), vec![0; 7]];
             (hook_id, 4, [head.concat(), tail.concat()].concat())
         }
-        ("thread", _) => (0x0501, 3, [words(&[pid, line.get("tid") as u32]), vec![0; 64]].concat()),
+        ("thread", phase) => {
+            let hook_id = if phase == "end" { 0x0502 } else { 0x0501 };
+            (hook_id, 3, [words(&[pid, line.get("tid") as u32]), vec![0; 64]].concat())
+        }
+        ("switch", _) => {
+            let threads = words(&[line.get("new") as u32, line.get("old") as u32]);
+            (0x0524, 4, [threads, vec![0; 16]].concat())
+        }
+        ("enter", _) => (0x0f33, 2, pointers(&[line.get("routine")])),
+        ("exit", _) => (0x0f34, 2, words(&[line.get("status") as u32])),
         ("image", phase) => {
             let hook_id = match phase {
                 "load" => 0x030a,
@@ -220,13 +232,17 @@ pub fn trace(script: &str) -> OpenTrace {
                 let texts = [utf16(namespace), utf16(name), utf16("")].concat();
                 (Err(manifest_event(DOT_NET_RUNTIME, id, by, &[])), [fixed, texts].concat())
             }
+            "switch" | "enter" | "exit" => {
+                let (hook_id, version, payload) = kernel_event(&line);
+                (Ok(HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }), payload)
+            }
             _ => {
                 let (hook_id, version, payload) = kernel_event(&line);
                 (Ok(HeaderSpec::System { hook_id, version, issuer: line.issuer() }), payload)
             }
         };
         if line.0.contains(&"short") {
-            payload.truncate(6);
+            payload.truncate(if payload.len() > 6 { 6 } else { 0 });
         }
         let header = header.unwrap_or_else(|(provider, descriptor, issuer)| HeaderSpec::Event {
             provider,
@@ -304,7 +320,7 @@ pub fn replay_trace(trace: &OpenTrace, passes: u32, window: Window) -> Replay {
     cached.keep_frames(true);
     let mut join = CreateJoin::new(window);
     let mut handle = |step: ReadStep<'_, '_>| match step {
-        ReadStep::Pushed(event) => join.push(event),
+        ReadStep::Pushed(event, _) => join.push(event),
         ReadStep::Ended => join.end(),
         ReadStep::Popped(delivered, system) => {
             if delivered.event.hook_id() == Some(0) {
