@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use stackhound::frames::{CreateEnd, CreateOutcome, Level};
+use stackhound::frames::{CallEnd, CallOutcome, CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::ItemText;
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
-use stackhound::{Enrichment, EventView, FileTime, Label, Pipeline};
+use stackhound::types::Mode;
+use stackhound::{Depth, Enrichment, EventView, FileTime, FrameView, Label, Pipeline};
 use stackhound_export::escape::{self, Short, cell, line, row};
 use stackhound_export::json;
 
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// Show the call stack of each event
     #[arg(long)]
     pub stacks: bool,
+    /// Show the call before each return address, from the image files along the symbol path
+    #[arg(long, requires = "stacks")]
+    pub call_sites: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -151,9 +155,11 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 fn enrichment(arguments: &Arguments, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
     let used = match arguments.format {
         Format::Ndjson => naming::Use::EventsWithCode,
+        Format::Table if arguments.call_sites => naming::Use::EventsWithCode,
         Format::Table | Format::Csv => naming::Use::Events,
     };
-    let wanted = arguments.stacks || filter.names_functions();
+    // Names also confirm the services of system calls.
+    let wanted = arguments.stacks || filter.names_functions() || arguments.naming.is_stated();
     wanted.then(|| naming::enrichment(&arguments.naming, common, used, Some(filter))).transpose()
 }
 
@@ -194,7 +200,7 @@ impl<'a> Printer<'a> {
                     TimeFormat::Relative => render::seconds(view.utc().0.saturating_sub(self.start.0)),
                     TimeFormat::Raw => view.raw_time().0.to_string(),
                 };
-                table(&mut self.sink, view, &time, with_stack)
+                table(&mut self.sink, view, &time, with_stack.then_some(self.arguments.call_sites))
             }
         };
         self.note(written)
@@ -229,21 +235,59 @@ fn ndjson(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Resul
     Ok(out.write_all(b"\n")?)
 }
 
-fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, with_stack: bool) -> Result<()> {
+/// `stack` states whether stacks are written, and whether with the calls before return addresses.
+fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, stack: Option<bool>) -> Result<()> {
     line(out, format_args!("{}", fmt::from_fn(|f| event(f, view, time))))?;
-    if with_stack
+    if let Some(call_sites) = stack
         && view.level() != Level::None
         && (view.stack().is_some() || view.state() != StackState::None)
     {
         let states: Vec<&str> = view.stack_states().iter().map(StackState::name).collect();
         line(out, format_args!("    [{}]", states.join(", ")))?;
+        summary(out, view)?;
         for frame in view.frames() {
             let names = view.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };
-            line(out, format_args!("    {:<6} {:#018x} {text}", frame.mode.name(), frame.address().0))?;
+            let memory = fmt::from_fn(|f| memory(f, &frame));
+            let mode = frame.mode.name();
+            line(out, format_args!("    {mode:<6} {:#018x} {text}{memory}", frame.address().0))?;
+            let site = names.as_deref().and_then(|names| names.call_site.as_deref()).filter(|_| call_sites);
+            if let Some(call) = site.and_then(|site| site.instruction.as_deref()) {
+                line(out, format_args!("{:30}{call}", ""))?;
+            }
         }
     }
     Ok(())
+}
+
+/// The modules of a stack, on one line each for user mode and the kernel.
+fn summary(out: &mut impl Write, view: &EventView<'_>) -> Result<()> {
+    if view.stack().is_none() || view.depth(Mode::User) == Depth::Address {
+        return Ok(());
+    }
+    let mut summary = Summary::default();
+    view.summarize(&mut summary);
+    let modules = view.modules();
+    let kernel = summary.final_kernel_module().map(|module| modules.get(module).name());
+    let rows =
+        [("user", summary.user(), summary.final_user_module(&modules)), ("kernel", summary.kernel(), kernel)];
+    for (mode, modules, last) in rows.into_iter().filter(|(_, modules, _)| !modules.is_empty()) {
+        line(out, format_args!("    {mode:<6} modules {modules} (final: {})", last.unwrap_or("-")))?;
+    }
+    Ok(())
+}
+
+/// The memory of a user frame outside of images, such as ` in RWX 0x1f0000+0x1000`.
+fn memory(f: &mut fmt::Formatter<'_>, frame: &FrameView<'_>) -> fmt::Result {
+    let Some((base, size)) = frame.region.extent else { return Ok(()) };
+    if frame.mode == Mode::Kernel || frame.depth() == Depth::Address || frame.module().is_some() {
+        return Ok(());
+    }
+    f.write_str(" in ")?;
+    if let Some(protection) = frame.region.protection {
+        write!(f, "{protection} ")?;
+    }
+    write!(f, "{:#x}+{size:#x}", base.0)
 }
 
 /// The limit of characters of a value in tables. The other formats have no limit.
@@ -264,12 +308,29 @@ fn event(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, time: &str) -> fmt::R
         let content = ItemText(field.field, &field.item);
         write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
     }
+    if let Some(call) = view.call() {
+        system_call(f, view, call)?;
+    }
     let Some(CreateOutcome { requested, end }) = view.create() else { return Ok(()) };
     match end {
         CreateEnd::Completed { status, result, .. } => {
             write!(f, " (requested: {}, result: {}, status {status:#x})", requested.name(), result.name())
         }
         end => write!(f, " (requested: {}, {})", requested.name(), end.name()),
+    }
+}
+
+/// The service of a system call, its status and its duration.
+fn system_call(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, call: CallOutcome) -> fmt::Result {
+    f.write_str(" (")?;
+    if let Some(service) = view.service() {
+        write!(f, "{service}, ")?;
+    }
+    match call.end {
+        CallEnd::Completed { status, duration, .. } => {
+            write!(f, "status {status:#x} after {:.1} us)", duration.as_nanos() as f64 / 1000.0)
+        }
+        end => write!(f, "{})", end.name()),
     }
 }
 

@@ -113,6 +113,11 @@ impl EventFilter {
         self.predicates.iter().any(Predicate::names_functions)
     }
 
+    /// Whether a predicate uses the code of images.
+    pub fn reads_code(&self) -> bool {
+        self.predicates.iter().any(Predicate::reads_code)
+    }
+
     /// Whether the event is selected.
     pub fn wants(&self, view: &EventView<'_>) -> bool {
         let time = RawTime(view.time().0);

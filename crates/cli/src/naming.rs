@@ -31,6 +31,17 @@ pub struct Naming {
     pub locations: SymbolArguments,
 }
 
+impl Naming {
+    /// Whether an option asks for names.
+    pub fn is_stated(&self) -> bool {
+        let Naming { symbols, kernel_symbols, locations } = self;
+        *symbols == Some(Symbols::Full)
+            || kernel_symbols.is_some()
+            || locations.symbol_path.is_some()
+            || locations.online
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Symbols {
     /// Functions with module and offset
@@ -76,10 +87,11 @@ pub fn enrichment(
         (Some(Symbols::Off), _) => Some(Depth::Address),
         (None, Use::Events | Use::EventsWithCode) => None,
     };
+    let reads_code = used == Use::EventsWithCode || filter.is_some_and(EventFilter::reads_code);
     let symbolizer = match depth {
-        None | Some(Depth::Function) => Some(symbolizer(&config, common, used == Use::EventsWithCode)?),
+        None | Some(Depth::Function) => Some(symbolizer(&config, common, reads_code)?),
         Some(_) if filter.is_some_and(EventFilter::names_functions) => {
-            Some(symbolizer(&config, common, false)?)
+            Some(symbolizer(&config, common, reads_code)?)
         }
         Some(_) => None,
     };
@@ -156,12 +168,14 @@ pub fn finish(
     let symbols = pipeline.symbol_stats();
     let counts = [
         render::losses(outcome),
+        render::calls(&outcome.calls),
         filter.map(EventFilter::undecided).unwrap_or_default(),
         render::symbols(symbols.as_ref()),
     ];
     progress.finish(&counts.concat());
     if !common.quiet {
         report_no_match(filter, pipeline);
+        symbols.iter().for_each(report_calls);
         report_missing(symbols.as_ref());
     }
 }
@@ -181,6 +195,14 @@ pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
 /// Reports a pattern that matches no module of the trace.
 pub fn report_unknown_module(pattern: &dyn Display) {
     message(format_args!("No module of the trace matches `{pattern}`."));
+}
+
+/// Reports the number of return addresses whose call is not known, by reason.
+fn report_calls(stats: &SymbolStats) {
+    for (reason, count) in &stats.no_calls {
+        let addresses = counted(*count, "return address", "return addresses");
+        message(format_args!("The call before {addresses} is not known: {}.", reason.description()));
+    }
 }
 
 /// Reports the number of modules without a file, by cause.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use stackhound::frames::CallStats;
 use stackhound::stacks::StackStats;
 use stackhound::symbols::SymbolStats;
 use stackhound::types::Rfc3339;
@@ -42,6 +43,17 @@ pub fn stacks(stats: &StackStats) -> String {
     let mut losses = Losses::default();
     losses.add_stacks(stats);
     losses.to_string()
+}
+
+/// The counts of system calls with and without their exits, for the closing line.
+pub fn calls(stats: &CallStats) -> String {
+    if stats.entries() == 0 {
+        return String::new();
+    }
+    let reasons = stats.reasons().into_iter().filter(|(count, _)| *count > 0);
+    let reasons: Vec<_> = reasons.map(|(count, end)| format!("{} {}", grouped(count), end.name())).collect();
+    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    format!(", {} of {} system calls completed{reasons}", grouped(stats.joined), grouped(stats.entries()))
 }
 
 /// The losses and stack counts of one or several captures.

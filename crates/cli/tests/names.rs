@@ -157,3 +157,37 @@ fn file_creations_have_request_and_result() {
     }
     assert!(completed > 10);
 }
+
+#[test]
+fn system_calls_have_service_status_and_duration() {
+    let folder = demo();
+    let select = ["events", "stackhound-demo.etl", "-q", "--symbol-path", "srv*symbols", "--where"];
+    let filter = "syscall.service = 'NtCreateFile' and syscall.duration > 0 and syscall.status = 0";
+    let lines = text(folder.path(), &[&select[..], &[filter, "--format", "ndjson"]].concat());
+    let mut counts = std::collections::BTreeMap::new();
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let call = &event["syscall"];
+        assert_eq!((&call["service"], &call["status"]), (&"NtCreateFile".into(), &"0x0".into()));
+        assert_eq!(call["completion"], "completed");
+        assert!(call["duration"].as_u64().unwrap() > 0 && event["tid"].is_u64() && event["pid"].is_u64());
+        *counts.entry(event["event"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+    }
+    assert!(counts["PerfInfo/SysCallEnter"] > 3, "{counts:?}");
+    assert_eq!(counts["PerfInfo/SysCallEnter"], counts["PerfInfo/SysCallExit"]);
+    let table = text(folder.path(), &[&select[..], &[filter]].concat());
+    assert!(table.lines().all(|line| line.contains(" (NtCreateFile, status 0x0 after ")), "{table}");
+}
+
+#[test]
+fn calls_before_return_addresses_are_shown_and_filtered() {
+    let folder = demo();
+    let select = ["events", "stackhound-demo.etl", "-q", "--symbol-path", "srv*symbols", "--stacks"];
+    let calls = ["--event", "Process/Start", "--call-sites"];
+    let table = text(folder.path(), &[&select[..], &calls].concat());
+    assert!(table.lines().any(|line| line.trim() == "syscall"), "{table}");
+    assert!(table.lines().any(|line| line.contains("kernel modules ntoskrnl.exe (final: ntoskrnl.exe)")));
+    let filter = "stack.frame.call_site.instruction startswith 'call 0x'";
+    let lines = text(folder.path(), &[&select[..], &["--where", filter, "--format", "ndjson"]].concat());
+    assert!(lines.lines().count() > 0);
+}

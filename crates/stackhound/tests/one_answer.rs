@@ -13,7 +13,7 @@ use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::threads::{Evidence, KernelStackSource, Selection, SwitchStacks};
 use stackhound::trace::{OpenTrace, TraceFiles};
-use stackhound::{Depth, EventView, FileTime, Passes, Pipeline, Predicate, Tid};
+use stackhound::{Depth, EventView, FileTime, Mode, Passes, Pipeline, Predicate, Tid};
 use stackhound_scenario::{Mix, Scenario};
 
 /// A frame as each source states it.
@@ -45,6 +45,19 @@ fn check_filters(
         check(format!("stack.contains_unbacked = '{answer}'"), answer == unbacked);
     }
     check(format!("stack.state = '{}'", view.state().name()), true);
+    for (answer, field) in [(summary.user(), "summary"), (summary.kernel(), "kernel_summary")] {
+        check(format!("stack.{field} = '{answer}'"), true);
+    }
+    for backing in [Backing::Backed, Backing::Unbacked] {
+        let has = view.frames().any(|frame| frame.backing() == backing);
+        check(format!("stack.frame.backing = '{}'", backing.name()), has);
+    }
+    let regions =
+        view.frames().filter(|frame| frame.mode == Mode::User).filter_map(|frame| frame.region.extent);
+    for (base, size) in regions {
+        check(format!("stack.frame.region.base = {base} and stack.frame.region.size = {size}"), true);
+    }
+    check("stack.frame.region.size = 3".to_owned(), false);
     if let Some(module) = module.filter(|module| !module.contains(['\'', '\\'])) {
         check(format!("stack.final_user_module = '{module}'"), true);
         check(format!("stack.final_user_module = 'no {module}'"), false);

@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use stackhound_symbols::image::{DebugEntry, Image, ImageError};
+use stackhound_symbols::image::{DebugEntry, Image, ImageError, NoCall};
 use stackhound_types::Rva;
 use support::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 
@@ -130,6 +130,43 @@ fn call_instructions_are_recognized() {
         let site = image.call_site(Rva(0x1000 + call.len() as u32), 32, 3).unwrap();
         assert_eq!(site.ends_call, Some(expected), "{machine:#x}: {code}");
         assert_eq!((site.before, site.after.len()), (&call[..], 3));
+    }
+}
+
+/// Bytes of instructions, encoded by the manual of the processor, and their text.
+#[test]
+fn calls_before_return_addresses_are_decoded() {
+    const CASES: [(u16, &str, Result<&str, NoCall>); 16] = [
+        (X64, "e8 11 22 33 44", Ok("call 0x4433321d")),
+        (X64, "ff 15 34 12 00 00", Ok("call qword ptr [rip+0x1234]")),
+        (X64, "48 ff 15 34 12 00 00", Ok("call qword ptr [rip+0x1234]")),
+        (X64, "41 ff d2", Ok("call r10")),
+        (X64, "ff d0", Ok("call rax")),
+        (X64, "ff 50 18", Ok("call qword ptr [rax+0x18]")),
+        (X64, "41 ff 54 24 08", Ok("call qword ptr [r12+8]")),
+        (X64, "0f 05", Ok("syscall")),
+        (X64, "cd 2e", Ok("int 0x2e")),
+        (X64, "cd 03", Err(NoCall::NotACall)),
+        (X64, "e9 11 22 33 44", Err(NoCall::NotACall)),
+        (X64, "c3", Err(NoCall::NotACall)),
+        // The last bytes of a move are those of a call.
+        (X64, "b8 00 00 ff d0", Err(NoCall::Ambiguous)),
+        (X86, "ff 15 78 56 34 12", Ok("call dword ptr [0x12345678]")),
+        (X86, "ff 55 08", Ok("call dword ptr [ebp+8]")),
+        (ARM64, "00 01 3f d6", Err(NoCall::OtherProcessor)),
+    ];
+    for (machine, code, expected) in CASES {
+        let call = hex(code);
+        // `sub rsp, 28h` and `mov rcx, rbx`, or `push ebp` and `mov ebp, esp`, begin the function.
+        let head = hex(if machine == X64 { "48 83 ec 28 48 8b cb" } else { "55 8b ec" });
+        let end = 0x1000 + (head.len() + call.len()) as u32;
+        let bytes = [&head[..], &call, &hex("48 83 c4 28 c3 cc cc cc")].concat();
+        let function = words(&[0x1000, 0x1000 + bytes.len() as u32, 0x4000]);
+        let pe = Pe::new(machine).code(0x1000, bytes).data(0x4000, hex("01 00 00 00"));
+        let file = if machine == X64 { pe.table(EXCEPTION, 0x3000, function) } else { pe }.file();
+        let image = Image::parse(&file).unwrap();
+        let found = image.call_before(&image.functions(), Rva(end));
+        assert_eq!(found.as_deref(), expected.as_ref().map(|text| *text), "{machine:#x}: {code}");
     }
 }
 

@@ -12,6 +12,7 @@ use stackhound_types::HexBytes;
 
 use super::process::Process;
 use super::stack::{EventFrames, Stack, StackSummary};
+use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
 
 /// An event.
@@ -39,6 +40,9 @@ pub struct Event<'s, 'c> {
     /// The result of creating or opening a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     create: Option<Create>,
+    /// The system call that the event enters or leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall: Option<SystemCall>,
     /// The stack, with `--stacks`. Null for events without stacks under the current stack policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "optional_stack")]
@@ -81,6 +85,7 @@ impl<'s, 'c> Event<'s, 'c> {
             version: view.version(),
             fields: Fields { fields: view.fields(), payload: view.payload() },
             create: view.create().map(Create::new),
+            syscall: SystemCall::of_event(view),
             stack: with_stack.then(|| has_stack().then(stack)),
         }
     }

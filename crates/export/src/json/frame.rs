@@ -136,6 +136,12 @@ struct CallSite<'a> {
     leading_bytes: Bytes<'a>,
     /// Bytes from the address on.
     trailing_bytes: Bytes<'a>,
+    /// The call before a return address, such as `call qword ptr [rip+0x1a2b]`, or the instruction
+    /// that enters the kernel. Targets of direct calls are offsets in the module. Null if it is not
+    /// certain; absent in findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    instruction: Option<Option<&'a str>>,
 }
 
 impl<'a> Frame<'a> {
@@ -224,8 +230,11 @@ impl<'a> Frame<'a> {
             method: None,
             signature: None,
             names: None,
-            call_site: (!bytes.0.is_empty() || !bytes.1.is_empty())
-                .then_some(CallSite { leading_bytes: Bytes(bytes.0), trailing_bytes: Bytes(bytes.1) }),
+            call_site: (!bytes.0.is_empty() || !bytes.1.is_empty()).then_some(CallSite {
+                leading_bytes: Bytes(bytes.0),
+                trailing_bytes: Bytes(bytes.1),
+                instruction: None,
+            }),
         }
     }
 }
@@ -276,6 +285,10 @@ impl<'a> Inline<'a> {
 
 impl<'a> CallSite<'a> {
     fn new(site: &'a ResolvedCallSite) -> CallSite<'a> {
-        CallSite { leading_bytes: Bytes(&site.before), trailing_bytes: Bytes(&site.after) }
+        CallSite {
+            leading_bytes: Bytes(&site.before),
+            trailing_bytes: Bytes(&site.after),
+            instruction: Some(site.instruction.as_deref()),
+        }
     }
 }

@@ -33,6 +33,7 @@ pub mod providers;
 pub mod stack;
 pub mod stacks;
 pub mod symbols;
+mod system_call;
 pub mod thread_stack;
 pub mod tree;
 pub mod value;

@@ -45,7 +45,7 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 ///
 /// Call [`push`](CallJoin::push) for each event that has entered the correlator,
 /// [`end`](CallJoin::end) after the last one, and [`outcome`](CallJoin::outcome) for each event
-/// that leaves it. Memory is limited by the correlator's window, 65,536 threads, and 64 open calls
+/// that leaves it. Memory is limited by the correlator's window, 16,384 threads, and 64 open calls
 /// of a thread.
 #[derive(Debug)]
 pub struct CallJoin {

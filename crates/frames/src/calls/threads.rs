@@ -10,7 +10,7 @@ use super::ServiceKind;
 const DEPTH_MAX: usize = 64;
 
 /// Maximum number of threads.
-const THREADS_MAX: usize = 1 << 16;
+const THREADS_MAX: usize = 1 << 14;
 
 /// Maximum number of services that are known to return.
 const SERVICES_MAX: usize = 1 << 14;
@@ -94,13 +94,7 @@ impl Threads {
 
     /// A thread leaves a call. Everything since `intact` was recorded. `left` receives the calls
     /// that the thread has left before, without an exit.
-    pub fn exit(
-        &mut self,
-        key: ThreadKey,
-        status: u32,
-        intact: TraceTime,
-        left: &mut Vec<OpenCall>,
-    ) -> Exit {
+    pub fn exit(&mut self, key: ThreadKey, status: u32, intact: TraceTime, left: &mut Vec<OpenCall>) -> Exit {
         let Some(calls) = self.threads.get_mut(&key) else { return Exit::NotEntered };
         let knows_all = calls.all_since.is_some_and(|since| since >= intact);
         while let Some(call) = calls.open.pop() {

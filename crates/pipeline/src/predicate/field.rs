@@ -30,11 +30,31 @@ pub(super) enum Name {
     StackSymbolAsPrinted,
     StackSummary,
     ContainsUnbacked,
+    KernelSummary,
     FinalUserModule,
+    FinalKernelModule,
+    /// Facts of each frame.
+    Frame(FrameFact),
     CreateRequested,
     CreateResult,
+    CallService,
+    CallCompletion,
+    CallStatus,
+    CallDuration,
     /// A field of the payload.
     Payload(Box<str>),
+}
+
+/// A fact about a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameFact {
+    Backing,
+    RegionKind,
+    RegionBase,
+    RegionSize,
+    RegionProtection,
+    /// The call before the return address.
+    Call,
 }
 
 impl Name {
@@ -65,7 +85,7 @@ pub(super) enum Cost {
 }
 
 /// The names of all fields outside the payload, the NDJSON keys first and in their order.
-pub(super) const NAMES: [(&str, Name); 27] = [
+pub(super) const NAMES: [(&str, Name); 39] = [
     ("time", Name::Time),
     ("ts", Name::Ts),
     ("cpu", Name::Cpu),
@@ -83,9 +103,21 @@ pub(super) const NAMES: [(&str, Name); 27] = [
     (SYMBOL, Name::StackSymbol),
     ("stack.summary", Name::StackSummary),
     ("stack.contains_unbacked", Name::ContainsUnbacked),
+    ("stack.kernel_summary", Name::KernelSummary),
     ("stack.final_user_module", Name::FinalUserModule),
+    ("stack.final_kernel_module", Name::FinalKernelModule),
+    ("stack.frame.backing", Name::Frame(FrameFact::Backing)),
+    ("stack.frame.region.kind", Name::Frame(FrameFact::RegionKind)),
+    ("stack.frame.region.base", Name::Frame(FrameFact::RegionBase)),
+    ("stack.frame.region.size", Name::Frame(FrameFact::RegionSize)),
+    ("stack.frame.region.protection", Name::Frame(FrameFact::RegionProtection)),
+    ("stack.frame.call_site.instruction", Name::Frame(FrameFact::Call)),
     ("create.requested", Name::CreateRequested),
     ("create.result", Name::CreateResult),
+    ("syscall.service", Name::CallService),
+    ("syscall.completion", Name::CallCompletion),
+    ("syscall.status", Name::CallStatus),
+    ("syscall.duration", Name::CallDuration),
     ("level", Name::Level),
     ("keyword", Name::Keyword),
     ("channel", Name::Channel),
@@ -128,14 +160,22 @@ impl Name {
             | Name::Flags
             | Name::StackState
             | Name::CreateRequested
-            | Name::CreateResult => Cost::Header,
+            | Name::CreateResult
+            | Name::CallCompletion
+            | Name::CallStatus
+            | Name::CallDuration => Cost::Header,
             Name::Time | Name::Activity | Name::ProviderGuid => Cost::Derived,
             Name::Pid | Name::Tid | Name::Process => Cost::Owner,
             Name::Provider | Name::Event => Cost::Schema,
             Name::Payload(_) => Cost::Payload,
-            Name::StackModule | Name::StackSummary | Name::ContainsUnbacked | Name::FinalUserModule => {
-                Cost::Stack
-            }
+            Name::Frame(FrameFact::Call) | Name::CallService => Cost::Functions,
+            Name::StackModule
+            | Name::StackSummary
+            | Name::KernelSummary
+            | Name::ContainsUnbacked
+            | Name::FinalUserModule
+            | Name::FinalKernelModule
+            | Name::Frame(_) => Cost::Stack,
             Name::StackSymbol | Name::StackSymbolAsPrinted => Cost::Functions,
         }
     }

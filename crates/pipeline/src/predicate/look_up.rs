@@ -1,15 +1,16 @@
 //! Looks up the values of fields of an event.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
-use stackhound_frames::{Backing, CreateEnd, Summary};
+use stackhound_frames::{Backing, CallEnd, CreateEnd, Frame, RegionKind, Summary};
 use stackhound_schema::{Array, Field, InType, Item, OutType, Value as FieldValue};
 use stackhound_symbols::ResolvedFrame;
-use stackhound_types::{Guid, Rfc3339};
+use stackhound_types::{AddressKind, Guid, Mode, Rfc3339};
 
-use super::field::Name;
+use super::field::{FrameFact, Name};
 use super::shown::{guid, shown};
 use crate::event_view::EventView;
 use crate::label::{Label, stem};
@@ -52,6 +53,25 @@ pub(super) fn look_up(view: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>
         Name::FinalUserModule => {
             with_summary(view, |summary| text(summary.final_user_module(&view.modules()), visit))
         }
+        Name::KernelSummary => with_summary(view, |summary| visit(Value::Text(summary.kernel()))),
+        Name::FinalKernelModule => with_summary(view, |summary| {
+            let modules = view.modules();
+            text(summary.final_kernel_module().map(|module| modules.get(module).name()), visit)
+        }),
+        Name::Frame(FrameFact::Call) => calls(view, visit),
+        Name::Frame(fact) => view.frames_in_full().try_for_each(|frame| frame_fact(&frame, *fact, visit)),
+        Name::CallService => match (view.call(), view.service()) {
+            (_, Some(service)) => visit(Value::Text(&service)),
+            (Some(_), None) => visit(Value::Unknown),
+            (None, None) => ControlFlow::Continue(()),
+        },
+        Name::CallCompletion => text(view.call().map(|call| call.end.name()), visit),
+        Name::CallStatus => unsigned(completed(view).map(|(status, _)| status), visit),
+        Name::CallDuration => {
+            let nanoseconds =
+                completed(view).and_then(|(_, duration)| u64::try_from(duration.as_nanos()).ok());
+            unsigned(nanoseconds, visit)
+        }
         Name::CreateRequested => text(view.create().map(|create| create.requested.name()), visit),
         Name::CreateResult => match view.create().map(|create| create.end) {
             Some(CreateEnd::Completed { result, .. }) => visit(Value::Text(result.name())),
@@ -92,6 +112,53 @@ fn modules(view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
         text(frame.module().map(|module| module.path()), visit)?;
     }
     ControlFlow::Continue(())
+}
+
+/// The status and the duration of a completed system call.
+fn completed(view: &EventView<'_>) -> Option<(u32, Duration)> {
+    match view.call()?.end {
+        CallEnd::Completed { status, duration, .. } => Some((status, duration)),
+        _ => None,
+    }
+}
+
+/// Visits a fact about a frame. Kernel frames have no region.
+fn frame_fact(frame: &Frame, fact: FrameFact, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    if fact == FrameFact::Backing {
+        visit(Value::Text(frame.backing().name()))?;
+        return unknown_if(frame.backing() == Backing::Unknown, visit);
+    }
+    if frame.mode == Mode::Kernel {
+        return ControlFlow::Continue(());
+    }
+    let region = &frame.region;
+    let number = match fact {
+        FrameFact::RegionKind => {
+            visit(Value::Text(region.kind.name()))?;
+            return unknown_if(region.kind == RegionKind::Unknown, visit);
+        }
+        FrameFact::RegionProtection => match region.protection {
+            Some(protection) => return visit(Value::Text(protection.letters())),
+            None => None,
+        },
+        FrameFact::RegionBase => region.extent.map(|(base, _)| base.0),
+        _ => region.extent.map(|(_, size)| size),
+    };
+    visit(number.map_or(Value::Unknown, Value::Unsigned))
+}
+
+fn unknown_if(is_unknown: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    if is_unknown { visit(Value::Unknown) } else { ControlFlow::Continue(()) }
+}
+
+/// Visits the call before each return address.
+fn calls(view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    view.frames_in_full().filter(|frame| frame.kind == AddressKind::Return).try_for_each(|frame| {
+        let names = view.names(&frame);
+        let site = names.as_deref().and_then(|names| names.call_site.as_deref());
+        let call = site.and_then(|site| site.instruction.as_deref());
+        visit(call.map_or(Value::Unknown, Value::Text))
+    })
 }
 
 /// All names that any output shows for a frame, and their common short forms.

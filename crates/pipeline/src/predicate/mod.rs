@@ -37,7 +37,11 @@ use field::{Cost, Name};
 /// | `create.requested` `create.result` | of file creations | – |
 /// | `fields.NAME` | a field of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name of each frame's module, also without its extension, and path | the stack |
-/// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
+/// | `stack.summary` `stack.kernel_summary` `stack.contains_unbacked` `stack.final_user_module` `stack.final_kernel_module` | as in NDJSON | the stack |
+/// | `stack.frame.backing` `stack.frame.region.kind` `.base` `.size` `.protection` | of each frame, as in NDJSON; regions of user frames | the stack |
+/// | `stack.frame.call_site.instruction` | the call before each return address | images |
+/// | `syscall.completion` `syscall.status` `syscall.duration` | of system calls, as in NDJSON | – |
+/// | `syscall.service` | name of the service | function names |
 /// | `stack.symbol` | all names of each frame's function, alone, after `module!` and as printed; `module+0x…` | function names |
 ///
 /// Cheaper fields are evaluated first, regardless of their order in the text, so a filter that is
@@ -127,6 +131,11 @@ impl Predicate {
     /// Whether the filter uses function names: they should then be looked up in advance.
     pub fn names_functions(&self) -> bool {
         self.uses(Cost::Functions)
+    }
+
+    /// Whether the filter uses the code of images: they should then be read.
+    pub fn reads_code(&self) -> bool {
+        self.matcher.fields().iter().any(|name| *name == Name::Frame(field::FrameFact::Call))
     }
 
     /// Whether the filter uses fields of the payload, unless a cheaper field decides.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use stackhound::detect::{Binaries, DetectionId, Verdict};
+use stackhound::frames::{CallEnd, CallOutcome};
 use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::trace::{OpenTrace, Source};
@@ -34,6 +35,24 @@ pub struct Answer {
     /// One bit for each detection.
     pub yes: u32,
     pub no: u32,
+    /// For system calls: thread, service and end.
+    pub call: Option<CallOutcome>,
+}
+
+impl Answer {
+    /// Whether what is stated about a system call differs from the complete trace.
+    pub fn has_wrong_call(&self, whole: &Answer) -> bool {
+        let Some((part, whole)) = self.call.zip(whole.call) else { return false };
+        let differs = |(part, whole): (CallEnd, CallEnd)| match (part, whole) {
+            (CallEnd::Completed { .. }, CallEnd::Completed { .. }) => part != whole,
+            (CallEnd::Completed { .. }, end) => end != CallEnd::Unconfirmed && end != CallEnd::Late,
+            (CallEnd::ThreadEnded | CallEnd::NotReturned | CallEnd::Unfinished, end) => {
+                matches!(end, CallEnd::Completed { .. })
+            }
+            _ => false,
+        };
+        part.tid.zip(whole.tid).is_some_and(|(part, whole)| part != whole) || differs((part.end, whole.end))
+    }
 }
 
 /// All answers of a trace.
@@ -59,6 +78,7 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
             stack: view.stack().map(|_| hasher.finish()),
             yes,
             no,
+            call: view.call(),
         };
         let key = (view.event().block().origin().file_offset, view.event().index());
         assert!(answers.insert(key, answer).is_none(), "an event comes once: {key:?}");

@@ -109,15 +109,17 @@ impl Comparison {
         let is_contradicted = part.is_certain && (part.state, part.stack) != (whole.state, whole.stack);
         let wrong_yes = part.yes & !whole.yes;
         let wrong_no = part.no & whole.yes;
-        if !is_contradicted && wrong_yes == 0 && wrong_no == 0 {
+        let has_wrong_call = part.has_wrong_call(whole);
+        if !is_contradicted && wrong_yes == 0 && wrong_no == 0 && !has_wrong_call {
             return;
         }
         self.wrong += 1;
         if self.contradictions.len() < SHOWN {
             let frames = if part.stack == whole.stack { "the same frames" } else { "other frames" };
             let (yes, no) = (names(wrong_yes), names(wrong_no));
+            let calls = has_wrong_call.then_some((part.call, whole.call));
             self.contradictions.push(format!(
-                "{passes:?} without {drop:?}, event {key:?}: {}, in the complete trace {}; {frames}; yes {yes:?}, no {no:?}",
+                "{passes:?} without {drop:?}, event {key:?}: {}, in the complete trace {}; {frames}; yes {yes:?}, no {no:?}; {calls:?}",
                 part.state.name(),
                 whole.state.name(),
             ));

@@ -9,7 +9,7 @@ use stackhound::schema::{Decoder, Field, Item};
 /// relates to UTC.
 pub fn shown(view: &EventView<'_>) -> String {
     let mut line = format!(
-        "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?}",
+        "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?} {:?}",
         view.raw_time().0,
         view.processor(),
         view.pid(),
@@ -21,6 +21,7 @@ pub fn shown(view: &EventView<'_>) -> String {
         view.opcode(),
         view.version(),
         view.create(),
+        view.call().map(|call| (call.tid, call.routine, call.end.name())),
     );
     match view.fields() {
         Some(fields) => members(&mut line, fields),

@@ -1,9 +1,9 @@
-//! The bytes around a return address, and whether it is preceded by a call.
+//! The bytes around a return address, and the call before it.
 
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Code, Decoder, DecoderOptions, FastFormatter, Instruction};
 use stackhound_types::Rva;
 
-use super::{Image, Machine, u32_at};
+use super::{Functions, Image, Machine, u32_at};
 
 /// The bytes around a return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,34 @@ pub struct CallSite<'d> {
     /// machines whose instructions are not decoded. The code before the call is not checked, so
     /// bytes of data or of another instruction can be mistaken for a call.
     pub ends_call: Option<bool>,
+}
+
+/// Why the call before a return address is not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum NoCall {
+    /// The image was not found.
+    NoImage,
+    /// The image has no bytes there.
+    NoBytes,
+    /// The bytes before the address are no call.
+    NotACall,
+    /// They can be decoded as several calls.
+    Ambiguous,
+    /// Instructions of this processor are not decoded.
+    OtherProcessor,
+}
+
+impl NoCall {
+    /// A description, such as `the image was not found`.
+    pub fn description(self) -> &'static str {
+        match self {
+            NoCall::NoImage => "the image was not found",
+            NoCall::NoBytes => "the image has no bytes there",
+            NoCall::NotACall => "no call precedes the address",
+            NoCall::Ambiguous => "the bytes can be decoded as several calls",
+            NoCall::OtherProcessor => "instructions of this processor are not decoded",
+        }
+    }
 }
 
 /// Maximum length of an x86 instruction.
@@ -49,16 +77,90 @@ fn ends_call(machine: Machine, bytes: &[u8]) -> Option<bool> {
 }
 
 fn ends_x86_call(bits: u32, bytes: &[u8]) -> bool {
-    (2..=MAX_INSTRUCTION.min(bytes.len())).any(|len| {
-        let bytes = &bytes[bytes.len() - len..];
-        let instruction = Decoder::new(bits, bytes, DecoderOptions::NONE).decode();
-        let code = instruction.code();
-        let is_call = code.is_call_near()
-            || code.is_call_near_indirect()
-            || code.is_call_far()
-            || code.is_call_far_indirect();
-        is_call && instruction.len() == len
+    calls_at_end(bits, 0, bytes).any(|call| !enters_kernel(&call))
+}
+
+/// All calls, and instructions that enter the kernel, that the last bytes before an address can be
+/// decoded as.
+fn calls_at_end(bits: u32, end: u32, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
+    (2..=MAX_INSTRUCTION.min(bytes.len())).filter_map(move |length| {
+        let bytes = &bytes[bytes.len() - length..];
+        let ip = u64::from(end).wrapping_sub(length as u64);
+        let instruction = Decoder::with_ip(bits, bytes, ip, DecoderOptions::NONE).decode();
+        let is_call = is_call(&instruction) || enters_kernel(&instruction);
+        (is_call && instruction.len() == length).then_some(instruction)
     })
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    let code = instruction.code();
+    code.is_call_near() || code.is_call_near_indirect() || code.is_call_far() || code.is_call_far_indirect()
+}
+
+/// `syscall`, `sysenter`, and `int 2e`.
+fn enters_kernel(instruction: &Instruction) -> bool {
+    match instruction.code() {
+        Code::Syscall | Code::Sysenter => true,
+        Code::Int_imm8 => instruction.immediate8() == 0x2e,
+        _ => false,
+    }
+}
+
+/// Maximum number of bytes that are decoded from the start of a function.
+const MAX_READ: u32 = 1 << 14;
+
+/// The call, or the instruction that enters the kernel, before a return address, as text such as
+/// `call qword ptr [rip+0x1a2b]`. Targets of direct calls are offsets in the image.
+///
+/// The function that contains it is decoded from its start, if it is one of `functions`. Otherwise
+/// the bytes must have only one meaning as a call.
+pub(super) fn instruction(
+    image: &Image<'_>,
+    functions: &Functions,
+    return_address: Rva,
+) -> Result<String, NoCall> {
+    let bits = match image.machine() {
+        Machine::X64 => 64,
+        Machine::X86 => 32,
+        Machine::Arm64 | Machine::Other(_) => return Err(NoCall::OtherProcessor),
+    };
+    let site = read(image, return_address, MAX_INSTRUCTION, 0).filter(|site| !site.before.is_empty());
+    let before = site.ok_or(NoCall::NoBytes)?.before;
+    let mut calls = calls_at_end(bits, return_address.0, before);
+    let call = calls.next().ok_or(NoCall::NotACall)?;
+    let is_unique = calls.next().is_none();
+    let function = functions.at(Rva(return_address.0.saturating_sub(1)));
+    let call = match function.map(|function| last_before(image, function.start, bits, return_address)) {
+        Some(Some(last)) if is_call(&last) || enters_kernel(&last) => last,
+        None if is_unique => call,
+        // Code can contain data, which was decoded as instructions.
+        _ => return Err(NoCall::Ambiguous),
+    };
+    let mut formatter = FastFormatter::new();
+    let options = formatter.options_mut();
+    options.set_rip_relative_addresses(true);
+    options.set_use_hex_prefix(true);
+    options.set_uppercase_hex(false);
+    options.set_space_after_operand_separator(true);
+    options.set_always_show_memory_size(true);
+    let mut text = String::new();
+    formatter.format(&call, &mut text);
+    Ok(text)
+}
+
+/// The instruction that ends at an address, found by decoding its function from the start.
+fn last_before(image: &Image<'_>, start: Rva, bits: u32, end: Rva) -> Option<Instruction> {
+    let length = end.0.checked_sub(start.0).filter(|length| *length <= MAX_READ)?;
+    let bytes = image.bytes_at(start, length as usize)?;
+    let mut decoder = Decoder::with_ip(bits, bytes, start.0.into(), DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return None;
+        }
+    }
+    (decoder.ip() == u64::from(end.0)).then_some(instruction)
 }
 
 /// `bl`, `blr`, and `blr` with pointer authentication.

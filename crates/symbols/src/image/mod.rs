@@ -16,7 +16,7 @@ mod imports;
 mod relocations;
 mod section;
 
-pub use call_site::CallSite;
+pub use call_site::{CallSite, NoCall};
 pub use debug::DebugEntry;
 pub use error::ImageError;
 pub use exports::{Export, ExportTarget, ExportedCode, Exports};
@@ -135,6 +135,16 @@ impl<'d> Image<'d> {
     /// numbers.
     pub fn call_site(&self, return_address: Rva, before: usize, after: usize) -> Option<CallSite<'d>> {
         call_site::read(self, return_address, before, after)
+    }
+
+    /// Returns the call, or the instruction that enters the kernel, before a return address as text,
+    /// such as `call qword ptr [rip+0x1a2b]`. Targets of direct calls are offsets in the image.
+    /// `functions` are those of the image. Costs the decoding of up to 16 KB of code.
+    ///
+    /// # Errors
+    /// The reason for which the call is not certain.
+    pub fn call_before(&self, functions: &Functions, return_address: Rva) -> Result<String, NoCall> {
+        call_site::instruction(self, functions, return_address)
     }
 
     /// Returns all bytes from an address to the end of its section's data.

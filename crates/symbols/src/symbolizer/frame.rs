@@ -46,18 +46,22 @@ pub struct ResolvedCallSite {
     /// Whether the bytes before can be decoded as a call. `None` for machines whose instructions
     /// are not decoded.
     pub ends_call: Option<bool>,
+    /// The call before a return address, as in [`Image::call_before`]. `None` if it is not certain,
+    /// and for addresses of instructions.
+    pub instruction: Option<Box<str>>,
 }
 
 impl ResolvedCallSite {
     /// Maximum number of bytes on each side.
     pub const REACH: usize = 16;
 
-    pub(super) fn read(image: &Image<'_>, rva: Rva) -> Option<ResolvedCallSite> {
+    pub(super) fn read(image: &Image<'_>, rva: Rva, instruction: Option<String>) -> Option<ResolvedCallSite> {
         let site = image.call_site(rva, Self::REACH, Self::REACH)?;
         Some(ResolvedCallSite {
             before: site.before.into(),
             after: site.after.into(),
             ends_call: site.ends_call,
+            instruction: instruction.map(String::into_boxed_str),
         })
     }
 }

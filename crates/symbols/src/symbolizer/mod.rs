@@ -153,13 +153,17 @@ impl Symbolizer {
     /// user's cache folder. Fails if threads cannot be started.
     pub fn new(options: SymbolizerOptions) -> io::Result<Symbolizer> {
         let (store, loader) = file_loader(options.store, options.call_sites);
-        let mut symbolizer = Symbolizer::with_loader(&options.work, loader)?;
+        let mut symbolizer = Symbolizer::start(&options.work, loader, options.call_sites)?;
         symbolizer.store = Some(store);
         Ok(symbolizer)
     }
 
     /// Creates a symbolizer with a custom loader. Fails if threads cannot be started.
     pub fn with_loader(options: &WorkOptions, loader: Loader) -> io::Result<Symbolizer> {
+        Symbolizer::start(options, loader, true)
+    }
+
+    fn start(options: &WorkOptions, loader: Loader, call_sites: bool) -> io::Result<Symbolizer> {
         let (sender, results) = channel();
         let state = State {
             queue: Queue::default(),
@@ -172,6 +176,7 @@ impl Symbolizer {
             changed: Condvar::new(),
             texts: Mutex::default(),
             loader,
+            call_sites,
         });
         let symbolizer = Symbolizer {
             modules: HashMap::default(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::failure::{Cause, FileKind};
+use crate::image::NoCall;
 
 /// Counters of a symbolizer. Equal requests give equal values, except for `loads`, `evictions`,
 /// `memory_peak` and the times.
@@ -19,6 +20,11 @@ pub struct SymbolStats {
     pub resolved: u64,
     /// Resolved addresses with at least one name.
     pub named: u64,
+    /// Resolved return addresses whose call is known.
+    pub calls: u64,
+    /// Resolved return addresses whose call is not known, by reason, if
+    /// [call sites](crate::SymbolizerOptions::call_sites) are requested.
+    pub no_calls: BTreeMap<NoCall, u64>,
     /// Loaded tables, including repeated loads.
     pub loads: u64,
     /// Tables evicted because of the memory limit.

@@ -1,12 +1,13 @@
 //! The threads that load tables and look up addresses.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stackhound_types::ModuleIdentity;
+use stackhound_types::{AddressKind, ModuleIdentity};
 
 use super::frame::{Texts, resolve};
 use super::queue::{Queue, Request, Waiting};
@@ -15,7 +16,7 @@ use super::{
     FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, SymbolStats, locked,
 };
 use crate::failure::Failure;
-use crate::image::Image;
+use crate::image::{Functions, Image, NoCall};
 
 /// The state that threads and caller share, under one lock that is held only briefly.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub changed: Condvar,
     pub texts: Mutex<Texts>,
     pub loader: Loader,
+    /// Whether frames include their call sites.
+    pub call_sites: bool,
 }
 
 /// The results of a thread for one module.
@@ -50,6 +53,8 @@ struct Work {
     load_time: Duration,
     resolve_time: Duration,
     panics: u64,
+    calls: u64,
+    no_calls: BTreeMap<NoCall, u64>,
 }
 
 /// Runs until the symbolizer is dropped.
@@ -128,8 +133,10 @@ fn resolve_all(
     let start = Instant::now();
     let panics = AtomicU64::new(0);
     let image = loaded.image.as_ref().and_then(|image| Image::parse(image).ok());
-    let one = |request: &Request| {
-        let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, image.as_ref(), request)));
+    let functions = image.as_ref().map(Image::functions).unwrap_or_default();
+    let mut one = |request: &Request| {
+        let code = image.as_ref().map(|image| (image, &functions));
+        let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, code, request, work)));
         let frame = frame.unwrap_or_else(|_| {
             panics.fetch_add(1, Ordering::Relaxed);
             ResolvedFrame::default()
@@ -145,14 +152,27 @@ fn resolve_all(
 fn resolve_one(
     shared: &Shared,
     loaded: &Loaded,
-    image: Option<&Image<'_>>,
+    code: Option<(&Image<'_>, &Functions)>,
     request: &Request,
+    work: &mut Work,
 ) -> ResolvedFrame {
     let mut frame = match &loaded.symbols {
         Some(symbols) => resolve(&**symbols, request.rva, request.kind, &shared.texts),
         None => ResolvedFrame::default(),
     };
-    frame.call_site = image.and_then(|image| ResolvedCallSite::read(image, request.rva)).map(Box::new);
+    let is_wanted = shared.call_sites && request.kind == AddressKind::Return;
+    let call = is_wanted.then(|| match code {
+        Some((image, functions)) => image.call_before(functions, request.rva),
+        None => Err(NoCall::NoImage),
+    });
+    match &call {
+        Some(Ok(_)) => work.calls += 1,
+        Some(Err(reason)) => *work.no_calls.entry(*reason).or_default() += 1,
+        None => {}
+    }
+    let instruction = call.and_then(Result::ok);
+    let site = code.and_then(|(image, _)| ResolvedCallSite::read(image, request.rva, instruction));
+    frame.call_site = site.map(Box::new);
     frame
 }
 
@@ -168,6 +188,10 @@ fn count(
     stats.resolved += frames.len() as u64;
     stats.named += frames.iter().filter(|(_, frame)| frame.best().is_some()).count() as u64;
     stats.panics += work.panics;
+    stats.calls += work.calls;
+    for (reason, count) in &work.no_calls {
+        *stats.no_calls.entry(*reason).or_default() += count;
+    }
     stats.load_time += work.load_time;
     stats.resolve_time += work.resolve_time;
     if !work.loaded_now {

@@ -247,6 +247,8 @@ fn code_around_an_address() {
             before: code(from, rva),
             after: code(rva, to),
             ends_call: Some(ends_call),
+            // The calls have the distance 0.
+            instruction: ends_call.then(|| format!("call {rva:#x}").into()),
         });
         assert_eq!(site, expected.as_ref(), "{rva:#x}");
     }
