@@ -143,7 +143,7 @@ fn calls_before_return_addresses_are_decoded() {
         (X64, "41 ff d2", Ok("call r10")),
         (X64, "ff d0", Ok("call rax")),
         (X64, "ff 50 18", Ok("call qword ptr [rax+0x18]")),
-        (X64, "41 ff 54 24 08", Ok("call qword ptr [r12+8]")),
+        (X64, "41 ff 54 24 08", Ok("call qword ptr [r12+0x8]")),
         (X64, "0f 05", Ok("syscall")),
         (X64, "cd 2e", Ok("int 0x2e")),
         (X64, "cd 03", Err(NoCall::NotACall)),
@@ -152,7 +152,7 @@ fn calls_before_return_addresses_are_decoded() {
         // The last bytes of a move are those of a call.
         (X64, "b8 00 00 ff d0", Err(NoCall::Ambiguous)),
         (X86, "ff 15 78 56 34 12", Ok("call dword ptr [0x12345678]")),
-        (X86, "ff 55 08", Ok("call dword ptr [ebp+8]")),
+        (X86, "ff 55 08", Ok("call dword ptr [ebp+0x8]")),
         (ARM64, "00 01 3f d6", Err(NoCall::OtherProcessor)),
     ];
     for (machine, code, expected) in CASES {

@@ -234,6 +234,8 @@ impl CallJoin {
         let exit = self.threads.exit(key, status.unwrap_or(u32::MAX), intact, &mut self.left);
         self.leave(source, CallEnd::NotReturned);
         let (routine, end) = match exit {
+            // The entry may have been lost.
+            Exit::NotEntered if self.sources.contains_key(&source) => (None, CallEnd::Lost),
             Exit::NotEntered => (None, CallEnd::NotEntered),
             Exit::Perhaps(call) => {
                 self.settle(call.number, CallEnd::Unconfirmed, None);

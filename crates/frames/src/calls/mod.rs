@@ -63,7 +63,8 @@ pub enum CallEnd {
     /// An exit follows that can belong to this call or to one around it, because it is not known
     /// whether the service returns.
     Unconfirmed,
-    /// Of an exit: its call was entered before the trace.
+    /// Of an exit: no entry is known. It was before the trace, or before the first context switch of
+    /// its processor.
     NotEntered,
 }
 

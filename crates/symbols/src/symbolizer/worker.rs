@@ -134,7 +134,7 @@ fn resolve_all(
     let panics = AtomicU64::new(0);
     let image = loaded.image.as_ref().and_then(|image| Image::parse(image).ok());
     let functions = image.as_ref().map(Image::functions).unwrap_or_default();
-    let mut one = |request: &Request| {
+    let one = |request: &Request| {
         let code = image.as_ref().map(|image| (image, &functions));
         let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, code, request, work)));
         let frame = frame.unwrap_or_else(|_| {
