@@ -43,6 +43,11 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Show signatures, versions and hashes of image files, or collect them for `hunt`
+    Images {
+        #[command(subcommand)]
+        verb: crate::images::Verb,
+    },
     /// List event providers, or show one with its keywords, events and fields
     Providers(crate::providers::Arguments),
     /// Write a profile for the Firefox Profiler, speedscope or Perfetto, or a flame graph

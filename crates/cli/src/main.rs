@@ -14,6 +14,7 @@ mod exact;
 mod explain;
 mod filter;
 mod hunt;
+mod images;
 mod info;
 mod inputs;
 mod kstack;
@@ -112,6 +113,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Stacks(arguments) => stacks::run(arguments, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
+        Verb::Images { verb } => images::run(verb, common),
         Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),

@@ -2,6 +2,7 @@
 //! supports.
 
 use stackhound_frames::{Lists, ModuleFacts, ModuleIndex, Modules};
+use stackhound_images::ImageTable;
 
 use crate::binaries::Binaries;
 use crate::case::Case;
@@ -24,6 +25,12 @@ impl Detector {
     /// Creates a detector with these lists and files.
     pub fn new(lists: Lists, binaries: Binaries) -> Detector {
         Detector { modules: Modules::new(lists), binaries }
+    }
+
+    /// Sets facts about image files, which apply to modules that are added later.
+    #[must_use]
+    pub fn with_images(self, images: ImageTable) -> Detector {
+        Detector { modules: self.modules.with_images(images), ..self }
     }
 
     /// The lists that the detections use.

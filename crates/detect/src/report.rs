@@ -2,6 +2,7 @@
 //! independent of the source.
 
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
+use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
 use crate::catalogue::DetectionId;
@@ -58,6 +59,8 @@ pub struct FrameReport {
     pub is_wow64: bool,
     /// Path of the module; empty if the code is in no module.
     pub module: String,
+    /// What is known about the image file of the module.
+    pub image: ImageEvidence,
     /// Offset in the module.
     pub rva: Option<u64>,
     /// The function, if a file of the module or a runtime names it.
@@ -83,6 +86,7 @@ impl Default for FrameReport {
             mode: Mode::User,
             is_wow64: false,
             module: String::new(),
+            image: ImageEvidence::default(),
             rva: None,
             function: None,
             backing: Backing::Unknown,

@@ -303,7 +303,7 @@ impl Lists {
         runtime.into_iter().for_each(|role| set(role, true));
         let is_known = self.is_known(path, name, facts.sha256.as_ref());
         let is_below_windows = matches!(folder, Folder::System | Folder::Windows);
-        let is_foreign = facts.is_unsigned && !is_known && runtime != Some(Role::Runtime);
+        let is_foreign = facts.image.is_unsigned() && !is_known && runtime != Some(Role::Runtime);
         set(Role::Windows, is_below_windows && !is_foreign);
         set(Role::Unsigned, is_below_windows && is_foreign);
         set(Role::Installed, is_installed);

@@ -4,6 +4,9 @@
 use std::ops::{BitOr, BitOrAssign};
 
 use hashbrown::HashMap;
+use stackhound_images::{
+    FactSource, ImageEvidence, ImageFacts, ImageTable, Signature, SignatureState, VersionInfo,
+};
 use stackhound_system::{ModuleId, ModuleRef, System};
 use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 
@@ -123,10 +126,10 @@ pub struct Module {
     pub identity: ModuleIdentity,
     /// SHA-256 of its file, if the source provides it.
     pub sha256: Option<[u8; 32]>,
-    /// Signer, if the source provides it and found the signature valid.
+    /// Signer, if a source found the signature valid and none contradicts it.
     pub signer: Option<Box<str>>,
-    /// Whether the source found no signature, neither in the file nor in a catalog.
-    pub is_unsigned: bool,
+    /// What each source states about its image file.
+    pub image: ImageEvidence,
     /// Its roles in call stacks.
     pub roles: Roles,
 }
@@ -149,15 +152,16 @@ pub struct ModuleFacts {
     pub sha256: Option<[u8; 32]>,
     /// Signer, if the source found the signature valid.
     pub signer: Option<Box<str>>,
-    /// Whether the source found no signature, neither in the file nor in a catalog. `false` if this
-    /// is not known.
-    pub is_unsigned: bool,
+    /// What the source states about the image file.
+    pub image: ImageEvidence,
 }
 
 /// All modules found so far, with the lists that assign their roles.
 #[derive(Debug, Default)]
 pub struct Modules {
     lists: Lists,
+    /// Facts about image files, which apply to modules that are added.
+    images: ImageTable,
     modules: Vec<Module>,
     /// Copy of the roles of each module. They are read for every frame, so they are stored
     /// compactly.
@@ -169,6 +173,12 @@ impl Modules {
     /// Without modules. The lists assign the roles of modules that are added.
     pub fn new(lists: Lists) -> Modules {
         Modules { lists, ..Modules::default() }
+    }
+
+    /// Sets the facts about image files. They apply to modules that are added later.
+    #[must_use]
+    pub fn with_images(self, images: ImageTable) -> Modules {
+        Modules { images, ..self }
     }
 
     /// The lists that assign the roles.
@@ -185,12 +195,25 @@ impl Modules {
             return index;
         }
         let index = ModuleIndex(u32::try_from(self.modules.len()).expect("fewer modules than addresses"));
-        let roles = self.lists.roles(facts, windows);
-        let ModuleFacts { path, identity, sha256, signer, is_unsigned } = facts.clone();
+        let known = self.with_image_facts(facts);
+        let roles = self.lists.roles(&known, windows);
+        let ModuleFacts { path, identity, sha256, signer, image } = known;
         self.roles.push(roles);
-        self.modules.push(Module { path, identity, sha256, signer, is_unsigned, roles });
+        self.modules.push(Module { path, identity, sha256, signer, image, roles });
         self.numbers.insert(facts.clone(), index);
         index
+    }
+
+    /// Adds the facts about the image file. A signer counts only if no source contradicts it.
+    fn with_image_facts(&self, facts: &ModuleFacts) -> ModuleFacts {
+        let mut facts = facts.clone();
+        if let Some(found) = self.images.find(&facts.identity, facts.sha256.as_ref()) {
+            facts.image = facts.image.with(found.clone());
+        }
+        if facts.image.signature().is_some() {
+            facts.signer = facts.image.valid_signer().map(Into::into);
+        }
+        facts
     }
 
     /// The module with an index.
@@ -224,6 +247,32 @@ pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
         pdb: module.pdb().map(|pdb| PdbIdentity { name: pdb.name.to_owned(), guid: pdb.guid, age: pdb.age }),
     }
 }
+
+/// The facts about the image file of a module that events state.
+fn recorded(module: ModuleRef<'_>) -> ImageEvidence {
+    let signature = module.signing_level().and_then(|level| {
+        let state = match level & SIGNING_LEVEL {
+            0 => return None,
+            1 => SignatureState::Unsigned,
+            _ => SignatureState::Valid,
+        };
+        Some(Signature { state, ..Signature::default() })
+    });
+    let load = ImageFacts { signature, ..ImageFacts::new(FactSource::ImageLoad) };
+    let known = |text: &str| (!text.is_empty()).then(|| text.into());
+    let version = module.version().map_or_else(VersionInfo::default, |version| VersionInfo {
+        original_file_name: known(version.original_file_name),
+        company: known(version.company),
+        product: known(version.product),
+        description: known(version.description),
+        file_version: known(version.file_version),
+    });
+    let merged = ImageFacts { version, ..ImageFacts::new(FactSource::ImageId) };
+    ImageEvidence::from(load).with(merged)
+}
+
+/// Mask of the signing level in the byte of the event.
+const SIGNING_LEVEL: u8 = 0x0f;
 
 /// Properties of a module in the state of the trace that frames depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,7 +308,8 @@ impl LoadedModules {
         let path = system.dos_path(module.path());
         let windows = system.volumes().windows_directory();
         let (path_text, identity) = (path.as_ref().into(), identity(module));
-        let facts = ModuleFacts { path: path_text, identity, ..ModuleFacts::default() };
+        let facts =
+            ModuleFacts { path: path_text, identity, image: recorded(module), ..ModuleFacts::default() };
         let index = modules.add(&facts, windows);
         let roles = modules.roles(index);
         let is_win32u = roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll");

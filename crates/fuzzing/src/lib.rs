@@ -21,6 +21,7 @@ mod payloads;
 mod pipeline;
 mod records;
 mod seeds;
+mod signatures;
 mod sysmon;
 
 pub use container::container;
@@ -33,6 +34,7 @@ pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
 pub use records::records;
+pub use signatures::signatures;
 pub use sysmon::sysmon;
 
 /// One function to be fuzzed.
@@ -47,7 +49,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "container", run: container, seeds: seeds::trace_files },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -60,4 +62,5 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "sysmon", run: sysmon, seeds: sysmon::rows },
     Target { name: "kstack_request", run: kstack_request, seeds: kstack::calls },
     Target { name: "kstack_answer", run: kstack_answer, seeds: kstack::answers },
+    Target { name: "signatures", run: signatures, seeds: signatures::files },
 ];

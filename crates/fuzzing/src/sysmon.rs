@@ -7,7 +7,7 @@ use stackhound_detect::{Binaries, Detector};
 use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Frame, Hex};
 use stackhound_sysmon::json::{flat, winlogbeat};
-use stackhound_sysmon::row::{Action, Actor, Aim, Row};
+use stackhound_sysmon::row::{Action, Actor, Aim, Row, StatedImage};
 use stackhound_sysmon::{Found, Sysmon, detect_format};
 
 use self::log::{Event, Value};
@@ -106,7 +106,12 @@ pub(crate) fn rows() -> Vec<Vec<u8>> {
     let actor = Actor { pid: Some(8), tid: Some(9), guid: "{1}", image: r"C:\a.exe" };
     let actions = [
         Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) },
-        Action::ImageLoad { path: r"C:\a.exe", sha256: Some([3; 32]), signer: "S", is_unsigned: false },
+        Action::ImageLoad {
+            path: r"C:\a.exe",
+            sha256: Some([3; 32]),
+            signer: "S",
+            stated: StatedImage { signature: "S", status: "Valid", company: "C", ..StatedImage::default() },
+        },
         Action::ProcessAccess { target, access: Some(0x1410), call_trace: &trace },
         Action::RemoteThread {
             target,

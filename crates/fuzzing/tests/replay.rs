@@ -196,4 +196,9 @@ proptest! {
     fn kstack_answer(bytes in inputs(11)) {
         check(11, &bytes);
     }
+
+    #[test]
+    fn signatures(bytes in inputs(12)) {
+        check(12, &bytes);
+    }
 }

@@ -153,17 +153,16 @@ fn frame_report(
             origin: NameOrigin::Method.name(),
         })
     };
-    let (module, rva) = match frame.code {
-        Code::Image(module, rva) => (modules.get(module).path.to_string(), Some(rva)),
-        Code::Jit(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
-    };
+    let module = frame.code.module().map(|module| modules.get(module));
+    let rva = if let Code::Image(_, rva) = frame.code { Some(rva) } else { None };
     let memory = case.stack.memory(index);
     let (leading_bytes, trailing_bytes) = bytes_around((modules, binaries), case, index);
     FrameReport {
         address: frame.address.map(|address| address.0),
         mode: frame.mode,
         is_wow64: frame.is_wow64,
-        module,
+        module: module.map(|module| module.path.to_string()).unwrap_or_default(),
+        image: module.map(|module| module.image.clone()).unwrap_or_default(),
         rva,
         function: of_file.or_else(of_runtime),
         backing: frame.backing(),

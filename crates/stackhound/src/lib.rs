@@ -32,6 +32,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `authenticode` | checks of signatures and hashes in [`images`] |
 //! | `download` | downloads from symbol servers; else reported as [`symbols::Cause::NotBuilt`] |
 //! | `pdb` | names, lines and inlined functions from PDB files; without it, only exports |
 //! | `profile` | the modules `profile` and `export`: profiles for other tools |
@@ -59,6 +60,7 @@ pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
 pub use stackhound_frames as frames;
 pub use stackhound_hunt as hunt;
+pub use stackhound_images as images;
 pub use stackhound_live as live;
 pub use stackhound_pipeline::{
     Counted, Depth, Enrichment, EventView, FrameView, Label, NameOrigin, Naming, Outcome, Passes, Pipeline,

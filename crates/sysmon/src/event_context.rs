@@ -37,7 +37,8 @@ pub(crate) fn event_context(
         Action::ProcessAccess { target, access, call_trace } => {
             (event.target, event.target_pid, event.access) = (target.image.to_owned(), target.pid, *access);
             let texts = call_trace::frames(call_trace);
-            stack.extend(case.stack.frames.iter().zip(texts).map(|(frame, text)| report(frame, text.ok())));
+            let frames = case.stack.frames.iter().zip(texts);
+            stack.extend(frames.map(|(frame, text)| report(modules, frame, text.ok())));
         }
         Action::RemoteThread { target, address, module, function, .. } => {
             (event.target, event.target_pid) = (target.image.to_owned(), target.pid);
@@ -77,13 +78,14 @@ fn file_name(path: &str) -> &str {
 }
 
 /// Reports a frame with the spelling of its module in the row.
-fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
+fn report(modules: &Modules, frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
     let mut report = FrameReport {
         address: frame.address.map(|address| address.0),
         mode: frame.mode,
         is_wow64: frame.is_wow64,
         backing: frame.backing(),
         region: frame.region,
+        image: frame.code.module().map(|module| modules.get(module).image.clone()).unwrap_or_default(),
         ..FrameReport::default()
     };
     if let Some(call_trace::FrameLocation::Module { path, offset }) = text.map(|text| text.location) {

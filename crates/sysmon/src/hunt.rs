@@ -269,8 +269,8 @@ impl Sysmon {
         };
         let SysmonState { cases, processes } = &mut self.known;
         match row.action {
-            Action::ImageLoad { path, sha256, signer, is_unsigned } => {
-                cases.modules.learn(detector, row.host, path, sha256, (signer, is_unsigned));
+            Action::ImageLoad { path, sha256, signer, stated } => {
+                cases.modules.learn(detector, (row.host, path), sha256, signer, &stated);
             }
             Action::ProcessCreate { command_line, parent_pid } => {
                 let started = Started { command_line: command_line.into(), parent_pid, time: row.time };

@@ -47,9 +47,14 @@ pub(crate) enum Field {
     Signed,
     Signature,
     SignatureStatus,
+    OriginalFileName,
+    Company,
+    Product,
+    Description,
+    FileVersion,
 }
 
-const FIELDS: usize = Field::SignatureStatus as usize + 1;
+const FIELDS: usize = Field::FileVersion as usize + 1;
 
 /// A part of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +79,7 @@ enum DocumentPart {
     File,
     FileHash,
     FileSignature,
+    FileVersion,
 }
 
 /// The meaning of a name.
@@ -134,6 +140,12 @@ impl DocumentPart {
             (DocumentPart::Parent, "pid") => Step::Field(Field::ParentPid),
             (DocumentPart::File, "path") => Step::Field(Field::ImageLoaded),
             (DocumentPart::File, "hash") => Into(DocumentPart::FileHash),
+            (DocumentPart::File, "pe") => Into(DocumentPart::FileVersion),
+            (DocumentPart::FileVersion, "original_file_name") => Step::Field(Field::OriginalFileName),
+            (DocumentPart::FileVersion, "company") => Step::Field(Field::Company),
+            (DocumentPart::FileVersion, "product") => Step::Field(Field::Product),
+            (DocumentPart::FileVersion, "description") => Step::Field(Field::Description),
+            (DocumentPart::FileVersion, "file_version") => Step::Field(Field::FileVersion),
             (DocumentPart::File, "code_signature") => Into(DocumentPart::FileSignature),
             (DocumentPart::FileHash, "sha256") => Step::Field(Field::Hashes),
             (DocumentPart::FileSignature, "signed") => Step::Field(Field::Signed),
@@ -206,6 +218,11 @@ fn data(name: &str) -> Option<Field> {
         "Signed" => Field::Signed,
         "Signature" => Field::Signature,
         "SignatureStatus" => Field::SignatureStatus,
+        "OriginalFileName" => Field::OriginalFileName,
+        "Company" => Field::Company,
+        "Product" => Field::Product,
+        "Description" => Field::Description,
+        "FileVersion" => Field::FileVersion,
         _ => return None,
     })
 }
@@ -214,7 +231,7 @@ fn data(name: &str) -> Option<Field> {
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     texts: [String; FIELDS],
-    given: u32,
+    given: u64,
 }
 
 impl Fields {
@@ -225,7 +242,7 @@ impl Fields {
 
     /// Whether a field is present.
     pub(crate) fn has(&self, field: Field) -> bool {
-        self.given & 1 << field as u32 != 0
+        self.given & 1 << field as u64 != 0
     }
 
     /// Replaces all fields by those of a JSON object.
@@ -258,7 +275,7 @@ impl Fields {
         let slot = &mut self.texts[field as usize];
         slot.clear();
         slot.push_str(text);
-        self.given |= 1 << field as u32;
+        self.given |= 1 << field as u64;
     }
 
     fn set_number(&mut self, field: Field, number: impl fmt::Display) {

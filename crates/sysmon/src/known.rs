@@ -10,6 +10,8 @@ use stackhound_detect::Detector;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
 use stackhound_types::ModuleIdentity;
 
+use crate::row::StatedImage;
+
 /// The limit of distinct paths. Frames in further ones are in unknown modules.
 const MODULES_MAX: usize = 1 << 20;
 /// The limit of machines with separate modules.
@@ -83,19 +85,19 @@ impl ModuleNumbers {
         if let Some(&index) = self.numbers.get(&key) {
             return Some(index);
         }
-        self.insert(key, |_| detector.module(&facts(path, None, ("", false)), None))
+        self.insert(key, |_| detector.module(&facts(path, None, "", &StatedImage::default()), None))
     }
 
     /// Adds facts about the file of a module on a machine.
     pub(crate) fn learn(
         &mut self,
         detector: &mut Detector,
-        host: &str,
-        path: &str,
+        (host, path): (&str, &str),
         sha256: Option<[u8; 32]>,
-        (signer, is_unsigned): (&str, bool),
+        signer: &str,
+        stated: &StatedImage<'_>,
     ) {
-        if sha256.is_none() && signer.is_empty() && !is_unsigned {
+        if sha256.is_none() && signer.is_empty() && *stated == StatedImage::default() {
             return;
         }
         let host = match self.hosts.get(host) {
@@ -109,15 +111,14 @@ impl ModuleNumbers {
         let key = KeyRef { host, path };
         if let Some(number) = self.numbers.get_mut(&key) {
             let known = detector.modules.get(*number);
-            let is_same = known.sha256 == sha256
-                && known.signer.as_deref().unwrap_or_default() == signer
-                && known.is_unsigned == is_unsigned;
-            if !is_same {
-                *number = detector.module(&facts(path, sha256, (signer, is_unsigned)), None);
+            let is_same = known.sha256 == sha256 && known.signer.as_deref().unwrap_or_default() == signer;
+            // The same file has the same facts. Without its hash, they are compared by the detector.
+            if !is_same || sha256.is_none() {
+                *number = detector.module(&facts(path, sha256, signer, stated), None);
             }
             return;
         }
-        self.insert(key, |_| detector.module(&facts(path, sha256, (signer, is_unsigned)), None));
+        self.insert(key, |_| detector.module(&facts(path, sha256, signer, stated), None));
     }
 
     fn insert(&mut self, key: KeyRef<'_>, number: impl FnOnce(&Key) -> ModuleIndex) -> Option<ModuleIndex> {
@@ -131,14 +132,14 @@ impl ModuleNumbers {
     }
 }
 
-fn facts(path: &str, sha256: Option<[u8; 32]>, (signer, is_unsigned): (&str, bool)) -> ModuleFacts {
+fn facts(path: &str, sha256: Option<[u8; 32]>, signer: &str, stated: &StatedImage<'_>) -> ModuleFacts {
     let name = path.rsplit('\\').next().unwrap_or(path).to_owned();
     ModuleFacts {
         path: path.into(),
         identity: ModuleIdentity { name, image: None, pdb: None },
         sha256,
         signer: (!signer.is_empty()).then(|| signer.into()),
-        is_unsigned,
+        image: stated.facts().into(),
     }
 }
 
@@ -198,8 +199,9 @@ mod tests {
         let detector = &mut Detector::new(Lists::default(), Binaries::none());
         let modules = &mut ModuleNumbers::default();
         let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
-        modules.learn(detector, "one", r"c:\A.dll", Some([1; 32]), ("S", false));
-        modules.learn(detector, "two", r"c:\a.dll", None, ("", false));
+        let stated = &StatedImage::default();
+        modules.learn(detector, ("one", r"c:\A.dll"), Some([1; 32]), "S", stated);
+        modules.learn(detector, ("two", r"c:\a.dll"), None, "", stated);
         let (one, two) = (modules.host("one"), modules.host("two"));
         assert_eq!(two, Host::default());
         let known = modules.find(detector, one, r"C:\A.DLL").unwrap();
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(detector.modules.get(known).signer.as_deref(), Some("S"));
         assert_eq!(modules.find(detector, two, r"c:\a.dll"), Some(plain));
         // A replaced file is another module from then on.
-        modules.learn(detector, "one", r"c:\a.dll", Some([2; 32]), ("S", false));
+        modules.learn(detector, ("one", r"c:\a.dll"), Some([2; 32]), "S", stated);
         let replaced = modules.find(detector, one, r"c:\a.dll").unwrap();
         assert_eq!(detector.modules.get(replaced).sha256, Some([2; 32]));
         assert_eq!(detector.modules.len(), 3);

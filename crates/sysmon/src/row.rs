@@ -1,5 +1,7 @@
 //! One Sysmon event, with the fields that the evaluation of stacks needs.
 
+use stackhound_images::{FactSource, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo};
+
 use crate::call_trace::Hex;
 use crate::json::{Field, Fields};
 use crate::time;
@@ -36,6 +38,69 @@ pub struct Aim<'a> {
     pub image: &'a str,
 }
 
+/// What event 7 states about an image. Texts are empty if they are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatedImage<'a> {
+    /// Whether it is signed, as Sysmon writes it: `true` or `false`.
+    pub signed: &'a str,
+    /// The signer, whatever the state of the signature.
+    pub signature: &'a str,
+    /// The state of the signature, such as `Valid`, `Expired` or `Unavailable`.
+    pub status: &'a str,
+    /// The original file name in the version resource.
+    pub original_file_name: &'a str,
+    /// The company.
+    pub company: &'a str,
+    /// The product.
+    pub product: &'a str,
+    /// The description.
+    pub description: &'a str,
+    /// The version of the file.
+    pub file_version: &'a str,
+}
+
+impl StatedImage<'_> {
+    /// Whether Sysmon found the signature valid.
+    fn is_valid(&self) -> bool {
+        self.state() == Some(SignatureState::Valid)
+    }
+
+    /// The facts as all sources have them.
+    pub fn facts(&self) -> ImageFacts {
+        let known = |text: &str| (!text.is_empty()).then(|| text.into());
+        let reason = || match self.status {
+            status if status.eq_ignore_ascii_case("expired") => SignatureReason::Expired,
+            _ => SignatureReason::StatedInvalid,
+        };
+        let signature = self.state().map(|state| Signature {
+            state,
+            reason: (state == SignatureState::Invalid).then(reason),
+            signer: known(self.signature),
+        });
+        let version = VersionInfo {
+            original_file_name: known(self.original_file_name),
+            company: known(self.company),
+            product: known(self.product),
+            description: known(self.description),
+            file_version: known(self.file_version),
+        };
+        ImageFacts { signature, version, ..ImageFacts::new(FactSource::Sysmon) }
+    }
+
+    /// The state of the signature. Sysmon also checks catalogs, so an unsigned image has none.
+    fn state(&self) -> Option<SignatureState> {
+        let is = |text: &str, expected: &str| text.eq_ignore_ascii_case(expected);
+        match (self.signed, self.status) {
+            ("", "") => None,
+            // Signatures that are expired or not trusted name their signer.
+            (signed, _) if is(signed, "false") && self.signature.is_empty() => Some(SignatureState::Unsigned),
+            (signed, status) if is(status, "valid") && !is(signed, "false") => Some(SignatureState::Valid),
+            (_, status) if status.is_empty() || is(status, "unavailable") => Some(SignatureState::Unknown),
+            _ => Some(SignatureState::Invalid),
+        }
+    }
+}
+
 /// The action of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action<'a> {
@@ -69,8 +134,8 @@ pub enum Action<'a> {
         sha256: Option<[u8; 32]>,
         /// The signer, empty if Sysmon found no valid signature.
         signer: &'a str,
-        /// Whether Sysmon found no signature at all.
-        is_unsigned: bool,
+        /// What Sysmon states about its signature and its version resource.
+        stated: StatedImage<'a>,
     },
     /// Event 1, `ProcessCreate`; the process is the new one.
     ProcessCreate {
@@ -148,15 +213,18 @@ impl<'a> Row<'a> {
                 if path.is_empty() {
                     return Err(missing("ImageLoaded"));
                 }
-                let is_unsigned = text(Field::Signed).eq_ignore_ascii_case("false");
-                let is_valid = text(Field::SignatureStatus).eq_ignore_ascii_case("valid") && !is_unsigned;
-                Action::ImageLoad {
-                    path,
-                    sha256: sha256(text(Field::Hashes)),
-                    signer: if is_valid { text(Field::Signature) } else { "" },
-                    // Signatures that are expired or not trusted name their signer.
-                    is_unsigned: is_unsigned && text(Field::Signature).is_empty(),
-                }
+                let stated = StatedImage {
+                    signed: text(Field::Signed),
+                    signature: text(Field::Signature),
+                    status: text(Field::SignatureStatus),
+                    original_file_name: text(Field::OriginalFileName),
+                    company: text(Field::Company),
+                    product: text(Field::Product),
+                    description: text(Field::Description),
+                    file_version: text(Field::FileVersion),
+                };
+                let signer = if stated.is_valid() { stated.signature } else { "" };
+                Action::ImageLoad { path, sha256: sha256(text(Field::Hashes)), signer, stated }
             }
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {
                 target,

@@ -316,6 +316,7 @@ impl System {
         self.processes.texts_mut().for_each(&mut *change);
         self.threads.texts_mut().for_each(&mut *change);
         self.modules.change_texts(change);
+        self.image_versions.texts_mut().for_each(&mut *change);
         self.methods.texts_mut().for_each(&mut *change);
         self.files.texts_mut().for_each(&mut *change);
         self.registry.texts_mut().for_each(change);

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Guid, PdbIdentity, Pid};
 
+use crate::image_version::ImageVersion;
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::{AddressRange, RangeHistory, ValidityId};
 use crate::slab::{Id, Slab};
@@ -58,6 +59,7 @@ struct Record {
     time_date_stamp: Option<u32>,
     checksum: Option<u32>,
     span: Span,
+    signing_level: Option<u8>,
     /// An index into `pdbs`.
     pdb: Option<u32>,
 }
@@ -296,9 +298,24 @@ impl Modules {
         };
         let from = if is_old { owner_from } else { time };
         let span = Span { from, to, start, end };
-        let (path, time_date_stamp, checksum, pdb) = (Text::EMPTY, None, None, None);
-        self.records.insert(Record { owner, range, path, time_date_stamp, checksum, span, pdb });
+        let (path, time_date_stamp, checksum) = (Text::EMPTY, None, None);
+        let (signing_level, pdb) = (None, None);
+        self.records.insert(Record {
+            owner,
+            range,
+            path,
+            time_date_stamp,
+            checksum,
+            span,
+            signing_level,
+            pdb,
+        });
         Some(number)
+    }
+
+    /// Records the signing level of a module. The first known one counts.
+    pub fn set_signing_level(&mut self, module: ModuleId, level: u8) {
+        self.records.get_mut(module.0.slot()).signing_level.get_or_insert(level);
     }
 
     /// Records the PDB of the module at `base`. The event of the module has the same time and may
@@ -386,6 +403,20 @@ impl<'s> ModuleRef<'s> {
     /// From the header of the image.
     pub fn checksum(&self) -> Option<u32> {
         self.record().checksum
+    }
+
+    /// The signing level that the kernel verified when it loaded the image, as the event states it:
+    /// the level in the low four bits, from 1 (unsigned) to 15. `None` if the kernel did not check
+    /// the image, and in old traces.
+    pub fn signing_level(&self) -> Option<u8> {
+        self.record().signing_level
+    }
+
+    /// The version resource of the image. It is recorded only in traces that were merged on the
+    /// traced machine.
+    pub fn version(&self) -> Option<ImageVersion<'s>> {
+        let size = u32::try_from(self.size()).ok()?;
+        self.system.image_versions.find(&self.system.texts, self.time_date_stamp()?, size)
     }
 
     /// The PDB of the module. It is recorded only in traces that were merged on the traced machine.

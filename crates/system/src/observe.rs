@@ -17,6 +17,7 @@ use stackhound_types::{Guid, PdbIdentity, Pid, PointerSize, Tid};
 
 use crate::caller::Caller;
 use crate::file::{FileKey, FileNameEvent, FileObject};
+use crate::image_version::ImageVersion;
 use crate::method::{MethodFacts, Runtime};
 use crate::module::ModuleFacts;
 use crate::process::ProcessFacts;
@@ -86,6 +87,7 @@ fn subject(hook_id: u16) -> Option<Subject> {
 }
 
 const RSDS: u8 = 36;
+const FILE_VERSION: u8 = 64;
 
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
@@ -181,6 +183,7 @@ impl System {
         let Some(class) = record.guid() else { return };
         let taken = match (class, record.opcode()) {
             (class_guid::IMAGE_ID, RSDS) => self.observe_pdb(time, record),
+            (class_guid::IMAGE_ID, FILE_VERSION) => self.observe_image_version(record),
             (class_guid::SYS_CONFIG_EX, SYSTEM_PATHS) => self.observe_paths(record),
             (class_guid::SYS_CONFIG_EX, VOLUME_MAPPING) => self.observe_volume(record),
             (class_guid::IMAGE_ID | class_guid::SYS_CONFIG_EX, _) => return,
@@ -330,7 +333,13 @@ impl System {
             checksum: image.identity.and_then(|identity| known(identity.image_checksum)),
             path,
         };
-        self.take_module(phase, time, &facts);
+        let module = self.take_module(phase, time, &facts);
+        let signature = image.identity.and_then(|identity| identity.signature);
+        // Level 0 means that the kernel did not check the image.
+        let level = signature.map(|signature| signature.level).filter(|level| level & 0x0f != 0);
+        if let (Some(module), Some(level)) = (module, level) {
+            self.take_signing_level(module, level);
+        }
         Ok(())
     }
 
@@ -340,6 +349,23 @@ impl System {
         let name = pdb.pdb_file_name.to_string_lossy();
         let identity = PdbIdentity { guid: pdb.guid, age: pdb.age, name: &*name };
         self.take_pdb(time, pid, pdb.image_base, &identity);
+        Ok(())
+    }
+
+    fn observe_image_version(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        let stated = parse(record, view::FileVersion::parse)?;
+        let texts = [
+            stated.original_file_name,
+            stated.description,
+            stated.file_version,
+            stated.product,
+            stated.company,
+        ];
+        let texts = texts.map(|text| text.to_string_lossy());
+        let [original_file_name, description, file_version, product, company] =
+            texts.each_ref().map(|t| &**t);
+        let version = ImageVersion { original_file_name, description, file_version, product, company };
+        self.take_image_version(stated.time_date_stamp, stated.image_size, &version);
         Ok(())
     }
 

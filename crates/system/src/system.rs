@@ -9,6 +9,7 @@ use stackhound_types::{Address, PdbIdentity, Pid, PointerSize, Tid};
 use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
 use crate::forget::{Forgetting, ForgottenEarly};
+use crate::image_version::{ImageVersion, ImageVersions};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
@@ -70,6 +71,7 @@ pub struct System {
     pub(crate) processes: Processes,
     pub(crate) threads: Threads,
     pub(crate) modules: Modules,
+    pub(crate) image_versions: ImageVersions,
     pub(crate) methods: Methods,
     pub(crate) regions: Regions,
     pub(crate) views: Views,
@@ -99,6 +101,7 @@ impl System {
             processes,
             threads: Threads::new(),
             modules: Modules::default(),
+            image_versions: ImageVersions::default(),
             methods: Methods::default(),
             regions: Regions::default(),
             views: Views::default(),
@@ -209,6 +212,18 @@ impl System {
         let owner_from = span.map_or(Span::BEGINNING, |span| span.from);
         self.volumes.learn_from_image(facts.path);
         self.modules.observe(&mut self.texts, phase, time, (owner, owner_from), facts)
+    }
+
+    /// Records the version resource of the images with this time stamp and size.
+    pub fn take_image_version(&mut self, time_date_stamp: u32, size: u32, version: &ImageVersion<'_>) {
+        self.keep_limits();
+        self.revision += 1;
+        self.image_versions.observe(&mut self.texts, time_date_stamp, size, version);
+    }
+
+    /// Records the signing level of a module, as [`ModuleRef::signing_level`] states it.
+    pub fn take_signing_level(&mut self, module: ModuleId, level: u8) {
+        self.modules.set_signing_level(module, level);
     }
 
     /// Records the PDB of the module at `base`, from an event with the same time as the event of

@@ -18,6 +18,11 @@ pub const TICKS_PER_SECOND: i64 = 10_000_000;
 const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
 
 impl FileTime {
+    /// The time a number of seconds after 1970-01-01 UTC; the nearest one if it is out of range.
+    pub fn from_unix(seconds: i64) -> FileTime {
+        FileTime(seconds.saturating_mul(TICKS_PER_SECOND).saturating_add(UNIX_EPOCH))
+    }
+
     /// Seconds and nanoseconds since 1970-01-01 UTC. The nanoseconds are never negative.
     pub fn to_unix(self) -> (i64, u32) {
         let since = i128::from(self.0) - i128::from(UNIX_EPOCH);
@@ -35,5 +40,7 @@ mod tests {
     fn unix_time_has_no_negative_fraction() {
         assert_eq!(FileTime(UNIX_EPOCH).to_unix(), (0, 0));
         assert_eq!(FileTime(UNIX_EPOCH - 1).to_unix(), (-1, 999_999_900));
+        assert_eq!(FileTime::from_unix(-1).to_unix(), (-1, 0));
+        assert_eq!(FileTime::from_unix(i64::MAX), FileTime(i64::MAX));
     }
 }

@@ -21,6 +21,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-expr",
             "stackhound-frames",
             "stackhound-hunt",
+            "stackhound-images",
             "stackhound-live",
             "stackhound-pipeline",
             "stackhound-schema",
@@ -46,7 +47,10 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-corpus", &[]),
-    ("stackhound-detect", &["stackhound-frames", "stackhound-symbols", "stackhound-types"]),
+    (
+        "stackhound-detect",
+        &["stackhound-frames", "stackhound-images", "stackhound-symbols", "stackhound-types"],
+    ),
     ("stackhound-etl", &["stackhound-types"]),
     ("stackhound-etw-fake", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
     (
@@ -55,6 +59,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-calltree",
             "stackhound-detect",
             "stackhound-frames",
+            "stackhound-images",
             "stackhound-pipeline",
             "stackhound-schema",
             "stackhound-stacks",
@@ -69,6 +74,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         "stackhound-frames",
         &[
             "stackhound-etl",
+            "stackhound-images",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",
@@ -85,6 +91,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-detect",
             "stackhound-etl",
             "stackhound-frames",
+            "stackhound-images",
             "stackhound-kstack-core",
             "stackhound-kstack-proto",
             "stackhound-schema",
@@ -110,6 +117,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-windows",
         ],
     ),
+    ("stackhound-images", &["stackhound-symbols", "stackhound-types"]),
     ("stackhound-kstack-client", &["stackhound-kstack-proto", "stackhound-windows"]),
     ("stackhound-kstack-core", &["stackhound-kstack-proto"]),
     ("stackhound-kstack-fake", &[]),
@@ -149,7 +157,13 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-symbols", &["stackhound-types", "stackhound-windows"]),
     (
         "stackhound-sysmon",
-        &["stackhound-detect", "stackhound-frames", "stackhound-symbols", "stackhound-types"],
+        &[
+            "stackhound-detect",
+            "stackhound-frames",
+            "stackhound-images",
+            "stackhound-symbols",
+            "stackhound-types",
+        ],
     ),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
     (

@@ -1,27 +1,26 @@
 //! The detector's lists, image files and symbol files.
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use stackhound::detect::{Binaries, Detector};
 use stackhound::frames::Lists;
+use stackhound::images::{Checks, ImageFile, ImageTable};
 use stackhound::symbols::file_loader;
-use stackhound::symbols::image::Image;
-use stackhound::types::{ImageIdentity, ModuleIdentity};
+use stackhound::types::ModuleIdentity;
 
 use super::Arguments;
 use crate::config::Config;
 use crate::options::Common;
-use crate::{inputs, naming};
+use crate::{images, inputs, naming};
 
 /// Builds a detector with the lists and files of the arguments.
 pub fn detector(arguments: &Arguments, common: &Common) -> Result<Detector> {
-    Ok(Detector::new(lists(arguments)?, binaries(arguments, common)?))
+    let files = ImageFiles::read(arguments)?;
+    let lists = lists(arguments)?;
+    Ok(Detector::new(lists, binaries(arguments, files.by_sha256, common)?).with_images(files.facts))
 }
 
 fn lists(arguments: &Arguments) -> Result<Lists> {
@@ -41,98 +40,63 @@ fn lists(arguments: &Arguments) -> Result<Lists> {
 }
 
 /// The files of `--images`, then those along the symbol path.
-fn binaries(arguments: &Arguments, common: &Common) -> Result<Binaries> {
+fn binaries(
+    arguments: &Arguments,
+    by_sha256: HashMap<[u8; 32], ModuleIdentity>,
+    common: &Common,
+) -> Result<Binaries> {
     let config = Config::read(common, &arguments.symbols)?;
     let mut options = naming::store_options(&config, common)?;
     for folder in arguments.images.iter().rev() {
-        if !folder.is_dir() {
-            bail!("{}: --images needs a directory", folder.display());
-        }
         options.path = options.path.with_first(folder.clone());
     }
     let (_, load) = file_loader(options, true);
-    // Sysmon reports hashes of files, but not their headers. The files are hashed on first use.
-    let (folders, hashes) = (arguments.images.clone(), OnceCell::new());
+    // Sysmon reports hashes of files, but not their headers.
     Ok(Binaries::new(Box::new(move |module| {
         let hash = module.sha256.as_ref().filter(|_| module.identity.image.is_none());
-        let known = hash.and_then(|hash| hashes.get_or_init(|| Hashes::of(&folders)).module(hash));
-        load(known.unwrap_or(&module.identity))
+        load(hash.and_then(|hash| by_sha256.get(hash)).unwrap_or(&module.identity))
     })))
 }
 
-/// The limit of examined files.
-const FILES_MAX: usize = 1 << 16;
-/// The limit of the size of examined files, in bytes.
-const SIZE_MAX: u64 = 256 << 20;
-/// The limit of nested folders.
-const DEPTH_MAX: usize = 8;
-
-/// The image files in some folders by SHA-256, for modules of which only the hash is known.
-#[derive(Clone, Debug, Default)]
-struct Hashes {
-    modules: HashMap<[u8; 32], ModuleIdentity>,
+/// Facts about image files.
+#[derive(Debug, Default)]
+struct ImageFiles {
+    facts: ImageTable,
+    /// The identity of each image by SHA-256, for modules of which only the hash is known.
+    by_sha256: HashMap<[u8; 32], ModuleIdentity>,
 }
 
-impl Hashes {
-    /// Reads all image files in these folders and their subfolders. Other files and unreadable
-    /// files are skipped. Links are not followed.
-    fn of(folders: &[PathBuf]) -> Hashes {
-        let mut hashes = Hashes::default();
-        let mut left = FILES_MAX;
-        for folder in folders {
-            hashes.add_folder(folder, DEPTH_MAX, &mut left);
-        }
-        hashes
-    }
-
-    /// The identity of the image with this hash, for the look-up in a store.
-    fn module(&self, hash: &[u8; 32]) -> Option<&ModuleIdentity> {
-        self.modules.get(hash)
-    }
-
-    fn add_folder(&mut self, folder: &Path, depth: usize, left: &mut usize) {
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
-        for entry in entries.flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth > 0 {
-                self.add_folder(&entry.path(), depth - 1, left);
-            } else if kind.is_file() {
-                let Some(rest) = left.checked_sub(1) else { return };
-                *left = rest;
-                self.add_file(&entry.path());
+impl ImageFiles {
+    /// Reads the files of `--image-facts`, and all image files of `--images`. Other files and
+    /// unreadable files in directories are skipped.
+    fn read(arguments: &Arguments) -> Result<ImageFiles> {
+        let mut files = ImageFiles::default();
+        let trust = arguments.trust.read()?;
+        for folder in &arguments.images {
+            if !folder.is_dir() {
+                bail!("{}: --images needs a directory", folder.display());
+            }
+            for path in images::image_files(folder) {
+                files.add(&path, &images::checks(trust.as_ref()))?;
             }
         }
-    }
-
-    fn add_file(&mut self, path: &Path) {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-        let Some((hash, image)) = read(path) else { return };
-        let module =
-            ModuleIdentity { name: name.to_owned(), image: Some(image), ..ModuleIdentity::default() };
-        // Of several files with the same content, the choice does not depend on the order of the
-        // folder.
-        let known = self.modules.entry(hash).or_insert_with(|| module.clone());
-        if module.name < known.name {
-            *known = module;
+        for file in &arguments.image_facts {
+            let added = files.facts.add_side_car(&inputs::text(file)?);
+            added.map_err(|error| anyhow!("{}: {error}", file.display()))?;
         }
+        Ok(files)
     }
-}
 
-fn read(path: &Path) -> Option<([u8; 32], ImageIdentity)> {
-    let file = File::open(path).ok()?;
-    let mut bytes = Vec::new();
-    let mut start = file.take(SIZE_MAX + 1);
-    // Most files of a symbol store are not images, so the first bytes are checked first.
-    (&mut start).take(2).read_to_end(&mut bytes).ok()?;
-    if bytes != b"MZ" {
-        return None;
+    fn add(&mut self, path: &Path, checks: &Checks<'_>) -> Result<()> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
+        let Some(bytes) = images::read(path) else { return Ok(()) };
+        let Ok(file) = ImageFile::read(&bytes, checks) else { return Ok(()) };
+        let (name, image) = (name.to_owned(), Some(file.identity));
+        // The first of several files with the same content counts.
+        let known = self.by_sha256.entry(Sha256::digest(&bytes).into());
+        known.or_insert_with(|| ModuleIdentity { name, image, ..ModuleIdentity::default() });
+        self.facts.add(&file).map_err(|error| anyhow!("{}: {error}", path.display()))
     }
-    start.read_to_end(&mut bytes).ok()?;
-    if bytes.len() as u64 > SIZE_MAX {
-        return None;
-    }
-    let identity = Image::parse(&bytes).ok()?.identity();
-    Some((Sha256::digest(&bytes).into(), identity))
 }
 
 #[cfg(test)]
@@ -144,9 +108,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.dll"), b"MZ and nothing else").unwrap();
         std::fs::write(folder.path().join("b.pdb"), b"Microsoft C/C++ MSF 7.00").unwrap();
-        let hashes = Hashes::of(&[folder.path().to_owned(), folder.path().join("none")]);
-        assert!(hashes.modules.is_empty());
-        let hash = Sha256::digest(b"MZ and nothing else").into();
-        assert_eq!(hashes.module(&hash), None);
+        let mut files = ImageFiles::default();
+        for path in images::image_files(folder.path()) {
+            files.add(&path, &images::checks(None)).unwrap();
+        }
+        assert!(files.by_sha256.is_empty() && files.facts.is_empty());
+        assert_eq!(images::image_files(&folder.path().join("none")), Vec::<std::path::PathBuf>::new());
     }
 }

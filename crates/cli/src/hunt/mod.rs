@@ -18,6 +18,7 @@ use stackhound_sysmon::Sysmon;
 
 use crate::config::SymbolArguments;
 use crate::filter::Filters;
+use crate::images::TrustArguments;
 use crate::live::Sources;
 use crate::options::{ColorChoice, Common, Output};
 use crate::outcome::Outcome;
@@ -48,6 +49,11 @@ pub struct Arguments {
     /// of other builds are ignored
     #[arg(long, value_name = "DIR", help_heading = "Evidence")]
     pub images: Vec<PathBuf>,
+    /// Use facts about image files that `stackhound images scan` wrote
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub image_facts: Vec<PathBuf>,
+    #[command(flatten)]
+    pub trust: TrustArguments,
     /// Replace built-in lists of modules, folders and programs with those in this TOML file
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub lists: Option<PathBuf>,

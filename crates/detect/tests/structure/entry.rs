@@ -5,6 +5,7 @@ use stackhound_detect::{
     DetectionId, Detector, Entry, Event, Input, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
 };
 use stackhound_frames::{Code, Lists, ModuleFacts};
+use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState};
 use stackhound_types::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
@@ -145,6 +146,11 @@ fn known_images_decide_about_callers_in_the_windows_folder() {
     assert_eq!(verdict("ntdll app kernel32 ntdll"), Verdict::Yes);
 }
 
+fn unsigned() -> ImageEvidence {
+    let signature = Signature { state: SignatureState::Unsigned, reason: None, signer: None };
+    ImageFacts { signature: Some(signature), ..ImageFacts::new(FactSource::Sysmon) }.into()
+}
+
 /// An unsigned image in the Windows folder does not belong to Windows.
 #[test]
 fn unsigned_callers_in_the_windows_folder_are_found() {
@@ -157,7 +163,7 @@ fn unsigned_callers_in_the_windows_folder_are_found() {
         let facts = ModuleFacts {
             path: r"C:\Windows\System32\nano.exe".into(),
             identity: ModuleIdentity { name: "nano.exe".to_owned(), ..ModuleIdentity::default() },
-            is_unsigned,
+            image: if is_unsigned { unsigned() } else { ImageEvidence::default() },
             ..ModuleFacts::default()
         };
         let module = detector.module(&facts, None);

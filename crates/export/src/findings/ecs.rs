@@ -10,10 +10,12 @@ use stackhound_detect::Severity;
 use stackhound_detect::Verdict;
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
 use stackhound_frames::Answer;
+use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
 use super::attack::{self, Tactic, Technique};
 use super::shown::{self, known};
+use crate::json::images::code_signature;
 use crate::json::value::Hex;
 
 /// Version of the schema.
@@ -103,7 +105,8 @@ pub(super) fn is_process_start(event_context: &EventContext) -> bool {
 
 /// The process of the document, with the stack in the thread that it belongs to.
 fn process(event_context: &EventContext, finding: &Finding) -> Value {
-    let mut actor = actor(&event_context.host, &event_context.process);
+    let image = process_image(event_context);
+    let mut actor = actor(&event_context.host, &event_context.process, image);
     actor["thread"] = json!({ "id": event_context.process.tid, "Ext": thread(event_context) });
     let mut process = if is_process_start(event_context) {
         let mut process = target_process(event_context);
@@ -127,9 +130,29 @@ fn process(event_context: &EventContext, finding: &Finding) -> Value {
     process
 }
 
-fn actor(host: &str, process: &ProcessReport) -> Value {
+/// The texts of the version resource.
+fn pe(evidence: &ImageEvidence) -> Value {
+    json!({
+        "original_file_name": evidence.original_file_name().map(|(name, _)| name),
+        "company": evidence.text(|version| version.company.as_ref()).map(|(text, _)| text),
+        "product": evidence.text(|version| version.product.as_ref()).map(|(text, _)| text),
+        "description": evidence.text(|version| version.description.as_ref()).map(|(text, _)| text),
+        "file_version": evidence.text(|version| version.file_version.as_ref()).map(|(text, _)| text),
+    })
+}
+
+/// What is known about the image of the acting process, if a frame of the stack is in it.
+fn process_image(event_context: &EventContext) -> Option<&ImageEvidence> {
+    let path = known(&event_context.process.path)?;
+    let is_own = |frame: &&FrameReport| frame.module.eq_ignore_ascii_case(path);
+    event_context.stack.iter().find(is_own).map(|frame| &frame.image)
+}
+
+fn actor(host: &str, process: &ProcessReport, image: Option<&ImageEvidence>) -> Value {
     json!({
         "pid": process.pid,
+        "code_signature": image.map(code_signature),
+        "pe": image.map(pe),
         "entity_id": process.pid.map(|_| shown::entity(host, process).to_string()),
         "name": known(&process.name),
         "executable": known(&process.path),
@@ -179,6 +202,7 @@ fn thread(event_context: &EventContext) -> Value {
                 None => "Undetermined",
             },
             "path": module.map(|frame| &frame.module),
+            "code_signature": module.map(|frame| code_signature(&frame.image)),
             "protection": module.and_then(|frame| frame.page_protection).map(shown::protection),
         },
     })

@@ -12,6 +12,7 @@ use stackhound_system::{MethodRef, Protection};
 use stackhound_threads::{StackFrame, StatedName};
 use stackhound_types::Mode;
 
+use super::images::ModuleImage;
 use super::value::{Bytes, Hex, Text};
 use crate::findings::shown;
 
@@ -31,6 +32,9 @@ pub struct Frame<'a> {
     /// Path of the module; in findings only.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
+    /// What each source states about the image of the module; in findings, if anything is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    image: Vec<ModuleImage<'a>>,
     /// Offset in the module.
     rva: Option<Hex>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -156,6 +160,7 @@ impl<'a> Frame<'a> {
             wow64: frame.is_wow64,
             module: label.module(),
             path: None,
+            image: Vec::new(),
             rva: frame.rva().map(Hex),
             memory: (frame.depth() > Depth::Address).then(|| Memory {
                 backing: frame.backing().name(),
@@ -187,6 +192,7 @@ impl<'a> Frame<'a> {
             wow64: frame.is_wow64,
             module: frame.location.as_ref().map(|location| Cow::Borrowed(&*location.module)),
             path: None,
+            image: Vec::new(),
             rva: frame.location.as_ref().and_then(|location| location.rva).map(Hex),
             memory: Some(Memory {
                 backing: frame.backing.name(),
@@ -214,6 +220,7 @@ impl<'a> Frame<'a> {
             wow64: frame.is_wow64,
             module: frame.module_or_runtime().map(Cow::Borrowed),
             path: Some(&*frame.module).filter(|path| path.contains('\\')),
+            image: ModuleImage::list(&frame.image),
             rva: frame.rva.map(Hex),
             memory: Some(Memory {
                 backing: frame.backing.name(),

@@ -7,6 +7,7 @@
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
+//! | [`images`] | facts about image files |
 //! | [`info`], [`providers`], [`symbols`] | facts about files, providers, modules and settings |
 //!
 //! They share [`frame`], [`stack`], [`process`] and [`value`], so that frames have the same form in
@@ -27,6 +28,7 @@
 pub mod event;
 pub mod finding;
 pub mod frame;
+pub mod images;
 pub mod info;
 pub mod process;
 pub mod providers;
@@ -54,6 +56,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("calls", schema::<tree::Calls<'_>>("calls")),
         ("event", schema::<event::Event<'_, '_>>("event")),
         ("finding", schema::<finding::Finding<'_>>("finding")),
+        ("image", schema::<images::Image<'_>>("image")),
+        ("images", schema::<Vec<images::Image<'_>>>("images")),
         ("info", schema::<info::FileInfo>("info")),
         ("info-files", schema::<info::Files<'_>>("info-files")),
         ("kernel-stack", schema::<thread_stack::KernelStack<'_>>("kernel-stack")),

@@ -1,3 +1,5 @@
+use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState};
+
 use super::*;
 
 fn roles(path: &str) -> Roles {
@@ -68,10 +70,16 @@ fn names_of_runtimes_are_confirmed_by_their_folder_or_signer() {
     assert!(!roles(r"C:\Users\a\app.exe").has_any(Role::Runtime | Role::LikeRuntime));
 }
 
+/// As stated by a source that also checks catalogs.
+fn unsigned_image() -> ImageEvidence {
+    let signature = Signature { state: SignatureState::Unsigned, reason: None, signer: None };
+    ImageFacts { signature: Some(signature), ..ImageFacts::new(FactSource::Sysmon) }.into()
+}
+
 #[test]
 fn unsigned_images_do_not_belong_to_windows() {
     let unsigned = |lists: &Lists, path: &str| {
-        let facts = ModuleFacts { path: path.into(), is_unsigned: true, ..ModuleFacts::default() };
+        let facts = ModuleFacts { path: path.into(), image: unsigned_image(), ..ModuleFacts::default() };
         lists.roles(&facts, None)
     };
     let lists = Lists::default();

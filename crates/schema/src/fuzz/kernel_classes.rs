@@ -62,6 +62,7 @@ fn kernel_views(payload: &[u8], version: u8, pointer: PointerSize) {
     format_result(RegistryOperation::parse(payload, version, pointer));
     format_result(CpuConfig::parse(payload, version, pointer));
     format_result(DbgIdRsds::parse(payload, version, pointer));
+    format_result(FileVersion::parse(payload, version, pointer));
     format_result(SystemPaths::parse(payload, version, pointer));
     format_result(VolumeMapping::parse(payload, version, pointer));
 }

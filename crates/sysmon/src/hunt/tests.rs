@@ -1,10 +1,11 @@
 use std::io::Cursor;
 
 use stackhound_detect::{Binaries, Verdict};
+use stackhound_images::FactSource;
 
 use super::*;
 use crate::json;
-use crate::row::{Actor, Aim};
+use crate::row::{Actor, Aim, StatedImage};
 
 /// Reads a file. Returns its counts, the event contexts of its rows, and the messages about
 /// unreadable items.
@@ -141,9 +142,10 @@ fn earlier_events_supply_signers_and_command_lines() {
     let caller = r"C:\Program Files\Steam\steamservice.exe";
     let call_trace = format!("{caller}+5|{ntdll}+1");
     let rows = |signer| {
+        let stated = StatedImage { original_file_name: "service.exe", ..StatedImage::default() };
         [
             row(Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) }),
-            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer, is_unsigned: false }),
+            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer, stated }),
             row(Action::ProcessAccess { target, access: Some(1), call_trace: &call_trace }),
         ]
     };
@@ -157,6 +159,8 @@ fn earlier_events_supply_signers_and_command_lines() {
                 let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
                 let event_context = evaluated.event_context();
                 assert_eq!(event_context.process.command_line, "a /b");
+                let image = &event_context.stack[0].image;
+                assert_eq!(image.original_file_name(), Some(("service.exe", FactSource::Sysmon)));
                 assert_eq!(
                     (event_context.process.parent_pid, event_context.process.started),
                     (Some(4), Some(10_000))

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::call_trace::Hex;
-use crate::row::{Action, Actor, Aim, Row};
+use crate::row::{Action, Actor, Aim, Row, StatedImage};
 
 /// Reads the row in a text and passes it to `check`.
 fn with_row(json: &str, check: impl FnOnce(Option<Row<'_>>)) {
@@ -131,15 +131,25 @@ fn invalid_events_are_reported() {
 
 #[test]
 fn only_valid_signatures_count() {
-    for (signed, status, expected) in
-        [("true", "Valid", "S"), ("true", "Expired", ""), ("false", "Valid", ""), ("true", "Unavailable", "")]
-    {
+    for (signed, status, expected, state) in [
+        ("true", "Valid", "S", Some("valid")),
+        ("true", "Expired", "", Some("invalid")),
+        ("true", "Revoked", "", Some("invalid")),
+        ("false", "Valid", "", Some("unsigned")),
+        ("false", "Unavailable", "", Some("unsigned")),
+        ("true", "Unavailable", "", Some("unknown")),
+        ("", "", "", None),
+    ] {
         let json = format!(
             r#"{{"EventID":7,"ImageLoaded":"a","Signed":"{signed}","Signature":"S","SignatureStatus":"{status}"}}"#
         );
         with_row(&json, |row| {
-            let Some(Row { action: Action::ImageLoad { signer, .. }, .. }) = row else { panic!("{json}") };
+            let Some(Row { action: Action::ImageLoad { signer, stated, .. }, .. }) = row else {
+                panic!("{json}")
+            };
             assert_eq!(signer, expected, "{json}");
+            let signature = stated.facts().signature;
+            assert_eq!(signature.map(|signature| signature.state.name()), state, "{json}");
         });
     }
 }
@@ -166,9 +176,9 @@ proptest! {
                 Action::RemoteThread { target, tid: number, address, module: &a, function: &b }
             }
             2 => {
-                let path = if a.is_empty() { "a" } else { &a };
-                let is_unsigned = b.is_empty() && number.is_some();
-                Action::ImageLoad { path, sha256: sum, signer: &b, is_unsigned }
+                let (signed, status) = if b.is_empty() { ("false", "Unavailable") } else { ("true", "Valid") };
+                let stated = StatedImage { signed, signature: &b, status, company: &a, ..StatedImage::default() };
+                Action::ImageLoad { path: if a.is_empty() { "a" } else { &a }, sha256: sum, signer: &b, stated }
             }
             _ => Action::ProcessCreate { command_line: &a, parent_pid: number },
         };

@@ -139,15 +139,29 @@ struct Data<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hashes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    signed: Option<&'static str>,
+    signed: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    signature_status: Option<&'static str>,
+    signature_status: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_file_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    company: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    product: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_version: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command_line: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_process_id: Option<u32>,
+}
+
+fn given(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 impl<'a> Data<'a> {
@@ -177,18 +191,23 @@ impl<'a> Data<'a> {
                 start_function: Some(function),
                 ..aimed(target)
             },
-            Action::ImageLoad { path, sha256, signer, is_unsigned } => Data {
-                image_loaded: Some(path),
-                hashes: sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum))),
-                signed: match (signer.is_empty(), is_unsigned) {
-                    (false, _) => Some("true"),
-                    (true, true) => Some("false"),
-                    (true, false) => None,
-                },
-                signature: Some(signer),
-                signature_status: Some(if signer.is_empty() { "Unavailable" } else { "Valid" }),
-                ..own
-            },
+            Action::ImageLoad { path, sha256, signer, stated } => {
+                let is_valid = !signer.is_empty();
+                let or = |text: &'a str, other| if text.is_empty() { other } else { text };
+                Data {
+                    image_loaded: Some(path),
+                    hashes: sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum))),
+                    signed: Some(or(stated.signed, if is_valid { "true" } else { "false" })),
+                    signature: Some(or(stated.signature, signer)),
+                    signature_status: Some(or(stated.status, if is_valid { "Valid" } else { "Unavailable" })),
+                    original_file_name: given(stated.original_file_name),
+                    company: given(stated.company),
+                    product: given(stated.product),
+                    description: given(stated.description),
+                    file_version: given(stated.file_version),
+                    ..own
+                }
+            }
             Action::ProcessCreate { command_line, parent_pid } => {
                 Data { command_line: Some(command_line), parent_process_id: *parent_pid, ..own }
             }

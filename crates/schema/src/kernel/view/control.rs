@@ -58,6 +58,55 @@ impl<'a> DbgIdRsds<'a> {
     }
 }
 
+/// The version resource of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion<'a> {
+    /// The size in memory, from the header of the image.
+    pub image_size: u32,
+    /// The time stamp in the header of the image.
+    pub time_date_stamp: u32,
+    /// The file name that the author intended.
+    pub original_file_name: Utf16<'a>,
+    /// The description.
+    pub description: Utf16<'a>,
+    /// The version of the file.
+    pub file_version: Utf16<'a>,
+    /// The product.
+    pub product: Utf16<'a>,
+    /// The company.
+    pub company: Utf16<'a>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedVersion {
+    image_size: U32,
+    time_date_stamp: U32,
+}
+
+impl<'a> FileVersion<'a> {
+    /// Reads the payload of ImageId/FileVersion.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], _version: u8, _pointer: PointerSize) -> Result<FileVersion<'a>, Error> {
+        let mut reader = Reader::new("FileVersion", payload);
+        let fixed = reader.fixed::<FixedVersion>()?;
+        let mut text = || reader.utf16().unwrap_or_default();
+        let [original_file_name, description, file_version] = [text(), text(), text()];
+        let [_binary_version, _language, product, company] = [text(), text(), text(), text()];
+        Ok(FileVersion {
+            image_size: fixed.image_size.get(),
+            time_date_stamp: fixed.time_date_stamp.get(),
+            original_file_name,
+            description,
+            file_version,
+            product,
+            company,
+        })
+    }
+}
+
 /// The directories of Windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemPaths<'a> {

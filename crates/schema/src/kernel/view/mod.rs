@@ -19,7 +19,7 @@ mod text;
 mod thread;
 
 pub use config::{CpuConfig, CpuDetail};
-pub use control::{DbgIdRsds, SystemPaths, VolumeMapping};
+pub use control::{DbgIdRsds, FileVersion, SystemPaths, VolumeMapping};
 pub use file::{FileCreate, FileName, FileOperation, MapFile, OperationEnd};
 pub use image::{Image, ImageIdentity, ImageSignature, KernelBase};
 pub use memory::VirtualAllocation;

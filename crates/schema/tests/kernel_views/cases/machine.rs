@@ -118,6 +118,23 @@ pub static MACHINE: &[Case] = &[
         longest: 60,
     },
     Case {
+        source: Source::Class(IMAGE_ID, &[64]),
+        view: |payload, _, version, pointer| {
+            let v = FileVersion::parse(payload, version, pointer)?;
+            Ok(vec![
+                row("ImageSize", v.image_size),
+                row("TimeDateStamp", v.time_date_stamp),
+                row("OrigFileName", v.original_file_name),
+                row("FileDescription", v.description),
+                row("FileVersion", v.file_version),
+                row("ProductName", v.product),
+                row("CompanyName", v.company),
+            ])
+        },
+        left_out: &["BinFileVersion", "VerLanguage", "ProductVersion", "FileId", "ProgramId"],
+        longest: 60,
+    },
+    Case {
         source: Source::Class(SYS_CONFIG_EX, &[33]),
         view: |payload, _, version, pointer| {
             let v = SystemPaths::parse(payload, version, pointer)?;
