@@ -322,3 +322,51 @@ impl LoadedModules {
         known
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stackhound_system::{ImageVersion, Losses, ModuleFacts as Stated, Phase};
+    use stackhound_trace::TraceTime;
+    use stackhound_types::{Address, Pid, PointerSize};
+
+    use super::*;
+
+    /// What the events of a trace and a side-car file state about an image, by source.
+    #[test]
+    fn modules_of_traces_have_facts_from_events_and_files() {
+        const SIDE_CAR: &str = concat!(
+            r#"{"type":"image","schema_version":1,"time_date_stamp":"0x5","image_size":4096,"dotnet":true,"#,
+            r#""version":{"original_file_name":"c.exe"},"signature":{"state":"STATE","signer":"S"}}"#
+        );
+        for (level, state, signer) in [
+            (Some(0x24), "valid", Some("S")),
+            (None, "valid", Some("S")),
+            // The kernel found no signature, so the file of the same header is another one.
+            (Some(1), "valid", None),
+            (Some(0x24), "invalid", None),
+            (Some(0x24), "root-not-checked", None),
+        ] {
+            let mut system = System::new(PointerSize::Eight, Losses::default());
+            let (pid, base, time) = (Pid(7), Address(0x10_0000), TraceTime(1));
+            let path = r"\Device\HarddiskVolume1\a.exe";
+            let stated = Stated { pid, base, size: 4096, time_date_stamp: Some(5), checksum: None, path };
+            let id = system.take_module(Phase::Start, time, &stated).expect("a module");
+            if let Some(level) = level {
+                system.take_signing_level(id, level);
+            }
+            let version = ImageVersion { original_file_name: "b.exe", ..ImageVersion::default() };
+            system.take_image_version(5, 4096, &version);
+            let mut images = ImageTable::default();
+            images.add_side_car(&SIDE_CAR.replace("STATE", state)).expect("a side-car file");
+            let mut modules = Modules::default().with_images(images);
+            let loaded = LoadedModules::default().get(&system, &mut modules, id);
+            let module = modules.get(loaded.index);
+            assert_eq!(module.signer.as_deref(), signer, "{level:?} {state}");
+            assert_eq!(module.image.original_file_name(), Some(("b.exe", FactSource::ImageId)));
+            assert_eq!(module.image.is_dotnet(), Some(true));
+            let sources: Vec<FactSource> = module.image.facts().iter().map(|facts| facts.source).collect();
+            let load = level.map(|_| FactSource::ImageLoad);
+            assert!(sources.iter().eq(load.iter().chain(&[FactSource::ImageId, FactSource::SideCar])));
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The facts in the bytes of an image file.
 
-use stackhound_symbols::image::{Image, ImageError, Machine};
+use stackhound_symbols::image::{DebugEntry, Image, ImageError, Machine};
 use stackhound_types::{ImageIdentity, PdbIdentity};
 
 use crate::facts::{FactSource, ImageFacts, Signature, SignatureState, VersionInfo};
@@ -16,7 +16,7 @@ pub struct ImageFile {
     pub machine: Machine,
     /// Time stamp and size in the header.
     pub identity: ImageIdentity,
-    /// The PDB.
+    /// The PDB; for a .NET assembly without one, the portable PDB.
     pub pdb: Option<PdbIdentity>,
     /// Size of the file in bytes.
     pub size: u64,
@@ -46,7 +46,7 @@ impl ImageFile {
         Ok(ImageFile {
             machine: image.machine(),
             identity: image.identity(),
-            pdb: image.pdb(),
+            pdb: pdb(&image),
             size: bytes.len() as u64,
             hashes,
             version: version::read(&image, headers.resources),
@@ -68,6 +68,12 @@ impl ImageFile {
             is_dotnet: Some(self.is_dotnet),
         }
     }
+}
+
+/// The PDB, otherwise the portable PDB.
+fn pdb(image: &Image<'_>) -> Option<PdbIdentity> {
+    let portable = |entry| if let DebugEntry::PortablePdb(pdb) = entry { Some(pdb) } else { None };
+    image.pdb().or_else(|| image.debug_entries().into_iter().find_map(portable))
 }
 
 #[cfg(feature = "authenticode")]

@@ -22,9 +22,11 @@ pub struct Hashes {
 pub struct Timestamp {
     /// The time.
     pub time: FileTime,
-    /// Whether its own signature verifies, so that the time counts. If roots were given, its
-    /// certificates must lead to one of them.
+    /// Whether its own signature verifies and, if roots were given, its certificates lead to one of
+    /// them, so that the time counts.
     pub is_verified: bool,
+    /// Why its certificates do not lead to a root, if this is all that is wrong.
+    pub reason: Option<SignatureReason>,
     /// The authority: common name of the certificate's subject.
     pub signer: Option<Box<str>>,
 }

@@ -223,8 +223,8 @@ fn sum(text: &str) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"type":"image","schema_version":1,"path":"a.exe","time_date_stamp":"0x5eed5eed","image_size":4096,
-        "sha256":"SUM","pdb":{"name":"a.pdb","guid":"00000000-0000-0000-0000-000000000001","age":2},"dotnet":true,
+    const LINE: &str = r#"{"type":"image","schema_version":1,"path":"a.exe","time_date_stamp":"0x5eed5eed",
+        "image_size":4096,"sha256":"SUM","pdb":{"name":"a.pdb","guid":"00000000-0000-0000-0000-000000000001","age":2},"dotnet":true,
         "version":{"original_file_name":"NAME","company":null,"product":null,"description":null,"file_version":"1"},
         "signature":{"state":"valid","reason":null,"signer":"S"},"signatures":[]}"#;
 

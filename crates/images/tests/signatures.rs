@@ -217,7 +217,7 @@ fn a_verified_time_stamp_proves_that_the_certificate_was_valid() {
             &expired,
             Box::new(|of| token(of, before, &by(own.clone()), &[])),
             false,
-            "invalid expired",
+            "root-not-trusted other-root",
         ),
         (
             "lifetime signing",

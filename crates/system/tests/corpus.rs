@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use stackhound_etl::Selection;
 use stackhound_etl::record::Record;
+use stackhound_schema::kernel::class_guid::IMAGE_ID;
 use stackhound_schema::kernel::{self, view};
 use stackhound_system::{Completeness, Evidence, FileKey, Gap, ModuleRef, ProcessRef, Span, System};
 use stackhound_trace::{Event, OpenTrace, TraceFiles, TraceTime};
@@ -63,6 +64,42 @@ fn nothing_is_malformed_or_left_over() {
     for (name, _) in stackhound_corpus::trace_files() {
         let stats = observed(&open(&[&name]).unwrap()).stats();
         assert_eq!((stats.malformed, stats.unplaced_unloads), (0, 0), "{name}");
+    }
+}
+
+/// Merging adds an event with the version resource of each image.
+#[test]
+fn modules_have_their_version_resources() {
+    for name in [NET, "perfview-diaghub.etl"] {
+        let Some(trace) = open(&[name]) else { return };
+        let mut stated = HashMap::new();
+        let mut events = trace.selected(Selection::none().classic());
+        while let Some(event) = events.next() {
+            let record = event.record();
+            if record.guid() == Some(IMAGE_ID) && record.opcode() == 64 {
+                let version =
+                    view::FileVersion::parse(record.payload(), record.version(), record.pointer_size());
+                let version = version.expect("a version resource");
+                let texts = [version.original_file_name, version.company].map(|text| text.to_string_lossy());
+                stated.entry((version.time_date_stamp, u64::from(version.image_size))).or_insert(texts);
+            }
+        }
+        let system = observed(&trace);
+        let mut with_version = 0;
+        for module in system.modules() {
+            let key = module.time_date_stamp().map(|stamp| (stamp, module.size()));
+            let found = module.version().map(|version| [version.original_file_name, version.company]);
+            let expected = key.and_then(|key| stated.get(&key));
+            assert_eq!(
+                found,
+                expected.map(|texts| texts.each_ref().map(String::as_str)),
+                "{}",
+                module.path()
+            );
+            with_version += usize::from(found.is_some());
+        }
+        println!("{name}: {with_version} of {} modules", system.modules().count());
+        assert!(with_version > 100, "{name}: {with_version}");
     }
 }
 

@@ -112,6 +112,31 @@ fn thread(pid: u32, tid: u32) -> [Part<'static>; 11] {
     ]
 }
 
+/// Image v3: base, size, pid, checksum, time stamp, signing level and signature type, preferred
+/// base, reserved, path.
+fn image(base: u64, levels: u32) -> [Part<'static>; 12] {
+    let zero = U32(0);
+    let head = [P(base), P(0x1000), U32(7), zero, U32(5), U32(levels), P(base), zero, zero, zero, zero];
+    let mut parts = [Wide("\\a.dll"); 12];
+    parts[..11].copy_from_slice(&head);
+    parts
+}
+
+#[test]
+fn modules_have_the_signing_level_of_their_load() {
+    // Level and type of the signature are bytes. Level 0 means that it was not checked.
+    let images = [(0x10_0000, 0x010c, Some(0x0c)), (0x20_0000, 0x0001, Some(1)), (0x30_0000, 0, None)];
+    let payloads = images.map(|(base, levels, _)| image(base, levels));
+    let events: Vec<EventSpec<'_>> =
+        payloads.iter().zip(1..).map(|(parts, time)| (time, 0x030a, 3, &parts[..])).collect();
+    check(&events, |system, at| {
+        for (base, _, expected) in images {
+            let (module, _) = system.module_at(Pid(7), Address(base), at(9)).expect("a module");
+            assert_eq!(module.signing_level(), expected, "{base:#x}");
+        }
+    });
+}
+
 #[test]
 fn processes_and_threads() {
     let (started, ended) = (process(7, 2, 0x103, "a.exe"), process(7, 2, 5, "a.exe"));

@@ -113,6 +113,8 @@ struct SignatureTimestamp<'a> {
     time: Time,
     /// Whether its own signature verifies, so that the time counts.
     verified: bool,
+    /// Why its certificates do not lead to a trusted root, if nothing else is wrong.
+    reason: Option<&'static str>,
     /// The authority.
     signer: Option<&'a str>,
 }
@@ -182,9 +184,18 @@ impl<'a> EmbeddedSignature<'a> {
             thumbprint_sha256: report.thumbprint.as_ref().map(|thumbprint| Bytes(thumbprint)),
             valid_from: report.validity.map(|(start, _)| Time(start)),
             valid_until: report.validity.map(|(_, end)| Time(end)),
-            timestamp: report.timestamp.as_ref().map(|Timestamp { time, is_verified, signer }| {
-                SignatureTimestamp { time: Time(*time), verified: *is_verified, signer: signer.as_deref() }
-            }),
+            timestamp: report.timestamp.as_ref().map(SignatureTimestamp::new),
+        }
+    }
+}
+
+impl<'a> SignatureTimestamp<'a> {
+    fn new(stamp: &'a Timestamp) -> SignatureTimestamp<'a> {
+        SignatureTimestamp {
+            time: Time(stamp.time),
+            verified: stamp.is_verified,
+            reason: stamp.reason.map(|reason| reason.name()),
+            signer: stamp.signer.as_deref(),
         }
     }
 }

@@ -9,6 +9,7 @@ use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Input, Reason, Severity, Verdict};
 use stackhound_export::findings::FindingsFormat;
 use stackhound_frames::Answer;
+use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState, VersionInfo};
 
 use crate::event_contexts::{access, events, finding, nothing, start, undetermined, yes};
 use crate::{lines, validate};
@@ -121,6 +122,35 @@ fn ecs_documents_have_elastics_names() {
     // A sub-technique is nested in its technique.
     let lsass = &documents[1]["threat"]["technique"];
     assert_eq!((&lsass["id"], &lsass["subtechnique"]["id"]), (&json!(["T1003"]), &json!(["T1003.001"])));
+}
+
+#[test]
+fn signatures_are_those_of_the_image() {
+    let signed = |source, state, signer: &str| ImageFacts {
+        signature: Some(Signature { state, reason: None, signer: Some(signer.into()) }),
+        version: VersionInfo { original_file_name: Some("mimi.exe".into()), ..VersionInfo::default() },
+        ..ImageFacts::new(source)
+    };
+    let of = |state| ImageEvidence::from(signed(FactSource::Sysmon, state, "Example"));
+    for (state, expected) in [
+        (SignatureState::Valid, json!({"exists": true, "valid": true, "trusted": true})),
+        (SignatureState::RootNotChecked, json!({"exists": true})),
+        (SignatureState::RootNotTrusted, json!({"exists": true, "trusted": false})),
+        (SignatureState::Invalid, json!({"exists": true, "valid": false})),
+        (SignatureState::Unsigned, json!({"exists": false})),
+        (SignatureState::NotEmbedded, json!({})),
+        (SignatureState::Unknown, json!({})),
+    ] {
+        let (mut event_context, findings) = access();
+        event_context.stack[1].module = event_context.process.path.clone();
+        event_context.stack[1].image = of(state);
+        let process = ecs(&[(event_context, findings)])[0]["process"].clone();
+        let mut expected = expected;
+        expected["status"] = state.name().into();
+        expected["subject_name"] = "Example".into();
+        assert_eq!(process["code_signature"], expected);
+        assert_eq!(process["pe"], json!({"original_file_name": "mimi.exe"}));
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ use stackhound_detect::report::{
 };
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
+use stackhound_images::{
+    FactSource, ImageEvidence, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo,
+};
 use stackhound_system::Runtime;
 use stackhound_types::{Address, Mode};
 
@@ -150,12 +153,33 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+fn image() -> impl Strategy<Value = ImageEvidence> {
+    let signature = (
+        proptest::sample::select(SignatureState::ALL.to_vec()),
+        option::of(proptest::sample::select(SignatureReason::ALL.to_vec())),
+        option::of(text()),
+    );
+    let facts =
+        (proptest::sample::select(FactSource::ALL.to_vec()), option::of(signature), option::of(text()));
+    vec(facts, 0..3).prop_map(|facts| {
+        facts.into_iter().fold(ImageEvidence::default(), |all, (source, signature, name)| {
+            let signature = signature.map(|(state, reason, signer)| {
+                let signer = signer.filter(|signer| !signer.is_empty()).map(Into::into);
+                Signature { state, reason, signer }
+            });
+            let original_file_name = name.filter(|name| !name.is_empty()).map(Into::into);
+            let version = VersionInfo { original_file_name, ..VersionInfo::default() };
+            all.with(ImageFacts { signature, version, ..ImageFacts::new(source) })
+        })
+    })
+}
+
 fn frame() -> impl Strategy<Value = FrameReport> {
     let function = option::of((text(), any::<u32>()));
     let code = (option::of(any::<u64>()), text(), option::of(any::<u64>()), function);
     let kind = (any::<bool>(), any::<bool>(), 0..3_usize, 0..6_usize, option::of(any::<u32>()));
-    (code, kind, vec(any::<u8>(), 0..4), vec(any::<u8>(), 0..4)).prop_map(
-        |(code, kind, leading, trailing)| {
+    (code, kind, vec(any::<u8>(), 0..4), vec(any::<u8>(), 0..4), image()).prop_map(
+        |(code, kind, leading, trailing, image)| {
             let (address, module, rva, function) = code;
             let (is_kernel, is_wow64, backing, memory, page_protection) = kind;
             let kinds = [
@@ -172,6 +196,7 @@ fn frame() -> impl Strategy<Value = FrameReport> {
                 mode: if is_kernel { Mode::Kernel } else { Mode::User },
                 is_wow64,
                 module,
+                image,
                 rva,
                 function: function.map(|(text, offset)| FunctionReport {
                     text,

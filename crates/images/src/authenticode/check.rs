@@ -72,7 +72,7 @@ fn state(
         Some(true) => {}
     }
     if !budget.take() {
-        return unsupported;
+        return (SignatureState::Unknown, Some(SignatureReason::Malformed));
     }
     match signer.verify(certificate, data.content.contents, Some(INDIRECT_DATA)) {
         Verified::Yes => {}
@@ -83,11 +83,15 @@ fn state(
     if !certificate.permits(CODE_SIGNING) {
         return invalid(SignatureReason::NotForCode);
     }
-    let stamp = report.timestamp.as_ref().filter(|stamp| stamp.is_verified);
-    let stamp = stamp.filter(|_| !certificate.is_for_its_lifetime());
-    let time = stamp.map_or(checks.time, |stamp| stamp.time).to_unix().0;
+    let stamp = report.timestamp.as_ref().filter(|_| !certificate.is_for_its_lifetime());
+    let time = stamp.filter(|stamp| stamp.is_verified).map_or(checks.time, |stamp| stamp.time).to_unix().0;
     if let Err(reason) = is_valid_at(certificate, time) {
-        return invalid(reason);
+        // If only the root of the time stamp is unknown, the certificate may have been valid.
+        let unproven = stamp.filter(|stamp| is_valid_at(certificate, stamp.time.to_unix().0).is_ok());
+        return match unproven.and_then(|stamp| stamp.reason) {
+            Some(unknown_root) => (SignatureState::RootNotTrusted, Some(unknown_root)),
+            None => invalid(reason),
+        };
     }
     let Some(trust) = checks.trust else { return (SignatureState::RootNotChecked, None) };
     let pool: Vec<&Certificate> = data.certificates.iter().collect();

@@ -36,7 +36,8 @@ pub(super) fn of(
         let content = (data.content.contents, Some(TST_INFO));
         let pool: Vec<&Certificate> = data.certificates.iter().chain(pool).collect();
         let stamp = stamp(signer, content, &pool, time, trust, budget);
-        Some(Timestamp { is_verified: stamp.is_verified && is_about_it, ..stamp })
+        let reason = stamp.reason.filter(|_| is_about_it);
+        Some(Timestamp { is_verified: stamp.is_verified && is_about_it, reason, ..stamp })
     });
     let mut found: Vec<Timestamp> = tokens.collect();
     let pool: Vec<&Certificate> = pool.iter().collect();
@@ -61,18 +62,17 @@ fn stamp(
     budget: &mut Budget,
 ) -> Timestamp {
     let certificate = signer.certificate(pool.iter().copied());
-    let is_verified = certificate.is_some_and(|certificate| {
+    let is_intact = certificate.is_some_and(|certificate| {
         certificate.states(TIME_STAMPING)
             && is_valid_at(certificate, time).is_ok()
             && budget.take()
             && signer.verify(certificate, content, content_type) == Verified::Yes
-            && trust.is_none_or(|trust| {
-                let search = Search { pool, trust, time, usage: TIME_STAMPING };
-                search.root(certificate, budget).is_ok()
-            })
+    });
+    let reason = certificate.zip(trust).filter(|_| is_intact).and_then(|(certificate, trust)| {
+        Search { pool, trust, time, usage: TIME_STAMPING }.root(certificate, budget).err()
     });
     let signer = certificate.and_then(|certificate| display_name(certificate.subject()));
-    Timestamp { time: FileTime::from_unix(time), is_verified, signer }
+    Timestamp { time: FileTime::from_unix(time), is_verified: is_intact && reason.is_none(), reason, signer }
 }
 
 /// The time in a token in seconds since 1970, and whether the token is about a signature.
