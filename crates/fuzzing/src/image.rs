@@ -8,7 +8,7 @@ use self::pe::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 
 /// The writer of images from the tests of the reader.
 #[path = "../../symbols/tests/support/mod.rs"]
-mod pe;
+pub(crate) mod pe;
 
 /// Reads bytes as an image file and as a loaded image.
 pub fn image(bytes: &[u8]) {

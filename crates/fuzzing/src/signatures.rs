@@ -4,10 +4,8 @@ use stackhound_images::{Checks, ImageFile, ImageTable, SignatureState, Trust};
 use stackhound_types::FileTime;
 
 use self::signed::{Certificate, INDIRECT_DATA, Signer, TIME_STAMPING, certificate, root, signer};
+use crate::image::pe;
 
-/// The writer of images from the tests of the reader.
-#[path = "../../symbols/tests/support/mod.rs"]
-mod pe;
 /// The writer of signatures from the tests of the reader.
 #[path = "../../images/tests/support/mod.rs"]
 mod signed;
@@ -63,7 +61,8 @@ pub(crate) fn files() -> Vec<Vec<u8>> {
     let (leaf, time) = (certificate("Code", "Root"), certificate("Time", "Root"));
     let time = Certificate { usages: &[TIME_STAMPING], ..time };
     let content = signed::indirect_data(&signed::digest(&image));
-    let sign = |signer: &Signer| signed::signed_data(INDIRECT_DATA, &content, signer, &[time.clone()]);
+    let sign =
+        |signer: &Signer| signed::signed_data(INDIRECT_DATA, &content, signer, std::slice::from_ref(&time));
     let plain = signer(&leaf);
     let made = plain.signature(INDIRECT_DATA, &content[2..]);
     let before = "20240101000000Z";

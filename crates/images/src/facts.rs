@@ -284,7 +284,10 @@ impl ImageEvidence {
         let is_stated = states.clone().any(|state| state == SignatureState::Unsigned);
         is_stated
             && states.all(|state| {
-                matches!(state, SignatureState::Unsigned | SignatureState::NotEmbedded | SignatureState::Unknown)
+                matches!(
+                    state,
+                    SignatureState::Unsigned | SignatureState::NotEmbedded | SignatureState::Unknown
+                )
             })
     }
 

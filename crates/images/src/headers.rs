@@ -14,6 +14,7 @@ pub(crate) struct Directory {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Headers {
     /// The field `CheckSum`.
+    #[cfg(feature = "authenticode")]
     pub checksum: Range<usize>,
     /// The entry of the certificate table in the data directories, if the header has one.
     pub certificates_entry: Option<Range<usize>>,
@@ -50,6 +51,7 @@ impl Headers {
             entry(index).and_then(read).unwrap_or_default()
         };
         Some(Headers {
+            #[cfg(feature = "authenticode")]
             checksum: optional + 64..optional + 68,
             certificates_entry: entry(CERTIFICATES),
             certificates: directory(CERTIFICATES),

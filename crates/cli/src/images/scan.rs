@@ -29,7 +29,7 @@ pub struct Scan {
 pub fn run(arguments: &Scan, common: &Common) -> Result<Outcome> {
     let trust = arguments.trust.read()?;
     let checks = checks(trust.as_ref());
-    for folder in arguments.folders.iter().filter(|folder| !folder.is_dir()) {
+    if let Some(folder) = arguments.folders.iter().find(|folder| !folder.is_dir()) {
         bail!("{}: expected a directory; `stackhound images show` reads single files", folder.display());
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;

@@ -135,7 +135,7 @@ impl Predicate {
 
     /// Whether the filter uses the code of images: they should then be read.
     pub fn reads_code(&self) -> bool {
-        self.matcher.fields().iter().any(|name| *name == Name::Frame(field::FrameFact::Call))
+        self.matcher.fields().contains(&Name::Frame(field::FrameFact::Call))
     }
 
     /// Whether the filter uses fields of the payload, unless a cheaper field decides.

@@ -136,8 +136,7 @@ fn dumps(builder: &mut CaseBuilder<'_>) {
     builder.yes("in the crash reporter, under shellcode", {
         dump(builder, "werfault", &["dbgcore"], ALL_ACCESS).replace(3, private(2))
     });
-    builder
-        .yes_at_most("low", "by the crash reporter", dump(builder, "werfault", &["dbgcore"], ALL_ACCESS));
+    builder.yes_at_most("low", "by the crash reporter", dump(builder, "werfault", &["dbgcore"], ALL_ACCESS));
     builder.no("only to query its state", dump(builder, "temp", &["dbgcore"], QUERY));
     builder.no("of another process", {
         dump(builder, "temp", &["dbgcore"], ALL_ACCESS).action(Action::Open("tool", Some(ALL_ACCESS)))
