@@ -37,6 +37,14 @@ struct Pending {
 struct Completeness {
     intact: TraceTime,
     checked: TraceTime,
+    /// Whether records were missing before.
+    has_gap: bool,
+}
+
+impl Completeness {
+    fn new(time: TraceTime) -> Completeness {
+        Completeness { intact: time, checked: time, has_gap: false }
+    }
 }
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -130,9 +138,9 @@ impl CallJoin {
             self.processors.check(processor, time, |from, until| {
                 losses.on_processor(source, processor.1, from.0, until.0)
             });
-            let of = self.sources.entry(source).or_insert(Completeness { intact: time, checked: time });
+            let of = self.sources.entry(source).or_insert_with(|| Completeness::new(time));
             if losses.between(source, of.checked.0, time.0) {
-                of.intact = time;
+                (of.intact, of.has_gap) = (time, true);
             }
             of.checked = of.checked.max(time);
         }
@@ -179,8 +187,8 @@ impl CallJoin {
     fn note_malformed(&mut self, is_malformed: bool, source: u16, time: TraceTime) {
         if is_malformed {
             self.stats.malformed += 1;
-            let of = self.sources.entry(source).or_insert(Completeness { intact: time, checked: time });
-            of.intact = time;
+            let of = self.sources.entry(source).or_insert_with(|| Completeness::new(time));
+            (of.intact, of.has_gap) = (time, true);
         }
     }
 
@@ -235,7 +243,9 @@ impl CallJoin {
         self.leave(source, CallEnd::NotReturned);
         let (routine, end) = match exit {
             // The entry may have been lost.
-            Exit::NotEntered if self.sources.contains_key(&source) => (None, CallEnd::Lost),
+            Exit::NotEntered if self.sources.get(&source).is_some_and(|of| of.has_gap) => {
+                (None, CallEnd::Lost)
+            }
             Exit::NotEntered => (None, CallEnd::NotEntered),
             Exit::Perhaps(call) => {
                 self.settle(call.number, CallEnd::Unconfirmed, None);
