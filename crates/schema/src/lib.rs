@@ -18,6 +18,7 @@ mod error;
 pub mod fuzz;
 mod identity;
 pub mod kernel;
+pub mod kernel_process;
 mod limits;
 mod manifest;
 pub mod method;

@@ -27,6 +27,8 @@ pub enum FileNameEvent {
     Open(FileObject),
     /// The open ends. This statement has no name.
     Close(FileObject),
+    /// The file gets another name, which no later event has to state. This statement has no name.
+    Rename(FileKey),
 }
 
 #[derive(Debug, Default)]
@@ -68,18 +70,31 @@ impl FileNames {
             FileNameEvent::Rundown(key) => self.by_key.list(time, key.0, name),
             FileNameEvent::Open(object) => self.by_object.give(time, object.0, name),
             FileNameEvent::Close(object) => {
-                if let Some(name) = self.by_object.covering(object.0, time) {
+                if let Some((name, _)) = self.by_object.covering(object.0, time) {
                     self.by_object.end(time, object.0, name);
                 }
+            }
+            // The event itself still refers to the old name.
+            FileNameEvent::Rename(key) => {
+                self.by_key.give(TraceTime(time.0.saturating_add(1)), key.0, Text::EMPTY);
             }
         }
     }
 
-    /// An earlier statement takes precedence over a later rundown or deletion.
-    pub fn at(&self, key: Option<FileKey>, object: Option<FileObject>, time: TraceTime) -> Option<Text> {
-        let by_key = key.and_then(|key| self.by_key.covering(key.0, time));
-        let by_object = || self.by_object.covering(object?.0, time);
-        let later = || self.by_key.later_name(key?.0, time);
-        by_key.or_else(by_object).or_else(later)
+    /// The names that statements give, with the times of the statements. An earlier statement takes
+    /// precedence over a later rundown or deletion.
+    pub fn at(
+        &self,
+        key: Option<FileKey>,
+        object: Option<FileObject>,
+        time: TraceTime,
+    ) -> impl Iterator<Item = (Text, TraceTime)> {
+        let key = key.map(|FileKey(key)| key);
+        let renamed = key.and_then(|key| self.by_key.unknown_since(key, time));
+        let by_key = key.and_then(|key| self.by_key.covering(key, time));
+        let by_object = object.and_then(|object| self.by_object.covering(object.0, time));
+        let by_object = by_object.filter(|&(_, stated)| renamed.is_none_or(|renamed| renamed <= stated));
+        let later = key.and_then(|key| self.by_key.later(key, time));
+        [by_key, by_object, later].into_iter().flatten()
     }
 }

@@ -62,6 +62,8 @@ struct Record {
     signing_level: Option<u8>,
     /// An index into `pdbs`.
     pdb: Option<u32>,
+    /// The time of the first statement.
+    stated: TraceTime,
 }
 
 /// The modules of one address space.
@@ -309,6 +311,7 @@ impl Modules {
             span,
             signing_level,
             pdb,
+            stated: time,
         });
         Some(number)
     }
@@ -387,6 +390,11 @@ impl<'s> ModuleRef<'s> {
     /// The NT path, with the device if any event stated it. See [`System::dos_path`].
     pub fn path(&self) -> &'s str {
         self.system.texts.get(self.record().path)
+    }
+
+    /// The time of the first statement about the module.
+    pub fn stated(&self) -> TraceTime {
+        self.record().stated
     }
 
     /// The last component of the path.

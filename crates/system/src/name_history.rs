@@ -110,24 +110,26 @@ impl NameHistory {
         self.statements.values_mut().map(|(_, name)| name)
     }
 
-    /// The name that the key was given before a time and has not lost by then.
-    pub fn covering(&self, key: u64, time: TraceTime) -> Option<Text> {
+    /// The name that the key was given before a time and has not lost by then, and the time of that
+    /// statement.
+    pub fn covering(&self, key: u64, time: TraceTime) -> Option<(Text, TraceTime)> {
         let (at, statement, name) = self.last(key, time)?;
         let holds = statement != Statement::Ended || at == time;
-        Some(name).filter(|name| holds && !name.is_empty())
+        (holds && !name.is_empty()).then_some((name, at))
+    }
+
+    /// The time since which the key has an unknown name.
+    pub fn unknown_since(&self, key: u64, time: TraceTime) -> Option<TraceTime> {
+        let (at, statement, name) = self.last(key, time)?;
+        (statement == Statement::Given && name.is_empty()).then_some(at)
     }
 
     /// The name in the next statement about the key after a time, if that statement is an end or a
-    /// listing.
-    pub fn later_name(&self, key: u64, time: TraceTime) -> Option<Text> {
+    /// listing, and the time of that statement.
+    pub fn later(&self, key: u64, time: TraceTime) -> Option<(Text, TraceTime)> {
         let rest = (key, TraceTime(time.0.checked_add(1)?), 0)..=(key, TraceTime(i64::MAX), u64::MAX);
-        let (_, &(statement, name)) = self.statements.range(rest).next()?;
-        Some(name).filter(|name| statement != Statement::Given && !name.is_empty())
-    }
-
-    /// The name at a time, from an earlier or a later statement.
-    pub fn at(&self, key: u64, time: TraceTime) -> Option<Text> {
-        self.covering(key, time).or_else(|| self.later_name(key, time))
+        let (&(_, at, _), &(statement, name)) = self.statements.range(rest).next()?;
+        (statement != Statement::Given && !name.is_empty()).then_some((name, at))
     }
 }
 
@@ -157,7 +159,12 @@ mod tests {
                     Statement::Ended => history.end(at, key, name),
                     Statement::Listed => history.list(at, key, name),
                 }
-                stated.push((time, key, statement, name));
+                // A listing of a known name is no new statement.
+                let last = stated.iter().rev().find(|stated| stated.1 == key);
+                let is_known = last.is_some_and(|last| last.2 != Statement::Ended && last.3 == name);
+                if statement != Statement::Listed || !is_known {
+                    stated.push((time, key, statement, name));
+                }
             }
             let end = time;
             for (key, time) in (0..3).flat_map(|key| (-1..=end + 1).map(move |time| (key, time))) {
@@ -165,8 +172,10 @@ mod tests {
                 let next = stated.iter().find(|stated| stated.1 == key && stated.0 > time);
                 let held = last.filter(|stated| stated.2 != Statement::Ended || stated.0 == time);
                 let later = next.filter(|stated| stated.2 != Statement::Given);
-                let expected = held.or(later).map(|stated| stated.3);
-                prop_assert_eq!(history.at(key, TraceTime(time)), expected, "{} at {}: {:?}", key, time, stated);
+                let expected = held.or(later).map(|stated| (stated.3, TraceTime(stated.0)));
+                let at = TraceTime(time);
+                let found = history.covering(key, at).or_else(|| history.later(key, at));
+                prop_assert_eq!(found, expected, "{} at {}: {:?}", key, time, stated);
             }
         }
 
@@ -196,9 +205,8 @@ mod tests {
                 }
                 for time in known.max(now - 45)..=now + 1 {
                     let time = TraceTime(time);
-                    prop_assert_eq!(forgetful.at(key, time), whole.at(key, time));
                     prop_assert_eq!(forgetful.covering(key, time), whole.covering(key, time));
-                    prop_assert_eq!(forgetful.later_name(key, time), whole.later_name(key, time));
+                    prop_assert_eq!(forgetful.later(key, time), whole.later(key, time));
                 }
             }
         }
@@ -213,7 +221,7 @@ mod tests {
         }
         assert_eq!(history.forget_oldest(300), 700);
         assert_eq!((history.len(), history.forget_oldest(300)), (300, 0));
-        let known = |n: u64| history.at(n * 7 % 1000, TraceTime(2000)).is_some();
+        let known = |n: u64| history.covering(n * 7 % 1000, TraceTime(2000)).is_some();
         assert!(!(0..700).any(known) && (700..1000).all(known));
     }
 }

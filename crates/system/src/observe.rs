@@ -9,8 +9,9 @@ use stackhound_etl::{ManifestEvents, Selection};
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::{self, view};
+use stackhound_schema::kernel_process::{PROCESS_RUNDOWN, PROCESS_START, PROCESS_STOP, ProcessStatement};
 use stackhound_schema::method::{MethodCode, SCRIPT};
-use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN};
+use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{Guid, PdbIdentity, Pid, PointerSize, Tid};
@@ -20,7 +21,7 @@ use crate::file::{FileKey, FileNameEvent, FileObject};
 use crate::image_version::ImageVersion;
 use crate::method::{MethodFacts, Runtime};
 use crate::module::ModuleFacts;
-use crate::process::ProcessFacts;
+use crate::process::{ProcessDetails, ProcessFacts};
 use crate::region::AllocationFacts;
 use crate::registry::{KeyControlBlock, KeyNameEvent};
 use crate::span::Phase;
@@ -42,6 +43,7 @@ enum Subject {
     FileName(fn(FileKey) -> FileNameEvent),
     FileOpen,
     FileClose,
+    FileRename,
     KeyName(KeyNameEvent),
 }
 
@@ -77,6 +79,7 @@ fn subject(hook_id: u16) -> Option<Subject> {
         hook_id::FILE_IO_FILE_RUNDOWN => Subject::FileName(FileNameEvent::Rundown),
         hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Subject::FileOpen,
         hook_id::FILE_IO_CLOSE => Subject::FileClose,
+        hook_id::FILE_IO_RENAME | hook_id::FILE_IO_RENAME_PATH => Subject::FileRename,
         hook_id::REGISTRY_KCB_CREATE => Subject::KeyName(KeyNameEvent::Create),
         hook_id::REGISTRY_KCB_DELETE => Subject::KeyName(KeyNameEvent::Delete),
         hook_id::REGISTRY_KCB_RUNDOWN_BEGIN | hook_id::REGISTRY_KCB_RUNDOWN_END => {
@@ -92,8 +95,9 @@ const FILE_VERSION: u8 = 64;
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
-/// The ids of events about JIT-compiled methods, of any provider.
-const METHOD_IDS: [u16; 9] = [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144];
+/// The ids of manifest events about JIT-compiled methods and processes, of any provider.
+const MANIFEST_IDS: [u16; 12] =
+    [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144, PROCESS_START, PROCESS_STOP, PROCESS_RUNDOWN];
 const SCRIPT_LOAD: u16 = 9;
 
 /// The phase that a .NET event states for a method, and whether the event contains the name.
@@ -117,7 +121,7 @@ impl System {
     pub fn selection() -> Selection {
         let hook_ids = (0..=u16::MAX).filter(|&hook_id| subject(hook_id).is_some());
         let selection = Selection::none().hook_ids(hook_ids).classic();
-        METHOD_IDS
+        MANIFEST_IDS
             .into_iter()
             .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
@@ -133,17 +137,63 @@ impl System {
             }
         } else if event.kind().is_classic() {
             self.observe_classic(event.time(), &event.record());
-        } else if METHOD_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
-            self.observe_method(event.time(), &event.record());
+        } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
+            self.observe_manifest_event(event.time(), &event.record());
         }
     }
 
-    fn observe_method(&mut self, time: TraceTime, record: &Record<'_>) {
+    fn observe_manifest_event(&mut self, time: TraceTime, record: &Record<'_>) {
         let (Some(provider), Some(descriptor)) = (record.guid(), record.descriptor()) else { return };
+        match (provider, descriptor.id) {
+            (KERNEL_PROCESS, PROCESS_STOP) => self.observe_process_stop(time, record),
+            (KERNEL_PROCESS, PROCESS_START | PROCESS_RUNDOWN) => {
+                self.observe_process_details(time, descriptor.id, record);
+            }
+            _ => self.observe_method(time, (provider, descriptor.id), record),
+        }
+    }
+
+    fn observe_process_details(&mut self, time: TraceTime, id: u16, record: &Record<'_>) {
+        let Some(read) = ProcessStatement::parse(id, record.version(), record.payload()) else { return };
+        let taken = read.map(|process| {
+            let Some(pid) = self.stated(Some(process.process_id)) else { return };
+            let mut path = std::mem::take(&mut self.scratch);
+            path.clear();
+            process.image_name.append_to(&mut path);
+            let facts = ProcessFacts {
+                parent: Pid::known(process.parent_id.0),
+                session: Some(process.session_id),
+                image_name: path.rsplit('\\').next().unwrap_or_default(),
+                ..ProcessFacts::of(pid)
+            };
+            let details = ProcessDetails {
+                create_time: process.create_time,
+                integrity: process.mandatory_label.and_then(integrity),
+                path: &path,
+                time_date_stamp: process.time_date_stamp,
+            };
+            let phase = if id == PROCESS_START { Phase::Start } else { Phase::RundownAtStart };
+            self.take_process_details(phase, time, &facts, &details);
+            self.scratch = path;
+        });
+        self.count(taken);
+    }
+
+    /// Records the end of a process that the kernel class does not report.
+    fn observe_process_stop(&mut self, time: TraceTime, record: &Record<'_>) {
+        let Some(&pid) = record.payload().first_chunk::<4>() else { return self.stats.malformed += 1 };
+        let Some(pid) = self.stated(Some(Pid(u32::from_le_bytes(pid)))) else { return };
+        if self.processes.is_known_by_provider_only(pid, time) {
+            self.take_process(Phase::End, time, &ProcessFacts::of(pid));
+            self.stats.observed += 1;
+        }
+    }
+
+    fn observe_method(&mut self, time: TraceTime, (provider, id): (Guid, u16), record: &Record<'_>) {
         let (payload, pointer) = (record.payload(), record.pointer_size());
-        let (runtime, phase, code) = match method_subject(provider, descriptor.id) {
+        let (runtime, phase, code) = match method_subject(provider, id) {
             Some((phase, is_verbose)) => (Runtime::Clr, phase, MethodCode::dot_net(payload, is_verbose)),
-            None if (provider, descriptor.id) == (SCRIPT, SCRIPT_LOAD) => {
+            None if (provider, id) == (SCRIPT, SCRIPT_LOAD) => {
                 (Runtime::Script, Phase::Start, MethodCode::script(payload, pointer))
             }
             None => return,
@@ -212,6 +262,7 @@ impl System {
             Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
             Subject::FileOpen => self.observe_file_open(time, record, &mut text),
             Subject::FileClose => self.observe_file_close(time, record),
+            Subject::FileRename => self.observe_file_rename(time, record),
             // Both payloads contain the base of an image or page of the kernel.
             Subject::HypercallPage => {
                 parse(record, view::KernelBase::parse).map(|page| self.take_hypercall_page(page.image_base))
@@ -446,6 +497,12 @@ impl System {
         Ok(())
     }
 
+    fn observe_file_rename(&mut self, time: TraceTime, record: &Record<'_>) -> Result<(), Error> {
+        let file = parse(record, view::FileOperation::parse)?;
+        self.take_file_name(FileNameEvent::Rename(FileKey(file.file_key.0)), time, "");
+        Ok(())
+    }
+
     fn observe_key_name(
         &mut self,
         time: TraceTime,
@@ -467,6 +524,13 @@ fn parse<'a, View>(
     parse: impl FnOnce(&'a [u8], u8, PointerSize) -> Result<View, Error>,
 ) -> Result<View, Error> {
     parse(record.payload(), record.version(), record.pointer_size())
+}
+
+/// The integrity level of a mandatory label, `S-1-16-` and the level.
+fn integrity(Sid(label): Sid<'_>) -> Option<u32> {
+    const AUTHORITY: [u8; 8] = [1, 1, 0, 0, 0, 0, 0, 16];
+    let (authority, level) = label.split_first_chunk::<8>()?;
+    (*authority == AUTHORITY).then_some(u32::from_le_bytes(level.try_into().ok()?))
 }
 
 /// The thread in the header, if the kernel wrote it.

@@ -1,10 +1,11 @@
 //! Processes.
 
 use stackhound_trace::TraceTime;
-use stackhound_types::{Address, Pid};
+use stackhound_types::{Address, FileTime, Pid};
 
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
+use crate::module::ModuleRef;
 use crate::slab::Id;
 use crate::span::{Phase, Span};
 use crate::system::System;
@@ -82,6 +83,38 @@ impl ProcessFacts<'_> {
     }
 }
 
+/// The facts about a process that only Microsoft-Windows-Kernel-Process states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessDetails<'a> {
+    /// The time at which the process was created.
+    pub create_time: FileTime,
+    /// The integrity level: the last number of the mandatory label.
+    pub integrity: Option<u32>,
+    /// The NT path of the program.
+    pub path: &'a str,
+    /// From the header of the image.
+    pub time_date_stamp: Option<u32>,
+}
+
+/// As [`ProcessDetails`], with an interned path, and the time of the statement.
+#[derive(Clone, Copy, Debug)]
+struct Details {
+    stated: TraceTime,
+    create_time: FileTime,
+    integrity: Option<u32>,
+    path: Text,
+    time_date_stamp: Option<u32>,
+}
+
+/// The source of a statement about a process. Each reports a start once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// The kernel class.
+    Class = 1,
+    /// Microsoft-Windows-Kernel-Process.
+    Provider = 2,
+}
+
 #[derive(Debug)]
 struct Record {
     pid: Pid,
@@ -97,6 +130,11 @@ struct Record {
     is_defunct: bool,
     /// Modules or methods were forgotten because a limit was exceeded.
     was_shed: bool,
+    /// The times of the first and the last statement that certainly is about this process.
+    seen: Option<(TraceTime, TraceTime)>,
+    /// The [`Source`]s that reported the start.
+    started_by: u8,
+    details: Option<Box<Details>>,
 }
 
 impl Record {
@@ -114,8 +152,40 @@ impl Record {
             creator: None,
             is_defunct: false,
             was_shed: false,
+            seen: None,
+            started_by: 0,
+            details: None,
         }
     }
+
+    /// Whether the other source can have reported this start: it differs in no fact that both
+    /// state, and the source has not reported the start of this process yet.
+    fn is_reported_by(&self, source: Source, texts: &Texts, facts: &ProcessFacts<'_>) -> bool {
+        self.started_by != 0
+            && self.started_by & source as u8 == 0
+            && self.parent.is_some()
+            && self.parent == facts.parent
+            && is_same_name(texts.get(self.image_name), facts.image_name)
+    }
+
+    fn note_statement(&mut self, time: TraceTime, is_certain: bool) {
+        self.seen = match self.seen {
+            None => Some((time, time)),
+            Some((first, last)) if is_certain => Some((first.min(time), last.max(time))),
+            seen => seen,
+        };
+    }
+}
+
+/// The length at which older systems cut names.
+const NAME_CUT: usize = 14;
+
+/// Whether two names of a program are equal, also if one of them was cut.
+pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    let start = long.get(..short.len());
+    let is_start = !short.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(short));
+    is_start && (short.len() == long.len() || (NAME_CUT..=NAME_CUT + 1).contains(&short.len()))
 }
 
 /// All processes. Each takes about 180 bytes, plus its distinct texts.
@@ -200,11 +270,51 @@ impl Processes {
 
     /// All referenced texts.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
-        self.records.iter_mut().flat_map(|record| [&mut record.image_name, &mut record.command_line])
+        self.records.iter_mut().flat_map(|record| {
+            let path = record.details.as_mut().map(|details| &mut details.path);
+            [&mut record.image_name, &mut record.command_line].into_iter().chain(path)
+        })
     }
 
     pub fn observe(
         &mut self,
+        texts: &mut Texts,
+        phase: Phase,
+        time: TraceTime,
+        facts: &ProcessFacts<'_>,
+    ) -> ProcessId {
+        self.observe_from(Source::Class, texts, phase, time, facts)
+    }
+
+    /// Records a statement of Microsoft-Windows-Kernel-Process.
+    pub fn observe_details(
+        &mut self,
+        texts: &mut Texts,
+        phase: Phase,
+        time: TraceTime,
+        facts: &ProcessFacts<'_>,
+        details: &ProcessDetails<'_>,
+    ) -> ProcessId {
+        let id = self.observe_from(Source::Provider, texts, phase, time, facts);
+        let &ProcessDetails { create_time, integrity, path, time_date_stamp } = details;
+        self.records[id.index()].details.get_or_insert_with(|| {
+            let path = texts.intern(path);
+            Box::new(Details { stated: time, create_time, integrity, path, time_date_stamp })
+        });
+        id
+    }
+
+    /// Whether only Microsoft-Windows-Kernel-Process has stated the newest process with an id.
+    pub fn is_known_by_provider_only(&self, pid: Pid, time: TraceTime) -> bool {
+        self.newest_until(pid, time).is_some_and(|id| {
+            let record = &self.records[id.index()];
+            record.key.is_none() && record.details.is_some()
+        })
+    }
+
+    fn observe_from(
+        &mut self,
+        source: Source,
         texts: &mut Texts,
         phase: Phase,
         time: TraceTime,
@@ -216,14 +326,22 @@ impl Processes {
             phase => phase,
         };
         let records = &self.records;
-        let identity = |holder: u32| match (records[holder as usize].key, facts.key) {
-            _ if facts.pid.is_kernel_only() => Identity::Same,
-            (Some(known), Some(stated)) if known == stated => Identity::Same,
-            (Some(_), Some(_)) => Identity::Different,
-            _ => Identity::Unsure,
+        let identity = |holder: u32| {
+            let record = &records[holder as usize];
+            match (record.key, facts.key) {
+                _ if facts.pid.is_kernel_only() => Identity::Same,
+                (Some(known), Some(stated)) if known == stated => Identity::Same,
+                (Some(_), Some(_)) => Identity::Different,
+                _ if phase == Phase::Start && record.is_reported_by(source, texts, facts) => Identity::Same,
+                _ => Identity::Unsure,
+            }
         };
         let (holder, is_new) = self.lifetimes.observe(facts.pid.0, phase, time, identity);
         let record = self.record(holder, is_new, facts.pid);
+        record.note_statement(time, is_new || (record.key.is_some() && record.key == facts.key));
+        if phase == Phase::Start {
+            record.started_by |= source as u8;
+        }
         record.parent = record.parent.or(facts.parent);
         record.session = record.session.or(facts.session);
         record.key = record.key.or(facts.key);
@@ -370,6 +488,57 @@ impl<'s> ProcessRef<'s> {
     /// The SID of the user.
     pub fn sid(&self) -> Option<&'s [u8]> {
         Some(&*self.record().sid).filter(|sid| !sid.is_empty())
+    }
+
+    /// The integrity level, the last number of the mandatory label. Only
+    /// Microsoft-Windows-Kernel-Process of newer systems states it.
+    pub fn integrity(&self) -> Option<u32> {
+        self.details()?.integrity
+    }
+
+    /// The time at which the process was created, if Microsoft-Windows-Kernel-Process states it.
+    /// Processes that existed before the trace can have one.
+    pub fn create_time(&self) -> Option<FileTime> {
+        Some(self.details()?.create_time)
+    }
+
+    /// The NT path of the program, if Microsoft-Windows-Kernel-Process states it.
+    pub fn stated_path(&self) -> Option<&'s str> {
+        Some(self.system.texts.get(self.details()?.path)).filter(|path| !path.is_empty())
+    }
+
+    /// The time stamp of the program, if Microsoft-Windows-Kernel-Process states it.
+    pub fn stated_time_date_stamp(&self) -> Option<u32> {
+        self.details()?.time_date_stamp.filter(|&stamp| stamp != 0)
+    }
+
+    /// The time of the statement with the [integrity](ProcessRef::integrity), the creation time and
+    /// the path.
+    pub fn details_stated(&self) -> Option<TraceTime> {
+        Some(self.details()?.stated)
+    }
+
+    fn details(&self) -> Option<&'s Details> {
+        self.record().details.as_deref()
+    }
+
+    /// The times of the first and the last statement that certainly is about this process. Between
+    /// them, the id belongs to it. Outside, the id can belong to another process if events may be
+    /// missing. `None` if no event has stated more than the id.
+    pub fn observed(&self) -> Option<(TraceTime, TraceTime)> {
+        self.record().seen
+    }
+
+    /// The module of the program: the one that has the name of the process. `None` if there is
+    /// none, if modules with different paths have the name, or if the modules change more than
+    /// `max` times.
+    pub fn program(&self, time: TraceTime, max: usize) -> Option<ModuleRef<'s>> {
+        let name = self.image_name();
+        // The last events of a process follow its end.
+        let all = self.system.modules_in(self.id, time.min(self.span().to), max)?;
+        let mut found = all.filter(|module| is_same_name(module.file_name(), name));
+        let first = found.next()?;
+        found.all(|module| module.path().eq_ignore_ascii_case(first.path())).then_some(first)
     }
 
     /// Whether the process was defunct at the end of the trace: ended, with an open handle to it.

@@ -57,8 +57,15 @@ impl KeyNames {
         }
     }
 
-    pub fn at(&self, block: KeyControlBlock, time: TraceTime) -> Option<Text> {
-        self.by_block.at(block.0, time)
+    /// The names that statements give, with the times of the statements. An earlier statement takes
+    /// precedence.
+    pub fn at(
+        &self,
+        KeyControlBlock(block): KeyControlBlock,
+        time: TraceTime,
+    ) -> impl Iterator<Item = (Text, TraceTime)> {
+        let earlier = self.by_block.covering(block, time);
+        earlier.into_iter().chain(self.by_block.later(block, time))
     }
 }
 

@@ -12,12 +12,12 @@ use crate::forget::{Forgetting, ForgottenEarly};
 use crate::image_version::{ImageVersion, ImageVersions};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner};
-use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
+use crate::process::{ProcessDetails, ProcessFacts, ProcessId, ProcessRef, Processes};
 use crate::ranges::ValidityId;
 use crate::region::{Allocation, AllocationFacts, Region, Regions};
 use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
-use crate::text::Texts;
+use crate::text::{Text, Texts};
 use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
 use crate::view::{View, ViewFacts, Views};
 use crate::volume::Volumes;
@@ -31,6 +31,16 @@ pub enum AllocationEvent {
     Free,
     /// The memory exists when the trace begins or ends.
     Rundown,
+}
+
+/// A name and the time of the statement that gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatedName<'s> {
+    /// The name.
+    pub text: &'s str,
+    /// The time of the statement. It can be later than the time of a query: a rundown at the end
+    /// lists names that were given before.
+    pub stated: TraceTime,
 }
 
 /// A machine has one page. A trace of several boots could report more.
@@ -165,6 +175,19 @@ impl System {
         self.keep_limits();
         self.revision += 1;
         self.processes.observe(&mut self.texts, phase, time, facts)
+    }
+
+    /// Records a statement of Microsoft-Windows-Kernel-Process about a process.
+    pub fn take_process_details(
+        &mut self,
+        phase: Phase,
+        time: TraceTime,
+        facts: &ProcessFacts<'_>,
+        details: &ProcessDetails<'_>,
+    ) -> ProcessId {
+        self.keep_limits();
+        self.revision += 1;
+        self.processes.observe_details(&mut self.texts, phase, time, facts, details)
     }
 
     /// Records a process that has ended, but whose object still exists when the trace ends
@@ -570,7 +593,27 @@ impl System {
         object: Option<FileObject>,
         time: TraceTime,
     ) -> Option<&str> {
-        self.files.at(key, object, time).map(|name| self.texts.get(name))
+        self.file_names(key, object, time).next().map(|name| name.text)
+    }
+
+    /// The names that statements give to the file that an operation at a time refers to, the most
+    /// reliable first. A name applies if no event between its statement and `time` can be missing.
+    pub fn file_names(
+        &self,
+        key: Option<FileKey>,
+        object: Option<FileObject>,
+        time: TraceTime,
+    ) -> impl Iterator<Item = StatedName<'_>> {
+        self.files.at(key, object, time).map(|name| self.stated_name(name))
+    }
+
+    /// The names that statements give to a registry key, as [`file_names`](System::file_names).
+    pub fn key_names(&self, key: KeyControlBlock, time: TraceTime) -> impl Iterator<Item = StatedName<'_>> {
+        self.registry.at(key, time).map(|name| self.stated_name(name))
+    }
+
+    fn stated_name(&self, (text, stated): (Text, TraceTime)) -> StatedName<'_> {
+        StatedName { text: self.texts.get(text), stated }
     }
 
     /// The path for the key and the name of a registry event.
@@ -585,7 +628,7 @@ impl System {
     ) -> RegistryPath<'a> {
         let key = match key {
             KeyControlBlock(0) => Some(""),
-            key => self.registry.at(key, time).map(|name| self.texts.get(name)),
+            key => self.key_names(key, time).next().map(|name| name.text),
         };
         RegistryPath { key, name }
     }

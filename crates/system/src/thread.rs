@@ -71,6 +71,8 @@ struct Record {
     /// The name up to the first renaming.
     name: Text,
     creator: Option<Caller>,
+    /// The time of the first statement about the thread.
+    seen: Option<TraceTime>,
 }
 
 impl Record {
@@ -86,6 +88,7 @@ impl Record {
             sub_process_tag: None,
             name: Text::EMPTY,
             creator: None,
+            seen: None,
         }
     }
 }
@@ -213,6 +216,7 @@ impl Threads {
         let (holder, is_new) = self.lifetimes.observe(tid.0, phase, time, identity);
         let has_other_names = !is_new && self.renames(self.id(holder), Span::OPEN).next().is_some();
         let record = self.record(holder, is_new, tid, process);
+        record.seen = record.seen.or(Some(time));
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
         record.user_stack = record.user_stack.or(facts.user_stack);
         record.start_address = record.start_address.or(facts.start_address);
@@ -296,6 +300,13 @@ impl<'s> ThreadRef<'s> {
     pub fn name_at(&self, time: TraceTime) -> &'s str {
         let threads = &self.system.threads;
         self.system.texts.get(threads.renames(self.id, time).next().unwrap_or(self.record().name))
+    }
+
+    /// The time of the first statement about the thread. Its facts apply to all times from which no
+    /// event between this time and them can be missing. `None` if no event has stated more than the
+    /// id.
+    pub fn observed(&self) -> Option<TraceTime> {
+        self.record().seen
     }
 
     /// The thread that created this one, if the start was observed. Its process can differ from
