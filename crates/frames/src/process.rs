@@ -1,6 +1,6 @@
 //! The state of the processes whose stacks are resolved.
 
-use stackhound_system::{Completeness, ProcessId, System, ValidityId};
+use stackhound_system::{Completeness, ModuleId, ProcessId, System, ValidityId};
 use stackhound_trace::TraceTime;
 use stackhound_types::PointerSize;
 
@@ -51,6 +51,8 @@ struct CachedProcess {
     is_complete: bool,
     flags: Option<u32>,
     context: ProcessContext,
+    /// The module of its program.
+    program: Option<ModuleId>,
     number: u32,
 }
 
@@ -90,11 +92,17 @@ impl ProcessContexts {
                 && *known.context.name == *image
         });
         if !is_same {
-            let context = look_up(system, modules, pointer_size, (id, time), is_complete);
-            *numbers += 1;
-            *entry = Some(CachedProcess { id, validity_id, is_complete, flags, context, number: *numbers });
+            let (context, program) = look_up(system, modules, pointer_size, (id, time), is_complete);
+            let number = *numbers + 1;
+            *numbers = number;
+            *entry = Some(CachedProcess { id, validity_id, is_complete, flags, context, program, number });
         }
         entry.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
+    }
+
+    /// The module of the program, from the last call of [`get`](ProcessContexts::get) for a process.
+    pub fn last_program(&self, process: ProcessId) -> Option<ModuleId> {
+        self.known.get(process.index())?.as_ref()?.program
     }
 
     /// The context from the last call of [`get`](ProcessContexts::get) for a process.
@@ -110,10 +118,17 @@ fn look_up(
     pointer_size: PointerSize,
     (id, time): (ProcessId, TraceTime),
     is_complete: bool,
-) -> ProcessContext {
+) -> (ProcessContext, Option<ModuleId>) {
     let process = system.process(id);
     let name = process.image_name();
-    let mut image = name.into();
+    let program = process.program(time, CHANGES_MAX).map(|module| module.id());
+    let image = match program {
+        Some(program) => {
+            let known = loaded.get(system, modules, program);
+            modules.get(known.index).path.clone()
+        }
+        None => name.into(),
+    };
     let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
     let mut has_ntdll = process.pid().is_kernel_only();
     // The last events of a process follow its end.
@@ -126,21 +141,19 @@ fn look_up(
         has_win32u |= known.is_win32u;
         has_ntdll |= known.roles.has(Role::NamedNtdll);
         has_layer |= known.is_64_bit_part && module.file_name().eq_ignore_ascii_case(wow64::LAYER);
-        if !name.is_empty() && module.file_name().eq_ignore_ascii_case(name) {
-            image = modules.get(known.index).path.clone();
-        }
     }
     let if_known = |is: bool| (is || knows_all).then_some(is);
     let is_wow64 = match pointer_size {
         PointerSize::Four => Some(false),
         PointerSize::Eight => wow64::is_reported(process).or_else(|| if_known(has_layer)),
     };
-    ProcessContext {
+    let context = ProcessContext {
         name: name.into(),
         image,
         is_wow64,
         has_runtime: if_known(has_runtime),
         has_win32u: if_known(has_win32u),
         has_ntdll,
-    }
+    };
+    (context, program)
 }

@@ -71,6 +71,18 @@ impl FrameResolver {
         processes.get(system, (modules, loaded), pointer_size, process, time)
     }
 
+    /// The module of a process's program.
+    pub fn program(
+        &mut self,
+        system: &System,
+        pointer_size: PointerSize,
+        process: ProcessId,
+        time: TraceTime,
+    ) -> Option<stackhound_system::ModuleId> {
+        self.process(system, pointer_size, Some(process), time);
+        self.processes.last_program(process)
+    }
+
     /// The modules found so far, and the context of a process at a time.
     pub fn modules_and_process(
         &mut self,

@@ -25,6 +25,15 @@ pub(crate) struct Outcomes {
     pub call: Option<CallOutcome>,
 }
 
+/// The process and thread of an event.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    pid: Option<Pid>,
+    tid: Option<Tid>,
+    /// Whether only the thread's process in the state of the trace states the process.
+    is_pid_of_thread: bool,
+}
+
 /// An event with all known data about it. Everything is computed on request.
 #[derive(Debug)]
 pub struct EventView<'c> {
@@ -33,7 +42,7 @@ pub struct EventView<'c> {
     enricher: &'c Enricher,
     outcomes: Outcomes,
     schema: OnceCell<Option<SchemaRef>>,
-    owner: OnceCell<(Option<Pid>, Option<Tid>)>,
+    owner: OnceCell<Owner>,
     level: OnceCell<Level>,
 }
 
@@ -86,22 +95,32 @@ impl<'c> EventView<'c> {
     /// The process of the event: from the header, else from the stack, else from the payload, else
     /// from the thread.
     pub fn pid(&self) -> Option<Pid> {
-        self.owner().0
+        self.owner().pid
     }
 
     /// The thread of the event: from the header, else from the stack, else from the payload; of
     /// system calls also from the context switches of their processor.
     pub fn tid(&self) -> Option<Tid> {
-        self.owner().1
+        self.owner().tid
     }
 
-    fn owner(&self) -> (Option<Pid>, Option<Tid>) {
+    /// Whether the process of the event is known only as the one of its thread.
+    pub(crate) fn is_pid_of_thread(&self) -> bool {
+        self.owner().is_pid_of_thread
+    }
+
+    pub(crate) fn enricher(&self) -> &'c Enricher {
+        self.enricher
+    }
+
+    fn owner(&self) -> Owner {
         *self.owner.get_or_init(|| {
             let of_call = self.outcomes.call.and_then(|call| call.tid);
             let tid = self.delivered.tid().or(of_call);
             let tid = tid.or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
             let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
-            (pid.or_else(|| Some(self.known.system().thread_of_event(tid?, self.time())?.pid())), tid)
+            let of_thread = || Some(self.known.system().thread_of_event(tid?, self.time())?.pid());
+            Owner { pid: pid.or_else(of_thread), tid, is_pid_of_thread: pid.is_none() }
         })
     }
 
@@ -116,8 +135,7 @@ impl<'c> EventView<'c> {
 
     /// Image name of the process.
     pub fn process_name(&self) -> Option<&'c str> {
-        let name = self.known.system().process_of_event(self.pid()?, self.time())?.image_name();
-        (!name.is_empty()).then_some(name)
+        self.process().ok()?.name().ok()
     }
 
     /// The schema of the payload, if it is known.

@@ -11,6 +11,7 @@
 
 mod enrichment;
 mod event_view;
+mod facts;
 mod frame;
 mod label;
 mod naming;
@@ -25,11 +26,12 @@ mod trace_state;
 
 pub use enrichment::{Depth, Enrichment};
 pub use event_view::EventView;
+pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, ThreadStart};
 pub use frame::FrameView;
 pub use label::{Label, NameOrigin, ShownName};
 pub use naming::Naming;
 pub use pipeline::{Counted, Outcome, Passes, Pipeline};
-pub use predicate::Predicate;
+pub use predicate::{Fact, Predicate};
 #[cfg(all(windows, feature = "windows"))]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,

@@ -419,7 +419,7 @@ fn survey(trace: &OpenTrace, wanted: Selection, known: &mut TraceState) -> (Stac
         known.observe(&event);
     }
     let losses = LossMap::surveyed(trace, events);
-    known.add_lost_buffers(losses.damaged_buffers());
+    known.set_losses(losses.clone());
     tracing::debug!(damaged_buffers = losses.damaged_buffers(), "first pass done");
     (stacks, losses)
 }

@@ -109,6 +109,36 @@ pub fn process_name_is(name: &str) -> Filter {
     field("process").iequals(name)
 }
 
+/// Events of processes whose program has this path, such as `C:\Windows\explorer.exe`. Ignores case.
+pub fn process_path_is(path: &str) -> Filter {
+    field("process.path").iequals(path)
+}
+
+/// Events of processes of this user: a SID, or the name of a well-known one. Ignores case.
+pub fn process_user_is(user: &str) -> Filter {
+    field("process.user").iequals(user)
+}
+
+/// Events about the file with this path. Ignores case.
+pub fn file_path_is(path: &str) -> Filter {
+    field("file.path").iequals(path)
+}
+
+/// Events about the registry key with this path, such as `\REGISTRY\MACHINE\SOFTWARE`. Ignores case.
+pub fn registry_path_is(path: &str) -> Filter {
+    field("registry.path").iequals(path)
+}
+
+/// Events that act on the process with this ID, which is not the event's own.
+pub fn target_pid_is(pid: u32) -> Filter {
+    field("target.pid").equals(pid)
+}
+
+/// A field by its name in filter text, such as `process.command_line`.
+pub fn named(name: &str) -> Property {
+    Property(field(name))
+}
+
 /// Events of this provider or class.
 pub fn provider_is(provider: Guid) -> Filter {
     field("provider_guid").equals(provider.to_string())
@@ -140,7 +170,7 @@ pub fn property(name: &str) -> Property {
     Property(field(format!("{PAYLOAD}{name}")))
 }
 
-/// A field of the payload for comparisons. Text is compared independently of its storage: UTF-16 or
+/// A field for comparisons. Text is compared independently of its storage: UTF-16 or
 /// 8-bit, terminated, counted or of fixed length.
 #[derive(Clone, Debug)]
 pub struct Property(Field);

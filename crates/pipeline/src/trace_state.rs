@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use stackhound_etl::Selection;
 use stackhound_etl::record::HeaderKind;
+use stackhound_etl::{Clock, Selection};
 use stackhound_live::LiveMerger;
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::TriggerKind;
 use stackhound_system::{Limits, Losses, System};
-use stackhound_trace::{Event, OpenTrace, TraceTime};
+use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
 use stackhound_types::{Guid, Pid, Tid};
 
 use crate::pipeline::Passes;
@@ -24,6 +24,9 @@ pub struct TraceState {
     schemas: RefCell<SchemaStore>,
     /// The number of embedded schemas that could not be read.
     unreadable: u64,
+    clock: Clock,
+    bases: Vec<TimeBase>,
+    losses: LossMap,
 }
 
 /// A schema from a built-in table, or one that the trace contains.
@@ -54,17 +57,34 @@ impl TraceState {
             Passes::Two => System::of(trace),
             Passes::One => System::of_sessions(trace.sessions()),
         };
-        TraceState::new(system, schemas)
+        let losses = LossMap::of(trace);
+        TraceState { losses, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
     }
 
     /// The state for live sessions, at their beginning.
     pub(crate) fn live(arrivals: &LiveMerger, schemas: SchemaStore) -> TraceState {
         let system = System::of_sessions(arrivals.sessions());
-        TraceState::new(system.limited(Limits::default()), schemas)
+        let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
+        TraceState::new(system.limited(Limits::default()), schemas, clock, bases)
     }
 
-    fn new(system: System, schemas: SchemaStore) -> TraceState {
-        TraceState { system, schemas: RefCell::new(schemas), unreadable: 0 }
+    fn new(system: System, schemas: SchemaStore, clock: Clock, bases: Vec<TimeBase>) -> TraceState {
+        let (schemas, losses) = (RefCell::new(schemas), LossMap::live());
+        TraceState { system, schemas, unreadable: 0, clock, bases, losses }
+    }
+
+    /// Sets the losses that the first pass found.
+    pub(crate) fn set_losses(&mut self, losses: LossMap) {
+        self.add_lost_buffers(losses.damaged_buffers());
+        self.losses = losses;
+    }
+
+    pub(crate) fn losses(&self) -> &LossMap {
+        &self.losses
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Selects the records that contain state or schemas.
@@ -78,6 +98,10 @@ impl TraceState {
             let block = event.block();
             let buffers = u64::from(block.origin().after_loss) + u64::from(block.extent().is_cut);
             self.add_lost_buffers(buffers);
+            if let Some(base) = self.bases.get(event.session_number() as usize) {
+                // All intervals are kept: a process can be older than any of them.
+                self.losses.enter_block(event, base, i64::MIN);
+            }
         }
         self.observe(event);
     }

@@ -256,7 +256,7 @@ struct Entered {
 /// After a first pass over the trace, all intervals are known ([`LossMap::surveyed`]). Otherwise
 /// they become known as blocks are read ([`LossMap::enter_block`]), each at the latest when the
 /// next block of its processor begins.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LossMap {
     sources: Vec<Source>,
     /// Whether no more blocks have to be entered.
@@ -363,6 +363,11 @@ impl LossMap {
             return false;
         };
         source.lost.meet(from, until) || (!self.is_complete && source.is_open(None, until))
+    }
+
+    /// Whether records of any source between these two times (inclusive) may be missing.
+    pub fn anywhere_between(&self, from: i64, until: i64) -> bool {
+        (0..self.sources.len()).any(|source| self.between(source as u16, from, until))
     }
 
     /// Whether records of one processor between these two times (inclusive) may be missing.

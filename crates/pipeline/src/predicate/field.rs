@@ -1,5 +1,7 @@
 //! The fields of filters and the cost of each.
 
+use super::fact::Fact;
+
 /// A field of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -41,6 +43,8 @@ pub(super) enum Name {
     CallCompletion,
     CallStatus,
     CallDuration,
+    /// A fact of the state.
+    Fact(Fact),
     /// A field of the payload.
     Payload(Box<str>),
 }
@@ -62,6 +66,7 @@ impl Name {
     pub(super) fn text(&self) -> String {
         match self {
             Name::Payload(name) => format!("{PAYLOAD}{name}"),
+            Name::Fact(fact) => fact.name().to_owned(),
             Name::StackSymbolAsPrinted => SYMBOL.to_owned(),
             named => NAMES.iter().find(|(_, name)| name == named).map_or("", |(text, _)| text).to_owned(),
         }
@@ -79,12 +84,15 @@ pub(super) enum Cost {
     Owner,
     /// The schema.
     Schema,
+    /// The state of the trace, and for objects of the event some fields of the payload.
+    State,
     Payload,
     Stack,
     Functions,
 }
 
-/// The names of all fields outside the payload, the NDJSON keys first and in their order.
+/// The names of all fields outside the payload and the state, the NDJSON keys first and in their
+/// order.
 pub(super) const NAMES: [(&str, Name); 39] = [
     ("time", Name::Time),
     ("ts", Name::Ts),
@@ -143,6 +151,7 @@ impl Name {
     /// The field with this name in filter text.
     pub fn of(name: &str) -> Option<Name> {
         let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, name)| name.clone());
+        let known = known.or_else(|| Fact::of(name).map(Name::Fact));
         known.or_else(|| name.strip_prefix(PAYLOAD).map(|field| Name::Payload(field.into())))
     }
 
@@ -167,6 +176,7 @@ impl Name {
             Name::Time | Name::Activity | Name::ProviderGuid => Cost::Derived,
             Name::Pid | Name::Tid | Name::Process => Cost::Owner,
             Name::Provider | Name::Event => Cost::Schema,
+            Name::Fact(_) => Cost::State,
             Name::Payload(_) => Cost::Payload,
             Name::Frame(FrameFact::Call) | Name::CallService => Cost::Functions,
             Name::StackModule

@@ -77,6 +77,7 @@ pub(super) fn look_up(view: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>
             Some(CreateEnd::Completed { result, .. }) => visit(Value::Text(result.name())),
             _ => ControlFlow::Continue(()),
         },
+        Name::Fact(fact) => fact.visit(view, visit).unwrap_or(ControlFlow::Continue(())),
         Name::Payload(name) => match view.item(name) {
             Some((field, Item::Value(value))) => field_value(field, value, visit),
             Some((_, Item::Array(array))) => elements(array, visit),

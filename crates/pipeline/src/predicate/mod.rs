@@ -4,18 +4,22 @@
 //! or created from a [`Filter`] that was built in Rust with [`pred`](crate::pred); both have the
 //! same tree and the same meaning. This module does not decode payloads.
 
+mod fact;
 mod field;
 mod look_up;
 mod shown;
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use stackhound_expr::{Error, Filter, Matcher, Undecided};
 use stackhound_frames::RegionKind;
 use stackhound_system::System;
 
 use crate::event_view::EventView;
+use crate::facts::Missing;
 use crate::label::stem;
+pub use fact::Fact;
 pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
 
@@ -35,6 +39,13 @@ use field::{Cost, Name};
 /// | `provider` | name and GUID | the schema |
 /// | `event` | name | the schema |
 /// | `create.requested` `create.result` | of file creations | – |
+/// | `process.path` `process.command_line` `process.parent.pid` `process.parent.name` `process.parent.path` | program and parent of the process | the state |
+/// | `process.user` `process.user.sid` `process.user.name` `process.session` `process.integrity` | on whose behalf it runs; `process.user` is the name and the SID | the state |
+/// | `process.start_time` `process.entity` | RFC 3339; identity among processes with the same id | the state |
+/// | `process.image.time_date_stamp` `process.image.size` `process.image.pdb.name` `process.image.pdb.guid` | identity of the program's files | the state |
+/// | `thread.start_address` `thread.start_module` `thread.start_rva` | start of the thread; the module as for `stack.module` | the state |
+/// | `file.path` `file.name` `registry.path` `registry.value` | the file, the key or the value that the event is about | the state, the payload |
+/// | `target.pid` `target.tid` `target.process.…` `target.thread.…` | the process and thread that the event acts on, if they are others | the state, the payload |
 /// | `fields.NAME` | a field of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name of each frame's module, also without its extension, and path | the stack |
 /// | `stack.summary` `stack.kernel_summary` `stack.contains_unbacked` `stack.final_user_module` `stack.final_kernel_module` | as in NDJSON | the stack |
@@ -85,7 +96,8 @@ impl Predicate {
     /// [`Error::UnknownField`] if a name is not a [field](Predicate#fields); for filters built in
     /// Rust, also [`Error::TooDeep`] and [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
-        let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();
+        let names = field::NAMES.iter().map(|(name, _)| *name);
+        let names: Vec<&str> = names.chain(Fact::names()).collect();
         let as_printed = filter.tested_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
         let resolve = |name: &str| match Name::of(name) {
             Some(Name::StackSymbol) if as_printed => Some(Name::StackSymbolAsPrinted),
@@ -107,6 +119,18 @@ impl Predicate {
     /// The missing field if the result depends on it, as an index into [`names`](Predicate::names).
     pub fn decide(&self, view: &EventView<'_>) -> Result<bool, Undecided> {
         self.matcher.decide(|name, visit| look_up::look_up(view, name, visit))
+    }
+
+    /// The reason why an event does not have a field, by its index in
+    /// [`names`](Predicate::names); `None` if the event has it, and for fields that are not facts
+    /// of the state.
+    pub fn missing(&self, view: &EventView<'_>, field: usize) -> Option<Missing> {
+        let fact = match self.matcher.fields().get(field)? {
+            Name::Fact(fact) => *fact,
+            Name::Process => Fact::of("process.name")?,
+            _ => return None,
+        };
+        fact.visit(view, &mut |_| ControlFlow::Continue(())).err()
     }
 
     /// The fields that the filter uses, in the order of their first use.

@@ -1,0 +1,126 @@
+//! Facts about an event that its header and payload do not contain: its process and thread, the
+//! file or registry key that it is about, and the process and thread that it acts on.
+//!
+//! A fact is stated only if no event that is known to be missing could have changed it. Ids and
+//! addresses of kernel objects are reused, so a statement about one of them applies to an event
+//! only if the object certainly is the same.
+
+mod about;
+mod missing;
+mod process;
+mod target;
+mod user;
+
+use stackhound_system::{ModuleRef, ProcessRef, System, ThreadRef};
+use stackhound_trace::TraceTime;
+use stackhound_types::{Address, FileTime, Pid, RawTime, Tid};
+
+pub use about::RegistrySubject;
+pub use missing::{Missing, MissingCounts};
+pub use process::ProcessView;
+pub use target::Target;
+
+use crate::event_view::EventView;
+use crate::trace_state::TraceState;
+
+/// The start of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadStart<'c> {
+    /// The function that the thread was created for.
+    pub address: Address,
+    /// The module that contains it, and the offset in the module.
+    pub module: Result<(ModuleRef<'c>, u64), Missing>,
+}
+
+impl TraceState {
+    /// Whether no event between two times, in any order, can be missing.
+    pub(crate) fn is_gapless(&self, one: TraceTime, other: TraceTime) -> bool {
+        let losses = self.losses();
+        one == other || losses.is_lossless() || !losses.anywhere_between(one.min(other).0, one.max(other).0)
+    }
+
+    /// The process that has an id at a time, or had it last.
+    pub(crate) fn process_of(&self, pid: Pid, time: TraceTime) -> Result<ProcessRef<'_>, Missing> {
+        let process = self.system().process_of_event(pid, time).ok_or(Missing::NoRundown)?;
+        if pid.is_kernel_only() {
+            return Ok(process);
+        }
+        let (first, last) = process.observed().ok_or(Missing::NoRundown)?;
+        let nearest = time.clamp(first, last);
+        if self.is_gapless(nearest, time) { Ok(process) } else { Err(Missing::Lost) }
+    }
+
+    /// Whether a process had its id at a time too.
+    pub(crate) fn is_same_process(&self, process: ProcessRef<'_>, time: TraceTime) -> Result<(), Missing> {
+        let then = self.process_of(process.pid(), time)?;
+        if then.id() == process.id() { Ok(()) } else { Err(Missing::Lost) }
+    }
+
+    /// The thread that has an id at a time, or had it last.
+    pub(crate) fn thread_of(&self, tid: Tid, time: TraceTime) -> Result<ThreadRef<'_>, Missing> {
+        let thread = self.system().thread_of_event(tid, time).ok_or(Missing::NoRundown)?;
+        if tid == Tid(0) {
+            return Ok(thread);
+        }
+        let stated = thread.observed().ok_or(Missing::NoRundown)?;
+        if self.is_gapless(stated, time) { Ok(thread) } else { Err(Missing::Lost) }
+    }
+
+    /// UTC time of a time in the trace.
+    pub(crate) fn utc(&self, time: TraceTime) -> FileTime {
+        self.clock().to_file_time(RawTime(time.0))
+    }
+}
+
+impl<'c> EventView<'c> {
+    /// The process of the event: the one that [`pid`](EventView::pid) refers to.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn process(&self) -> Result<ProcessView<'c>, Missing> {
+        let pid = self.pid().ok_or(Missing::NotStated)?;
+        if self.is_pid_of_thread() {
+            self.trace_state().thread_of(self.tid().ok_or(Missing::NotStated)?, self.time())?;
+        }
+        self.process_with(pid)
+    }
+
+    pub(crate) fn process_with(&self, pid: Pid) -> Result<ProcessView<'c>, Missing> {
+        let process = self.trace_state().process_of(pid, self.time())?;
+        Ok(ProcessView::new(process, self.event(), self.trace_state(), self.enricher()))
+    }
+
+    /// The start of the event's thread.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn thread_start(&self) -> Result<ThreadStart<'c>, Missing> {
+        self.start_of(self.tid().ok_or(Missing::NotStated)?)
+    }
+
+    pub(crate) fn start_of(&self, tid: Tid) -> Result<ThreadStart<'c>, Missing> {
+        let (state, time) = (self.trace_state(), self.time());
+        let thread = state.thread_of(tid, time)?;
+        let is_known = |address: &Address| address.0 != 0;
+        let address = thread.win32_start_address().filter(is_known);
+        let address = address.or_else(|| thread.start_address().filter(is_known));
+        let address = address.ok_or(Missing::NotRecorded)?;
+        let module = module_at(state, state.system(), thread.process(), address, time);
+        Ok(ThreadStart { address, module })
+    }
+}
+
+fn module_at<'c>(
+    state: &TraceState,
+    system: &'c System,
+    process: ProcessRef<'c>,
+    address: Address,
+    time: TraceTime,
+) -> Result<(ModuleRef<'c>, u64), Missing> {
+    state.is_same_process(process, time)?;
+    let of_kernel = system.kernel_module_at(address, time);
+    // The last events of a process follow its end.
+    let in_process = || system.module_in(process.id(), address, time.min(process.span().to));
+    let (module, rva) = of_kernel.or_else(in_process).ok_or(Missing::NoRundown)?;
+    if state.is_gapless(module.stated(), time) { Ok((module, rva)) } else { Err(Missing::Lost) }
+}

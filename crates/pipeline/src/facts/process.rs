@@ -1,0 +1,217 @@
+//! The facts about a process.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use stackhound_schema::Sid;
+use stackhound_system::{Evidence, ModuleRef, ProcessRef, Span};
+use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize};
+
+use super::missing::Missing;
+use super::user::{integrity_name, well_known_name};
+use crate::enrichment::Enricher;
+use crate::trace_state::TraceState;
+
+/// A process at the time of an event. Everything is computed on request.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessView<'c> {
+    process: ProcessRef<'c>,
+    time: TraceTime,
+    pointer_size: PointerSize,
+    state: &'c TraceState,
+    enricher: &'c Enricher,
+}
+
+impl<'c> ProcessView<'c> {
+    pub(super) fn new(
+        process: ProcessRef<'c>,
+        event: &Event<'_>,
+        state: &'c TraceState,
+        enricher: &'c Enricher,
+    ) -> ProcessView<'c> {
+        let pointer_size = event.block().session().pointer_size;
+        ProcessView { process, time: event.time(), pointer_size, state, enricher }
+    }
+
+    /// The process in the state of the trace.
+    pub fn process(&self) -> ProcessRef<'c> {
+        self.process
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// The file name of the program.
+    ///
+    /// # Errors
+    /// The reason why it is not known, as for all facts.
+    pub fn name(&self) -> Result<&'c str, Missing> {
+        known(self.process.image_name())
+    }
+
+    /// The path of the program, with a drive if the trace states the drives.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn path(&self) -> Result<Cow<'c, str>, Missing> {
+        let stated = self.process.stated_path().zip(self.process.details_stated());
+        if let Some((path, stated)) = stated
+            && path.contains('\\')
+            && self.state.is_same_process(self.process, stated).is_ok()
+        {
+            return Ok(self.state.system().dos_path(path));
+        }
+        let path = self.program()?.path();
+        if !path.contains('\\') {
+            return Err(Missing::NotRecorded);
+        }
+        Ok(self.state.system().dos_path(path))
+    }
+
+    /// The module of the program.
+    fn program(&self) -> Result<ModuleRef<'c>, Missing> {
+        if self.pid().is_kernel_only() {
+            return Err(Missing::NotRecorded);
+        }
+        let mut frames = self.enricher.frames.borrow_mut();
+        let (system, id) = (self.state.system(), self.process.id());
+        let program = frames.program(system, self.pointer_size, id, self.time).ok_or(Missing::NoRundown)?;
+        let program = system.module(program);
+        self.state.is_same_process(self.process, program.stated())?;
+        Ok(program)
+    }
+
+    /// The command line, as given to the process.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn command_line(&self) -> Result<&'c str, Missing> {
+        known(self.process.command_line())
+    }
+
+    /// The id of the process that this one inherits from.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn parent_pid(&self) -> Result<Pid, Missing> {
+        self.process.parent_pid().ok_or(Missing::NotRecorded)
+    }
+
+    /// The process that this one inherits from. It is known if this process was started during the
+    /// trace, or if the start times of both are recorded: before the trace, the id can have
+    /// belonged to another process.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn parent(&self) -> Result<ProcessView<'c>, Missing> {
+        let pid = self.parent_pid()?;
+        let span = self.process.span();
+        if span.start == Evidence::Observed {
+            let parent = self.state.process_of(pid, span.from)?;
+            return Ok(ProcessView { process: parent, time: span.from, ..*self });
+        }
+        let parent = self.state.process_of(pid, self.time)?;
+        let is_older = match (parent.create_time(), self.process.create_time()) {
+            (Some(parent), Some(own)) => parent <= own,
+            _ => false,
+        };
+        if pid.is_kernel_only() || is_older {
+            return Ok(ProcessView { process: parent, ..*self });
+        }
+        Err(Missing::NotRecorded)
+    }
+
+    /// The security identifier of the user.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn user_sid(&self) -> Result<Sid<'c>, Missing> {
+        self.process.sid().map(Sid).ok_or(Missing::NotRecorded)
+    }
+
+    /// The English name of the user, if its security identifier is the same on all machines.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn user_name(&self) -> Result<&'static str, Missing> {
+        well_known_name(&self.user_sid()?.to_string()).ok_or(Missing::NotRecorded)
+    }
+
+    /// The terminal session.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn session(&self) -> Result<u32, Missing> {
+        self.process.session().filter(|&session| session != u32::MAX).ok_or(Missing::NotRecorded)
+    }
+
+    /// The integrity level: `untrusted`, `low`, `medium`, `medium-plus`, `high`, `system` or
+    /// `protected`.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn integrity(&self) -> Result<&'static str, Missing> {
+        let level = self.process.integrity().ok_or(Missing::NotRecorded)?;
+        self.has_details()?;
+        integrity_name(level).ok_or(Missing::NotRecorded)
+    }
+
+    /// The start time as Microsoft-Windows-Kernel-Process states it, otherwise the time of the event
+    /// that reports the start.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn start_time(&self) -> Result<FileTime, Missing> {
+        if let Some(created) = self.process.create_time() {
+            return self.has_details().map(|()| created);
+        }
+        let span = self.process.span();
+        if span.start == Evidence::Observed {
+            Ok(self.state.utc(span.from))
+        } else {
+            Err(Missing::NotRecorded)
+        }
+    }
+
+    /// Whether the statement of Microsoft-Windows-Kernel-Process is about this process.
+    fn has_details(&self) -> Result<(), Missing> {
+        let stated = self.process.details_stated().ok_or(Missing::NotRecorded)?;
+        self.state.is_same_process(self.process, stated)
+    }
+
+    /// The identity of the program's image file.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn image(&self) -> Result<ImageIdentity, Missing> {
+        let program = self.program()?;
+        let size = u32::try_from(program.size()).map_err(|_| Missing::NotRecorded)?;
+        let time_date_stamp = program.time_date_stamp().ok_or(Missing::NotRecorded)?;
+        Ok(ImageIdentity { time_date_stamp, size })
+    }
+
+    /// The identity of the program's PDB.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn pdb(&self) -> Result<PdbIdentity<&'c str>, Missing> {
+        self.program()?.pdb().ok_or(Missing::NotRecorded)
+    }
+
+    /// Identifies the process among all that had its id: the id, and the start time, or `0` if it
+    /// was started before the trace.
+    pub fn entity(&self) -> impl fmt::Display + use<'c> {
+        let (pid, from, state) = (self.pid().0, self.process.span().from, self.state);
+        fmt::from_fn(move |f| match from {
+            Span::BEGINNING => write!(f, "{pid}@0"),
+            from => write!(f, "{pid}@{}", stackhound_types::Rfc3339(state.utc(from))),
+        })
+    }
+}
+
+fn known(text: &str) -> Result<&str, Missing> {
+    if text.is_empty() { Err(Missing::NotRecorded) } else { Ok(text) }
+}
