@@ -1,11 +1,13 @@
 //! The machine: its images, its processes with their threads, and the addresses of all of them.
 
+use std::collections::VecDeque;
+
 use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::calls::Code;
 use crate::image::{Image, ImageIndex, KERNEL_IMAGES, Layout, SystemImage};
 use crate::output::PROCESSORS;
-use crate::payload::{self, Payload};
+use crate::payload::{self, Payload, object};
 use crate::random::{Random, hash};
 use crate::site::{self, Site};
 use crate::truth::{Process, Region, Thread};
@@ -175,6 +177,8 @@ pub(crate) struct Machine {
     pub processes: Vec<LiveProcess>,
     layout: Layout,
     next_id: u32,
+    /// Ids of ended processes and threads, if ids are used again.
+    free_ids: Option<VecDeque<u32>>,
     live_processes: u64,
     live_threads: u64,
     loaded_images: u64,
@@ -193,6 +197,7 @@ impl Machine {
             processes: Vec::new(),
             layout,
             next_id: 4,
+            free_ids: None,
             live_processes: 0,
             live_threads: 0,
             loaded_images: KERNEL_IMAGES as u64,
@@ -218,7 +223,19 @@ impl Machine {
         self.images.len() as ImageIndex - 1
     }
 
+    /// Uses the ids of ended processes and threads again, the oldest first.
+    pub fn reuse_ids(&mut self) {
+        self.free_ids = Some(VecDeque::new());
+    }
+
+    pub fn reuses_ids(&self) -> bool {
+        self.free_ids.is_some()
+    }
+
     fn new_id(&mut self) -> u32 {
+        if let Some(id) = self.free_ids.as_mut().and_then(VecDeque::pop_front) {
+            return id;
+        }
         let id = self.next_id;
         self.next_id += 4 + (hash(id.into()) % 16) as u32 * 4;
         id
@@ -234,8 +251,11 @@ impl Machine {
     ) -> ProcessIndex {
         let pid = Pid(self.new_id());
         let name = program.map_or("System", |image| self.images[image as usize].name()).to_owned();
+        // Objects are not used again at once.
+        let number = Pid(0x10_0000 + self.processes.len() as u32);
         let facts = Process {
             pid,
+            object: object::process(if self.reuses_ids() { number } else { pid }),
             parent,
             session: role.session(),
             name,
@@ -283,6 +303,8 @@ impl Machine {
         self.live_threads -= 1;
         self.processes[process].live_threads -= 1;
         self.processes[process].facts.threads[thread].ended = Some(time);
+        let tid = self.processes[process].facts.threads[thread].tid;
+        self.free_ids.iter_mut().for_each(|free| free.push_back(tid.0));
     }
 
     pub fn end_process(&mut self, process: ProcessIndex, time: RawTime) {
@@ -290,6 +312,8 @@ impl Machine {
         let process = &mut self.processes[process];
         process.is_alive = false;
         process.facts.ended = Some(time);
+        let pid = process.facts.pid;
+        self.free_ids.iter_mut().for_each(|free| free.push_back(pid.0));
     }
 
     pub fn load(&mut self, process: ProcessIndex, image: ImageIndex) {

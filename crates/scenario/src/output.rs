@@ -7,12 +7,12 @@ use stackhound_etl::LogFileMode;
 use stackhound_etl::write::{
     EtlWriter, HeaderSpec, Issuer, Payload as PayloadSpec, RecordSpec, Session, WriteError,
 };
-use stackhound_types::{PointerSize, RawTime};
+use stackhound_types::{FileTime, PointerSize, RawTime};
 
 use crate::event::{EventKind, HEADER, KernelEvent};
 use crate::payload::Payload;
 use crate::random::Random;
-use crate::truth::{GroundTruth, Lost, SwitchTruth, TraceEvent};
+use crate::truth::{About, EventSubject, GroundTruth, Lost, SwitchTruth, TraceEvent};
 
 /// Number of processors of the machine.
 pub(crate) const PROCESSORS: u16 = 4;
@@ -59,6 +59,8 @@ pub(crate) struct Output<W> {
     /// Time of the latest record of each processor.
     latest: [i64; PROCESSORS as usize],
     pub notes: Notes,
+    /// The object that the next event is about.
+    about: About,
 }
 
 /// Optional ground truth in addition to the [`Truth`](crate::Truth). `None` if it was not
@@ -69,6 +71,8 @@ pub(crate) struct Notes {
     pub trace_events: Option<Vec<TraceEvent>>,
     /// Context switches with the stacks of their threads.
     pub switches: Option<Vec<SwitchTruth>>,
+    /// Events with the objects that they are about.
+    pub subjects: Option<Vec<EventSubject>>,
 }
 
 /// The state of the lost buffer.
@@ -110,7 +114,14 @@ impl<W: Write> Output<W> {
             loss: Loss::NotYet,
             latest: [now; PROCESSORS as usize],
             notes: Notes::default(),
+            about: About::Nothing,
         })
+    }
+
+    /// UTC time of a raw time. The clock has 10 MHz.
+    pub fn utc(&self, time: RawTime) -> FileTime {
+        let session = self.writer.session();
+        FileTime(session.start_time.0 + time.0 - session.start.0)
     }
 
     /// Raw time of the latest record.
@@ -160,7 +171,14 @@ impl<W: Write> Output<W> {
         } else {
             HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
         };
-        self.payload_record(on, event.kind(), PointerSize::Eight, header)
+        self.payload_record(on, event.kind(), PointerSize::Eight, header, Some(issuer))
+    }
+
+    /// Sets the object that the next event is about, if the notes ask for it.
+    pub fn about(&mut self, about: impl FnOnce() -> About) {
+        if self.notes.subjects.is_some() {
+            self.about = about();
+        }
     }
 
     /// Logs an event of any other kind with the prepared payload.
@@ -172,7 +190,11 @@ impl<W: Write> Output<W> {
         header: HeaderSpec<'_>,
     ) -> Result<Logged, WriteError> {
         self.tick();
-        self.payload_record(on, kind, pointer_size, header)
+        let issuer = match header {
+            HeaderSpec::Event { issuer, .. } | HeaderSpec::Full { issuer, .. } => Some(issuer),
+            _ => None,
+        };
+        self.payload_record(on, kind, pointer_size, header, issuer)
     }
 
     /// Logs a stack record, which `make` builds for its time.
@@ -199,6 +221,7 @@ impl<W: Write> Output<W> {
         kind: EventKind,
         pointer_size: PointerSize,
         header: HeaderSpec<'_>,
+        issuer: Option<Issuer>,
     ) -> Result<Logged, WriteError> {
         let payload = std::mem::take(&mut self.payload);
         let time = RawTime(self.now);
@@ -209,7 +232,13 @@ impl<W: Write> Output<W> {
         self.payload = payload;
         self.payload.clear();
         written?;
-        Ok(self.note(on, kind))
+        let logged = self.note(on, kind);
+        if let Some(subjects) = &mut self.notes.subjects {
+            let actor = issuer.and_then(|issuer| issuer.pid.zip(issuer.tid));
+            let (Logged { time, processor, kept }, about) = (logged, std::mem::take(&mut self.about));
+            subjects.push(EventSubject { time, processor, kept, actor, about });
+        }
+        Ok(logged)
     }
 
     /// Start time of an activity on a processor that was due at `at`: `at`, or the time of the

@@ -2,7 +2,7 @@
 //! describes.
 #![expect(missing_docs, reason = "the names are those of the events or types that they write")]
 
-use stackhound_types::{Address, Pid, PointerSize, Tid};
+use stackhound_types::{Address, FileTime, Pid, PointerSize, Tid};
 
 use crate::image::Image;
 use crate::output::PROCESSORS;
@@ -127,14 +127,14 @@ const USER: [u32; 5] = [21, 1_004_336_348, 1_177_238_915, 682_003_330, 1001];
 const SYSTEM: [u32; 1] = [18];
 
 pub fn process(out: &mut Payload, process: &Process, exit_status: Option<u32>) {
-    out.u64(object::process(process.pid)).u32(process.pid.0).u32(process.parent.0);
+    out.u64(process.object).u32(process.pid.0).u32(process.parent.0);
     out.u32(process.session.unwrap_or(u32::MAX)).u32(exit_status.unwrap_or(STILL_ACTIVE));
     // The page directory, then the flags.
     out.u64(0x1_0000_0000 + u64::from(process.pid.0) * 0x3000).u32(if process.is_wow64 { 2 } else { 0 });
     let ids: &[u32] = if process.session == Some(1) { &USER } else { &SYSTEM };
     // The SID is preceded by the pointer and the attributes of the token's user, which have no
     // meaning.
-    out.u64(object::process(process.pid) + 0x80).u64(0);
+    out.u64(process.object + 0x80).u64(0);
     out.u8(1).u8(ids.len() as u8).bytes(&[0, 0, 0, 0, 0, 5]);
     for &id in ids {
         out.u32(id);
@@ -158,6 +158,19 @@ pub fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
     // Thread environment block; no service; priorities and flags; no name.
     out.u64(if in_kernel { 0 } else { 0x11_0000_0000 + u64::from(tid.0) * 0x2000 });
     out.u32(0).u8(8).u8(5).u8(2).u8(0).utf16("");
+}
+
+/// `ProcessStart` of Microsoft-Windows-Kernel-Process, version 3.
+pub(crate) fn process_start(out: &mut Payload, process: &Process, program: Option<&Image>, time: FileTime) {
+    let number = process.object;
+    out.u32(process.pid.0).u64(number).time(time.0).u32(process.parent.0).u64(0);
+    out.u32(process.session.unwrap_or(u32::MAX)).u32(0);
+    // The type of the token; whether it is elevated; the mandatory label.
+    let label = process.integrity().to_le_bytes();
+    out.u32(1).u32(0).bytes(&[1, 1, 0, 0, 0, 0, 0, 16]).bytes(&label);
+    out.utf16(program.map_or("", |image| &image.path));
+    out.u32(program.map_or(0, |image| image.checksum)).u32(program.map_or(0, |image| image.time_date_stamp));
+    out.utf16("").utf16("");
 }
 
 /// `ThreadStart` of Microsoft-Windows-Kernel-Process.

@@ -18,7 +18,7 @@ use crate::simulation::Simulation;
 use crate::site::{self, Call, Site, below};
 use crate::stacks::{Pending, UserPart};
 use crate::thread::{Action, Caller, Mode, Occurrence, Start, ThreadIndex};
-use crate::truth::{AttackKind, GroundTruth, Region};
+use crate::truth::{About, AttackKind, GroundTruth, Region};
 
 impl<W: Write> Simulation<'_, W> {
     /// Executes one action of the thread that runs on a processor.
@@ -193,6 +193,7 @@ impl<W: Write> Simulation<'_, W> {
         let owner = self.owner(thread);
         let process = self.threads[thread].process;
         let now = self.out.now();
+        let about = self.out.notes.subjects.is_some().then(|| self.about(thread, occurrence));
         let out = &mut self.out.payload;
         let (event, below): (KernelEvent, Option<&[Site]>) = match occurrence {
             Occurrence::FileCreate(irp, file, create) => {
@@ -310,9 +311,40 @@ impl<W: Write> Simulation<'_, W> {
             }
             Occurrence::Provider(event) => return self.provider_event(on, thread, event),
         };
+        self.out.about(|| about.unwrap_or_default());
         match below {
             Some(below) => self.event(on, thread, event, below).map(drop),
             None => self.out.kernel(on, event, self.issuer(thread)).map(drop),
+        }
+    }
+
+    /// The object that the event for an occurrence is about.
+    fn about(&self, thread: ThreadIndex, occurrence: Occurrence) -> About {
+        let file = |file: u32| About::File(self.resources.path(file).to_owned());
+        let key = |key: u32| About::Key(KEYS[key as usize].path.to_owned(), None);
+        let value = |key: u32| {
+            let key = &KEYS[key as usize];
+            About::Key(key.path.to_owned(), Some(key.value.to_owned()))
+        };
+        match occurrence {
+            Occurrence::FileCreate(_, of, _)
+            | Occurrence::FileRead(_, of, _)
+            | Occurrence::FileWrite(_, of, _)
+            | Occurrence::FileCleanup(_, of)
+            | Occurrence::FileClose(_, of) => file(of.file),
+            Occurrence::FileName(of) | Occurrence::FileNameDelete(of) => file(of),
+            Occurrence::HardFault(transfer) => file(transfer.file),
+            Occurrence::RegistryCreate(of)
+            | Occurrence::RegistryOpen(of)
+            | Occurrence::RegistryClose(of)
+            | Occurrence::KeyControlBlock(of)
+            | Occurrence::KeyControlBlockDelete(of) => key(of),
+            Occurrence::RegistryQueryValue(of) | Occurrence::RegistrySetValue(of) => value(of),
+            Occurrence::VirtualAlloc(_) | Occurrence::VirtualFree => About::Memory(self.owner(thread).pid),
+            Occurrence::ImageLoad(image) | Occurrence::ImageUnload(image) => {
+                About::File(self.machine.images[image as usize].path.clone())
+            }
+            _ => About::Nothing,
         }
     }
 
@@ -358,6 +390,16 @@ impl<W: Write> Simulation<'_, W> {
         if let Some((schema, traits)) = event.metadata(&self.providers) {
             items.extend([ItemSpec::ProviderTraits(traits), ItemSpec::Schema(schema)]);
         }
+        let machine = &self.machine;
+        self.out.about(|| match event {
+            ProviderEvent::OpenProcess(pid) => About::Process(pid),
+            ProviderEvent::ThreadStart(process, index) => {
+                let process = &machine.processes[process].facts;
+                About::Thread(process.pid, process.threads[index].tid)
+            }
+            ProviderEvent::ProcessStart(process, _) => About::Process(machine.processes[process].pid()),
+            _ => About::Nothing,
+        });
         let identity = event.identity();
         let header = self.event_header(thread, identity, &items);
         let kind = identity.kind();
@@ -382,6 +424,8 @@ impl<W: Write> Simulation<'_, W> {
 
     fn ready_other(&mut self, on: u16, thread: ThreadIndex, woken: ThreadIndex) -> Result<(), WriteError> {
         payload::ready_thread(&mut self.out.payload, self.threads[woken].tid, false);
+        let owner = self.owner(woken);
+        self.out.about(|| About::Thread(owner.pid, owner.tid));
         self.event(on, thread, event::READY_THREAD, below::READY)?;
         self.make_ready(woken)
     }
@@ -391,8 +435,14 @@ impl<W: Write> Simulation<'_, W> {
         let program = role.code().0.map(SystemImage::index);
         let process = self.machine.new_process(role, program, parent, None);
         payload::process(&mut self.out.payload, &self.machine.processes[process].facts, None);
+        let pid = self.machine.processes[process].pid();
+        self.out.about(|| About::Process(pid));
         let logged = self.event(on, creator, event::PROCESS_START, below::PROCESS)?;
         self.machine.processes[process].facts.started = Some(logged.time);
+        if self.machine.reuses_ids() {
+            let time = self.out.utc(logged.time);
+            self.provider_event(on, creator, ProviderEvent::ProcessStart(process, time))?;
+        }
         let start = Start::Program(0);
         let thread = self.new_thread(on, creator, process, start)?;
         self.plan_startup(thread);
@@ -434,6 +484,7 @@ impl<W: Write> Simulation<'_, W> {
             (process.pid(), process.facts.threads[index_in_process])
         };
         payload::thread(&mut self.out.payload, pid, &facts);
+        self.out.about(|| About::Thread(pid, facts.tid));
         let logged = self.event(on, creator, event::THREAD_START, below::THREAD)?;
         self.machine.processes[process].facts.threads[index_in_process].started = Some(logged.time);
         Ok(thread)
@@ -449,6 +500,7 @@ impl<W: Write> Simulation<'_, W> {
         let pid = self.machine.processes[process].pid();
         self.machine.processes[process].facts.code_regions.push(region);
         payload::virtual_memory(&mut self.out.payload, region.base.0, region.size, pid, payload::ALLOCATE);
+        self.out.about(|| About::Memory(pid));
         self.event(on, thread, event::VIRTUAL_ALLOC, below::MEMORY).map(drop)
     }
 

@@ -4,7 +4,7 @@
 use stackhound_etl::record::Descriptor;
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::provider_guid;
-use stackhound_types::{Guid, Pid, PointerSize};
+use stackhound_types::{FileTime, Guid, Pid, PointerSize};
 
 use crate::event::EventKind;
 use crate::machine::{Machine, ProcessIndex};
@@ -26,6 +26,8 @@ pub(crate) enum ProviderEvent {
     OpenProcess(Pid),
     /// Kernel: a thread was started. Its process, and its index in the process.
     ThreadStart(ProcessIndex, usize),
+    /// Kernel: a process was started. Only if ids are used again.
+    ProcessStart(ProcessIndex, FileTime),
 }
 
 /// The extended data item with the stack of an event.
@@ -91,6 +93,7 @@ pub(crate) fn event_name(provider: Guid, id: u16) -> Option<&'static str> {
         (BROWSER, 1) => Some("Contoso-Browser/NavigationStart"),
         (BROWSER, 2) => Some("Contoso-Browser/NavigationStop"),
         (BROWSER, 3) => Some("Contoso-Browser/CacheLookup"),
+        (KERNEL_PROCESS, 1) => Some("Microsoft-Windows-Kernel-Process/ProcessStart"),
         (KERNEL_PROCESS, 3) => Some("Microsoft-Windows-Kernel-Process/ThreadStart"),
         (KERNEL_AUDIT, 5) => Some("Microsoft-Windows-Kernel-Audit-API-Calls/OpenProcess"),
         (KERNEL_EVENT_TRACING, 18) => Some("Microsoft-Windows-Kernel-EventTracing/UserStack"),
@@ -133,6 +136,9 @@ impl ProviderEvent {
             ProviderEvent::ThreadStart(..) => {
                 (KERNEL_PROCESS, Descriptor { version: 1, ..descriptor(3, 16, 1, 3, 0x20) })
             }
+            ProviderEvent::ProcessStart(..) => {
+                (KERNEL_PROCESS, Descriptor { version: 3, ..descriptor(1, 16, 1, 1, 0x10) })
+            }
         };
         Identity { provider, descriptor }
     }
@@ -143,9 +149,10 @@ impl ProviderEvent {
             ProviderEvent::SyncState(_) => Extended::User32,
             ProviderEvent::OpenProcess(_) => Extended::Both,
             ProviderEvent::ThreadStart(..) => Extended::Kernel,
-            ProviderEvent::Manifest(_) | ProviderEvent::NavigationStop(_) | ProviderEvent::CacheLookup(_) => {
-                Extended::None
-            }
+            ProviderEvent::Manifest(_)
+            | ProviderEvent::NavigationStop(_)
+            | ProviderEvent::CacheLookup(_)
+            | ProviderEvent::ProcessStart(..) => Extended::None,
         }
     }
 
@@ -185,6 +192,11 @@ impl ProviderEvent {
             ProviderEvent::ThreadStart(process, index_in_process) => {
                 let process = &machine.processes[process].facts;
                 payload::thread_start(out, process.pid, &process.threads[index_in_process]);
+            }
+            ProviderEvent::ProcessStart(process, time) => {
+                let process = &machine.processes[process];
+                let program = process.role.code().0.map(|image| &machine.images[image.index() as usize]);
+                payload::process_start(out, &process.facts, program, time);
             }
         }
     }

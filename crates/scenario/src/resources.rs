@@ -178,13 +178,20 @@ impl Resources {
     }
 
     /// Creates a temporary file, unless the next one already exists.
-    pub fn new_file(&mut self) -> Option<u32> {
+    /// With `has_new_names`, the control block of a deleted file then belongs to a file with another
+    /// name.
+    pub fn new_file(&mut self, has_new_names: bool) -> Option<u32> {
         self.temporary = (self.temporary + 1) % TEMPORARY_FILES;
         let at = FILES.len() + self.temporary;
         if self.files[at].1 {
             return None;
         }
         self.files[at].1 = true;
+        if has_new_names {
+            let number = self.opens;
+            self.files[at].0 =
+                format!(r"\Device\HarddiskVolume3\Users\ada\AppData\Local\Temp\~n{number}.tmp");
+        }
         Some(at as u32)
     }
 }

@@ -25,7 +25,7 @@ use crate::resources::Resources;
 use crate::site::{self, Site};
 use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
-use crate::truth::{GroundTruth, SwitchTruth};
+use crate::truth::{About, GroundTruth, SwitchTruth};
 
 /// Time that a thread runs while others wait for its processor, in ticks.
 const QUANTUM: i64 = 10 * TICKS_PER_MS;
@@ -367,6 +367,8 @@ impl<'e, W: Write> Simulation<'e, W> {
                 let event = if transfer.is_write { event::DISK_WRITE } else { event::DISK_READ };
                 let now = self.out.now();
                 payload::disk_transfer(&mut self.out.payload, &transfer, now, tid);
+                let path = self.resources.path(transfer.file);
+                self.out.about(|| About::File(path.to_owned()));
                 self.out.kernel(on, event, Issuer::UNKNOWN)?;
             }
             Wake::Network(size) => {

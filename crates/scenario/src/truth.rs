@@ -6,6 +6,7 @@ use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::event::EventKind;
 use crate::image::Image;
+use crate::payload::object;
 
 /// The data that a correct reader must find in a trace, and the losses in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -71,11 +72,46 @@ pub struct Lost {
     pub records: u64,
 }
 
+/// An event with the objects that it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventSubject {
+    /// Time of the event. No two events of a processor have the same time.
+    pub time: RawTime,
+    /// Processor that logged it.
+    pub processor: u16,
+    /// Whether the event is in the file.
+    pub kept: bool,
+    /// Ids of the acting process and thread, if there is one. Not all events state them.
+    pub actor: Option<(Pid, Tid)>,
+    /// The object.
+    pub about: About,
+}
+
+/// The object that an event is about.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum About {
+    /// No object, or one that is not listed here.
+    #[default]
+    Nothing,
+    /// The file with this NT path.
+    File(String),
+    /// A registry key by its path, and a value in it.
+    Key(String, Option<String>),
+    /// A process that is started, ended or opened.
+    Process(Pid),
+    /// A thread that is started, ended or made ready, with its process.
+    Thread(Pid, Tid),
+    /// The owner of memory.
+    Memory(Pid),
+}
+
 /// A process with its images, threads and code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// Process id.
     pub pid: Pid,
+    /// Address of its object in the kernel.
+    pub object: u64,
     /// Id of the process that started it.
     pub parent: Pid,
     /// Terminal session; `None` for Idle and System.
@@ -99,10 +135,16 @@ pub struct Process {
 }
 
 impl Process {
+    /// The integrity level: medium for processes of the user, otherwise system.
+    pub fn integrity(&self) -> u32 {
+        if self.session == Some(1) { 0x2000 } else { 0x4000 }
+    }
+
     /// A process without a program: Idle, with process id 0, or System.
     pub fn of_kernel(pid: Pid, name: &str) -> Process {
         Process {
             pid,
+            object: object::process(pid),
             parent: Pid::IDLE,
             session: None,
             name: name.to_owned(),
@@ -304,6 +346,20 @@ impl Truth {
     /// The processes of a program, by its file name.
     pub fn processes_named<'t>(&'t self, name: &'t str) -> impl Iterator<Item = &'t Process> {
         self.processes.iter().filter(move |process| process.name == name)
+    }
+
+    /// The process that has an id at a time, or had it last.
+    pub fn process_at(&self, pid: Pid, time: RawTime) -> Option<&Process> {
+        let holders = self.processes.iter().filter(|process| process.pid == pid);
+        holders.filter(|process| process.started <= Some(time)).max_by_key(|process| process.started)
+    }
+
+    /// The thread that has an id at a time, or had it last, with its process.
+    pub fn thread_at(&self, tid: Tid, time: RawTime) -> Option<(&Process, &Thread)> {
+        let all =
+            self.processes.iter().flat_map(|process| process.threads.iter().map(move |of| (process, of)));
+        let holders = all.filter(|(_, thread)| thread.tid == tid && thread.started <= Some(time));
+        holders.max_by_key(|(_, thread)| thread.started)
     }
 
     /// The image of a process that contains an address, regardless of the time at which it is
