@@ -160,7 +160,7 @@ fn median(shares: &[f64]) -> Option<f64> {
     shares.get(shares.len() / 2).copied()
 }
 
-fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
+pub fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
     let step = if extent == Extent::Full || buffers.len() <= SMALL { 1 } else { SAMPLED };
     let singles = (0..buffers.len()).step_by(step).map(|index| vec![index]);
     let pairs = if extent == Extent::Full { PAIRS } else { buffers.len().div_ceil(SAMPLED) };
@@ -182,7 +182,7 @@ fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
 }
 
 /// The file without these buffers, which are in file order.
-fn without(bytes: &[u8], dropped: &[&BufferRef]) -> Vec<u8> {
+pub fn without(bytes: &[u8], dropped: &[&BufferRef]) -> Vec<u8> {
     let mut left = Vec::with_capacity(bytes.len());
     let mut from = 0;
     for buffer in dropped {

@@ -1,5 +1,5 @@
 //! Buffers dropped from traces: the complete trace never contradicts a certain stack, state or
-//! verdict.
+//! verdict, and no fact of the state contradicts the ground truth.
 //!
 //! An ordinary run drops every 16th data buffer and a few pairs. With `STACKHOUND_LOSS=full`, each
 //! data buffer in turn and 200 random pairs are dropped; `scripts/loss.sh` runs this form and
@@ -8,6 +8,7 @@
 mod answers;
 mod bound;
 mod drops;
+mod facts;
 
 use stackhound_scenario::{Mix, Scenario};
 
