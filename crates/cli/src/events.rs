@@ -25,7 +25,7 @@ use crate::output::{Sink, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::time::TimeFormat;
-use crate::{inputs, render};
+use crate::{facts, inputs, render};
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -102,7 +102,8 @@ fn run_recorded(
         filter.choose(view)
     };
     let outcome = pipeline.run_chosen(choose, |view| printer.event(view));
-    naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
+    let missing = std::mem::take(&mut printer.missing).to_string();
+    naming::finish_with(progress, &outcome, &pipeline, (Some(&filter), &missing), common);
     Ok(!outcome.trace.damage.is_empty())
 }
 
@@ -141,11 +142,13 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         },
     );
     let ended = session_monitor.finish()?;
-    printer.into_inner().finish()?;
+    let printer = printer.into_inner();
+    let missing = printer.missing.to_string();
+    printer.finish()?;
     if !common.quiet {
         let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
-        message(format_args!("{}{stacks}{symbols}", live::closing(&outcome, &ended)));
+        message(format_args!("{}{stacks}{missing}{symbols}", live::closing(&outcome, &ended)));
         naming::report_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())
@@ -176,6 +179,7 @@ struct Printer<'a> {
     sink: Sink,
     /// The start of the capture.
     start: FileTime,
+    missing: facts::MissingFacts,
     failure: Option<anyhow::Error>,
 }
 
@@ -183,16 +187,21 @@ impl<'a> Printer<'a> {
     fn open(arguments: &'a Arguments) -> Result<Printer<'a>> {
         let mut sink = Sink::open(arguments.output.output.as_deref())?;
         if arguments.format == Format::Csv {
-            row(&mut sink, CSV_COLUMNS.into_iter().chain(arguments.stacks.then_some("stack")))?;
+            let columns = CSV_COLUMNS.into_iter().chain(facts::COLUMNS);
+            row(&mut sink, columns.chain(arguments.stacks.then_some("stack")))?;
         }
-        Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
+        let missing = facts::MissingFacts::default();
+        Ok(Printer { arguments, sink, start: FileTime(0), missing, failure: None })
     }
 
     /// Writes an event. Breaks if writing fails.
     fn event(&mut self, view: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
         let written = match self.arguments.format {
-            Format::Ndjson => ndjson(&mut self.sink, view, with_stack),
+            Format::Ndjson => {
+                self.missing.add(view);
+                ndjson(&mut self.sink, view, with_stack)
+            }
             Format::Csv => csv(&mut self.sink, view, with_stack),
             Format::Table => {
                 let time = match self.arguments.time {
@@ -311,6 +320,7 @@ fn event(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, time: &str) -> fmt::R
     if let Some(call) = view.call() {
         system_call(f, view, call)?;
     }
+    facts::write(f, view)?;
     let Some(CreateOutcome { requested, end }) = view.create() else { return Ok(()) };
     match end {
         CreateEnd::Completed { status, result, .. } => {
@@ -360,6 +370,7 @@ fn csv(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<(
         view.version().to_string(),
         cell(&fields.join("; ")),
     ];
+    columns.extend(facts::columns(view).map(|value| cell(&value)));
     if with_stack {
         let text = |frame| {
             let names = view.names(&frame);

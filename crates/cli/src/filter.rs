@@ -10,7 +10,7 @@ use stackhound::expr::Undecided;
 use stackhound::stacks::TriggerKind;
 use stackhound::system::System;
 use stackhound::trace::OpenTrace;
-use stackhound::{Clock, EventView, FileTime, Predicate, RawTime};
+use stackhound::{Clock, EventView, FileTime, MissingCounts, Predicate, RawTime};
 
 use crate::output::{RefusedFilter, grouped};
 use crate::time::Point;
@@ -47,8 +47,9 @@ pub struct EventFilter {
     predicates: Vec<Predicate>,
     from: Option<RawTime>,
     to: Option<RawTime>,
-    /// Number of undecided events by predicate and missing field.
-    undecided: RefCell<Vec<Vec<u64>>>,
+    /// Number of undecided events by predicate and missing field, and how many of them lack it for
+    /// which reason, if a reason is known.
+    undecided: RefCell<Vec<Vec<(u64, MissingCounts)>>>,
     evaluated: Cell<u64>,
     /// Number of events by kind, until the first event is selected.
     kinds: RefCell<Option<Kinds>>,
@@ -79,7 +80,8 @@ impl EventFilter {
     }
 
     fn of(predicates: Vec<Predicate>) -> EventFilter {
-        let undecided = predicates.iter().map(|predicate| vec![0; predicate.names().count()]).collect();
+        let none = (0, MissingCounts::default());
+        let undecided = predicates.iter().map(|predicate| vec![none; predicate.names().count()]).collect();
         EventFilter {
             predicates,
             from: None,
@@ -95,13 +97,17 @@ impl EventFilter {
         let counts = self.undecided.borrow();
         let mut missing: Vec<(u64, String)> = Vec::new();
         for (predicate, counts) in self.predicates.iter().zip(&*counts) {
-            let named = counts.iter().copied().zip(predicate.names());
-            missing.extend(named.filter(|(count, _)| *count > 0));
+            for ((count, reasons), name) in counts.iter().zip(predicate.names()) {
+                let text = match reasons.total() {
+                    0 => format!("{name} {}", grouped(*count)),
+                    _ => format!("{name} {} ({reasons})", grouped(*count)),
+                };
+                missing.extend((*count > 0).then_some((*count, text)));
+            }
         }
         missing.sort_by(|(a, _), (b, _)| b.cmp(a));
         let total: u64 = missing.iter().map(|(count, _)| count).sum();
-        let missing: Vec<String> =
-            missing.into_iter().map(|(count, name)| format!("{name} {}", grouped(count))).collect();
+        let missing: Vec<String> = missing.into_iter().map(|(_, text)| text).collect();
         match total {
             0 => String::new(),
             _ => format!(", {} events undecided (missing: {})", grouped(total), missing.join(", ")),
@@ -164,7 +170,11 @@ impl EventFilter {
             }
         }
         if let Some((number, field)) = undecided {
-            self.undecided.borrow_mut()[number][field] += 1;
+            let (count, reasons) = &mut self.undecided.borrow_mut()[number][field];
+            *count += 1;
+            if let Some(reason) = self.predicates[number].missing(view, field) {
+                reasons.add(reason);
+            }
         }
         undecided.is_none()
     }

@@ -12,6 +12,7 @@ mod events;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod exact;
 mod explain;
+mod facts;
 mod filter;
 mod hunt;
 mod images;

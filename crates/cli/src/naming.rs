@@ -165,11 +165,23 @@ pub fn finish(
     filter: Option<&EventFilter>,
     common: &Common,
 ) {
+    finish_with(progress, outcome, pipeline, (filter, ""), common);
+}
+
+/// As [`finish`], with a further part of the closing line.
+pub fn finish_with(
+    progress: Progress,
+    outcome: &Outcome,
+    pipeline: &Pipeline<'_>,
+    (filter, part): (Option<&EventFilter>, &str),
+    common: &Common,
+) {
     let symbols = pipeline.symbol_stats();
     let counts = [
         render::losses(outcome),
         render::calls(&outcome.calls),
         filter.map(EventFilter::undecided).unwrap_or_default(),
+        part.to_owned(),
         render::symbols(symbols.as_ref()),
     ];
     progress.finish(&counts.concat());

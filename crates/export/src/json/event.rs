@@ -10,7 +10,7 @@ use stackhound_pipeline::EventView;
 use stackhound_schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound_types::HexBytes;
 
-use super::process::Process;
+use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, EventThread};
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
@@ -27,7 +27,8 @@ pub struct Event<'s, 'c> {
     pid: Option<u32>,
     /// The thread of the event.
     tid: Option<u32>,
-    process: Option<Process<'c>>,
+    process: Option<EventProcess<'c>>,
+    thread: Option<EventThread<'c>>,
     /// Name or GUID of the provider; `Kernel` for kernel classes.
     provider: Cow<'s, str>,
     /// Name of the event; `Class/Type` for kernel classes.
@@ -37,6 +38,15 @@ pub struct Event<'s, 'c> {
     opcode: u8,
     version: u8,
     fields: Fields<'s>,
+    /// The file that the event is about. Absent for kinds of events that are about none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<EventFile<'s>>,
+    /// The registry key that the event is about. Absent for kinds of events that are about none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registry: Option<EventRegistry<'c>>,
+    /// The process and thread that the event acts on. Absent if they are those of the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<EventTarget<'c>>,
     /// The result of creating or opening a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     create: Option<Create>,
@@ -77,13 +87,17 @@ impl<'s, 'c> Event<'s, 'c> {
             cpu: view.processor(),
             pid: view.pid().map(|pid| pid.0),
             tid: view.tid().map(|tid| tid.0),
-            process: Process::named(view.process_name()),
+            process: EventProcess::new(view.process()),
+            thread: EventThread::new(view.thread_start()),
             provider: view.provider(),
             event: view.name(),
             id: view.id(),
             opcode: view.opcode(),
             version: view.version(),
             fields: Fields { fields: view.fields(), payload: view.payload() },
+            file: EventFile::new(view),
+            registry: view.registry().map(EventRegistry::new),
+            target: view.target().map(EventTarget::new),
             create: view.create().map(Create::new),
             syscall: SystemCall::of_event(view),
             stack: with_stack.then(|| has_stack().then(stack)),

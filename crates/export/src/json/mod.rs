@@ -26,6 +26,7 @@
 //! the schemas of these tools.
 
 pub mod event;
+mod event_facts;
 pub mod finding;
 pub mod frame;
 pub mod images;
