@@ -165,6 +165,7 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
 
 /// Evaluates an event and adds its findings to the earlier ones.
 fn hunt(hunt_session: &mut HuntSession, view: &EventView<'_>, hunted: &mut Hunted) {
+    hunt_session.observe(view);
     if !HuntSession::can_evaluate(view) {
         return;
     }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use stackhound_frames::lists::Functions;
 use stackhound_frames::{Module, ModuleIndex, Modules};
 use stackhound_symbols::{Loaded, Origin, Symbols};
 use stackhound_types::{AddressKind, Rva};
@@ -64,6 +65,15 @@ pub struct FunctionName {
     pub origin: Origin,
 }
 
+/// An exported function that a range of an image covers or touches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportInRange {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whether it is on the list of exports that attacks patch.
+    pub is_sensitive: bool,
+}
+
 /// Bytes around an address of an image, at most 16 on each side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BytesAround {
@@ -115,6 +125,8 @@ struct Answers {
     sites: Map<u32, Site>,
     reaches: Map<u32, Reach>,
     functions: Map<(u32, bool), Option<FunctionName>>,
+    /// By the start and the size of a range.
+    exports: Map<(u32, u32), Option<ExportInRange>>,
 }
 
 /// Why a module has no image.
@@ -278,6 +290,44 @@ impl Binaries {
         self.ask(modules, module, ask).map_or(Lookup::Unreadable, Lookup::Found)
     }
 
+    /// Whether an address is in a section with code.
+    pub(crate) fn is_code(&mut self, modules: &Modules, (module, offset): CodeLocation) -> Lookup<bool> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let rva = u32::try_from(offset).ok().map(Rva);
+        let ask = |image: &ImageFile| rva.is_some_and(|rva| image.is_code(rva));
+        self.ask(modules, module, ask).map_or(Lookup::Unreadable, Lookup::Found)
+    }
+
+    /// The exported function in `size` bytes from an address on: the first one that attacks patch,
+    /// according to the lists of `modules`, otherwise the first one. Found without a function means
+    /// that the range has none.
+    pub fn export_in(
+        &mut self,
+        modules: &Modules,
+        (module, offset): CodeLocation,
+        size: u64,
+    ) -> Lookup<Option<&ExportInRange>> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let Ok(rva) = u32::try_from(offset) else { return Lookup::Unreadable };
+        let key = (rva, u32::try_from(size).unwrap_or(u32::MAX));
+        let index = self.answers_index(module);
+        if !self.modules[index].exports.contains_key(&key) {
+            let (lists, file) = (modules.lists(), modules.get(module).name());
+            let is_sensitive = |name: &str| lists.has_function(Functions::PatchTargets, file, name);
+            let range = Rva(key.0)..Rva(key.0.saturating_add(key.1));
+            let Some(found) = self.ask(modules, module, |image| image.export_in(range, is_sensitive)) else {
+                return Lookup::Unreadable;
+            };
+            self.count_answer();
+            self.modules[index].exports.insert(key, found);
+        }
+        Lookup::Found(self.modules[index].exports.get(&key).and_then(Option::as_ref))
+    }
+
     /// The index of the module's answers, which are created if necessary.
     fn answers_index(&mut self, module: ModuleIndex) -> usize {
         if self.modules.len() <= module.index() {
@@ -358,6 +408,7 @@ impl Binaries {
                 answers.sites = Map::default();
                 answers.reaches = Map::default();
                 answers.functions = Map::default();
+                answers.exports = Map::default();
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use stackhound_frames::{Code, ModuleIndex, Operation};
 
+use crate::history::MemoryEvidence;
 use crate::stack::Stack;
 
 /// How the kernel was entered for the event.
@@ -77,6 +78,8 @@ pub struct Event<'a> {
     pub start: Option<Start<'a>>,
     /// The image, if one was mapped.
     pub load: Option<Load>,
+    /// The recorded changes of memory.
+    pub memory: MemoryEvidence<'a>,
 }
 
 impl Event<'_> {
@@ -88,6 +91,7 @@ impl Event<'_> {
         target: None,
         start: None,
         load: None,
+        memory: MemoryEvidence::NONE,
     };
 }
 

@@ -1,7 +1,7 @@
 //! Detections for call stacks: code that enters the kernel in ways that legitimate programs do not.
 //!
 //! A source of events converts each stack to the normal form ([`Stack`]) and describes the event
-//! ([`Event`]). The [`Detector`] evaluates them with 26 [detections](catalogue::DETECTIONS). Each
+//! ([`Event`]). The [`Detector`] evaluates them with [detections](catalogue::DETECTIONS). Each
 //! answers `yes`, `no` or `undetermined`, with its reasons, the evidence that was used and the
 //! evidence that was missing. Missing evidence never leads to the answer `no`.
 //!
@@ -15,6 +15,7 @@ mod case;
 pub mod catalogue;
 mod check;
 mod evaluate;
+mod history;
 mod images;
 pub mod report;
 mod stack;
@@ -22,10 +23,13 @@ mod totals;
 mod verdict;
 mod view;
 
-pub use binaries::{Binaries, BytesAround, CodeLocation, FunctionName, Lookup};
+pub use binaries::{Binaries, BytesAround, CodeLocation, ExportInRange, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Process, Services, Start, Target};
 pub use catalogue::{Detection, DetectionId};
 pub use evaluate::{Detector, evaluate};
+pub use history::{
+    Author, Change, ChangeKind, History, MemoryEvidence, Replaced, is_executable, is_writable,
+};
 pub use stack::{Gap, LiveFrame, Memory, MemoryKind, Part, SiteBytes, Stack};
 pub use totals::{Tally, Totals};
 pub use verdict::{Evaluation, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};

@@ -131,6 +131,46 @@ impl FrameReport {
     }
 }
 
+/// A change of memory that an event reports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryReport {
+    /// The kind of the change, as spelled in output.
+    pub kind: &'static str,
+    /// The first address.
+    pub address: u64,
+    /// The size in bytes.
+    pub size: u64,
+    /// The new protection, as Windows numbers it.
+    pub protection: Option<u32>,
+    /// The protection before the change.
+    pub previous_protection: Option<u32>,
+    /// Path of the module at the address; empty if there is none.
+    pub module: String,
+    /// Offset in the module.
+    pub rva: Option<u64>,
+    /// The exported function that the change covers, if the file of the module is available. The
+    /// first one on the list of sensitive exports, otherwise the first one.
+    pub export: Option<String>,
+    /// The code that made the change, as spelled in output.
+    pub author: &'static str,
+    /// How many times the pages became executable again after they had been executable before.
+    pub cycles: u32,
+    /// The mean time between these, in units of 100 ns.
+    pub period: Option<u64>,
+}
+
+impl MemoryReport {
+    /// A short label: `amsi.dll!AmsiScanBuffer`, `amsi.dll+0x3000`, `0x24f64b70000`.
+    pub fn label(&self) -> String {
+        let name = self.module.rsplit('\\').next().unwrap_or_default();
+        match (&self.export, self.rva) {
+            (Some(export), Some(_)) => format!("{name}!{export}"),
+            (None, Some(rva)) => format!("{name}+{rva:#x}"),
+            _ => format!("{:#x}", self.address),
+        }
+    }
+}
+
 /// The event, as shown in output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventReport {
@@ -154,6 +194,8 @@ pub struct EventReport {
     pub start_address: Option<u64>,
     /// The module or function at the start address; empty if not known.
     pub start_name: String,
+    /// The change of memory that the event reports.
+    pub memory: Option<MemoryReport>,
 }
 
 /// The memory that an operation concerns, as the event states it.
@@ -222,6 +264,24 @@ impl Finding {
     pub fn sentences(&self, event_context: &EventContext) -> Vec<String> {
         let frame = self.outcome.frame.and_then(|frame| event_context.stack.get(usize::from(frame)));
         let label = frame.map_or_else(|| "the frame".to_owned(), FrameReport::label);
-        self.outcome.reasons.iter().map(|reason| reason.sentence().replace("{frame}", &label)).collect()
+        let memory = event_context.event.memory.as_ref();
+        let with_facts = |sentence: &str| {
+            let sentence = sentence.replace("{frame}", &label);
+            let Some(memory) = memory else { return sentence };
+            // 100 ns are too fine for people.
+            let period = memory.period.map_or_else(
+                || "unknown period".to_owned(),
+                |period| format!("{}.{:03} s", period / 10_000_000, period / 10_000 % 1000),
+            );
+            let export = memory.export.as_deref().unwrap_or("a function");
+            let facts = [
+                ("{memory}", memory.label()),
+                ("{export}", export.to_owned()),
+                ("{cycles}", memory.cycles.to_string()),
+                ("{period}", period),
+            ];
+            facts.iter().fold(sentence, |sentence, (name, value)| sentence.replace(name, value))
+        };
+        self.outcome.reasons.iter().map(|reason| with_facts(reason.sentence())).collect()
     }
 }

@@ -98,11 +98,13 @@ pub enum Input {
     KernelStack,
     /// The registers of the thread.
     ThreadContext,
+    /// Recorded changes of memory and its protection.
+    MemoryChanges,
 }
 
 impl Input {
     /// All inputs.
-    pub const ALL: [Input; 16] = [
+    pub const ALL: [Input; 17] = [
         Input::Stack,
         Input::Modules,
         Input::CompiledCode,
@@ -119,6 +121,7 @@ impl Input {
         Input::KernelEntry,
         Input::KernelStack,
         Input::ThreadContext,
+        Input::MemoryChanges,
     ];
 
     /// The spelling in output.
@@ -140,13 +143,14 @@ impl Input {
             Input::KernelEntry => "kernel_entry",
             Input::KernelStack => "kernel_stack",
             Input::ThreadContext => "thread_context",
+            Input::MemoryChanges => "memory_changes",
         }
     }
 }
 
 /// A set of [`Input`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Inputs(u16);
+pub struct Inputs(u32);
 
 impl Inputs {
     /// The empty set.
@@ -156,7 +160,7 @@ impl Inputs {
     pub const fn of(inputs: &[Input]) -> Inputs {
         let (mut set, mut at) = (0, 0);
         while at < inputs.len() {
-            set |= 1 << inputs[at] as u16;
+            set |= 1 << inputs[at] as u32;
             at += 1;
         }
         Inputs(set)
@@ -164,7 +168,7 @@ impl Inputs {
 
     /// Adds an input.
     pub const fn with(self, input: Input) -> Inputs {
-        Inputs(self.0 | 1 << input as u16)
+        Inputs(self.0 | 1 << input as u32)
     }
 
     /// Adds the inputs of another set.
@@ -174,7 +178,7 @@ impl Inputs {
 
     /// Whether the set contains an input.
     pub fn has(self, input: Input) -> bool {
-        self.0 & 1 << input as u16 != 0
+        self.0 & 1 << input as u32 != 0
     }
 
     /// Whether the set is empty.

@@ -4,6 +4,7 @@ use stackhound_frames::{Code, Frame, Module, Modules, Role, Roles};
 use stackhound_types::Mode;
 
 use crate::case::Case;
+use crate::history::History;
 use crate::stack::{Memory, Part, SiteBytes};
 use crate::verdict::Reason;
 
@@ -79,9 +80,20 @@ impl<'a> View<'a> {
         &self.case.stack.frames[index]
     }
 
-    /// The memory of a frame.
+    /// The memory of a frame. If the live process was not read, the last recorded protection.
     pub fn memory(&self, index: usize) -> Memory {
-        self.case.stack.memory(index)
+        let memory = self.case.stack.memory(index);
+        let Some(history) = self.history(index) else { return memory };
+        Memory {
+            kind: memory.kind.or(history.kind),
+            protection: memory.protection.or(history.protection),
+            ..memory
+        }
+    }
+
+    /// The recorded changes of the memory of a frame.
+    pub fn history(&self, index: usize) -> Option<&'a History> {
+        self.case.event.memory.frames.get(index)?.as_ref()
     }
 
     /// The bytes around a frame, if they were read from memory.

@@ -140,6 +140,8 @@ pub enum Functions {
     ExceptionDispatchers,
     /// Functions that the kernel calls in user mode.
     CallbackDispatchers,
+    /// Exports that attacks patch to hide from security products.
+    PatchTargets,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -201,6 +203,7 @@ struct SensitiveText {
     access: u32,
     all_access: u32,
     crash_reporters: Vec<Pattern>,
+    exports: Vec<FunctionPattern>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -377,6 +380,7 @@ impl Lists {
             Functions::RemoteStart => &self.functions.remote_start,
             Functions::ExceptionDispatchers => &self.functions.exception_dispatchers,
             Functions::CallbackDispatchers => &self.functions.callback_dispatchers,
+            Functions::PatchTargets => &self.sensitive.exports,
         };
         list.iter().any(|pattern| pattern.module.fits(module) && pattern.function.fits(function))
     }

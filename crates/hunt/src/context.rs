@@ -31,19 +31,22 @@ pub(super) struct StackContext {
     pub thread_start: Option<Code>,
     /// Validity range of the kernel's modules.
     pub kernel: ValidityId,
+    /// Identifies the recorded history of the process's memory; 0 if it has none.
+    pub history: u32,
     /// Whether all modules of the process are known.
     pub is_complete: bool,
     /// Whether events about its modules may be missing.
     pub is_lossy: bool,
 }
 
-/// The ids that an event states, and the pointer size of its session; with live memory, also the
-/// period of its answers.
+/// The ids that an event states, the pointer size of its session, and the history of the memory;
+/// with live memory, also the period of its answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stated {
     pid: Option<Pid>,
     tid: Option<Tid>,
     pointer_size: PointerSize,
+    history: u32,
     period: Option<i64>,
 }
 
@@ -69,6 +72,7 @@ struct ModuleMap {
     is_complete: bool,
     is_lossy: bool,
     all_drivers: bool,
+    history: u32,
     period: Option<i64>,
 }
 
@@ -187,6 +191,7 @@ impl HuntSession {
             pid: delivered.stack_pid(),
             tid: delivered.stack_tid(),
             pointer_size: view.event().block().session().pointer_size,
+            history: self.history_of(view),
             period: self.memory.as_ref().map(|_| LiveMemory::period(view.utc())),
         };
         // Thread ids of Windows are multiples of four.
@@ -207,6 +212,12 @@ impl HuntSession {
         known.stack_context
     }
 
+    /// Identifies the recorded history of the memory of the stack's process.
+    #[inline]
+    fn history_of(&self, view: &EventView<'_>) -> u32 {
+        if self.histories.is_empty() { 0 } else { self.histories.generation(view.stack_owner().pid) }
+    }
+
     #[cold]
     fn look_up_context(
         &mut self,
@@ -215,7 +226,7 @@ impl HuntSession {
         stated: Stated,
     ) -> CachedContext {
         let (system, time) = (view.trace_state().system(), view.time());
-        let Stated { pointer_size, period, .. } = stated;
+        let Stated { pointer_size, history, period, .. } = stated;
         let owner = view.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
         let facts = self.facts_number((system, resolver), pointer_size, owner.process, time);
@@ -235,8 +246,10 @@ impl HuntSession {
             kernel,
             facts,
             is_complete,
-            is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
+            is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_))))
+                || history != 0 && super::history::has_losses(system),
             all_drivers,
+            history,
             period,
         };
         let HuntSession { contexts, numbers, .. } = self;
@@ -249,6 +262,7 @@ impl HuntSession {
             start: contexts.start_codes.of(thread_start, numbers),
             thread_start,
             kernel,
+            history,
             is_complete,
             is_lossy: module_map.is_lossy,
         };

@@ -1,7 +1,7 @@
 //! Evaluated events with all facts that outputs show.
 
 use stackhound_detect::report::{
-    EventContext, EventReport, FrameReport, FunctionReport, ProcessReport, RegionReport, SourceLocation,
+    EventContext, EventReport, FrameReport, FunctionReport, MemoryReport, ProcessReport, RegionReport, SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
@@ -36,7 +36,9 @@ impl HuntSession {
                 let indexes = 0..case.stack.frames.len();
                 let stack: Vec<FrameReport> =
                     indexes.map(|index| frame_report(system, (modules, binaries), case, index)).collect();
-                let event = event_report(view, (modules, binaries), case, target_pid);
+                let memory = memory_report((modules, &mut *binaries), case);
+                let event =
+                    EventReport { memory, ..event_report(view, (modules, &mut *binaries), case, target_pid) };
                 (event, stack, case.stack.user == Part::Whole)
             });
         EventContext {
@@ -115,6 +117,7 @@ fn event_report(
         access: target.and_then(|target| target.access),
         start_address: start.map(|start| start.address),
         start_name: start_name.unwrap_or_default(),
+        memory: None,
     }
 }
 
@@ -130,6 +133,27 @@ fn region(event: &ThreatEvent) -> Option<RegionReport> {
         size: event.size,
         protection: event.protection.map(|protection| protection.0),
         old_protection: event.old_protection.map(|protection| protection.0),
+    })
+}
+
+/// The change of memory that the event reports.
+fn memory_report((modules, binaries): Files<'_>, case: &Case<'_>) -> Option<MemoryReport> {
+    let change = case.event.memory.change?;
+    let location = if let Code::Image(module, rva) = change.code { Some((module, rva)) } else { None };
+    let export =
+        location.and_then(|location| binaries.export_in(modules, location, change.size).found().flatten());
+    Some(MemoryReport {
+        kind: change.kind.name(),
+        address: change.address,
+        size: change.size,
+        protection: change.protection,
+        previous_protection: change.previous,
+        module: location.map(|(module, _)| modules.get(module).path.to_string()).unwrap_or_default(),
+        rva: location.map(|(_, rva)| rva),
+        export: export.map(|export| export.name.to_string()),
+        author: change.author.name(),
+        cycles: change.history.cycles,
+        period: change.history.period,
     })
 }
 

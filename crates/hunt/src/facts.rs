@@ -1,6 +1,6 @@
 //! The facts in the payloads of events that detections evaluate.
 
-use stackhound_detect::Load;
+use stackhound_detect::{Change, Load};
 use stackhound_frames::{CHANGES_MAX, Code, FrameResolver, Role, StackOwner};
 use stackhound_pipeline::{EventView, slots};
 use stackhound_schema::kernel::view;
@@ -19,6 +19,7 @@ pub(super) struct EventFacts {
     pub target: Option<TargetFacts>,
     pub start: Option<ThreadStartFacts>,
     pub load: Option<Load>,
+    pub change: Option<Change>,
 }
 
 /// The target process.
@@ -35,6 +36,7 @@ pub(super) struct TargetFacts {
 /// The start address of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadStartFacts {
+    pub pid: Pid,
     pub address: Address,
     pub code: Code,
     pub is_remote: bool,
@@ -53,7 +55,7 @@ impl EventFacts {
     /// Whether other events with the same facts are unlikely, so that caching the evaluation is not
     /// useful.
     pub fn is_single(&self) -> bool {
-        self.start.is_some() || self.load.is_some()
+        self.start.is_some() || self.load.is_some() || self.change.is_some()
     }
 }
 
@@ -74,7 +76,7 @@ impl HuntSession {
         stack_context: &StackContext,
     ) -> EventFacts {
         let (owner, pointer_size) = (stack_context.owner, stack_context.pointer_size);
-        let mut facts = EventFacts::default();
+        let mut facts = EventFacts { change: self.histories.change(view), ..EventFacts::default() };
         match kind.payload {
             PayloadKind::Nothing => {}
             PayloadKind::Service => facts.service = self.service(view, resolver, stack_context.kernel),
@@ -156,7 +158,7 @@ impl HuntSession {
             return;
         }
         let code = code_in((system, resolver), pid, (time, pointer_size), address);
-        facts.start = Some(ThreadStartFacts { address, code, is_remote });
+        facts.start = Some(ThreadStartFacts { pid, address, code, is_remote });
     }
 
     /// Whether a thread is the initial thread of a process: the first one that was seen, started by

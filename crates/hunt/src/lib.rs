@@ -31,6 +31,7 @@ mod cache;
 mod context;
 mod event_context;
 mod facts;
+mod history;
 mod kind;
 pub mod memory;
 mod memory_change;
@@ -41,8 +42,8 @@ mod threat;
 use std::sync::Arc;
 
 use stackhound_detect::{
-    Binaries, Case, Entry, Evaluation, Event, LiveFrame, Process, Services as Ran, Stack, Start, Target,
-    Totals, evaluate,
+    Binaries, Case, Entry, Evaluation, Event, History, LiveFrame, MemoryEvidence, Process, Services as Ran,
+    Stack, Start, Target, Totals, evaluate,
 };
 use stackhound_etl::Clock;
 use stackhound_frames::{First, Frame, FrameResolver, Modules, Operation};
@@ -53,6 +54,7 @@ use stackhound_types::Mode;
 
 use cache::{Cache, ContextNumbers, FrameNumbers, Interner, Key, NumberSource};
 use context::{ContextCache, StackContext};
+use history::MemoryHistories;
 use kind::Kind;
 use memory::{LiveMemory, MemoryStats};
 
@@ -93,6 +95,8 @@ pub struct HuntSession {
     has_threads: Vec<Option<ProcessId>>,
     /// Live memory, if requested.
     memory: Option<LiveMemory>,
+    /// The recorded history of the memory of processes.
+    histories: MemoryHistories,
     cache: Cache,
     /// The last evaluation that was not cached.
     single: Option<Evaluation>,
@@ -100,6 +104,7 @@ pub struct HuntSession {
     /// The frames of the last evaluated case.
     frames: Arc<[Frame]>,
     live: Vec<LiveFrame>,
+    frame_histories: Vec<Option<History>>,
     signature: Vec<u32>,
     stats: HuntStats,
 }
@@ -137,11 +142,13 @@ impl HuntSession {
             numbers: NumberSource::default(),
             has_threads: Vec::new(),
             memory: None,
+            histories: MemoryHistories::default(),
             cache: Cache::default(),
             single: None,
             singles: Totals::default(),
             frames: Arc::default(),
             live: Vec::new(),
+            frame_histories: Vec::new(),
             signature: Vec::new(),
             stats: HuntStats::default(),
         }
@@ -183,8 +190,17 @@ impl HuntSession {
         view.state() != StackState::None || Kind::of(view.event()).is_evaluated_alone()
     }
 
-    /// Evaluates an event.
+    /// Records what an event states about memory, without evaluating it. Each event must be
+    /// observed or evaluated, in order; evaluation includes this.
+    #[inline]
+    pub fn observe(&mut self, view: &EventView<'_>) {
+        self.histories.observe(view, &self.clock);
+    }
+
+    /// Evaluates an event. The history of memory is that of the events that were observed or
+    /// evaluated before.
     pub fn evaluate(&mut self, view: &EventView<'_>) -> &Evaluation {
+        self.observe(view);
         if self.numbers.is_exhausted() {
             self.forget();
         }
@@ -217,8 +233,9 @@ impl HuntSession {
         all: &CaseContext,
         key: Key,
     ) -> u32 {
-        // Memory can change, so signatures do not identify evaluations.
-        if self.memory.is_some() {
+        // Memory can change, so signatures do not identify evaluations. They do not contain its
+        // recorded history either.
+        if self.memory.is_some() || all.stack_context.history != 0 {
             let (evaluation, in_images) = self.with_case(view, resolver, all, |(modules, binaries), case| {
                 (evaluate(modules, binaries, case), is_in_images(case))
             });
@@ -299,13 +316,19 @@ impl HuntSession {
         use_case: impl FnOnce(services::Files<'_>, &Case<'_>) -> R,
     ) -> R {
         let (system, CaseContext { stack_context, states, kind, facts }) = (view.trace_state().system(), all);
-        let (owner, has_losses) = (stack_context.owner, all.has_losses());
+        let owner = stack_context.owner;
+        let has_losses = all.has_losses() || facts.change.is_some() && history::has_losses(system);
         let frames =
             resolver.at(system, owner, view.time(), stack_context.pointer_size).all(view.delivered());
         self.live.clear();
         if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
             memory.read(system.process(process).entity(), view.utc(), &frames, &mut self.live);
         }
+        self.frame_histories.clear();
+        if stack_context.history != 0 {
+            self.histories.of_frames(owner.pid, &frames, &mut self.frame_histories);
+        }
+        let start_history = facts.start.and_then(|start| self.histories.at(start.pid, start.address.0));
         // The stack may belong to another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
         let (service, operation) = self.service_and_operation(resolver.modules(), *kind, facts, &frames);
@@ -317,7 +340,7 @@ impl HuntSession {
         let image = facts.target.and_then(|target| Some(system.process(target.process?).image_name()));
         let (modules, context) =
             resolver.modules_and_process(system, stack_context.pointer_size, owner.process, view.time());
-        let HuntSession { binaries, services, live, .. } = self;
+        let HuntSession { binaries, services, live, frame_histories, .. } = self;
         let case = Case {
             event: Event {
                 entry: if is_own { kind.entry } else { Entry::Unknown },
@@ -344,6 +367,11 @@ impl HuntSession {
                     is_remote: start.is_remote,
                 }),
                 load: facts.load,
+                memory: MemoryEvidence {
+                    change: facts.change,
+                    frames: frame_histories,
+                    start: start_history,
+                },
             },
             process: Process {
                 image: &context.image,

@@ -119,7 +119,7 @@ pub(crate) const SAMPLING_INTERVAL_END: KernelEvent = with_ids(
     3,
     "PerfInfo/SampledProfileIntervalCollectionEnd",
 );
-pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(hook_id::IMAGE_UNLOAD, 3, "Image/Unload");
+pub const IMAGE_UNLOAD: KernelEvent = with_ids(hook_id::IMAGE_UNLOAD, 3, "Image/Unload");
 /// A loaded image of a process, in the rundown.
 pub const IMAGE_DC_START: KernelEvent = without_ids(hook_id::IMAGE_DC_START, 3, "Image/DCStart");
 pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(hook_id::IMAGE_DC_END, 3, "Image/DCEnd");

@@ -161,6 +161,7 @@ fn hunt(trace: &OpenTrace) -> Worked {
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let (mut evaluated, mut findings) = (0u64, 0u64);
     let outcome = pipeline.run(|view| {
+        hunt_session.observe(view);
         if HuntSession::can_evaluate(view) {
             evaluated += 1;
             findings += hunt_session.evaluate(view).findings().count() as u64;

@@ -43,6 +43,7 @@ fn hunt(etl_file: &Path, memory: Option<LiveMemory>) -> Hunted {
     let regions = DetectionId::new(9).expect("a detection");
     let (mut answers, mut stacks) = (BTreeMap::new(), Vec::new());
     pipeline.run(|view| {
+        hunt_session.observe(view);
         if HuntSession::can_evaluate(view) {
             let outcome = *hunt_session.evaluate(view).outcome(regions);
             let key = (outcome.verdict.name(), outcome.reasons.has(Reason::WritableCode));

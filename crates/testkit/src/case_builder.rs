@@ -54,6 +54,7 @@ pub(super) struct TestCase {
     pub detection: &'static str,
     pub answer: Answer,
     pub at_most: Option<&'static str>,
+    pub at_least: Option<&'static str>,
     pub title: String,
     pub kind: Kind,
     pub setting: Setting,
@@ -69,6 +70,7 @@ pub(super) struct CaseBuilder<'w> {
     kinds: &'static [Kind],
     setting: Setting,
     at_most: Option<&'static str>,
+    at_least: Option<&'static str>,
 }
 
 pub(super) const BOTH: &[Kind] = &[Kind::Etl, Kind::CallTrace];
@@ -102,7 +104,15 @@ pub(super) const HOOKED: Actor = Actor::Program("tool", &["hook"]);
 impl<'w> CaseBuilder<'w> {
     pub fn new(world: &'w World) -> CaseBuilder<'w> {
         let setting = Setting::default();
-        CaseBuilder { world, test_cases: Vec::new(), detection: "", kinds: BOTH, setting, at_most: None }
+        CaseBuilder {
+            world,
+            test_cases: Vec::new(),
+            detection: "",
+            kinds: BOTH,
+            setting,
+            at_most: None,
+            at_least: None,
+        }
     }
 
     /// Sets the detection and the kinds of the following cases.
@@ -124,6 +134,7 @@ impl<'w> CaseBuilder<'w> {
                 detection: self.detection,
                 answer,
                 at_most: self.at_most,
+                at_least: self.at_least,
                 title: title.clone(),
                 kind,
                 setting: self.setting,
@@ -141,6 +152,13 @@ impl<'w> CaseBuilder<'w> {
         self.at_most = Some(severity);
         self.add(Answer::Yes, title, event_spec);
         self.at_most = None;
+    }
+
+    /// Adds a "yes" of an attack, with its lowest permitted severity.
+    pub fn yes_at_least(&mut self, severity: &'static str, title: impl Into<String>, event_spec: EventSpec) {
+        self.at_least = Some(severity);
+        self.add(Answer::Yes, title, event_spec);
+        self.at_least = None;
     }
 
     pub fn no(&mut self, title: impl Into<String>, event_spec: EventSpec) {
@@ -180,6 +198,13 @@ impl<'w> CaseBuilder<'w> {
             });
             self.kinds = kinds;
         }
+    }
+
+    /// Adds a case of an attack that is undetermined because a buffer was lost.
+    pub fn lost(&mut self, title: impl Into<String>, event_spec: EventSpec) {
+        self.with(Setting { flaw: Flaw::LostBuffer, ..Setting::default() }, |builder| {
+            builder.undetermined(title, event_spec);
+        });
     }
 
     /// Adds the undetermined case in which only modules are missing.

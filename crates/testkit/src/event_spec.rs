@@ -182,7 +182,66 @@ pub(super) enum Action {
     Wait,
     /// The profiler samples the instruction pointer.
     Sample,
+    /// Memory is changed.
+    Change(Change),
 }
+
+/// A change of memory, and the process that makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Change {
+    pub kind: ChangeKind,
+    pub by: ChangedBy,
+    /// The program of the process that owns the memory; `None` for the process of the case.
+    pub target: Option<&'static str>,
+    /// The first address.
+    pub at: FrameSpec,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// The kind of a change. Protections are constants `PAGE_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ChangeKind {
+    /// Private memory is reserved and committed, as the kernel logger reports it.
+    Reserve,
+    /// Executable memory is allocated with this protection.
+    Allocate(u32),
+    /// The protection changes from the first to the second.
+    Protect(u32, u32),
+    Write,
+    /// The image that starts at the address is unmapped.
+    Unload,
+    /// The image that starts at the address is mapped.
+    Load,
+}
+
+/// The process that changes memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ChangedBy {
+    /// The process of the case.
+    Actor,
+    /// A process of this program.
+    Other(&'static str),
+    /// The same, protected as antimalware.
+    Protected(&'static str),
+    /// A driver, in the process of the case.
+    Driver,
+}
+
+/// A change before the event of a case.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub change: Change,
+    /// User frames, innermost first.
+    pub stack: Vec<FrameSpec>,
+    /// Milliseconds since the previous event.
+    pub wait: i64,
+}
+
+pub(super) const PAGE_READONLY: u32 = 0x02;
+pub(super) const PAGE_READWRITE: u32 = 0x04;
+pub(super) const PAGE_EXECUTE_READ: u32 = 0x20;
+pub(super) const PAGE_EXECUTE_READWRITE: u32 = 0x40;
 
 /// Memory outside of images, with the event that reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +262,8 @@ pub(super) struct EventSpec {
     /// The kernel frames before `stack`, if they are not the usual ones.
     pub kernel: Option<Vec<FrameSpec>>,
     pub memory: Option<Memory>,
+    /// The changes of memory before the event.
+    pub steps: Vec<Step>,
     /// The start address of the thread; `None` for the entry point of the program.
     pub start: Option<FrameSpec>,
     /// The recorded parts of the stack.
@@ -234,6 +295,7 @@ impl EventSpec {
             stack,
             kernel: None,
             memory: None,
+            steps: Vec::new(),
             start: None,
             parts: Parts::All,
             has_start: true,
@@ -252,6 +314,11 @@ impl EventSpec {
 
     pub fn memory(mut self, memory: Memory) -> EventSpec {
         self.memory = Some(memory);
+        self
+    }
+
+    pub fn after(mut self, steps: impl IntoIterator<Item = Step>) -> EventSpec {
+        self.steps.extend(steps);
         self
     }
 

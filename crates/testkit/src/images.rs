@@ -144,6 +144,8 @@ const SYSTEM32: &[(&str, super::code::Body)] = &[
     GADGETS[0],
     GADGETS[3],
     GADGETS[4],
+    ("EtwEventWrite", Calls(&["NtTraceEvent"])),
+    ("NtTraceEvent", Stub(0x5e)),
 ];
 
 /// The functions of libraries that write memory dumps.
@@ -324,6 +326,12 @@ pub(super) const IMAGES: &[Spec] = &[
         path: r"C:\ProgramData\Contoso\plugin.dll",
         location: ImageRegion::Library,
         functions: PROGRAM,
+    },
+    Spec {
+        key: "amsi",
+        path: r"C:\Windows\System32\amsi.dll",
+        location: ImageRegion::Library,
+        functions: &[("AmsiOpenSession", Calls(&["*"])), ("AmsiScanBuffer", Calls(&["*"]))],
     },
     Spec {
         key: "csrss",

@@ -35,6 +35,8 @@ pub struct Case {
     pub answer: Answer,
     /// The highest permitted severity, in its spelling, if benign programs cause the event too.
     pub at_most: Option<&'static str>,
+    /// The lowest permitted severity, in its spelling, if the event is that of an attack.
+    pub at_least: Option<&'static str>,
     /// Description of the case, for people.
     pub title: String,
     /// In a trace, the raw time of the event, which no other record has. Otherwise the row number,
@@ -92,6 +94,11 @@ pub const LIMITS: &[Limit] = &[
         Answer::No,
         "opening a process is sensitive, and registers are not reported",
     ),
+    limit("CS27", Kind::CallTrace, Answer::Yes, "Sysmon does not report changes of memory"),
+    limit("CS28", Kind::CallTrace, Answer::Yes, "Sysmon does not report changes of memory"),
+    limit("CS28", Kind::CallTrace, Answer::No, "Sysmon does not report changes of memory"),
+    limit("CS29", Kind::CallTrace, Answer::Yes, "Sysmon does not report changes of memory"),
+    limit("CS29", Kind::CallTrace, Answer::No, "Sysmon does not report changes of memory"),
     limit("CS23", Kind::CallTrace, Answer::Yes, "Sysmon does not report the kernel stack"),
     limit("CS23", Kind::CallTrace, Answer::No, "Sysmon does not report the kernel stack"),
 ];
@@ -127,6 +134,7 @@ pub fn files() -> Result<Vec<CaseFile>, WriteError> {
                 detection: test_case.detection,
                 answer: test_case.answer,
                 at_most: test_case.at_most,
+                at_least: test_case.at_least,
                 title: test_case.title.clone(),
                 at,
             };
@@ -180,7 +188,7 @@ mod tests {
                 *counts.entry((case.detection, file.kind, case.answer)).or_default() += 1;
             }
         }
-        for number in 1..=26 {
+        for number in 1..=29 {
             let detection = format!("CS{number:02}");
             for kind in Kind::ALL {
                 for (answer, least) in [(Answer::Yes, 5), (Answer::No, 5), (Answer::Undetermined, 1)] {

@@ -77,7 +77,7 @@ fn event(world: &World, event_spec: &EventSpec, rows: &mut Rows) {
             ]);
             rows.row(8, &fields);
         }
-        Action::Call(_) | Action::Load(_) | Action::Wait | Action::Sample => {
+        Action::Call(_) | Action::Load(_) | Action::Wait | Action::Sample | Action::Change(_) => {
             unreachable!("Sysmon does not report {:?}", event_spec.action)
         }
     }

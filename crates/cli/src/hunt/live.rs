@@ -56,6 +56,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let outcome = pipeline.run_watched(
         |view| {
             record += 1;
+            hunt_session.observe(view);
             if live::is_own(view) || !filter.choose(view)? {
                 return std::ops::ControlFlow::Continue(false);
             }

@@ -46,6 +46,8 @@ pub fn hunt(
         progress.tick();
         let source = usize::from(view.event().source());
         records[source] += 1;
+        // Changes of memory matter for later events, whether they are selected or not.
+        hunt_session.observe(view);
         if !filter.choose(view)? {
             return ControlFlow::Continue(());
         }

@@ -1,7 +1,8 @@
 //! The reasons for answers, each with a code for programs and a sentence for people.
 
 /// A reason for an answer. In its sentence, `{frame}` is replaced by the frame that the finding
-/// concerns.
+/// concerns, and `{memory}`, `{export}`, `{cycles}` and `{period}` by facts about the change of
+/// memory that the event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Reason {
@@ -295,6 +296,63 @@ pub enum Reason {
     CallbackDispatched,
     /// The stack has no callback from the kernel.
     NoCallback,
+    /// The event does not change memory.
+    NoMemoryChange,
+    /// The changes of the memory were not recorded, or not all of them.
+    ChangesUnknown,
+    /// {frame} is in memory that was writable before it was made executable.
+    MadeExecutable,
+    /// The thread starts in memory that was writable before it was made executable.
+    StartMadeExecutable,
+    /// The memory was writable and executable at the same time.
+    WritableMemory,
+    /// Another process wrote to the memory.
+    WrittenByOther,
+    /// Another process allocated or mapped the memory, or changed its protection.
+    ChangedByOther,
+    /// The kernel changed the memory without a user-mode caller.
+    ByKernel,
+    /// A process that Windows protects, such as a security product, changed the memory.
+    ByProtected,
+    /// Windows changed the memory directly after it mapped the image.
+    ByLoader,
+    /// A module that is known to install inline hooks changed the memory.
+    ByHook,
+    /// A runtime with a JIT compiler changed the memory.
+    ByRuntime,
+    /// The image changed its own pages, as packed programs do.
+    ByOwnImage,
+    /// Code in no module changed the memory.
+    ByUnbacked,
+    /// The code that changed the memory is not known.
+    AuthorUnknown,
+    /// {memory} became executable {cycles} times after it had been executable before, every
+    /// {period}.
+    Fluctuates,
+    /// {frame} is in memory whose protection changed back and forth.
+    FrameFluctuates,
+    /// The protection changed back within less than half a second, as in JIT compilers.
+    ShortPeriod,
+    /// The protection of the memory did not change back and forth.
+    FewChanges,
+    /// Code of an image, {memory}, was made writable, or executable after it was writable.
+    ImageMadeWritable,
+    /// Code of an image, {memory}, was written with a system call.
+    ImageWritten,
+    /// The change covers {export}, a function that scans or reports for security products.
+    SensitiveExport,
+    /// The image of the program was unmapped, and {memory} took its place.
+    ProgramReplaced,
+    /// A library was unmapped, and {memory} took its place.
+    LibraryReplaced,
+    /// {frame} is in code of its image that was made writable or was written to.
+    FrameInChangedImage,
+    /// {frame} is in memory that took the place of the program's image.
+    FrameInReplacement,
+    /// The thread starts in memory that took the place of the program's image.
+    StartInReplacement,
+    /// The event changes no code of an image.
+    ImageUnchanged,
 }
 
 /// Each reason with its code and its sentence.
@@ -435,6 +493,34 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::CallbackOutside, "callback-outside", "The kernel called back to {frame}, which is not the dispatcher of callbacks in ntdll.dll."),
     (Reason::CallbackDispatched, "callback-dispatched", "All callbacks from the kernel go through the dispatcher in ntdll.dll."),
     (Reason::NoCallback, "no-callback", "The stack has no callback from the kernel."),
+    (Reason::NoMemoryChange, "no-memory-change", "The event does not change memory."),
+    (Reason::ChangesUnknown, "memory-changes-unknown", "The changes of the memory were not recorded, or not all of them."),
+    (Reason::MadeExecutable, "made-executable", "{frame} is in memory that was writable before it was made executable."),
+    (Reason::StartMadeExecutable, "start-made-executable", "The thread starts in memory that was writable before it was made executable."),
+    (Reason::WritableMemory, "writable-executable-memory", "The memory was writable and executable at the same time."),
+    (Reason::WrittenByOther, "written-by-other-process", "Another process wrote to the memory."),
+    (Reason::ChangedByOther, "changed-by-other-process", "Another process allocated or mapped the memory, or changed its protection."),
+    (Reason::ByKernel, "changed-by-kernel", "The kernel changed the memory without a user-mode caller."),
+    (Reason::ByProtected, "changed-by-protected-process", "A process that Windows protects, such as a security product, changed the memory."),
+    (Reason::ByLoader, "changed-by-loader", "Windows changed the memory directly after it mapped the image."),
+    (Reason::ByHook, "changed-by-hook", "A module that is known to install inline hooks changed the memory."),
+    (Reason::ByRuntime, "changed-by-runtime", "A runtime with a JIT compiler changed the memory."),
+    (Reason::ByOwnImage, "changed-by-own-image", "The image changed its own pages, as packed programs do."),
+    (Reason::ByUnbacked, "changed-by-unbacked", "Code in no module changed the memory."),
+    (Reason::AuthorUnknown, "author-unknown", "The code that changed the memory is not known."),
+    (Reason::Fluctuates, "protection-fluctuates", "{memory} became executable {cycles} times after it had been executable before, every {period}."),
+    (Reason::FrameFluctuates, "frame-fluctuates", "{frame} is in memory whose protection changed back and forth."),
+    (Reason::ShortPeriod, "short-period", "The protection changed back within less than half a second, as in JIT compilers."),
+    (Reason::FewChanges, "few-protection-changes", "The protection of the memory did not change back and forth."),
+    (Reason::ImageMadeWritable, "image-made-writable", "Code of an image, {memory}, was made writable, or executable after it was writable."),
+    (Reason::ImageWritten, "image-written", "Code of an image, {memory}, was written with a system call."),
+    (Reason::SensitiveExport, "sensitive-export", "The change covers {export}, a function that scans or reports for security products."),
+    (Reason::ProgramReplaced, "program-replaced", "The image of the program was unmapped, and {memory} took its place."),
+    (Reason::LibraryReplaced, "library-replaced", "A library was unmapped, and {memory} took its place."),
+    (Reason::FrameInChangedImage, "frame-in-changed-image", "{frame} is in code of its image that was made writable or was written to."),
+    (Reason::FrameInReplacement, "frame-in-replacement", "{frame} is in memory that took the place of the program's image."),
+    (Reason::StartInReplacement, "start-in-replacement", "The thread starts in memory that took the place of the program's image."),
+    (Reason::ImageUnchanged, "image-unchanged", "The event changes no code of an image."),
 ];
 
 const _: () = assert!(TEXTS.len() <= crate::verdict::Reasons::CAPACITY);

@@ -1,7 +1,8 @@
-//! The detections, one function each. They use only the evidence of one event, so their answers do
-//! not depend on the order of events.
+//! The detections, one function each. They use only the evidence of one event, which includes the
+//! recorded history of its memory.
 
 pub(crate) mod callback;
+pub(crate) mod changes;
 pub(crate) mod dispatch;
 pub(crate) mod duplicate_image;
 pub(crate) mod entry;
@@ -54,6 +55,9 @@ pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS24", target::sensitive),
     ("CS25", target::dump),
     ("CS26", callback::outside),
+    ("CS27", changes::made_executable),
+    ("CS28", changes::fluctuates),
+    ("CS29", changes::image),
 ];
 
 /// The evidence that detections use.

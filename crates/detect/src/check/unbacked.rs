@@ -7,8 +7,9 @@
 use stackhound_frames::{Code, Role, Roles};
 use stackhound_types::Mode;
 
-use super::{Evidence, without_frames};
+use super::{Evidence, changes, without_frames};
 use crate::case::Entry;
+use crate::history::{Author, is_writable};
 use crate::stack::MemoryKind;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
@@ -41,8 +42,13 @@ fn run_end(view: &View<'_>, start: usize) -> usize {
 }
 
 /// Lowers a finding about a frame in no module if a benign cause is likely.
-fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
+pub(super) fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     let frame = view.frame(index);
+    let found = changes::because_of(view.history(index), found);
+    // Runtimes and hooks write to their own process.
+    if view.history(index).is_some_and(changes::is_by_other) {
+        return found;
+    }
     let process = &view.case.process;
     let may_compile = process.has_runtime != Some(false);
     let is_above_medium = found.severity > Severity::Medium;
@@ -69,6 +75,11 @@ fn with_guards(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     if may_compile && is_near {
         lower(Severity::Low, Reason::AddressNearImages);
     }
+    match view.history(index).map(|history| history.author) {
+        Some(Author::Runtime) => lower(Severity::Low, Reason::ByRuntime),
+        Some(Author::Hook) => lower(Severity::Low, Reason::ByHook),
+        _ => {}
+    }
     if is_trampoline(view, index) {
         lower(Severity::Low, Reason::BetweenHooks);
     }
@@ -92,7 +103,7 @@ fn is_trampoline(view: &View<'_>, index: usize) -> bool {
 }
 
 /// The answer if no frame is known to be in no module.
-fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
+pub(super) fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
     let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
     if !view.has_user_part() || view.return_frame.is_none() {
         return without_frames(view, severity, USED);
@@ -173,11 +184,6 @@ fn reported_at_most(view: &View<'_>) -> usize {
 /// Whether CS01 evaluates the innermost user frame.
 fn is_entry(view: &View<'_>) -> bool {
     view.case.event.entry == Entry::SystemCall
-}
-
-/// `PAGE_READWRITE`, `PAGE_WRITECOPY` and their executable forms.
-fn is_writable(protection: u32) -> bool {
-    protection & 0xcc != 0
 }
 
 /// CS09.

@@ -15,9 +15,15 @@ use iced_x86::{Decoder, DecoderOptions};
 use stackhound_symbols::image::{Functions, Image, Machine, Relocation};
 use stackhound_types::Rva;
 
+use crate::binaries::ExportInRange;
+
 use self::reach::Reach;
 use self::site::Site;
 use self::stubs::StubTable;
+
+/// The assumed size of functions without unwind data, in bytes: patches are at the start of
+/// functions.
+const PATCH_SIZE: u32 = 32;
 
 /// An image file with the data that is read from it once.
 pub(crate) struct ImageFile {
@@ -128,6 +134,39 @@ impl ImageFile {
         }
         let same = |at: usize| free & (1 << at) != 0 || expected[at] == memory[at];
         Some((0..32).all(same))
+    }
+
+    /// Whether an address is in a section with code.
+    pub fn is_code(&self, rva: Rva) -> bool {
+        self.image().is_code(rva)
+    }
+
+    /// The exported function that a range touches: the first sensitive one, otherwise the first
+    /// one. The cost is proportional to the number of exports.
+    pub fn export_in(
+        &self,
+        range: std::ops::Range<Rva>,
+        is_sensitive: impl Fn(&str) -> bool,
+    ) -> Option<ExportInRange> {
+        let image = self.image();
+        let exports = image.exports().ok()?.code(&image);
+        let mut first = None;
+        for export in exports.iter().filter(|export| export.rva < range.end) {
+            let end = match self.functions.at(export.rva) {
+                Some(function) if function.start == export.rva => function.end,
+                _ => Rva(export.rva.0.saturating_add(PATCH_SIZE)),
+            };
+            if end <= range.start {
+                continue;
+            }
+            let sensitive = export.names.iter().find(|name| is_sensitive(name));
+            if let Some(name) = sensitive {
+                return Some(ExportInRange { name: name.as_ref().into(), is_sensitive: true });
+            }
+            let found = || ExportInRange { name: export.name().into(), is_sensitive: false };
+            first.get_or_insert_with(found);
+        }
+        first
     }
 
     /// Parses the headers again, which cannot fail because they were parsed before.

@@ -37,11 +37,20 @@ const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
     ("CS24", &["sensitive_handle"]),
     ("CS25", &["memory_dump"]),
     ("CS26", &["kernel_callback"]),
+    ("CS27", &["shellcode"]),
+    ("CS28", &["execute_fluctuation"]),
+    ("CS29", &["image_hooked"]),
 ];
 
 /// Further names for certain reasons.
-const BY_REASON: &[(Reason, &str)] =
-    &[(Reason::WritableCode, "unbacked_rwx"), (Reason::StartUnbacked, "execute_shellcode")];
+const BY_REASON: &[(Reason, &str)] = &[
+    (Reason::WritableCode, "unbacked_rwx"),
+    (Reason::StartUnbacked, "execute_shellcode"),
+    (Reason::SensitiveExport, "hook_api"),
+    (Reason::ProgramReplaced, "hollow_image"),
+    (Reason::StartInReplacement, "hollow_image"),
+    (Reason::FrameInReplacement, "hollow_image"),
+];
 
 /// The names for a finding. Undetermined answers must not have any.
 pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'static str> {
@@ -76,6 +85,7 @@ mod tests {
         "unbacked_rwx",
         "truncated_stack",
         "execute_shellcode",
+        "execute_fluctuation",
     ];
 
     /// Own names, which `docs/findings.md` lists.

@@ -83,6 +83,8 @@ struct Operation<'a> {
     start_name: Option<&'a str>,
     /// The memory that the operation concerns, if the event states it.
     region: Option<TargetRegion>,
+    /// The change of memory that the event reports; null for other events.
+    memory_change: Option<MemoryChange<'a>>,
 }
 
 /// The memory that an operation concerns.
@@ -97,6 +99,31 @@ struct TargetRegion {
     protection: Option<String>,
     /// The protection before it was changed.
     old_protection: Option<String>,
+}
+
+/// A change of memory.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct MemoryChange<'a> {
+    #[schemars(extend("enum" = ["allocate", "protect", "map", "write", "load-image"]))]
+    change: &'static str,
+    /// The first address.
+    address: Hex,
+    /// The size in bytes.
+    size: Hex,
+    /// File name of the module at the address.
+    module: Option<&'a str>,
+    /// Offset in the module.
+    rva: Option<Hex>,
+    /// The exported function that the change covers, if the image file is available: the first one
+    /// that attacks patch, otherwise the first one.
+    export: Option<&'a str>,
+    /// The code that made the change, by the stack of the event.
+    #[schemars(extend("enum" = ["kernel", "protected-process", "loader", "hook", "runtime", "own-image", "unknown", "image", "unbacked"]))]
+    author: &'static str,
+    /// How many times the pages became executable again after they had been executable before.
+    cycles: u32,
+    /// The mean time between these, in milliseconds.
+    period_ms: Option<u64>,
 }
 
 /// The target process of an operation.
@@ -164,6 +191,17 @@ impl<'a> Operation<'a> {
                 size: region.size,
                 protection: region.protection.map(shown::protection),
                 old_protection: region.old_protection.map(shown::protection),
+            }),
+            memory_change: event.memory.as_ref().map(|change| MemoryChange {
+                change: change.kind,
+                address: Hex(change.address),
+                size: Hex(change.size),
+                module: known(shown::file_name(&change.module)),
+                rva: change.rva.map(Hex),
+                export: change.export.as_deref(),
+                author: change.author,
+                cycles: change.cycles,
+                period_ms: change.period.map(|period| period / 10_000),
             }),
         }
     }

@@ -257,6 +257,7 @@ prop_compose! {
         let name = if is_start { "Process/Start".to_owned() } else { name };
         EventReport {
             name, provider, service, target, target_pid, target_tid, region, access, start_address, start_name,
+            memory: None,
         }
     }
 }

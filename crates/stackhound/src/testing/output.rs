@@ -107,6 +107,7 @@ pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Eval
     Trace::blocks(incoming(events)?).run(|event| {
         let clock = || event.event().block().session().clock();
         let hunt_session = hunt_session.get_or_insert_with(|| HuntSession::new(Binaries::none(), clock()));
+        hunt_session.observe(event);
         if HuntSession::can_evaluate(event) {
             evaluated.push(*hunt_session.evaluate(event));
         }

@@ -32,6 +32,7 @@ fn evaluated(
     let mut pipeline = Pipeline::new(trace, passes);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     pipeline.run(|view| {
+        hunt_session.observe(view);
         if HuntSession::can_evaluate(view) {
             let evaluation = *hunt_session.evaluate(view);
             each(view, &mut hunt_session, &evaluation);

@@ -34,6 +34,7 @@ fn etl_file(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations 
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let mut evaluations = Evaluations::new();
     let outcome = pipeline.run(|view| {
+        hunt_session.observe(view);
         if HuntSession::can_evaluate(view) {
             evaluations.insert(view.raw_time().0 as u64, *hunt_session.evaluate(view));
         }
@@ -71,7 +72,8 @@ fn is_answer(answer: Answer, verdict: Verdict) -> bool {
 /// The error in an answer, if there is one.
 fn complaint(case: &Case, outcome: &Outcome) -> Option<String> {
     let is_severe = case.at_most.and_then(Severity::of).is_some_and(|most| outcome.severity > most);
-    if is_answer(case.answer, outcome.verdict) && !is_severe {
+    let is_mild = case.at_least.and_then(Severity::of).is_some_and(|least| outcome.severity < least);
+    if is_answer(case.answer, outcome.verdict) && !is_severe && !is_mild {
         return None;
     }
     let reasons: Vec<_> = outcome.reasons.iter().map(|reason| reason.code()).collect();

@@ -66,6 +66,7 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
         let mut hasher = DefaultHasher::new();
         view.addresses().for_each(|address| address.0.hash(&mut hasher));
         let (mut yes, mut no) = (0, 0);
+        hunt_session.observe(view);
         if reading == Reading::WithVerdicts && HuntSession::can_evaluate(view) {
             for (id, outcome) in hunt_session.evaluate(view).iter() {
                 yes |= u32::from(outcome.verdict == Verdict::Yes) << id.index();

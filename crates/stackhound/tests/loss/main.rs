@@ -52,6 +52,19 @@ fn demo_profile() {
     check("demo, profile mix", &demo(Mix::Profile, 1), Reading::Stacks);
 }
 
+/// Cases of detections. Many depend on changes of memory in earlier buffers.
+#[test]
+fn cases_of_detections() {
+    for file in stackhound_testkit::files().expect("cases") {
+        if file.kind == stackhound_testkit::Kind::Etl {
+            let extent = Extent::from_environment();
+            let comparison = Comparison::of(&file.name, &file.bytes, Reading::WithVerdicts, extent);
+            println!("{comparison}");
+            assert!(comparison.contradictions.is_empty(), "{}: {:#?}", file.name, comparison.contradictions);
+        }
+    }
+}
+
 #[test]
 fn traces_of_the_corpus_with_stacks() {
     for name in ["perfview-net452-x64.etl", "perfview-diaghub.user_paged.1.etl"] {

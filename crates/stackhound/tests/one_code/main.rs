@@ -1,6 +1,7 @@
 //! One code, two sources: a trace file that is read in one pass, and the same trace delivered event
 //! by event as Windows does, with the processors in any order. Both give the same results.
 
+mod findings;
 mod shown;
 
 use std::io::Cursor;
@@ -57,28 +58,36 @@ fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
     lines
 }
 
-fn from_file(etl_file: &EtlFile) -> Vec<String> {
+/// What is compared: a text for each event.
+type Texts = fn(Pipeline<'_>) -> Vec<String>;
+
+fn from_file(etl_file: &EtlFile, texts: Texts) -> Vec<String> {
     let source = Source::new("", etl_file.clone());
     let trace = OpenTrace::new(vec![source], 1).unwrap();
-    all(Pipeline::new(&trace, Passes::One))
+    texts(Pipeline::new(&trace, Passes::One))
 }
 
-fn as_live(etl_file: &EtlFile, seed: u64) -> Vec<String> {
+fn as_live(etl_file: &EtlFile, seed: u64, texts: Texts) -> Vec<String> {
     let clock = etl_file.clock();
     let order = Order { seed, disorder: clock.span_to_raw(DISORDER), rounds: Some(1) };
     let replay = Replay::new(etl_file.clone(), order);
     let (mut capture, incoming) = channel(etl_file.session().clone(), Queue::new(Overflow::Block));
     let session = std::thread::spawn(move || replay.for_each(|slice| deliver_buffer(&mut capture, &slice)));
-    let lines = all(Pipeline::live(LiveMerger::new(vec![incoming]).unwrap(), SchemaStore::new()));
+    let lines = texts(Pipeline::live(LiveMerger::new(vec![incoming]).unwrap(), SchemaStore::new()));
     session.join().unwrap();
     lines
 }
 
 #[track_caller]
 fn check(name: &str, etl_file: &EtlFile, seeds: std::ops::Range<u64>) {
-    let expected = from_file(etl_file);
+    check_texts(name, etl_file, seeds, all);
+}
+
+#[track_caller]
+fn check_texts(name: &str, etl_file: &EtlFile, seeds: std::ops::Range<u64>, texts: Texts) {
+    let expected = from_file(etl_file, texts);
     for seed in seeds {
-        let live = as_live(etl_file, seed);
+        let live = as_live(etl_file, seed, texts);
         let differs = expected.iter().zip(&live).position(|(file, live)| file != live);
         if let Some(at) = differs {
             panic!(

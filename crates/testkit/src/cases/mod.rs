@@ -1,6 +1,7 @@
 //! The cases of each detection. Each case is a benign stack with one change, so its verdict follows
 //! from its construction.
 
+mod changes;
 mod code;
 mod dispatch;
 mod ends;
@@ -20,4 +21,5 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     ends::add_cases(builder);
     dispatch::add_cases(builder);
     threads::add_cases(builder);
+    changes::add_cases(builder);
 }
