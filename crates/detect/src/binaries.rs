@@ -13,6 +13,7 @@ use stackhound_frames::{Module, ModuleIndex, Modules};
 use stackhound_symbols::{Loaded, Origin, Symbols};
 use stackhound_types::{AddressKind, Rva};
 
+pub use crate::images::ExportInRange;
 use crate::images::reach::Reach;
 use crate::images::site::Site;
 use crate::images::{ImageError, ImageFile, ServiceNames};
@@ -63,15 +64,6 @@ pub struct FunctionName {
     pub offset: u32,
     /// The source of the name. Never the nearest export, which can be the name of another function.
     pub origin: Origin,
-}
-
-/// An exported function that a range of an image covers or touches.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ExportInRange {
-    /// Its name.
-    pub name: Box<str>,
-    /// Whether it is on the list of exports that attacks patch.
-    pub is_sensitive: bool,
 }
 
 /// Bytes around an address of an image, at most 16 on each side.

@@ -146,8 +146,6 @@ pub struct Change {
     pub address: u64,
     /// The size in bytes.
     pub size: u64,
-    /// Whether the address is that of the request. Otherwise it is that of a page.
-    pub is_exact: bool,
     /// The new protection, as Windows numbers it.
     pub protection: Option<u32>,
     /// The protection before the change.

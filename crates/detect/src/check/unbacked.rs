@@ -208,6 +208,9 @@ pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
             (Some(MemoryKind::Mapped), _) => return found(Severity::Medium, Reason::MappedCode),
             // An image that is not in the list of modules of the process.
             (Some(MemoryKind::Image), _) => {}
+            (None, _) if view.history(index).is_some_and(|history| history.made_executable) => {
+                return found(Severity::High, Reason::MadeExecutable);
+            }
             (None, _) => drop(unknown.get_or_insert(index)),
         }
     }

@@ -15,8 +15,6 @@ use iced_x86::{Decoder, DecoderOptions};
 use stackhound_symbols::image::{Functions, Image, Machine, Relocation};
 use stackhound_types::Rva;
 
-use crate::binaries::ExportInRange;
-
 use self::reach::Reach;
 use self::site::Site;
 use self::stubs::StubTable;
@@ -52,6 +50,15 @@ pub(crate) struct ServiceNames {
     pub stubs: StubTable,
     /// Services that it imports from `ntdll.dll` or `win32u.dll`.
     pub imported: Vec<Box<str>>,
+}
+
+/// An exported function that a range of an image covers or touches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportInRange {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whether it is on the list of exports that attacks patch.
+    pub is_sensitive: bool,
 }
 
 /// Why an image cannot be used.

@@ -4,17 +4,18 @@
 //! The state follows the events in their order, in traces and live sessions alike. It contains only
 //! what events report, is bounded for any events, and forgets memory that is freed.
 
+mod author;
 mod pages;
 
 use hashbrown::HashMap;
 use stackhound_detect::{Author, Change, ChangeKind, History, MemoryKind, Replaced};
 use stackhound_etl::Clock;
-use stackhound_frames::{Code, Frame, Role};
+use stackhound_frames::{Code, Frame};
 use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::{self, hook_id, view};
 use stackhound_system::{Completeness, Evidence, Gap, ModuleRef, ProcessId, Span, System};
 use stackhound_trace::TraceTime;
-use stackhound_types::{Address, Mode, Pid, TICKS_PER_SECOND};
+use stackhound_types::{Address, Mode, Pid};
 
 use crate::memory_change::{MemoryChange, MemoryChangeKind};
 use pages::{Pages, ProtectionChange};
@@ -26,8 +27,6 @@ const SEGMENTS_MAX: usize = 1 << 16;
 /// Maximum number of unmapped images of a process that are remembered. That of the program is never
 /// forgotten.
 const UNMAPPED_MAX: usize = 64;
-/// The loader changes the code of an image within this time after it mapped the image.
-const LOADER_TIME: i64 = TICKS_PER_SECOND;
 
 const MEM_PRIVATE: u32 = 0x2_0000;
 const MEM_MAPPED: u32 = 0x4_0000;
@@ -247,51 +246,15 @@ impl MemoryHistories {
             kind: ChangeKind::Load,
             address: image.range.0,
             size: image.range.1 - image.range.0 + 1,
-            is_exact: false,
             protection: None,
             previous: None,
             is_other,
-            author: self.author(view, None),
+            author: author::of(view, None),
             code: Code::Unknown,
             replaced: Some(Replaced::Program),
             is_whole: true,
             history: History { kind: Some(MemoryKind::Image), ..History::default() },
         })
-    }
-
-    /// The author of a change, by the stack of its event.
-    fn author(&self, view: &EventView<'_>, changed: Option<ModuleRef<'_>>) -> Author {
-        if !view.stack_states().has_certain_frames() || view.stack().is_none() {
-            return Author::Unknown;
-        }
-        let system = view.trace_state().system();
-        let mut resolver = view.resolver();
-        let changed = changed.map(|module| resolver.loaded(system, module.id()).index);
-        let pointer_size = view.event().block().session().pointer_size;
-        let frames = resolver.at(system, view.stack_owner(), view.time(), pointer_size).all(view.delivered());
-        Author::of(&frames, resolver.modules(), changed)
-    }
-
-    /// Whether the loader made a change: its functions in `ntdll.dll` called the service, directly
-    /// after the image was mapped.
-    fn is_by_loader(view: &EventView<'_>, clock: &Clock, changed: Option<ModuleRef<'_>>) -> bool {
-        let is_new = changed.is_some_and(|module| {
-            let span = module.span();
-            let age = view.time().0.saturating_sub(span.from.0);
-            span.start == Evidence::Observed && clock.span_from_raw(age) <= LOADER_TIME
-        });
-        if !is_new || !view.stack_states().has_certain_frames() {
-            return false;
-        }
-        let system = view.trace_state().system();
-        let mut resolver = view.resolver();
-        let pointer_size = view.event().block().session().pointer_size;
-        let frames = resolver.at(system, view.stack_owner(), view.time(), pointer_size).all(view.delivered());
-        let mut user = frames.iter().filter(|frame| frame.mode == Mode::User);
-        let is_ntdll = |frame: &Frame| {
-            frame.code.module().is_some_and(|module| resolver.modules().roles(module).has(Role::Ntdll))
-        };
-        user.next().is_some_and(is_ntdll) && user.next().is_some_and(is_ntdll)
     }
 
     fn apply(&mut self, view: &EventView<'_>, clock: &Clock, change: &MemoryChange) -> Option<Change> {
@@ -314,8 +277,9 @@ impl MemoryHistories {
             return None;
         }
         let replaced = self.processes.get(&target).and_then(|memory| memory.replaced(change, range));
-        // An allocation without protection says nothing about other memory.
-        if !is_of_provider && replaced.is_none() {
+        // An allocation without protection says nothing about other memory, and the addresses of
+        // libraries are used again.
+        if !is_of_provider && replaced != Some(Replaced::Program) {
             return None;
         }
         let actor = change.actor.or(view.stack_owner().pid);
@@ -337,9 +301,7 @@ impl MemoryHistories {
         let own_module = module.map(|(module, _)| module).filter(|_| !is_other);
         let author = match change.is_by_kernel {
             Some(true) => Author::Kernel,
-            _ if is_protected(view) => Author::Protected,
-            _ if Self::is_by_loader(view, clock, own_module) => Author::Loader,
-            _ => self.author(view, own_module),
+            _ => author::of_process(view, clock, own_module),
         };
         let code = match module {
             Some((module, rva)) => Code::Image(view.resolver().loaded(system, module.id()).index, rva),
@@ -393,7 +355,6 @@ impl MemoryHistories {
             },
             address: change.base.0,
             size,
-            is_exact: change.kind == MemoryChangeKind::Write,
             protection,
             previous,
             is_other,
@@ -429,17 +390,6 @@ impl ProcessMemory {
         }
         images.any(|known| known.range.0 == range.0).then_some(Replaced::Library)
     }
-}
-
-/// Whether the caller is a process that Windows protects: `PS_PROTECTION` with the signer
-/// antimalware, Windows, or a higher one.
-fn is_protected(view: &EventView<'_>) -> bool {
-    const ANTIMALWARE: u64 = 3;
-    const WINDOWS: u64 = 5;
-    let protection = view.field("CallingProcessProtection").and_then(|(_, value)| value.as_u64());
-    let Some(protection) = protection else { return false };
-    let (kind, signer) = (protection & 7, protection >> 4 & 15);
-    kind != 0 && (signer == ANTIMALWARE || signer >= WINDOWS)
 }
 
 /// Whether events are known to be missing from the trace.

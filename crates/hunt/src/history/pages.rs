@@ -171,7 +171,63 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The number of addresses of the small address space in which ranges are compared with a
+    /// history for each address.
+    const ADDRESSES: u64 = 48;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Protect(u32, u32),
+        Allocate,
+        Clear,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<(Step, u64, u64)>> {
+        let protection = || prop_oneof![Just(RW), Just(RX), Just(RWX)];
+        let step = prop_oneof![
+            4 => (protection(), protection()).prop_map(|(from, to)| Step::Protect(from, to)),
+            1 => Just(Step::Allocate),
+            1 => Just(Step::Clear),
+        ];
+        proptest::collection::vec((step, 0..ADDRESSES, 0..16_u64), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_agree_with_a_history_for_each_address(steps in steps()) {
+            let mut pages = Pages::default();
+            let mut each: Vec<Option<Segment>> = vec![None; ADDRESSES as usize];
+            for (time, (step, first, size)) in (0..).zip(steps) {
+                let (time, last) = (TraceTime(time), (first + size).min(ADDRESSES - 1));
+                if let Step::Clear = step {
+                    pages.clear((first, last));
+                    each[first as usize..=last as usize].fill(None);
+                    continue;
+                }
+                let change = |segment: &mut Segment| match step {
+                    Step::Protect(from, protection) => {
+                        let previous = Some(from);
+                        segment.protect(ProtectionChange { previous, protection, time }, |raw| raw);
+                    }
+                    Step::Allocate | Step::Clear => segment.allocate(),
+                };
+                pages.update((first, last), time, true, change);
+                for address in first..=last {
+                    change(each[address as usize].get_or_insert_with(|| Segment::new(address, time)));
+                }
+            }
+            for address in 0..ADDRESSES {
+                let history = pages.at(address).map(|segment| segment.history);
+                let expected = each[address as usize].map(|segment| segment.history);
+                prop_assert_eq!(history, expected, "{}", address);
+                prop_assert_eq!(pages.has((address, address)), expected.is_some());
+            }
+        }
+    }
 
     const RW: u32 = 0x04;
     const RX: u32 = 0x20;

@@ -2,6 +2,7 @@
 
 mod benign;
 mod changes;
+mod histories;
 mod missing_evidence;
 mod remembering;
 mod scenario;

@@ -3,6 +3,7 @@
 //! as a table of detections and forms of input.
 
 mod evaluators;
+mod memory;
 mod real;
 
 use std::collections::BTreeMap;
