@@ -179,7 +179,7 @@ fn hunt(hunt_session: &mut HuntSession, view: &EventView<'_>, hunted: &mut Hunte
             continue;
         }
         let event_context = hunt_session.event_context(view, SourceLocation::default());
-        let finding = Finding { id, outcome: *outcome, alert: String::new() };
+        let finding = Finding::new(id, *outcome);
         let sentence = finding.sentences(&event_context).into_iter().next().unwrap_or_default();
         let process = process.to_owned();
         hunted.push(Hits { id, severity: outcome.severity, process, count: 1, sentence });

@@ -20,7 +20,7 @@ use serde_json::Value;
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
-const VERBS: [(&str, &str); 24] = [
+const VERBS: [(&str, &str); 25] = [
     ("info", "info --full --format json T"),
     ("event", "events --stacks --symbols full --kernel-symbols full --symbol-path S --format ndjson T"),
     ("stacks", "stacks --symbols full --symbol-path S --format json T"),
@@ -30,6 +30,7 @@ const VERBS: [(&str, &str); 24] = [
     ("symbols", "symbols check --symbol-path S --format json T"),
     ("finding", "hunt --all --exit-zero --symbol-path S --format ndjson T"),
     ("alert", "hunt --min-severity high --exit-zero --format ndjson T"),
+    ("hunt-summary", "hunt --show-suppressed --min-severity critical --exit-zero --format ndjson T"),
     ("ecs", "hunt --all --exit-zero --symbol-path S --format ecs T"),
     ("ocsf", "hunt --all --exit-zero --symbol-path S --format ocsf T"),
     ("layer", "hunt --all --exit-zero --symbol-path S --format navigator T"),

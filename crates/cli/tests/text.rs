@@ -53,7 +53,7 @@ use Form::{Binary, Csv, Html, Json, Lines, Ndjson, SameLines, Sums, Xml};
 
 /// Commands with all their formats for traces. `T` is the trace, `S` the folder with symbols, `O` a
 /// new file.
-const VERBS: [(&str, Form); 46] = [
+const VERBS: [(&str, Form); 48] = [
     ("info T", Lines),
     ("info --full T", Lines),
     ("info --full --format json T", Json),
@@ -86,7 +86,9 @@ const VERBS: [(&str, Form); 46] = [
     ("hunt --all --exit-zero --symbol-path S --format ecs T", Sums),
     ("hunt --all --exit-zero --symbol-path S --format ocsf T", Sums),
     ("hunt --all --exit-zero --symbol-path S --format navigator T", Sums),
+    ("hunt --all --exit-zero --min-severity low --symbol-path S --format list T", Lines),
     ("hunt --all --exit-zero --symbol-path S --format csv T", Csv),
+    ("hunt --all --exit-zero --symbol-path S --format timesketch T", Csv),
     ("providers --manifest T", Lines),
     ("providers --manifest T --format json", Json),
     ("providers --manifest T *", Lines),
@@ -413,7 +415,7 @@ fn names_of_inputs_are_data() {
             continue;
         };
         let names = [hostile, LETTER].map(|c| format!("a{c}b"));
-        for (kind, verbs) in [("member", &VERBS[..14]), ("file", &VERBS[..14]), ("calls", &VERBS[36..])] {
+        for (kind, verbs) in [("member", &VERBS[..14]), ("file", &VERBS[..14]), ("calls", &VERBS[38..])] {
             let paths = names.clone().map(|name| {
                 let path = match kind {
                     "member" => {
@@ -517,5 +519,6 @@ fn rows_of_tables_have_a_limit() {
         String::from_utf8(printed).unwrap().lines().map(str::len).max().unwrap()
     };
     assert!(longest("table") < 20_000);
+    assert!(longest("list") < 20_000);
     assert!(longest("ndjson") > 300_000);
 }

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::catalogue::DetectionId;
 use crate::report::{EventContext, Finding, ProcessReport};
-use crate::verdict::{Severity, Verdict};
+use crate::verdict::Severity;
 
 /// Identifies a process of a machine.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -99,9 +99,9 @@ impl Alerts {
     }
 
     /// Adds the findings of an event and sets the alert of each. Only the verdict "yes" opens or
-    /// extends an alert.
+    /// extends an alert, and only if the finding is not suppressed.
     pub fn add(&mut self, event_context: &EventContext, findings: &mut [Finding]) {
-        if findings.iter().all(|finding| finding.outcome.verdict != Verdict::Yes) {
+        if !findings.iter().any(Finding::is_reported) {
             return;
         }
         let process = &event_context.process;
@@ -144,8 +144,10 @@ impl Alerts {
             alert.times = Some(alert.times.map_or((time, time), |(from, to)| (from.min(time), to.max(time))));
         }
         for finding in findings {
-            finding.alert.clone_from(&alert.key);
-            if finding.outcome.verdict != Verdict::Yes {
+            if finding.suppressed.is_none() {
+                finding.alert.clone_from(&alert.key);
+            }
+            if !finding.is_reported() {
                 continue;
             }
             let severity = finding.outcome.severity;

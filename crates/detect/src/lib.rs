@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+pub mod baseline;
 pub mod binaries;
 mod case;
 pub mod catalogue;
@@ -20,6 +21,7 @@ mod images;
 pub mod report;
 mod stack;
 mod totals;
+pub mod tuning;
 mod verdict;
 mod view;
 

@@ -1,12 +1,16 @@
 //! An evaluated event with the facts that outputs show, as plain text and numbers that are
 //! independent of the source.
 
+use std::sync::Arc;
+
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
+use crate::baseline::Novelty;
 use crate::catalogue::DetectionId;
-use crate::verdict::Outcome;
+use crate::tuning::Suppression;
+use crate::verdict::{Outcome, Verdict};
 
 /// The location of an event in its source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -99,6 +103,11 @@ impl Default for FrameReport {
 }
 
 impl FrameReport {
+    /// The signer of the module's file, if a source found the signature valid; empty if not known.
+    pub fn signer(&self) -> &str {
+        self.image.valid_signer().unwrap_or_default()
+    }
+
     /// File name of the module, or `jit:` followed by the runtime that compiled the code.
     pub fn module_or_runtime(&self) -> Option<&str> {
         match (self.module.rsplit('\\').next(), self.region.kind) {
@@ -257,13 +266,31 @@ pub struct Finding {
     pub outcome: Outcome,
     /// The key of the alert that contains it: see [`Alerts`](crate::alert::Alerts).
     pub alert: String,
+    /// Why it is not reported; `None` if it is.
+    pub suppressed: Option<Arc<Suppression>>,
+    /// How it compares with the baseline; `None` without one, and for answers other than yes.
+    pub novelty: Option<Novelty>,
 }
 
 impl Finding {
+    /// The answer of a detection that is in no alert yet.
+    pub fn new(id: DetectionId, outcome: Outcome) -> Finding {
+        Finding { id, outcome, alert: String::new(), suppressed: None, novelty: None }
+    }
+
+    /// The frame that it concerns.
+    pub fn frame<'c>(&self, event_context: &'c EventContext) -> Option<&'c FrameReport> {
+        event_context.stack.get(usize::from(self.outcome.frame?))
+    }
+
+    /// Whether the detection applies to the event, and the finding is not suppressed.
+    pub fn is_reported(&self) -> bool {
+        self.outcome.verdict == Verdict::Yes && self.suppressed.is_none()
+    }
+
     /// The reasons as sentences that name the frame they are about.
     pub fn sentences(&self, event_context: &EventContext) -> Vec<String> {
-        let frame = self.outcome.frame.and_then(|frame| event_context.stack.get(usize::from(frame)));
-        let label = frame.map_or_else(|| "the frame".to_owned(), FrameReport::label);
+        let label = self.frame(event_context).map_or_else(|| "the frame".to_owned(), FrameReport::label);
         let memory = event_context.event.memory.as_ref();
         let with_facts = |sentence: &str| {
             let sentence = sentence.replace("{frame}", &label);

@@ -51,6 +51,15 @@ impl Totals {
         }
     }
 
+    /// Moves `count` raw events with findings of one severity to another, or removes them.
+    pub fn change(&mut self, id: DetectionId, from: Severity, to: Option<Severity>, count: u64) {
+        let yes = &mut self.tallies[id.index()].yes;
+        yes[from as usize] = yes[from as usize].saturating_sub(count);
+        if let Some(to) = to {
+            yes[to as usize] += count;
+        }
+    }
+
     /// Adds other totals.
     pub fn merge(&mut self, other: &Totals) {
         self.events += other.events;

@@ -61,10 +61,10 @@ pub enum Operation {
     Other,
 }
 
-/// A file name or path with the wildcards `*` and `?`, in lower case.
+/// A file name, path or other text with the wildcards `*` and `?`, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(from = "String")]
-struct Pattern(Box<str>);
+pub struct Pattern(Box<str>);
 
 impl From<String> for Pattern {
     fn from(text: String) -> Pattern {
@@ -74,7 +74,7 @@ impl From<String> for Pattern {
 
 impl Pattern {
     /// Whether a text matches, ignoring ASCII case. The cost is at most the product of the lengths.
-    fn fits(&self, text: &str) -> bool {
+    pub fn fits(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut from) = (0, 0);
         // Position of the last star in the pattern, and the end of the text that it matches.
@@ -212,6 +212,15 @@ struct AlertsText {
     window_seconds: u32,
 }
 
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BaselineText {
+    script_hosts: Vec<Pattern>,
+}
+
+/// Sections of a custom file that tune findings. The crate of the detections reads them.
+const TUNING: [&str; 2] = ["severity", "exceptions"];
+
 /// All lists: the built-in ones, with the changes of custom files.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -228,6 +237,7 @@ pub struct Lists {
     causes: BTreeMap<Operation, Vec<Box<str>>>,
     aliases: BTreeMap<Box<str>, Vec<Box<str>>>,
     alerts: AlertsText,
+    baseline: BaselineText,
 }
 
 impl Default for Lists {
@@ -247,7 +257,8 @@ impl Lists {
         };
         let wrong =
             |error: toml::de::Error| ListsError { line: at(&error), message: error.message().to_owned() };
-        let custom: toml::Table = toml::from_str(text).map_err(wrong)?;
+        let mut custom: toml::Table = toml::from_str(text).map_err(wrong)?;
+        custom.retain(|section, _| !TUNING.iter().any(|tuning| section == *tuning));
         let mut all: toml::Table = toml::from_str(BUILT_IN).expect("the built-in lists");
         for (section, value) in custom {
             // Tables are merged key by key; arrays of tables are replaced as a whole.
@@ -442,6 +453,12 @@ impl Lists {
             })
         };
         one == other || lists(one, other) || lists(other, one)
+    }
+
+    /// Whether a program runs scripts or code of others, so that its name and the modules of its
+    /// stacks do not identify an activity.
+    pub fn is_script_host(&self, image: &str) -> bool {
+        fits(&self.baseline.script_hosts, image.rsplit('\\').next().unwrap_or(image))
     }
 
     /// Maximum time between findings of one alert, in units of 100 ns.

@@ -47,6 +47,25 @@ fn civil_date(days_since_1601: i64) -> (i64, i64, i64) {
     (1600 + 400 * era + year_of_era + i64::from(month <= 2), month, day)
 }
 
+/// The start of a day in UTC, from a date such as `2027-01-31`; `None` if the text is not a date of
+/// the years 1601 to 9999.
+pub fn start_of_day(date: &str) -> Option<FileTime> {
+    let mut parts = date.split('-');
+    let mut number = |length: usize| {
+        let part = parts.next().filter(|part| part.len() == length)?;
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok())?
+    };
+    let (year, month, day) = (number(4)?, number(2)?, number(2)?);
+    if parts.next().is_some() || year < 1601 {
+        return None;
+    }
+    // Dates that do not exist, such as 30 February, are no day of the year.
+    let leap_days = |year: i64| year / 4 - year / 100 + year / 400;
+    let new_year = (year - 1601) * 365 + leap_days(year - 1) - leap_days(1600);
+    let days = (new_year..new_year + 366).find(|days| civil_date(*days) == (year, month, day))?;
+    Some(FileTime(days * 86_400 * TICKS_PER_SECOND))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +86,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn dates_are_days_that_exist() {
+        for day in (0..400_000).step_by(37) {
+            let (year, month, of_month) = civil_date(day);
+            let date = format!("{year:04}-{month:02}-{of_month:02}");
+            assert_eq!(start_of_day(&date), Some(FileTime(day * 86_400 * TICKS_PER_SECOND)), "{date}");
+        }
+        for date in ["", "2027", "2027-02-29", "2027-13-01", "2027-1-31", "1600-12-31", "2027-01-31-01", "+027-01-31"] {
+            assert_eq!(start_of_day(date), None, "{date}");
+        }
+        assert!(start_of_day("2028-02-29").is_some());
     }
 }

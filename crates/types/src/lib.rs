@@ -15,7 +15,7 @@ mod module;
 mod time;
 
 pub use address::{Address, AddressKind, Mode, PointerSize, Rva};
-pub use date::Rfc3339;
+pub use date::{Rfc3339, start_of_day};
 pub use guid::{Guid, GuidError};
 pub use hex::HexBytes;
 pub use id::{Pid, Tid};

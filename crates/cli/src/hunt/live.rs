@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let Live { session_monitor, merger, .. } = live;
     let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let report = RefCell::new(Report::open(arguments, detector.lists(), is_colored(arguments, common))?);
+    let report = RefCell::new(Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?);
     let pipeline = Pipeline::live(merger, schemas);
     let Detector { modules, binaries } = detector;
     let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?.with_modules(modules);
@@ -75,8 +75,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let ended = session_monitor.finish()?;
     let mut report = report.into_inner();
     report.count(hunt_session.stats().with_stack, &hunt_session.totals());
-    let results = report.closing();
-    let found = report.finish()?;
+    let results = report.closing(common);
+    let found = report.finish(common)?;
     if !common.quiet {
         let memory_text = hunt_session.memory_stats().map(memory_counts).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);

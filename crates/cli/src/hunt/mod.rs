@@ -1,11 +1,13 @@
 //! `hunt`: evaluates the call stacks of traces, Sysmon events and live sessions.
 
+mod baseline;
 mod evidence;
 mod live;
 mod recorded;
 mod report;
 mod rows;
 pub mod sysmon;
+mod tuning;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ use crate::images::TrustArguments;
 use crate::live::Sources;
 use crate::options::{ColorChoice, Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{counted, report_error};
+use crate::output::{counted, message, report_error};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::{inputs, recognition, render};
@@ -33,15 +35,19 @@ use rows::RowFilter;
 pub struct Arguments {
     #[command(flatten)]
     pub sources: Sources,
-    /// Show only findings of this severity or higher
-    #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = severity, help_heading = "Findings")]
-    pub min_severity: Severity,
+    /// Show only findings of this severity or higher; others are counted. The default is medium for
+    /// tables, and low for formats that programs read
+    #[arg(long, value_name = "SEVERITY", value_parser = severity, help_heading = "Findings")]
+    pub min_severity: Option<Severity>,
     /// Show only findings of these detections, such as CS01,CS05
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = detection, help_heading = "Findings")]
     pub only: Vec<DetectionId>,
     /// Also show undetermined answers, with the missing evidence
     #[arg(long, help_heading = "Findings")]
     pub all: bool,
+    /// Also show findings that exceptions or the baseline suppress, with the reason
+    #[arg(long, help_heading = "Findings")]
+    pub show_suppressed: bool,
     /// Exit with code 0 even if findings were written
     #[arg(long, help_heading = "Findings")]
     pub exit_zero: bool,
@@ -54,9 +60,18 @@ pub struct Arguments {
     pub image_facts: Vec<PathBuf>,
     #[command(flatten)]
     pub trust: TrustArguments,
-    /// Replace built-in lists of modules, folders and programs with those in this TOML file
+    /// Replace built-in lists of modules, folders and programs with those in this TOML file, and
+    /// apply its [severity] and [[exceptions]]
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub lists: Option<PathBuf>,
+    /// Compare findings with this baseline: suppress known low findings, and mark new processes and
+    /// new stacks
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub baseline: Option<PathBuf>,
+    /// Write the low findings to this file, as the baseline of later hunts, including the entries
+    /// of --baseline
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub write_baseline: Option<PathBuf>,
     /// Treat the images in this file as parts of Windows: one path, file name or SHA-256 per line
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub known_images: Option<PathBuf>,
@@ -100,8 +115,10 @@ pub enum MemoryReach {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Each finding with its stack, then alerts and counts
+    /// Alerts with one stack each, the highest score first, then counts
     Table,
+    /// Each finding with its stack, then alerts and counts
+    List,
     /// Alerts, counts and the most severe findings
     Summary,
     /// One JSON object per line: the findings, then the alerts
@@ -112,8 +129,26 @@ pub enum Format {
     Ocsf,
     /// A layer for the ATT&CK Navigator
     Navigator,
-    /// Comma-separated values, one line per finding
+    /// Comma-separated values, one line per finding, sorted by time
     Csv,
+    /// Comma-separated values with the columns of Timesketch, sorted by time
+    Timesketch,
+}
+
+impl Format {
+    /// Whether people read it.
+    fn is_for_people(self) -> bool {
+        matches!(self, Format::Table | Format::List | Format::Summary)
+    }
+}
+
+impl Arguments {
+    /// The lowest severity that is written. People see what is rarely benign; programs filter
+    /// findings themselves.
+    fn min_severity(&self) -> Severity {
+        let default = if self.format.is_for_people() { Severity::Medium } else { Severity::Low };
+        self.min_severity.unwrap_or(default)
+    }
 }
 
 fn severity(text: &str) -> Result<Severity, String> {
@@ -127,6 +162,9 @@ fn detection(text: &str) -> Result<DetectionId, String> {
     DetectionId::parse(text.trim())
         .ok_or_else(|| format!("there is no detection `{text}`; write an id from {first} to {last}"))
 }
+
+/// The message about traces without stacks.
+const NO_STACKS: &str = "the trace has no call stacks, which most detections need; record them with `stackhound record --preset syscalls -o calls.etl`";
 
 /// A group of inputs that is read at once.
 enum Input {
@@ -147,9 +185,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
     let mut detector = evidence::detector(arguments, common)?;
     let mut events = Sysmon::new(detector.lists());
-    let mut report = Report::open(arguments, detector.lists(), is_colored(arguments, common))?;
+    let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
+    let (mut traces, mut has_stacks) = (false, false);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
     let (mut rows, mut recognized, mut undecided) = (0, false, String::new());
     // An input that cannot be read is reported, and the others are still evaluated.
@@ -175,13 +214,17 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 recognized = true;
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
-                    report.next_capture(detector.lists());
+                    report.next_capture();
                     let reporting = (&mut report, &mut progress);
                     let (same, hunted) =
                         recorded::hunt(&capture.trace, detector, arguments, common, reporting)?;
                     detector = same;
                     report.count(hunted.with_stack, &hunted.totals);
                     losses.add(&hunted.outcome);
+                    traces = true;
+                    let stacks = &hunted.outcome.stacks;
+                    let parts = [stacks.full, stacks.keyed, stacks.extended, stacks.extended_keys];
+                    has_stacks |= parts.into_iter().any(|parts| parts > 0);
                     undecided += &hunted.undecided;
                     damaged |= !hunted.outcome.trace.damage.is_empty();
                 }
@@ -204,8 +247,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
         }
     }
-    let results = report.closing();
-    let found = report.finish()?;
+    if traces && !has_stacks && !common.quiet {
+        message(format_args!("{NO_STACKS}"));
+    }
+    let results = report.closing(common);
+    let found = report.finish(common)?;
     let mut losses = losses.to_string();
     if unreadable > 0 {
         losses += &format!(", {} unreadable", counted(unreadable, "record", "records"));
@@ -287,13 +333,12 @@ fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec
 
 /// Whether output is colored. By default, only tables on a terminal are.
 fn is_colored(arguments: &Arguments, common: &Common) -> bool {
-    let is_table = matches!(arguments.format, Format::Table | Format::Summary);
     let is_colored_by_default = || {
         arguments.output.output.is_none()
             && io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     };
-    is_table
+    arguments.format.is_for_people()
         && match common.color {
             ColorChoice::Auto => is_colored_by_default(),
             ColorChoice::Always => true,

@@ -6,11 +6,14 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use stackhound::detect::alert::{Alert, Alerts, sort};
 use stackhound::detect::report::{EventContext, Finding};
+use stackhound::detect::tuning::TuningReport;
 use stackhound::detect::{DetectionId, Evaluation, Outcome, Severity, Totals, Verdict};
 use stackhound::frames::Lists;
 use stackhound_export::findings::{FindingsFormat, Writer};
 
+use super::tuning::Tuner;
 use super::{Arguments, Format};
+use crate::options::Common;
 use crate::output::{Sink, counted, grouped};
 
 /// The limit of missing inputs in the closing line.
@@ -20,12 +23,14 @@ pub struct Report<'a> {
     arguments: &'a Arguments,
     writer: Writer,
     sink: Sink,
+    tuner: Tuner,
+    min_severity: Severity,
     alerts: Alerts,
     /// The alerts of earlier captures.
     closed: Vec<Alert>,
     totals: Totals,
     with_stack: u64,
-    /// The number of written findings.
+    /// The number of written findings that are not suppressed.
     written: u64,
     failure: Option<anyhow::Error>,
 }
@@ -33,22 +38,29 @@ pub struct Report<'a> {
 fn format(format: Format) -> FindingsFormat {
     match format {
         Format::Table => FindingsFormat::Table,
+        Format::List => FindingsFormat::List,
         Format::Summary => FindingsFormat::Summary,
         Format::Ndjson => FindingsFormat::Ndjson,
         Format::Ecs => FindingsFormat::Ecs,
         Format::Ocsf => FindingsFormat::Ocsf,
         Format::Navigator => FindingsFormat::Navigator,
         Format::Csv => FindingsFormat::Csv,
+        Format::Timesketch => FindingsFormat::Timesketch,
     }
 }
 
 impl<'a> Report<'a> {
-    pub fn open(arguments: &'a Arguments, lists: &Lists, is_colored: bool) -> Result<Report<'a>> {
+    pub fn open(arguments: &'a Arguments, lists: Lists, is_colored: bool) -> Result<Report<'a>> {
+        let format = format(arguments.format);
+        let new = if arguments.sources.live { Writer::live } else { Writer::new };
+        let alerts = Alerts::new(lists.alert_window());
         Ok(Report {
             arguments,
-            writer: Writer::new(format(arguments.format), is_colored),
+            writer: new(format, is_colored),
+            tuner: Tuner::open(arguments, lists)?,
             sink: Sink::open(arguments.output.output.as_deref())?,
-            alerts: Alerts::new(lists.alert_window()),
+            min_severity: arguments.min_severity(),
+            alerts,
             closed: Vec::new(),
             totals: Totals::default(),
             with_stack: 0,
@@ -57,19 +69,22 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Whether any answer of the evaluation is written.
+    /// Whether any answer of the evaluation is written, or concerns rules or a baseline.
     #[inline]
     pub fn wants(&self, evaluation: &Evaluation) -> bool {
-        evaluation.iter().any(|(id, outcome)| self.is_written(id, outcome))
+        let needs_all = self.tuner.needs_all();
+        evaluation.iter().any(|(id, outcome)| {
+            self.is_answer(id, outcome) && (needs_all || outcome.severity >= self.min_severity)
+        })
     }
 
-    fn is_written(&self, id: DetectionId, outcome: &Outcome) -> bool {
+    fn is_answer(&self, id: DetectionId, outcome: &Outcome) -> bool {
         let is_answer = match outcome.verdict {
             Verdict::Yes => true,
             Verdict::Undetermined => self.arguments.all,
             Verdict::No => false,
         };
-        is_answer && outcome.severity >= self.arguments.min_severity && self.is_selected(id)
+        is_answer && self.is_selected(id)
     }
 
     fn is_selected(&self, id: DetectionId) -> bool {
@@ -78,12 +93,16 @@ impl<'a> Report<'a> {
 
     /// Writes the selected findings of an event. Breaks if writing fails.
     pub fn write(&mut self, event_context: &EventContext, evaluation: &Evaluation) -> ControlFlow<()> {
-        let selected = evaluation.iter().filter(|(id, outcome)| self.is_written(*id, outcome));
-        let mut findings: Vec<Finding> =
-            selected.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
+        let selected = evaluation.iter().filter(|(id, outcome)| self.is_answer(*id, outcome));
+        let mut findings: Vec<Finding> = selected.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+        self.tuner.apply(event_context, &mut findings);
+        let shows_suppressed = self.arguments.show_suppressed;
+        findings.retain(|finding| {
+            finding.outcome.severity >= self.min_severity
+                && (shows_suppressed || finding.suppressed.is_none())
+        });
         self.alerts.add(event_context, &mut findings);
-        self.written +=
-            findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
+        self.written += findings.iter().filter(|finding| finding.is_reported()).count() as u64;
         let written = self.writer.write(&mut self.sink, event_context, &findings);
         self.note(written)
     }
@@ -122,30 +141,39 @@ impl<'a> Report<'a> {
     }
 
     /// Starts another capture, so that no alert contains findings of both.
-    pub fn next_capture(&mut self, lists: &Lists) {
-        let alerts = std::mem::replace(&mut self.alerts, Alerts::new(lists.alert_window()));
+    pub fn next_capture(&mut self) {
+        let next = Alerts::new(self.tuner.lists().alert_window());
+        let alerts = std::mem::replace(&mut self.alerts, next);
         self.closed.extend(alerts.finish());
     }
 
-    /// The counts of evaluations and findings, for the closing line.
-    pub fn closing(&mut self) -> String {
+    /// Reports the effects of rules and baselines. Returns the counts of evaluations and findings,
+    /// for the closing line.
+    pub fn closing(&mut self, common: &Common) -> String {
+        if !common.quiet {
+            self.tuner.announce();
+        }
+        self.tuner.change(&mut self.totals);
         let selected: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_selected(*id)).collect();
         self.totals.retain(|id| selected.contains(&id));
-        closing(&self.totals, self.with_stack)
+        closing(&self.totals, self.with_stack, self.min_severity)
     }
 
-    /// Writes the alerts and counts. Returns whether findings were written.
-    pub fn finish(mut self) -> Result<bool> {
+    /// Writes the alerts and counts, and the new baseline. Returns whether findings were written.
+    pub fn finish(mut self, common: &Common) -> Result<bool> {
         self.failed()?;
         self.closed.extend(self.alerts.finish());
         sort(&mut self.closed);
-        self.writer.finish(&mut self.sink, &self.closed, &self.totals)?;
+        let shown = self.arguments.show_suppressed;
+        let tuning = self.tuner.report().or_else(|| shown.then(TuningReport::default));
+        self.writer.finish(&mut self.sink, &self.closed, &self.totals, tuning.as_ref())?;
         self.sink.finish()?;
+        self.tuner.finish(common.quiet)?;
         Ok(self.written > 0)
     }
 }
 
-fn closing(totals: &Totals, with_stack: u64) -> String {
+fn closing(totals: &Totals, with_stack: u64, min_severity: Severity) -> String {
     let mut text =
         format!(", {} evaluated, {} of them with stacks", grouped(totals.events), grouped(with_stack));
     let by_severity =
@@ -154,6 +182,9 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
     for severity in Severity::ALL.into_iter().rev() {
         match by_severity(severity) {
             0 => {}
+            count if severity < min_severity => {
+                found.push(format!("{} {} (not shown)", grouped(count), severity.name()));
+            }
             count => found.push(format!("{} {}", grouped(count), severity.name())),
         }
     }
@@ -193,9 +224,9 @@ mod tests {
     fn the_closing_line_counts_findings_and_missing_evidence() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
-        assert_eq!(closing(&totals, 0), ", 0 evaluated, 0 of them with stacks; nothing to evaluate");
+        assert_eq!(closing(&totals, 0, Severity::Low), ", 0 evaluated, 0 of them with stacks; nothing to evaluate");
         totals.events = 12_345;
-        assert_eq!(closing(&totals, 2_000), ", 12,345 evaluated, 2,000 of them with stacks; no findings");
+        assert_eq!(closing(&totals, 2_000, Severity::Low), ", 12,345 evaluated, 2,000 of them with stacks; no findings");
         let none = Inputs::NONE;
         let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, none);
         totals.add_outcome(id(2), &yes(Severity::High), 3);
@@ -209,6 +240,8 @@ mod tests {
         totals.add_outcome(id(18), &open(&[Input::MemoryBytes]), 1);
         let expected = ", 12,345 evaluated, 2,000 of them with stacks; findings: 3 high, 1,000 low; 44 answers \
                         undetermined; missing evidence: image_bytes 42, service 40, memory_bytes 1";
-        assert_eq!(closing(&totals, 2_000), expected);
+        assert_eq!(closing(&totals, 2_000, Severity::Low), expected);
+        let shown = closing(&totals, 2_000, Severity::Medium);
+        assert!(shown.contains("findings: 3 high, 1,000 low (not shown);"), "{shown}");
     }
 }

@@ -1,15 +1,11 @@
 use super::*;
-use crate::verdict::{Inputs, Outcome, Reason};
+use crate::verdict::{Inputs, Outcome, Reason, Verdict};
 
 const SECOND: u64 = 10_000_000;
 
 fn finding(id: &str, verdict: Verdict, severity: Severity) -> Finding {
     let outcome = Outcome::yes(severity, None, Reason::FrameUnbacked, Inputs::NONE);
-    Finding {
-        id: DetectionId::parse(id).unwrap(),
-        outcome: Outcome { verdict, ..outcome },
-        alert: String::new(),
-    }
+    Finding::new(DetectionId::parse(id).unwrap(), Outcome { verdict, ..outcome })
 }
 
 fn event_context(pid: u32, seconds: u64) -> EventContext {

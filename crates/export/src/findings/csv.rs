@@ -1,16 +1,19 @@
-//! Findings for spreadsheets: one row per finding, with the stack in one cell.
+//! Findings for spreadsheets and Timesketch: one row per finding, with the stack in one cell, sorted
+//! by time.
 //!
 //! Texts come from untrusted processes and are escaped so that no cell is a formula.
 
 use std::io::{self, Write};
 
+use stackhound_detect::Verdict;
 use stackhound_detect::report::{EventContext, Finding, FrameReport};
 
 use super::shown;
+use super::sorted::Sorted;
 use crate::escape::{cell as text, row};
 use crate::json::value::Hex;
 
-const HEADER: [&str; 27] = [
+const HEADER: [&str; 29] = [
     "time",
     "verdict",
     "severity",
@@ -38,33 +41,94 @@ const HEADER: [&str; 27] = [
     "host",
     "input",
     "alert",
+    "suppressed",
+    "baseline",
 ];
 
+/// The first columns of Timesketch, which it requires.
+const TIMESKETCH: [&str; 3] = ["message", "datetime", "timestamp_desc"];
+
+/// The columns of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Columns {
+    Plain,
+    /// The columns that Timesketch requires, then the others.
+    Timesketch,
+}
+
 /// Writes rows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
+    columns: Columns,
     has_header: bool,
+    /// The rows so far; `None` if they are written at once.
+    sorted: Option<Sorted>,
 }
 
 impl Rows {
+    /// Rows that are sorted by time at the end.
+    pub(super) fn sorted(columns: Columns) -> Rows {
+        Rows { columns, has_header: false, sorted: Some(Sorted::new()) }
+    }
+
+    /// Rows in the order of their events.
+    pub(super) fn as_they_come(columns: Columns) -> Rows {
+        Rows { columns, has_header: false, sorted: None }
+    }
+
     pub(super) fn write(
         &mut self,
         out: &mut impl Write,
         event_context: &EventContext,
         finding: &Finding,
     ) -> io::Result<()> {
-        self.header(out)?;
-        row(out, cells(event_context, finding))
+        let mut cells = cells(event_context, finding).to_vec();
+        if self.columns == Columns::Timesketch {
+            cells.splice(0..0, required(event_context, finding));
+        }
+        match &mut self.sorted {
+            None => {
+                self.header(out)?;
+                row(out, cells)
+            }
+            Some(sorted) => {
+                let mut bytes = Vec::new();
+                row(&mut bytes, cells)?;
+                sorted.push(event_context.time, bytes)
+            }
+        }
     }
 
     /// A table without rows has a header too.
     pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<()> {
-        self.header(out)
+        self.header(out)?;
+        self.sorted.take().map_or(Ok(()), |sorted| sorted.finish(out))
     }
 
     fn header(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if std::mem::replace(&mut self.has_header, true) { Ok(()) } else { row(out, HEADER) }
+        if std::mem::replace(&mut self.has_header, true) {
+            return Ok(());
+        }
+        let first: &[&str] = if self.columns == Columns::Timesketch { &TIMESKETCH } else { &[] };
+        row(out, first.iter().chain(&HEADER))
     }
+}
+
+/// The cells of the columns that Timesketch requires. It reads times with microseconds.
+fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKETCH.len()] {
+    let detection = finding.id.detection();
+    let word = match (finding.outcome.verdict, &finding.suppressed) {
+        (_, Some(_)) => "suppressed",
+        (Verdict::Yes, None) => finding.outcome.severity.name(),
+        (verdict, None) => verdict.name(),
+    };
+    let process = &event_context.process;
+    let name = if process.name.is_empty() { "unknown process" } else { &process.name };
+    let explanation = shown::explanation(event_context, finding);
+    let message = format!("{} {}: {}, {name}. {explanation}", detection.name, word, detection.title);
+    let time = event_context.time.and_then(shown::time).unwrap_or_default();
+    let datetime = time.strip_suffix('Z').map(|time| format!("{}+00:00", &time[..time.len() - 1]));
+    [text(message.trim_end()), datetime.unwrap_or_default(), "Event Time".to_owned()]
 }
 
 fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len()] {
@@ -100,6 +164,8 @@ fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len
         text(&event_context.host),
         text(&format!("{}:{}", event_context.location.file, event_context.location.record)),
         finding.alert.clone(),
+        finding.suppressed.as_ref().map(|cause| text(&shown::suppression(cause))).unwrap_or_default(),
+        finding.novelty.map(|novelty| novelty.name().to_owned()).unwrap_or_default(),
     ]
 }
 

@@ -7,8 +7,9 @@
 
 use serde_json::{Value, json};
 use stackhound_detect::Severity;
-use stackhound_detect::Verdict;
+use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
+use stackhound_detect::tuning::Suppression;
 use stackhound_frames::Answer;
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
@@ -24,9 +25,9 @@ const ECS: &str = "9.4.0";
 /// The document of a finding.
 pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let detection = finding.id.detection();
-    let is_found = finding.outcome.verdict == Verdict::Yes;
+    let is_found = finding.is_reported();
     let explanation = shown::explanation(event_context, finding);
-    let verdict = if is_found { "" } else { " undetermined" };
+    let verdict = shown::verdict(finding);
     let mut document = json!({
         "@timestamp": event_context.time.and_then(shown::time),
         "ecs": { "version": ECS },
@@ -54,12 +55,12 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
     pruned(document)
 }
 
-/// `severity` is `None` for undetermined answers.
+/// `severity` is `None` for undetermined answers and suppressed findings.
 fn event(event_context: &EventContext, severity: Option<Severity>, explanation: &str) -> Value {
     let category = category(&event_context.event.name);
     let kind = if is_process_start(event_context) { "start" } else { "info" };
     json!({
-        // `signal` is for alerts of Elastic's own rules. Undetermined answers are not alerts.
+        // `signal` is for alerts of Elastic's own rules. Other answers are not alerts.
         "kind": if severity.is_some() { "alert" } else { "event" },
         "category": match severity {
             Some(_) => vec!["intrusion_detection", category],
@@ -116,7 +117,7 @@ fn process(event_context: &EventContext, finding: &Finding) -> Value {
         actor["parent"] = json!({ "pid": event_context.process.parent_pid });
         actor
     };
-    let found = finding.outcome.verdict == Verdict::Yes;
+    let found = finding.is_reported();
     let start_name = known(&event_context.event.start_name);
     let start_name = start_name.map(shown::elastic_name);
     process["Ext"] = json!({
@@ -257,6 +258,8 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
     let event = &event_context.event;
     json!({
         "alert": known(&finding.alert),
+        "suppressed": finding.suppressed.as_deref().map(suppressed),
+        "baseline": finding.novelty.map(Novelty::name),
         "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
         "count": event_context.count,
         "event": {
@@ -269,6 +272,16 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
             "start_address": event.start_address.map(Hex),
             "start_name": known(&event.start_name),
         },
+    })
+}
+
+/// Why a finding is not reported.
+pub(super) fn suppressed(cause: &Suppression) -> Value {
+    json!({
+        "by": cause.by.name(),
+        "reason": cause.reason,
+        "expires": known(&cause.expires),
+        "line": cause.line,
     })
 }
 

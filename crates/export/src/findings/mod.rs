@@ -1,8 +1,9 @@
 //! Output of findings: tables for people, NDJSON and CSV for scripts, documents for Elastic and
 //! OCSF, and a layer for the ATT&CK Navigator.
 //!
-//! A [`Writer`] takes evaluated events one by one and keeps only counts and a bounded number of
-//! findings, so its memory is bounded. Every format distinguishes undetermined answers from
+//! A [`Writer`] takes evaluated events one by one and keeps only counts, a bounded number of findings,
+//! and rows of CSV until they are sorted, in a temporary file if there are many. Its memory is
+//! bounded. Every format distinguishes undetermined answers from
 //! findings: they have no severity in documents of other products, no techniques, and no color in
 //! layers. Unknown values are null or absent. Equal input gives equal bytes.
 //!
@@ -17,6 +18,7 @@ mod ecs;
 mod navigator;
 mod ocsf;
 pub(crate) mod shown;
+mod sorted;
 mod table;
 
 use std::io::{self, Write};
@@ -26,14 +28,17 @@ use stackhound_detect::Totals;
 use stackhound_detect::Verdict;
 use stackhound_detect::alert::{self, Alert};
 use stackhound_detect::report::{EventContext, Finding};
+use stackhound_detect::tuning::TuningReport;
 
 use crate::{escape, json};
 
 /// The output format of findings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FindingsFormat {
-    /// For people: a block per event, then alerts and counts.
+    /// For people: alerts with one stack each, the highest score first, then counts.
     Table,
+    /// For people: a block per event, then alerts and counts.
+    List,
     /// For people: alerts, counts and the most important findings.
     Summary,
     /// One JSON object per finding and line, with all known facts, followed by one object per
@@ -46,32 +51,38 @@ pub enum FindingsFormat {
     Ocsf,
     /// One layer for the ATT&CK Navigator.
     Navigator,
-    /// For spreadsheets: one row per finding.
+    /// For spreadsheets: one row per finding, sorted by time.
     Csv,
+    /// For Timesketch: CSV that begins with the columns it requires, sorted by time.
+    Timesketch,
 }
 
 impl FindingsFormat {
     /// All formats.
-    pub const ALL: [FindingsFormat; 7] = [
+    pub const ALL: [FindingsFormat; 9] = [
         FindingsFormat::Table,
+        FindingsFormat::List,
         FindingsFormat::Summary,
         FindingsFormat::Ndjson,
         FindingsFormat::Ecs,
         FindingsFormat::Ocsf,
         FindingsFormat::Navigator,
         FindingsFormat::Csv,
+        FindingsFormat::Timesketch,
     ];
 
     /// The spelling in arguments.
     pub fn name(self) -> &'static str {
         match self {
             FindingsFormat::Table => "table",
+            FindingsFormat::List => "list",
             FindingsFormat::Summary => "summary",
             FindingsFormat::Ndjson => "ndjson",
             FindingsFormat::Ecs => "ecs",
             FindingsFormat::Ocsf => "ocsf",
             FindingsFormat::Navigator => "navigator",
             FindingsFormat::Csv => "csv",
+            FindingsFormat::Timesketch => "timesketch",
         }
     }
 
@@ -89,7 +100,8 @@ pub struct Writer(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Table(table::Table),
+    Table(table::AlertTable),
+    List(table::List),
     Summary(table::Top),
     Ndjson,
     Ecs,
@@ -103,14 +115,27 @@ impl Writer {
     /// the text does not have.
     pub fn new(format: FindingsFormat, is_colored: bool) -> Writer {
         Writer(match format {
-            FindingsFormat::Table => Kind::Table(table::Table::new(is_colored)),
+            FindingsFormat::Table => Kind::Table(table::AlertTable::new(is_colored)),
+            FindingsFormat::List => Kind::List(table::List::new(is_colored)),
             FindingsFormat::Summary => Kind::Summary(table::Top::new(is_colored)),
             FindingsFormat::Ndjson => Kind::Ndjson,
             FindingsFormat::Ecs => Kind::Ecs,
             FindingsFormat::Ocsf => Kind::Ocsf,
             FindingsFormat::Navigator => Kind::Navigator(navigator::Layer::default()),
-            FindingsFormat::Csv => Kind::Csv(csv::Rows::default()),
+            FindingsFormat::Csv => Kind::Csv(csv::Rows::sorted(csv::Columns::Plain)),
+            FindingsFormat::Timesketch => Kind::Csv(csv::Rows::sorted(csv::Columns::Timesketch)),
         })
+    }
+
+    /// Creates a writer for events that arrive in time order and without end: a table is a
+    /// [`List`](FindingsFormat::List), and rows of CSV are written at once.
+    pub fn live(format: FindingsFormat, is_colored: bool) -> Writer {
+        match format {
+            FindingsFormat::Table => Writer::new(FindingsFormat::List, is_colored),
+            FindingsFormat::Csv => Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Plain))),
+            FindingsFormat::Timesketch => Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Timesketch))),
+            format => Writer::new(format, is_colored),
+        }
     }
 
     /// Writes the findings of an event. Answers no are omitted; if there are no others, nothing is
@@ -131,7 +156,11 @@ impl Writer {
         }
         let mut each = findings.iter().copied();
         match &mut self.0 {
-            Kind::Table(table) => table.write(out, event_context, &findings),
+            Kind::Table(table) => {
+                table.add(event_context, &findings);
+                Ok(())
+            }
+            Kind::List(list) => list.write(out, event_context, &findings),
             Kind::Summary(top) => {
                 top.add(event_context, &findings);
                 Ok(())
@@ -149,18 +178,30 @@ impl Writer {
         }
     }
 
-    /// Writes the end of the output: alerts and counts for people, alerts in NDJSON, or the
-    /// complete layer. The order of `alerts` does not matter.
+    /// Writes the end of the output: alerts and counts for people, alerts in NDJSON, the sorted rows
+    /// of CSV, or the complete layer. The order of `alerts` does not matter. With `tuning`, NDJSON
+    /// also has a summary of suppressed findings.
     ///
-    /// Errors of `out`.
-    /// Those of `out`.
-    pub fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
+    /// # Errors
+    /// Errors of `out`, and of the temporary file.
+    pub fn finish(
+        self,
+        out: &mut impl Write,
+        alerts: &[Alert],
+        totals: &Totals,
+        tuning: Option<&TuningReport>,
+    ) -> io::Result<()> {
         let mut alerts: Vec<&Alert> = alerts.iter().collect();
         alert::sort(&mut alerts);
         match self.0 {
             Kind::Table(table) => table.finish(out, &alerts, totals),
+            Kind::List(list) => list.finish(out, &alerts, totals),
             Kind::Summary(top) => top.finish(out, &alerts, totals),
-            Kind::Ndjson => alerts.iter().try_for_each(|alert| line(out, &json::finding::Alert::new(alert))),
+            Kind::Ndjson => {
+                alerts.iter().try_for_each(|alert| line(out, &json::finding::Alert::new(alert)))?;
+                let summary = tuning.map(|tuning| json::finding::Summary::new(totals, tuning));
+                summary.map_or(Ok(()), |summary| line(out, &summary))
+            }
             Kind::Ecs | Kind::Ocsf => Ok(()),
             Kind::Navigator(layer) => line(out, &layer.finish(totals)),
             Kind::Csv(rows) => rows.finish(out),

@@ -4,13 +4,15 @@
 //! count for no technique.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use stackhound_detect::catalogue::DetectionId;
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{Severity, Totals, Verdict};
+use stackhound_detect::tuning::Suppression;
+use stackhound_detect::{Severity, Totals};
 
-use super::attack;
+use super::{attack, shown};
 
 /// The findings of one technique.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ struct Shown {
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     techniques: BTreeMap<&'static str, Shown>,
+    /// Raw events with suppressed findings, by cause. They count for no technique.
+    suppressed: BTreeMap<Arc<Suppression>, u64>,
     /// The techniques of one event, kept to reuse its memory.
     seen: Vec<&'static str>,
 }
@@ -44,7 +48,10 @@ fn color(severity: Severity) -> &'static str {
 impl Layer {
     pub(super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         self.seen.clear();
-        for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
+        for cause in findings.iter().filter_map(|finding| finding.suppressed.as_ref()) {
+            *self.suppressed.entry(Arc::clone(cause)).or_default() += event_context.count;
+        }
+        for finding in findings.iter().filter(|finding| finding.is_reported()) {
             for &technique in finding.id.detection().attack {
                 let severity = finding.outcome.severity;
                 let shown = self.techniques.entry(technique).or_insert_with(|| Shown {
@@ -66,6 +73,11 @@ impl Layer {
     pub(super) fn finish(self, totals: &Totals) -> Value {
         let most = self.techniques.values().map(|shown| shown.events).max().unwrap_or(0);
         let techniques: Vec<Value> = self.techniques.iter().map(|(id, shown)| technique(id, shown)).collect();
+        let suppressed: Vec<Value> = self
+            .suppressed
+            .iter()
+            .map(|(cause, count)| json!({ "name": format!("suppressed by {}", shown::suppression(cause)), "value": count.to_string() }))
+            .collect();
         let legend: Vec<Value> = Severity::ALL
             .iter()
             .map(|severity| json!({ "label": severity.name(), "color": color(*severity) }))
@@ -91,6 +103,7 @@ impl Layer {
                 "maxValue": most.max(1),
             },
             "legendItems": legend,
+            "metadata": suppressed,
             "selectTechniquesAcrossTactics": true,
         })
     }

@@ -5,11 +5,12 @@
 //! a field is in `unmapped`.
 
 use serde_json::{Value, json};
+use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Severity, Verdict};
 
 use super::attack::{self, Technique};
-use super::ecs::pruned;
+use super::ecs::{pruned, suppressed};
 use super::shown::{self, known};
 use crate::json::frame::Frame;
 use crate::json::value::Hex;
@@ -23,7 +24,8 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
     let is_found = finding.outcome.verdict == Verdict::Yes;
     let explanation = shown::explanation(event_context, finding);
     let uid = shown::finding_uid(event_context, finding).to_string();
-    let verdict = if is_found { "" } else { " undetermined" };
+    let verdict = shown::verdict(finding);
+    let (status_id, status) = if finding.suppressed.is_some() { (3, "Suppressed") } else { (1, "New") };
     let time = event_context.time.map(shown::milliseconds);
     let (severity_id, severity) = severity(is_found.then_some(finding.outcome.severity));
     let (confidence_id, confidence) = confidence(finding);
@@ -41,11 +43,12 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
         "count": event_context.count,
         "severity_id": severity_id,
         "severity": severity,
-        "status_id": 1,
-        "status": "New",
+        "status_id": status_id,
+        "status": status,
+        "status_detail": finding.suppressed.as_deref().map(shown::suppression),
         "confidence_id": confidence_id,
         "confidence": confidence,
-        "is_alert": is_found,
+        "is_alert": finding.is_reported(),
         "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
         "metadata": {
             "version": OCSF,
@@ -178,6 +181,8 @@ fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
         "inputs_used": shown::used(finding),
         "inputs_missing": shown::missing(finding),
         "alert": known(&finding.alert),
+        "suppressed": finding.suppressed.as_deref().map(suppressed),
+        "baseline": finding.novelty.map(Novelty::name),
         "time": event_context.time.and_then(shown::time),
         "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
         "access": event.access.map(|access| Hex(access.into())),

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use stackhound_detect::DetectionId;
+use stackhound_detect::{DetectionId, Verdict};
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
+use stackhound_detect::tuning::Suppression;
 use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};
@@ -113,6 +114,27 @@ pub(crate) fn reasons(finding: &Finding) -> Vec<&'static str> {
 /// The evidence that was used.
 pub(crate) fn used(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.used.iter().map(|input| input.name()).collect()
+}
+
+/// A word after the id of a detection, if the answer is not a finding that is reported.
+pub(super) fn verdict(finding: &Finding) -> &'static str {
+    match (finding.outcome.verdict, &finding.suppressed) {
+        (Verdict::Yes, None) => "",
+        (Verdict::Yes, Some(_)) => " suppressed",
+        (Verdict::Undetermined | Verdict::No, _) => " undetermined",
+    }
+}
+
+/// Why a finding is not reported, on one line.
+pub(crate) fn suppression(cause: &Suppression) -> String {
+    let mut text = cause.by.name().to_owned();
+    if let Some(line) = cause.line {
+        text += &format!(" in line {line}");
+    }
+    if !cause.expires.is_empty() {
+        text += &format!(", until {}", cause.expires);
+    }
+    format!("{text}: {}", cause.reason)
 }
 
 /// The missing evidence.

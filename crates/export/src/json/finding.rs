@@ -1,9 +1,12 @@
-//! Findings and alerts: the lines of `hunt --format ndjson`.
+//! Findings, alerts and the summary: the lines of `hunt --format ndjson`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::alert::Alert as AlertReport;
+use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, EventReport, Finding as FindingReport, SourceLocation};
+use stackhound_detect::tuning::{Suppression, SuppressionCount, TuningReport};
+use stackhound_detect::{Severity, Totals};
 
 use super::VERSION;
 use super::process::Process;
@@ -39,6 +42,12 @@ pub struct Finding<'a> {
     /// Key of the alert that contains the finding. Null if all answers about the event are
     /// undetermined.
     alert: Option<&'a str>,
+    /// Why the finding is not reported; null if it is. Such findings are written only on request,
+    /// and are in no alert.
+    suppressed: Option<Suppressed<'a>>,
+    /// Comparison with the baseline; null without one, and for undetermined answers.
+    #[schemars(extend("enum" = ["known", "new-process", "new-stack", "new", "excluded", null]))]
+    baseline: Option<&'static str>,
     input: Input<'a>,
     /// Number of raw events that are folded into the record.
     count: u64,
@@ -57,6 +66,29 @@ pub struct Finding<'a> {
     /// Index in `stack.frames` of the frame that the finding concerns; null if there is none.
     frame_index: Option<usize>,
     stack: Stack<'a>,
+}
+
+/// The cause of a suppression.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Suppressed<'a> {
+    #[schemars(extend("enum" = ["exception", "severity", "baseline"]))]
+    by: &'static str,
+    reason: &'a str,
+    /// The last day on which the rule applies, such as `2027-01-31`; null if it does not expire.
+    expires: Option<&'a str>,
+    /// Line of the rule in the file of lists; null for a baseline.
+    line: Option<usize>,
+}
+
+impl<'a> Suppressed<'a> {
+    fn new(cause: &'a Suppression) -> Suppressed<'a> {
+        Suppressed {
+            by: cause.by.name(),
+            reason: &cause.reason,
+            expires: known(&cause.expires),
+            line: cause.line,
+        }
+    }
 }
 
 /// The location of an event in its input.
@@ -156,6 +188,8 @@ impl<'a> Finding<'a> {
             inputs_missing: shown::missing(finding),
             attack: detection.attack,
             alert: known(&finding.alert),
+            suppressed: finding.suppressed.as_deref().map(Suppressed::new),
+            baseline: finding.novelty.map(Novelty::name),
             input: Input { file, record: *record },
             count: event_context.count,
             time: event_context.time.and_then(Time::from_ticks),
@@ -284,6 +318,92 @@ impl<'a> Alert<'a> {
             last_seen: alert.times.and_then(|(_, last)| Time::from_ticks(last)),
             detections: detections.iter().map(one).collect(),
             attack,
+        }
+    }
+}
+
+/// The numbers of reported and suppressed findings. It is the last line if findings can be
+/// suppressed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Summary<'a> {
+    #[schemars(extend("const" = "hunt-summary"))]
+    r#type: &'static str,
+    /// Version of the schema.
+    schema_version: u32,
+    /// Number of evaluated events.
+    events: u64,
+    /// Findings that are not suppressed, including those below the severity that is written.
+    findings: SeverityCounts,
+    undetermined: u64,
+    /// Each rule that can suppress findings.
+    rules: Vec<RuleCount<'a>>,
+    /// Null without a baseline.
+    baseline: Option<BaselineCounts>,
+}
+
+/// Findings by severity, in raw events.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct SeverityCounts {
+    info: u64,
+    low: u64,
+    medium: u64,
+    high: u64,
+    critical: u64,
+}
+
+/// The findings of one rule, in raw events.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct RuleCount<'a> {
+    #[serde(flatten)]
+    rule: Suppressed<'a>,
+    /// Findings that the rule suppressed.
+    suppressed: u64,
+    /// Findings after the expiry of the rule, which are reported.
+    expired: u64,
+}
+
+/// Findings by their comparison with the baseline, in raw events.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct BaselineCounts {
+    known: u64,
+    new_process: u64,
+    new_stack: u64,
+    new: u64,
+    excluded: u64,
+    /// Known findings of at most low severity, which are suppressed.
+    suppressed: u64,
+}
+
+impl<'a> Summary<'a> {
+    /// Converts the counts.
+    pub fn new(totals: &Totals, tuning: &'a TuningReport) -> Summary<'a> {
+        let count = |severity: Severity| totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum();
+        let rule = |rule: &'a SuppressionCount| RuleCount {
+            rule: Suppressed::new(&rule.suppression),
+            suppressed: rule.suppressed,
+            expired: rule.expired,
+        };
+        Summary {
+            r#type: "hunt-summary",
+            schema_version: VERSION,
+            events: totals.events,
+            findings: SeverityCounts {
+                info: count(Severity::Info),
+                low: count(Severity::Low),
+                medium: count(Severity::Medium),
+                high: count(Severity::High),
+                critical: count(Severity::Critical),
+            },
+            undetermined: totals.iter().map(|(_, tally)| tally.undetermined).sum(),
+            rules: tuning.rules.iter().map(rule).collect(),
+            baseline: tuning.novelty.map(|[known, new_process, new_stack, new, excluded]| BaselineCounts {
+                known,
+                new_process,
+                new_stack,
+                new,
+                excluded,
+                suppressed: tuning.known,
+            }),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | module | documents |
 //! |---|---|
 //! | [`event`] | events with their fields and stacks |
-//! | [`finding`] | findings and alerts |
+//! | [`finding`] | findings, alerts and the summary of a hunt |
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
@@ -57,6 +57,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("calls", schema::<tree::Calls<'_>>("calls")),
         ("event", schema::<event::Event<'_, '_>>("event")),
         ("finding", schema::<finding::Finding<'_>>("finding")),
+        ("hunt-summary", schema::<finding::Summary<'_>>("hunt-summary")),
         ("image", schema::<images::Image<'_>>("image")),
         ("images", schema::<Vec<images::Image<'_>>>("images")),
         ("info", schema::<info::FileInfo>("info")),

@@ -1,12 +1,16 @@
 //! Evaluated events: typical ones, and arbitrary ones.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{
     EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport, RegionReport,
     SourceLocation,
 };
+use stackhound_detect::tuning::{SuppressedBy, Suppression};
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::{
@@ -20,7 +24,7 @@ pub const NEW_YEAR: u64 = 133_170_048_000_000_000;
 
 pub fn finding(id: &str, outcome: Outcome) -> Finding {
     let alert = if outcome.verdict == Verdict::Yes { "00000000deadbeef" } else { "" };
-    Finding { id: DetectionId::parse(id).unwrap(), outcome, alert: alert.to_owned() }
+    Finding { alert: alert.to_owned(), ..Finding::new(DetectionId::parse(id).unwrap(), outcome) }
 }
 
 pub fn yes(severity: Severity, frame: usize, reason: Reason) -> Outcome {
@@ -229,9 +233,19 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     )
 }
 
+fn suppression() -> impl Strategy<Value = Arc<Suppression>> {
+    let by = [SuppressedBy::Exception, SuppressedBy::Severity, SuppressedBy::Baseline];
+    (proptest::sample::select(by.to_vec()), option::of(1..99_usize), text()).prop_map(|(by, line, reason)| {
+        Arc::new(Suppression { by, line, reason, expires: String::new() })
+    })
+}
+
 fn any_finding() -> impl Strategy<Value = Finding> {
     let id = (1..=24_usize).prop_map(|number| DetectionId::new(number).unwrap());
-    (id, outcome(), "[0-9a-f]{0,16}").prop_map(|(id, outcome, alert)| Finding { id, outcome, alert })
+    let novelty = option::of(proptest::sample::select(Novelty::ALL.to_vec()));
+    (id, outcome(), "[0-9a-f]{0,16}", option::weighted(0.2, suppression()), novelty).prop_map(
+        |(id, outcome, alert, suppressed, novelty)| Finding { id, outcome, alert, suppressed, novelty },
+    )
 }
 
 prop_compose! {

@@ -24,7 +24,7 @@ fn written(
     for (event_context, findings) in events {
         writer.write(&mut out, event_context, findings).unwrap();
     }
-    writer.finish(&mut out, alerts, totals).unwrap();
+    writer.finish(&mut out, alerts, totals, None).unwrap();
     String::from_utf8(out).unwrap()
 }
 

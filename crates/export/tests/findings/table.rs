@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, FrameReport};
 use stackhound_detect::{DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
-use stackhound_export::findings::FindingsFormat::Table;
+use stackhound_export::findings::FindingsFormat::List as Table;
 
 use crate::event_contexts::{
     NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes,

@@ -15,6 +15,7 @@
 //! Several findings about one event share one stack. A repetition in the same alert, with the same
 //! addresses, is one line. Colors carry no information that the text does not have.
 
+mod alerts;
 mod summary;
 mod top;
 
@@ -33,6 +34,7 @@ use super::shown::{self, Digest};
 use crate::escape::Plain;
 use crate::json::value::Hex;
 
+pub(super) use alerts::AlertTable;
 pub(super) use top::Top;
 
 /// Maximum number of frames of a stack that is shown completely. Longer stacks are shortened in the
@@ -50,9 +52,9 @@ const TEXT_MAX: usize = 260;
 /// Maximum number of remembered blocks. If there are more, all are forgotten.
 const SEEN_MAX: usize = 1 << 16;
 
-/// Writes a table.
+/// Writes a block for each event.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct List {
     is_colored: bool,
     /// Key of the last block.
     last: Option<u64>,
@@ -60,9 +62,9 @@ pub(super) struct Table {
     seen: HashMap<u64, u64>,
 }
 
-impl Table {
-    pub(super) fn new(is_colored: bool) -> Table {
-        Table { is_colored, last: None, seen: HashMap::new() }
+impl List {
+    pub(super) fn new(is_colored: bool) -> List {
+        List { is_colored, last: None, seen: HashMap::new() }
     }
 
     pub(super) fn write(
@@ -104,10 +106,15 @@ impl Table {
     fn head(&self, out: &mut impl Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
         let detection = finding.id.detection();
         let severity = finding.outcome.severity;
-        if finding.outcome.verdict == Verdict::Yes {
+        if let Some(cause) = &finding.suppressed {
+            let word = painted(self.is_colored, UNDETERMINED, "SUPPRESSED");
+            writeln!(out, "{word}  {}  {} ({})", detection.name, detection.title, severity.name())?;
+            writeln!(out, "  Suppressed by {}.", text(&shown::suppression(cause)))?;
+        } else if finding.outcome.verdict == Verdict::Yes {
             let word = severity.name().to_uppercase();
             let word = painted(self.is_colored, style(severity), &word);
-            writeln!(out, "{word}  {}  {}", detection.name, detection.title)?;
+            let novelty = finding.novelty.map(|novelty| format!(" ({})", novelty.text())).unwrap_or_default();
+            writeln!(out, "{word}  {}  {}{novelty}", detection.name, detection.title)?;
         } else {
             let word = painted(self.is_colored, UNDETERMINED, "UNDETERMINED");
             let most = severity.name();
@@ -198,7 +205,7 @@ impl Table {
         frame: &FrameReport,
         about: &[&&Finding],
     ) -> io::Result<()> {
-        let found = about.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes);
+        let found = about.iter().filter(|finding| finding.is_reported());
         let severity = found.map(|finding| finding.outcome.severity).max();
         let mark = match (severity, about.is_empty()) {
             (Some(_), _) => '►',
@@ -231,10 +238,9 @@ impl Table {
     }
 }
 
-/// The id, followed by `undetermined` if it is.
+/// The id, followed by `undetermined` or `suppressed` if it is.
 fn named(finding: &Finding) -> String {
-    let undetermined = if finding.outcome.verdict == Verdict::Yes { "" } else { " undetermined" };
-    format!("{}{undetermined}", finding.id.name())
+    format!("{}{}", finding.id.name(), shown::verdict(finding))
 }
 
 fn process(out: &mut impl Write, process: &ProcessReport) -> io::Result<()> {
@@ -282,7 +288,7 @@ fn event(out: &mut impl Write, event: &EventReport) -> io::Result<()> {
 
 fn attack(out: &mut impl Write, findings: &[&Finding]) -> io::Result<()> {
     let mut ids: Vec<&str> = Vec::new();
-    for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
+    for finding in findings.iter().filter(|finding| finding.is_reported()) {
         let new: Vec<&str> =
             finding.id.detection().attack.iter().filter(|id| !ids.contains(id)).copied().collect();
         ids.extend(new);
@@ -327,6 +333,7 @@ fn block_key(event_context: &EventContext, findings: &[&Finding]) -> u64 {
     digest = numbers.into_iter().fold(digest, Digest::with_number);
     for finding in findings {
         let outcome = &finding.outcome;
+        digest = digest.with(finding.suppressed.as_ref().map(|cause| &*cause.reason).unwrap_or_default());
         digest = digest.with(&finding.alert).with(finding.id.name()).with(outcome.verdict.name());
         digest = digest.with(outcome.severity.name()).with_number(outcome.frame.map(u64::from));
         digest =

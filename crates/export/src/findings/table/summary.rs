@@ -1,6 +1,7 @@
 //! The summary of all findings: alerts by score, findings by detection and severity, and
 //! undetermined answers.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use stackhound_detect::alert::Alert;
@@ -9,7 +10,10 @@ use stackhound_detect::{Severity, Tally, Totals};
 use super::{events, painted, shown, style, text};
 
 /// Maximum number of alerts that are shown. Others are only counted.
-const ALERTS_MAX: usize = 100;
+pub(super) const ALERTS_MAX: usize = 100;
+
+/// Maximum number of missing inputs in the line of undetermined answers.
+const WANTED_MAX: usize = 3;
 
 pub(super) fn write(
     out: &mut impl Write,
@@ -36,7 +40,7 @@ fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[&Alert]) -> io::Resu
     writeln!(out)
 }
 
-fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
+pub(super) fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
     let process = &alert.process;
     let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
     let name = if name.is_empty() { "unknown process" } else { name };
@@ -63,7 +67,7 @@ fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Resul
     writeln!(out, "                 {times}alert {}", text(&alert.key))
 }
 
-fn findings(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+pub(super) fn findings(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     let found: Vec<_> = totals.iter().filter(|(_, tally)| tally.findings() > 0).collect();
     if found.is_empty() {
         return writeln!(out, "No findings in {}", events(totals.events));
@@ -107,4 +111,25 @@ fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         writeln!(out, "  {:<4} {:>9}  {}: {wanted}", id.name(), tally.undetermined, id.detection().title)?;
     }
     Ok(())
+}
+
+/// The number of undetermined answers on one line.
+pub(super) fn undetermined_line(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+    let count: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
+    if count == 0 {
+        return Ok(());
+    }
+    let detections = totals.iter().filter(|(_, tally)| tally.undetermined > 0).count();
+    let of = if detections == 1 { "1 detection".to_owned() } else { format!("{detections} detections") };
+    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+    for (input, count) in totals.iter().flat_map(|(_, tally)| tally.wanted()) {
+        *wanted.entry(input.name()).or_default() += count;
+    }
+    let mut wanted: Vec<_> = wanted.into_iter().collect();
+    wanted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let wanted: Vec<String> =
+        wanted.iter().take(WANTED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
+    let wanted = if wanted.is_empty() { String::new() } else { format!("; missing: {}", wanted.join(", ")) };
+    writeln!(out)?;
+    writeln!(out, "Undetermined: {count} answers of {of}{wanted}")
 }

@@ -6,7 +6,7 @@ use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{DetectionId, Severity, Totals, Verdict};
 
-use super::{Table, shown, summary};
+use super::{List, shown, summary};
 
 /// Maximum number of findings.
 const FINDINGS_MAX: usize = 10;
@@ -67,13 +67,18 @@ impl Top {
         totals: &Totals,
     ) -> io::Result<()> {
         summary::write(out, self.is_colored, alerts, totals)?;
+        self.blocks(out, "The most severe findings, one per process and set of detections")
+    }
+
+    /// Writes the kept findings below a heading, if there are any.
+    pub(super) fn blocks(self, out: &mut impl Write, heading: &str) -> io::Result<()> {
         if self.events.is_empty() {
             return Ok(());
         }
         writeln!(out)?;
-        writeln!(out, "The most severe findings, one per process and set of detections")?;
+        writeln!(out, "{heading}")?;
         writeln!(out)?;
-        let mut table = Table::new(self.is_colored);
+        let mut table = List::new(self.is_colored);
         self.events.iter().try_for_each(|event| {
             let findings: Vec<&Finding> = event.findings.iter().collect();
             table.write(out, &event.event_context, &findings)
