@@ -14,6 +14,9 @@ const AGENT: &str = r"C:\Packages\Plugins\Contoso.Watcher\1.4.1587.1\WatcherAgen
 
 const NTDLL: &str = r"C:\Windows\SYSTEM32\ntdll.dll+9d8e4|C:\Windows\System32\KERNELBASE.dll+5f2ea|C:\Windows\System32\KERNEL32.DLL+1be93";
 
+/// The root of a thread.
+const ROOT: &str = r"C:\Windows\System32\KERNEL32.DLL+17bd4|C:\Windows\SYSTEM32\ntdll.dll+6ce51";
+
 /// A row of Sysmon's event 10.
 fn access(host: &str, time: &str, source: &str, calls: &str, access: &str) -> String {
     let row = json!({
@@ -25,7 +28,7 @@ fn access(host: &str, time: &str, source: &str, calls: &str, access: &str) -> St
 
 fn agent(host: &str, time: &str) -> String {
     let unknown = ["UNKNOWN(0000024F64B7B7A1)"; 5].join("|");
-    access(host, time, AGENT, &format!("{NTDLL}|{unknown}|{AGENT}+56529"), "0x1fffff")
+    access(host, time, AGENT, &format!("{NTDLL}|{unknown}|{AGENT}+56529|{ROOT}"), "0x1fffff")
 }
 
 /// A low finding: code that the .NET runtime compiled.
@@ -112,7 +115,8 @@ fn an_exception_silences_the_cloud_agent_until_it_expires() {
     assert_eq!(summary["findings"]["high"], 2);
     let output = folder.hunt(&with);
     let lines = errors(&output);
-    let sentence = "suppressed findings: 2 by exception in line 2 (monitoring agent of our cloud, until 2027-01-31)";
+    let sentence =
+        "suppressed findings: 2 by exception in line 2 (monitoring agent of our cloud, until 2027-01-31)";
     assert!(lines.contains(sentence), "{lines}");
     let sentence = "findings of expired exceptions, which no longer apply: 2 by exception in line 2 (";
     assert!(lines.contains(sentence), "{lines}");
@@ -158,7 +162,8 @@ fn severities_are_changed_and_detections_turned_off() {
         ("other.toml", "[severity]\nCS07 = { severity = 'low', process = 'other.exe' }\n"),
     ]);
     let (found, summary) = folder.documents(&["@rows.jsonl", "--lists", "@low.toml"]);
-    let found: Vec<_> = found.iter().map(|one| (one["detection"].as_str(), one["severity"].as_str())).collect();
+    let found: Vec<_> =
+        found.iter().map(|one| (one["detection"].as_str(), one["severity"].as_str())).collect();
     assert_eq!(found, [(Some("CS07"), Some("low"))]);
     assert_eq!(summary["findings"], json!({"info": 0, "low": 2, "medium": 0, "high": 0, "critical": 0}));
     let output = folder.hunt(&["@rows.jsonl", "--lists", "@low.toml"]);
@@ -179,7 +184,10 @@ fn invalid_rules_are_refused_with_their_line() {
     let path = |name: &str| folder.path(name);
     let rows = path("rows.jsonl");
     let check = |option: &str, name: &str, sentence: &str| {
-        refused(&["hunt", text(&rows), option, text(&path(name))], &format!("{}{sentence}", path(name).display()));
+        refused(
+            &["hunt", text(&rows), option, text(&path(name))],
+            &format!("{}{sentence}", path(name).display()),
+        );
     };
     check("--lists", "date.toml", ":4: `31.1.2027` is not a date; write one such as 2027-01-31");
     check(
@@ -228,7 +236,11 @@ fn baselines_hide_known_findings_and_mark_new_ones() {
     assert_eq!(all[0]["suppressed"]["by"], "baseline");
     let output = folder.hunt(&[&with[..], &["--min-severity", "low"]].concat());
     assert!(errors(&output).contains("baseline: 2 known findings suppressed, "), "{}", errors(&output));
-    assert!(out(&output).contains("(new stack)") && out(&output).contains("(new process)"), "{}", out(&output));
+    assert!(
+        out(&output).contains("(new stack)") && out(&output).contains("(new process)"),
+        "{}",
+        out(&output)
+    );
     // The same file again, and the union of two.
     folder.hunt(&["@learned.jsonl", "--write-baseline", "@again"]);
     assert_eq!(std::fs::read_to_string(folder.path("again")).unwrap(), file);
@@ -274,9 +286,11 @@ fn the_table_begins_with_alerts_and_counts_low_findings() {
     assert!(first("alert ") < first("HIGH  CS07") && first("HIGH  CS07") < first("Findings in 6 events"));
     assert!(errors(&output).contains(" low (not shown)"), "{}", errors(&output));
     // The exit code follows the output.
-    for (arguments, expected) in
-        [(&["@low.jsonl"][..], 0), (&["@low.jsonl", "--min-severity", "low"], 1), (&["@low.jsonl", "--format", "csv"], 1)]
-    {
+    for (arguments, expected) in [
+        (&["@low.jsonl"][..], 0),
+        (&["@low.jsonl", "--min-severity", "low"], 1),
+        (&["@low.jsonl", "--format", "csv"], 1),
+    ] {
         assert_eq!(folder.hunt(arguments).status.code(), Some(expected), "{arguments:?}");
     }
     assert!(out(&folder.hunt(&["@rows.jsonl", "--min-severity", "low"])).contains("low.exe"));

@@ -13,7 +13,7 @@ use stackhound_types::FileTime;
 
 use crate::baseline::Novelty;
 use crate::catalogue::DetectionId;
-use crate::report::{EventContext, Finding};
+use crate::report::{EventContext, Finding, FrameReport};
 use crate::verdict::{Severity, Verdict};
 
 /// The cause of a suppression.

@@ -57,8 +57,7 @@ fn rows() -> Option<Vec<Row>> {
             let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
             let label: Label = serde_json::from_str(lines.next().unwrap()).unwrap();
             let findings = evaluated.evaluation.findings();
-            let findings: Vec<Finding> =
-                findings.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+            let findings: Vec<Finding> = findings.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
             if findings.iter().any(|finding| finding.outcome.severity >= Severity::Low) {
                 let is_attack = label.truth.actor == "attacker";
                 rows.push(Row { is_attack, event_context: evaluated.event_context(), findings });

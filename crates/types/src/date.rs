@@ -95,7 +95,9 @@ mod tests {
             let date = format!("{year:04}-{month:02}-{of_month:02}");
             assert_eq!(start_of_day(&date), Some(FileTime(day * 86_400 * TICKS_PER_SECOND)), "{date}");
         }
-        for date in ["", "2027", "2027-02-29", "2027-13-01", "2027-1-31", "1600-12-31", "2027-01-31-01", "+027-01-31"] {
+        for date in
+            ["", "2027", "2027-02-29", "2027-13-01", "2027-1-31", "1600-12-31", "2027-01-31-01", "+027-01-31"]
+        {
             assert_eq!(start_of_day(date), None, "{date}");
         }
         assert!(start_of_day("2028-02-29").is_some());

@@ -224,9 +224,15 @@ mod tests {
     fn the_closing_line_counts_findings_and_missing_evidence() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
-        assert_eq!(closing(&totals, 0, Severity::Low), ", 0 evaluated, 0 of them with stacks; nothing to evaluate");
+        assert_eq!(
+            closing(&totals, 0, Severity::Low),
+            ", 0 evaluated, 0 of them with stacks; nothing to evaluate"
+        );
         totals.events = 12_345;
-        assert_eq!(closing(&totals, 2_000, Severity::Low), ", 12,345 evaluated, 2,000 of them with stacks; no findings");
+        assert_eq!(
+            closing(&totals, 2_000, Severity::Low),
+            ", 12,345 evaluated, 2,000 of them with stacks; no findings"
+        );
         let none = Inputs::NONE;
         let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, none);
         totals.add_outcome(id(2), &yes(Severity::High), 3);

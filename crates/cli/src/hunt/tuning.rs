@@ -113,14 +113,19 @@ impl Tuner {
         let rules = self.rules.counts();
         let each = |wanted: fn(&SuppressionCount) -> u64| -> Vec<String> {
             let counted = rules.iter().filter(|rule| wanted(rule) > 0);
-            counted.map(|rule| format!("{} {}", grouped(wanted(rule)), described(&rule.suppression))).collect()
+            counted
+                .map(|rule| format!("{} {}", grouped(wanted(rule)), described(&rule.suppression)))
+                .collect()
         };
         let (suppressed, expired) = (each(|rule| rule.suppressed), each(|rule| rule.expired));
         if !suppressed.is_empty() {
             message(format_args!("suppressed findings: {}", suppressed.join(", ")));
         }
         if !expired.is_empty() {
-            message(format_args!("findings of expired exceptions, which no longer apply: {}", expired.join(", ")));
+            message(format_args!(
+                "findings of expired exceptions, which no longer apply: {}",
+                expired.join(", ")
+            ));
         }
         if self.known.is_some() {
             let [_, process, stack, new, excluded] = self.novelty.map(grouped);

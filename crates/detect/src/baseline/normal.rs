@@ -126,7 +126,8 @@ fn is_random(part: &str) -> bool {
     let bytes = part.as_bytes();
     let has_digit = bytes.iter().any(u8::is_ascii_digit);
     let is_hex = part.len() >= HEX_MIN && bytes.iter().all(u8::is_ascii_hexdigit);
-    let changes = bytes.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
+    let changes =
+        bytes.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
     has_digit && (is_hex || part.len() >= MIXED_MIN.0 && changes >= MIXED_MIN.1)
 }
 
@@ -145,14 +146,20 @@ mod tests {
             (r"\Device\HarddiskVolume3\Windows\explorer.exe", r"windows\explorer.exe"),
             (r"\SystemRoot\System32\smss.exe", r"windows\system32\smss.exe"),
             (r"\??\D:\tools\a.exe", r"tools\a.exe"),
-            (r"C:\Users\Ann.Lee\AppData\Local\Programs\app\app.exe", r"users\#\appdata\local\programs\app\app.exe"),
+            (
+                r"C:\Users\Ann.Lee\AppData\Local\Programs\app\app.exe",
+                r"users\#\appdata\local\programs\app\app.exe",
+            ),
             (r"C:\Agent\Agent_2.7.41491.993_2020-09-17_150914\Collect.exe", r"agent\agent_#\collect.exe"),
             (
                 r"C:\Windows\WinSxS\amd64_servicingstack_31bf3856ad364e35_10.0.18362.957_none_5f2e9e6258ea82f2\t.exe",
                 r"windows\winsxs\amd64_servicingstack_#_#_none_#\t.exe",
             ),
             (r"C:\Temp\{8A6F3D1C-0B2E-4C5D-9E7F-0123456789ab}\setup.exe", r"temp\{#}\setup.exe"),
-            (r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\ngen.exe", r"windows\microsoft.net\framework64\v4.#\ngen.exe"),
+            (
+                r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\ngen.exe",
+                r"windows\microsoft.net\framework64\v4.#\ngen.exe",
+            ),
             (r"C:\ProgramData\x7f3k9q2zz4\a.exe", r"programdata\#\a.exe"),
             (r"C:\a\procdump64.exe", r"a\procdump64.exe"),
         ] {
@@ -162,15 +169,24 @@ mod tests {
 
     #[test]
     fn names_keep_the_parts_that_identify_a_module() {
-        let names = names("ntdll.dll|d3d10warp.dll|MSVCP140.dll|umppc13107.dll|mono-2.0-bdwgc.dll|unbacked|wow64cpu.dll");
-        assert_eq!(names, "ntdll.dll|d3d10warp.dll|msvcp#.dll|umppc#.dll|mono-#-bdwgc.dll|unbacked|wow64cpu.dll");
+        let names = names(
+            "ntdll.dll|d3d10warp.dll|MSVCP140.dll|umppc13107.dll|mono-2.0-bdwgc.dll|unbacked|wow64cpu.dll",
+        );
+        assert_eq!(
+            names,
+            "ntdll.dll|d3d10warp.dll|msvcp#.dll|umppc#.dll|mono-#-bdwgc.dll|unbacked|wow64cpu.dll"
+        );
     }
 
     #[test]
     fn incomplete_paths_are_recognized() {
-        for (path, expected) in
-            [(r"C:\a.exe", true), (r"\Device\a", true), ("a.exe", false), (r"io\Windows\a.exe", false), ("", false)]
-        {
+        for (path, expected) in [
+            (r"C:\a.exe", true),
+            (r"\Device\a", true),
+            ("a.exe", false),
+            (r"io\Windows\a.exe", false),
+            ("", false),
+        ] {
             assert_eq!(is_complete(path), expected, "{path}");
         }
     }

@@ -1,14 +1,21 @@
+use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState};
 use stackhound_types::start_of_day;
 
 use super::*;
 use crate::report::{FrameReport, ProcessReport};
 use crate::verdict::{Inputs, Outcome, Reason};
 
+fn signed_by(signer: &str) -> ImageEvidence {
+    let state = SignatureState::Valid;
+    let signature = Signature { state, reason: None, signer: (!signer.is_empty()).then(|| signer.into()) };
+    ImageFacts { signature: Some(signature), ..ImageFacts::new(FactSource::Sysmon) }.into()
+}
+
 /// An event at noon of a day: a signed agent with a frame in no module calls the native API.
 fn event(day: &str) -> EventContext {
     let frame = |module: &str, signer: &str| FrameReport {
         module: module.to_owned(),
-        signer: signer.to_owned(),
+        image: signed_by(signer),
         ..FrameReport::default()
     };
     let path = r"C:\Agent\1.4\agent.exe";
@@ -132,7 +139,11 @@ fn undetermined_answers_have_no_exceptions() {
 fn invalid_rules_are_reported_with_their_line() {
     let exception = |rest: &str| format!("\n[[exceptions]]\nhost = 'a'\nreason = 'b'\n{rest}");
     for (text, line, message) in [
-        ("[severity]\nCS07 = 'low'\nCS99 = 'low'".to_owned(), 3, "there is no detection `CS99`; write an id from CS01"),
+        (
+            "[severity]\nCS07 = 'low'\nCS99 = 'low'".to_owned(),
+            3,
+            "there is no detection `CS99`; write an id from CS01",
+        ),
         ("[severity]\nCS07 = 'grave'".to_owned(), 2, "`grave` is not a severity; write one of info, low"),
         ("[severity]\nCS07 = { severity = 'low', proces = 'a' }".to_owned(), 2, "unknown field `proces`"),
         ("[severity]\nCS07 = 5".to_owned(), 2, "expected a severity, `{ severity"),

@@ -67,8 +67,8 @@ impl TryFrom<String> for Expiry {
     type Error = String;
 
     fn try_from(text: String) -> Result<Expiry, String> {
-        let day =
-            start_of_day(&text).ok_or_else(|| format!("`{text}` is not a date; write one such as 2027-01-31"))?;
+        let day = start_of_day(&text)
+            .ok_or_else(|| format!("`{text}` is not a date; write one such as 2027-01-31"))?;
         Ok(Expiry(text, FileTime(day.0 + 86_400 * TICKS_PER_SECOND)))
     }
 }
@@ -163,14 +163,8 @@ impl ExceptionText {
     /// The exception that begins in this line.
     fn at(self, line: usize) -> Result<Exception, ListsError> {
         let ExceptionText { detection, process, module, signer, command_line, host, reason, expires } = self;
-        let condition = Condition {
-            detection: detection.map(|id| id.0),
-            process,
-            module,
-            signer,
-            command_line,
-            host,
-        };
+        let condition =
+            Condition { detection: detection.map(|id| id.0), process, module, signer, command_line, host };
         let message = if condition == Condition::default() {
             "an exception needs at least one of detection, process, module, signer, command_line, host"
         } else if reason.trim().is_empty() {
@@ -178,7 +172,13 @@ impl ExceptionText {
         } else {
             let (expires, end) = expires.map_or((String::new(), None), |Expiry(text, end)| (text, Some(end)));
             let suppression = Suppression { by: SuppressedBy::Exception, line: Some(line), reason, expires };
-            return Ok(Exception { condition, end, suppression: Arc::new(suppression), suppressed: 0, expired: 0 });
+            return Ok(Exception {
+                condition,
+                end,
+                suppression: Arc::new(suppression),
+                suppressed: 0,
+                expired: 0,
+            });
         };
         Err(ListsError { line, message: message.to_owned() })
     }

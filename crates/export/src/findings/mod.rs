@@ -133,7 +133,9 @@ impl Writer {
         match format {
             FindingsFormat::Table => Writer::new(FindingsFormat::List, is_colored),
             FindingsFormat::Csv => Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Plain))),
-            FindingsFormat::Timesketch => Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Timesketch))),
+            FindingsFormat::Timesketch => {
+                Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Timesketch)))
+            }
             format => Writer::new(format, is_colored),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use stackhound_detect::{DetectionId, Verdict};
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
 use stackhound_detect::tuning::Suppression;
+use stackhound_detect::{DetectionId, Verdict};
 use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};

@@ -117,7 +117,8 @@ impl Part {
             file.seek(SeekFrom::Start(self.at))?;
             self.at += Read::by_ref(file).take(wanted).read_to_end(&mut self.read)? as u64;
         }
-        let taken = self.read.get(self.used..self.used + length).ok_or(io::ErrorKind::UnexpectedEof)?.to_vec();
+        let taken =
+            self.read.get(self.used..self.used + length).ok_or(io::ErrorKind::UnexpectedEof)?.to_vec();
         self.used += length;
         Ok(taken)
     }

@@ -51,7 +51,7 @@ proptest! {
     fn scores_of_techniques_are_counts_of_events(events in events()) {
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
         for (event_context, findings) in &events {
-            let found = findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes);
+            let found = findings.iter().filter(|finding| finding.is_reported());
             let mut ids: Vec<&str> = found.flat_map(|finding| finding.id.detection().attack).copied().collect();
             ids.sort_unstable();
             ids.dedup();

@@ -235,9 +235,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 
 fn suppression() -> impl Strategy<Value = Arc<Suppression>> {
     let by = [SuppressedBy::Exception, SuppressedBy::Severity, SuppressedBy::Baseline];
-    (proptest::sample::select(by.to_vec()), option::of(1..99_usize), text()).prop_map(|(by, line, reason)| {
-        Arc::new(Suppression { by, line, reason, expires: String::new() })
-    })
+    (proptest::sample::select(by.to_vec()), option::of(1..99_usize), text())
+        .prop_map(|(by, line, reason)| Arc::new(Suppression { by, line, reason, expires: String::new() }))
 }
 
 fn any_finding() -> impl Strategy<Value = Finding> {
