@@ -142,12 +142,13 @@ impl Tuner {
         let mut baseline = self.known.unwrap_or_default();
         let skipped = learner.finish(&mut baseline);
         file::write(&path, &baseline)?;
-        if skipped > 0 && !is_quiet {
-            message(format_args!(
-                "{}: {} beyond the limits of baselines not learned",
-                path.display(),
-                counted(skipped, "finding", "findings")
-            ));
+        if !is_quiet {
+            let skipped = match skipped {
+                0 => String::new(),
+                _ => format!(", {} beyond the limits not learned", counted(skipped, "finding", "findings")),
+            };
+            let entries = counted(baseline.len() as u64, "entry", "entries");
+            message(format_args!("{}: {entries}{skipped}", path.display()));
         }
         Ok(())
     }
