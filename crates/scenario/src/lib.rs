@@ -198,6 +198,7 @@ impl Scenario {
                 let mut simulation = Simulation::new(out, stacks, seeds);
                 if self.mix == Mix::Reuse {
                     simulation.machine.reuse_ids();
+                    simulation.resources.has_new_names = true;
                 }
                 simulation.begin()?;
                 simulation.run(self.events)?;

@@ -193,7 +193,7 @@ impl Script<'_> {
     /// Creates and writes a file, whose name is logged when it is created. Half of the files are
     /// deleted when they are closed.
     fn temporary_file(&mut self) {
-        let Some(number) = self.resources.new_file(self.machine.reuses_ids()) else {
+        let Some(number) = self.resources.new_file() else {
             return self.read_file();
         };
         let (irp, file) = (self.resources.irp(), self.resources.open(number));

@@ -101,6 +101,9 @@ pub(crate) struct Resources {
     irps: u64,
     opens: u64,
     temporary: usize,
+    /// Whether each temporary file has a new name. The control block of a deleted file then belongs to
+    /// a file with another name.
+    pub has_new_names: bool,
     /// Memory that was allocated and not yet freed.
     pub allocated: Vec<(ProcessIndex, Region)>,
 }
@@ -122,6 +125,7 @@ impl Resources {
             irps: 0,
             opens: 0,
             temporary: 0,
+            has_new_names: false,
             allocated: Vec::new(),
         }
     }
@@ -178,16 +182,14 @@ impl Resources {
     }
 
     /// Creates a temporary file, unless the next one already exists.
-    /// With `has_new_names`, the control block of a deleted file then belongs to a file with another
-    /// name.
-    pub fn new_file(&mut self, has_new_names: bool) -> Option<u32> {
+    pub fn new_file(&mut self) -> Option<u32> {
         self.temporary = (self.temporary + 1) % TEMPORARY_FILES;
         let at = FILES.len() + self.temporary;
         if self.files[at].1 {
             return None;
         }
         self.files[at].1 = true;
-        if has_new_names {
+        if self.has_new_names {
             let number = self.opens;
             self.files[at].0 =
                 format!(r"\Device\HarddiskVolume3\Users\ada\AppData\Local\Temp\~n{number}.tmp");
