@@ -258,7 +258,7 @@ impl Lists {
         let wrong =
             |error: toml::de::Error| ListsError { line: at(&error), message: error.message().to_owned() };
         let mut custom: toml::Table = toml::from_str(text).map_err(wrong)?;
-        custom.retain(|section, _| !TUNING.iter().any(|tuning| section == *tuning));
+        custom.retain(|section, _| !TUNING.contains(&section));
         let mut all: toml::Table = toml::from_str(BUILT_IN).expect("the built-in lists");
         for (section, value) in custom {
             // Tables are merged key by key; arrays of tables are replaced as a whole.

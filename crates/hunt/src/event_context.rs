@@ -1,7 +1,8 @@
 //! Evaluated events with all facts that outputs show.
 
 use stackhound_detect::report::{
-    EventContext, EventReport, FrameReport, FunctionReport, MemoryReport, ProcessReport, RegionReport, SourceLocation,
+    EventContext, EventReport, FrameReport, FunctionReport, MemoryReport, ProcessReport, RegionReport,
+    SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};

@@ -145,6 +145,7 @@ impl Recorder<'_> {
         let spec = self.world.units[self.world.index(actor.program())].spec;
         Process {
             pid,
+            object: 0xffff_9f0d_0000_0000 + u64::from(pid.0) * 0x240,
             parent: Pid(600),
             session: Some(1),
             name: spec.name().to_owned(),
