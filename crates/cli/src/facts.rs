@@ -10,8 +10,11 @@ use crate::output::grouped;
 /// The limit of characters of a value in tables.
 const VALUE_MAX: usize = 1024;
 
+/// Whether a fact matters for an event.
+type IsAbout = fn(&EventView<'_>) -> bool;
+
 /// The facts whose absence the closing line reports, and whether it matters for an event.
-const REPORTED: [(&str, fn(&EventView<'_>) -> bool); 3] = [
+const REPORTED: [(&str, IsAbout); 3] = [
     ("process.path", |view| view.pid().is_some_and(|pid| !pid.is_kernel_only())),
     ("file.path", |view| view.is_about_file()),
     ("registry.path", |view| view.is_about_registry()),

@@ -8,8 +8,11 @@ use std::path::Path;
 use stackhound::trace::TraceFiles;
 use stackhound::{EventView, Fact, MissingCounts, Passes, Pipeline};
 
+/// Whether an event can have a fact.
+type HasFact = fn(&EventView<'_>) -> bool;
+
 /// The columns: a fact, and the events that can have it.
-const COLUMNS: [(&str, fn(&EventView<'_>) -> bool); 14] = [
+const COLUMNS: [(&str, HasFact); 14] = [
     ("process.name", |_| true),
     ("process.path", |_| true),
     ("process.command_line", |_| true),

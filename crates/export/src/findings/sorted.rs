@@ -136,7 +136,7 @@ mod tests {
             let mut sorted = Sorted { memory_max, ..Sorted::new() };
             let row = |index: usize| {
                 let mut row = index.to_string().into_bytes();
-                row.resize(row.len() + if index % 20 == 0 { size } else { 0 }, b' ');
+                row.resize(row.len() + if index.is_multiple_of(20) { size } else { 0 }, b' ');
                 row.push(b'\n');
                 row
             };

@@ -61,7 +61,7 @@ fn codes(evaluation: &Evaluation, id: &str) -> Vec<&'static str> {
 
 fn explanation((evaluation, event_context): &(Evaluation, EventContext), id: &str) -> String {
     let id = DetectionId::parse(id).expect("a detection");
-    let finding = Finding { id, outcome: *evaluation.outcome(id), alert: String::new() };
+    let finding = Finding::new(id, *evaluation.outcome(id));
     finding.sentences(event_context).join(" ")
 }
 
