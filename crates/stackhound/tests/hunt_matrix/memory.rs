@@ -87,10 +87,10 @@ fn findings_name_the_export_the_author_and_the_period() {
     }
     let event = evaluated.case("a timer hides it");
     let memory = event.1.event.memory.as_ref().expect("a change of memory");
-    // Two changes, each 2.5 seconds after the one before it.
-    assert_eq!((memory.cycles, memory.period.map(|period| period / 1_000_000)), (3, Some(50)), "{memory:?}");
+    // Five changes, each 2.5 seconds after the one before it, and a last one without a wait.
+    assert_eq!((memory.cycles, memory.period.map(|period| period / 1_000_000)), (3, Some(41)), "{memory:?}");
     let text = explanation(event, "CS28");
-    assert!(text.contains("3 times") && text.contains("every 5.0"), "{text}");
+    assert!(text.contains("3 times") && text.contains("every 4.16"), "{text}");
 }
 
 #[test]

@@ -52,11 +52,12 @@ fn demo_profile() {
     check("demo, profile mix", &demo(Mix::Profile, 1), Reading::Stacks);
 }
 
-/// Cases of detections. Many depend on changes of memory in earlier buffers.
+/// Cases of detections. Many depend on changes of memory in earlier buffers. Answers about a trace
+/// that has losses itself are undetermined, so that it is no measure for a part of it.
 #[test]
 fn cases_of_detections() {
     for file in stackhound_testkit::files().expect("cases") {
-        if file.kind == stackhound_testkit::Kind::Etl {
+        if file.kind == stackhound_testkit::Kind::Etl && file.name != "with a lost buffer" {
             let extent = Extent::from_environment();
             let comparison = Comparison::of(&file.name, &file.bytes, Reading::WithVerdicts, extent);
             println!("{comparison}");
