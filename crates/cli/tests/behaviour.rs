@@ -172,7 +172,10 @@ fn csv_has_one_line_per_event_and_quotes_commas() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
     let output = stackhound(&["events", "-q", "--format", "csv", text(&path)]);
     let lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().split("\r\n").collect();
-    assert_eq!(lines[0], "time,ts,cpu,pid,tid,process,provider,event,id,opcode,version,fields");
+    let facts = "process.path,process.command_line,process.parent.pid,process.user.sid,file.path,registry.path,\
+                 registry.value,target.pid,target.tid,target.process.path";
+    let columns = format!("time,ts,cpu,pid,tid,process,provider,event,id,opcode,version,fields,{facts}");
+    assert_eq!(lines[0], columns);
     assert_eq!(lines.len(), 1 + 7 + 1);
 }
 

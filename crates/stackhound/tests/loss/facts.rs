@@ -233,7 +233,10 @@ impl Comparison {
             let (name, found) = (fact.name(), fact.value(view));
             let counts = self.counts.entry(name).or_default();
             match (expected.get(name), found) {
-                (Some(expected), Ok(found)) if *expected == found => counts.right += 1,
+                // Without the event that maps volumes to drives, paths keep the name of the device.
+                (Some(expected), Ok(found)) if *expected == found || *expected == dos(&found) => {
+                    counts.right += 1;
+                }
                 (None, Err(_)) => {}
                 (Some(_), Err(reason)) => {
                     counts.missing += 1;
@@ -301,21 +304,21 @@ fn is_without_truth(view: &EventView<'_>, fact: &str) -> bool {
         || matches!(&*name, "Process/End" | "Thread/End")
 }
 
-/// Facts that nearly every event that has them must state in a complete trace, with the least share.
-/// Parents are known of processes that started during the trace.
+/// Facts with the least share of their events that states them. The scenario loses about a tenth of
+/// its buffers, and facts of threads have no rundown after a loss.
 const LEAST: [(&str, f64); 12] = [
-    ("process.name", 0.95),
-    ("process.path", 0.95),
-    ("process.command_line", 0.95),
-    ("process.user.sid", 0.95),
-    ("process.parent.pid", 0.95),
-    ("process.image.size", 0.95),
-    ("thread.start_address", 0.9),
-    ("thread.start_module", 0.7),
-    ("file.path", 0.9),
-    ("registry.path", 0.9),
-    ("target.pid", 0.99),
-    ("target.process.path", 0.5),
+    ("process.name", 0.85),
+    ("process.path", 0.85),
+    ("process.command_line", 0.85),
+    ("process.user.sid", 0.85),
+    ("process.parent.pid", 0.85),
+    ("process.image.size", 0.8),
+    ("thread.start_address", 0.5),
+    ("thread.start_module", 0.5),
+    ("file.path", 0.75),
+    ("registry.path", 0.65),
+    ("target.pid", 0.75),
+    ("target.process.path", 0.3),
 ];
 
 fn check_whole(name: &str, written: &Written) {

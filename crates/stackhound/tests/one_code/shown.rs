@@ -21,7 +21,7 @@ pub fn shown(view: &EventView<'_>) -> String {
         view.opcode(),
         view.version(),
         view.create(),
-        view.call().map(|call| (call.tid, call.routine, call.end.name())),
+        view.call().map(|call| (call.tid, call.routine, end(call.end.name()))),
     );
     match view.fields() {
         Some(fields) => members(&mut line, fields),
@@ -32,6 +32,12 @@ pub fn shown(view: &EventView<'_>) -> String {
         write!(line, " {frame}").unwrap();
     }
     line
+}
+
+/// How a call ended. A live session can learn of lost records only after the exit whose entry they
+/// contained, and then states that nothing was entered.
+fn end(name: &'static str) -> &'static str {
+    if ["lost", "not-entered"].contains(&name) { "without an entry or exit" } else { name }
 }
 
 fn members(line: &mut String, fields: Decoder<'_>) {
