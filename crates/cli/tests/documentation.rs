@@ -183,7 +183,7 @@ fn every_recommended_command_runs() {
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let ids: Vec<&str> =
         listed.lines().filter_map(|line| line.split(' ').next()).filter(|id| id.starts_with("CS")).collect();
-    assert_eq!(ids.len(), 26, "{listed}");
+    assert_eq!(ids.len(), 30, "{listed}");
     let mut commands = BTreeSet::new();
     for id in ids {
         let explained = run(folder.path(), &words(&format!("explain {id}")));

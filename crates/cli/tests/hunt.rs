@@ -250,7 +250,7 @@ fn invalid_arguments_are_reported_in_one_sentence() {
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.starts_with(&format!("error: {}:2: ", lists.display())), "{errors}");
     for (arguments, part) in [
-        (&["--only", "CS99"][..], "there is no detection `CS99`; write an id from CS01 to CS29"),
+        (&["--only", "CS99"][..], "there is no detection `CS99`; write an id from CS01 to CS30"),
         (
             &["--min-severity", "grave"],
             "`grave` is not a severity; write one of info, low, medium, high, critical",
@@ -421,7 +421,7 @@ fn detections_are_found_by_common_terms() {
 fn detections_are_explained() {
     let all = stackhound(&["explain"]);
     let list = String::from_utf8(all.stdout).unwrap();
-    assert_eq!(list.lines().filter(|line| line.starts_with("CS")).count(), 29, "{list}");
+    assert_eq!(list.lines().filter(|line| line.starts_with("CS")).count(), 30, "{list}");
     for spelling in ["CS05", "cs05"] {
         let one = stackhound(&["explain", spelling]);
         let explained = String::from_utf8(one.stdout).unwrap();
@@ -442,4 +442,106 @@ fn live_needs_windows() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.contains("live sessions need Windows"), "{errors}");
+}
+
+/// Rows of Winlogbeat about one process: an access, tampering, the load and the creation of its
+/// library, and its start, in the reverse order of time.
+const EVIDENCE: [(u32, &str, &str); 6] = [
+    (
+        10,
+        "2023-01-01 00:00:09.000",
+        r#""SourceProcessGUID":"{1-5}","SourceProcessId":"5","SourceImage":"C:\\t.exe","TargetProcessId":"7","TargetImage":"C:\\a.exe","GrantedAccess":"0x1fffff","CallTrace":"C:\\p\\steamservice.exe+5|C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4""#,
+    ),
+    (25, "2023-01-01 00:00:08.000", r#""Image":"C:\\t.exe","Type":"Image is replaced""#),
+    (
+        7,
+        "2023-01-01 00:00:07.000",
+        r#""Image":"C:\\t.exe","ImageLoaded":"C:\\p\\steamservice.exe","Signed":"true","Signature":"Contoso","SignatureStatus":"Valid""#,
+    ),
+    (
+        1,
+        "2023-01-01 00:00:06.000",
+        r#""Image":"C:\\t.exe","CommandLine":"t /x","User":"PC\\u","IntegrityLevel":"High","ParentProcessId":"4""#,
+    ),
+    (
+        29,
+        "2023-01-01 00:00:05.500",
+        r#""Image":"C:\\d.exe","TargetFilename":"C:\\p\\SteamService.exe","Hashes":"SHA256=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB""#,
+    ),
+    (11, "2023-01-01 00:00:05.000", r#""Image":"C:\\d.exe","TargetFilename":"C:\\p\\steamservice.exe""#),
+];
+
+fn evidence(order: impl Iterator<Item = usize>) -> String {
+    let row = |index: usize| {
+        let (event, time, data) = EVIDENCE[index];
+        format!(
+            r#"{{"winlog":{{"event_id":{event},"provider_name":"Microsoft-Windows-Sysmon","computer_name":"PC","event_data":{{"UtcTime":"{time}","ProcessGuid":"{{1-5}}","ProcessId":"5",{data}}}}}}}"#
+        ) + "\n"
+    };
+    order.map(row).collect()
+}
+
+#[test]
+fn evidence_in_a_file_counts_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut outputs = Vec::new();
+    for order in [vec![0, 1, 2, 3, 4, 5], vec![5, 4, 3, 2, 1, 0], vec![3, 0, 5, 2, 4, 1]] {
+        // The evidence can be in another file, before or after.
+        for split in [0, 3] {
+            let paths = ["a.ndjson", "b.ndjson"].map(|name| folder.path().join(name));
+            std::fs::write(&paths[0], evidence(order[..split].iter().copied()) + "{}\n").unwrap();
+            std::fs::write(&paths[1], evidence(order[split..].iter().copied())).unwrap();
+            let output = stackhound(&["hunt", "--format", "ndjson", text(&paths[0]), text(&paths[1])]);
+            let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+            let mut findings: Vec<Value> = lines
+                .map(|line| serde_json::from_str::<Value>(line).unwrap())
+                .filter(|line| line["type"] == "finding")
+                .collect();
+            findings.iter_mut().for_each(|finding| {
+                let finding = finding.as_object_mut().unwrap();
+                finding.remove("input");
+                // Its key contains the time of the first finding that was read.
+                finding.remove("alert");
+            });
+            findings.sort_by_key(Value::to_string);
+            outputs.push(findings);
+        }
+    }
+    assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "{outputs:#?}");
+    let of = |id: &str| outputs[0].iter().find(|finding| finding["detection"] == id).expect(id);
+    let direct = of("CS02");
+    assert_eq!(direct["severity"], "high", "{direct:#}");
+    let process = &direct["process"];
+    assert_eq!(
+        (&process["command_line"], &process["user"], &process["integrity_level"]),
+        (&"t /x".into(), &r"PC\u".into(), &"High".into())
+    );
+    let created = &direct["created_files"][0];
+    assert_eq!(
+        (&created["seconds_before"], &created["process"], &created["sha256"]),
+        (&3.5.into(), &r"C:\d.exe".into(), &"ab".repeat(32).into()),
+        "{created:#}"
+    );
+    let tampering = &direct["tampering"][0];
+    assert_eq!(
+        (&tampering["seconds_before"], &tampering["kind"]),
+        (&1.0.into(), &"Image is replaced".into())
+    );
+    let tampered = of("CS30");
+    assert_eq!((&tampered["severity"], &tampered["event"]), (&"high".into(), &"ProcessTampering".into()));
+    // As a table and as a document.
+    let path = folder.path().join("all.ndjson");
+    std::fs::write(&path, evidence(0..EVIDENCE.len())).unwrap();
+    let output = stackhound(&["hunt", "--format", "table", text(&path)]);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "  steamservice.exe was created by d.exe (pid 5) 3.5 s before, SHA-256 abab",
+        "  process tampering was reported 1.0 s before: Image is replaced",
+        "HIGH  CS30  process tampering: image hollowing or herpaderping",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let output = stackhound(&["hunt", "--format", "ecs", "--only", "CS02", text(&path)]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["stackhound"]["created_files"][0]["process"]["pid"], 5, "{document:#}");
 }

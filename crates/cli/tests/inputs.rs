@@ -366,7 +366,8 @@ fn unrecognized_inputs_set_the_exit_code() {
     assert_eq!((found.len(), code), (0, Some(2)));
     assert!(
         errors.contains(
-            "expected Sysmon's events 8 (CreateRemoteThread) or 10 (ProcessAccess), found none in 1 row"
+            "expected Sysmon's events 8 (CreateRemoteThread), 10 (ProcessAccess) or 25 (ProcessTampering), found \
+             none in 1 row"
         ),
         "{errors}"
     );

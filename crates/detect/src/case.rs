@@ -63,6 +63,26 @@ pub struct Load {
     pub duplicate: Option<ModuleIndex>,
 }
 
+/// How the image of a process was tampered with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TamperingKind {
+    /// The mapped image is not the file of the process, as after process hollowing.
+    Replaced,
+    /// The file cannot be opened for comparison, as after process herpaderping.
+    Locked,
+    /// The source does not report it.
+    Unknown,
+}
+
+/// A report that the image of a process was tampered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tampering {
+    /// The kind.
+    pub kind: TamperingKind,
+    /// The program of the process, if its path is known.
+    pub module: Option<ModuleIndex>,
+}
+
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
@@ -80,6 +100,8 @@ pub struct Event<'a> {
     pub load: Option<Load>,
     /// The recorded changes of memory.
     pub memory: MemoryEvidence<'a>,
+    /// The tampering with the image of the process, if the event reports it.
+    pub tampering: Option<Tampering>,
 }
 
 impl Event<'_> {
@@ -92,6 +114,7 @@ impl Event<'_> {
         start: None,
         load: None,
         memory: MemoryEvidence::NONE,
+        tampering: None,
     };
 }
 

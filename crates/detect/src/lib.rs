@@ -26,7 +26,7 @@ mod verdict;
 mod view;
 
 pub use binaries::{Binaries, BytesAround, CodeLocation, ExportInRange, FunctionName, Lookup};
-pub use case::{Case, Entry, Event, Load, Process, Services, Start, Target};
+pub use case::{Case, Entry, Event, Load, Process, Services, Start, Tampering, TamperingKind, Target};
 pub use catalogue::{Detection, DetectionId};
 pub use evaluate::{Detector, evaluate};
 pub use history::{

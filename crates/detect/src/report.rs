@@ -39,6 +39,34 @@ pub struct ProcessReport {
     /// Start time in units of 100 ns since 1601, if known. Together with the id it identifies a
     /// process.
     pub started: Option<u64>,
+    /// The account, such as `CONTOSO\\user`; empty if not known.
+    pub user: String,
+    /// The integrity level, such as `High`; empty if not known.
+    pub integrity_level: String,
+}
+
+/// An executable file of a process or its stack, and the process that created it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreatedFile {
+    /// Path of the file.
+    pub path: String,
+    /// Time of its last creation before the event, in units of 100 ns since 1601.
+    pub time: u64,
+    /// The creating process.
+    pub pid: Option<u32>,
+    /// Path of its program; empty if not known.
+    pub process: String,
+    /// SHA-256 of the file, if the source reports it.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// A report that the image of a process was tampered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TamperingReport {
+    /// Time in units of 100 ns since 1601; `None` if not known.
+    pub time: Option<u64>,
+    /// The kind, in the words of the source; empty if not known.
+    pub kind: String,
 }
 
 /// The name of a function.
@@ -255,6 +283,11 @@ pub struct EventContext {
     pub contains_unbacked: Answer,
     /// Whether the user stack is known to be recorded, even if it has no frames.
     pub has_user_part: bool,
+    /// The files of the process and its stack that were created before the event, as far as the
+    /// source reports it.
+    pub created_files: Vec<CreatedFile>,
+    /// Other reports that the image of the process was tampered with, in the order of time.
+    pub tampering: Vec<TamperingReport>,
 }
 
 /// The answer of a detection for an evaluated event.

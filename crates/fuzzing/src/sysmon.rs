@@ -63,7 +63,7 @@ fn hunt(file: &[u8]) {
         delivered += 1;
         match found {
             Found::Evaluated(evaluated) => {
-                let frames = evaluated.case.stack.frames.len();
+                let frames = evaluated.frames;
                 let locations = evaluated.evaluation.outcomes.iter().filter_map(|outcome| outcome.frame);
                 assert!(locations.into_iter().all(|frame| usize::from(frame) < frames));
                 assert_eq!(evaluated.event_context().stack.len(), frames);
@@ -105,7 +105,12 @@ pub(crate) fn rows() -> Vec<Vec<u8>> {
     let target = Aim { pid: Some(7), image: r"C:\Windows\System32\lsass.exe" };
     let actor = Actor { pid: Some(8), tid: Some(9), guid: "{1}", image: r"C:\a.exe" };
     let actions = [
-        Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) },
+        Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4), user: "u", integrity: "High" },
+        Action::ProcessTerminate,
+        Action::DriverLoad { path: r"C:\a.sys", sha256: None, signer: "S" },
+        Action::FileCreate { path: r"C:\a.exe" },
+        Action::ProcessTampering { kind: "Image is replaced" },
+        Action::FileExecutableDetected { path: r"C:\a.exe", sha256: Some([3; 32]) },
         Action::ImageLoad {
             path: r"C:\a.exe",
             sha256: Some([3; 32]),

@@ -59,6 +59,8 @@ impl HuntSession {
             contains_unbacked: summary.contains_unbacked(),
             has_user_part,
             stack,
+            created_files: Vec::new(),
+            tampering: Vec::new(),
         }
     }
 
@@ -83,6 +85,7 @@ impl HuntSession {
             command_line: process.map_or("", |process| process.command_line()).to_owned(),
             parent_pid: process.and_then(|process| process.parent_pid()).map(|pid| pid.0),
             started: started.and_then(|time| u64::try_from(time.0).ok()),
+            ..ProcessReport::default()
         }
     }
 }

@@ -372,6 +372,7 @@ impl HuntSession {
                     frames: frame_histories,
                     start: start_history,
                 },
+                tampering: None,
             },
             process: Process {
                 image: &context.image,

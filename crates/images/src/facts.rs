@@ -13,7 +13,7 @@ pub enum FactSource {
     ImageLoad,
     /// An event about the version resource, which merging adds to a trace.
     ImageId,
-    /// Sysmon's event 7.
+    /// Sysmon's events 6 and 7.
     Sysmon,
 }
 
@@ -184,7 +184,7 @@ impl SignatureReason {
 }
 
 /// A signature as one source states it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Signature {
     /// Its state.
     pub state: SignatureState,
@@ -195,7 +195,7 @@ pub struct Signature {
 }
 
 /// Texts of the version resource. Its author chose them freely; only a signature protects them.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct VersionInfo {
     /// `OriginalFilename`: the file name that the author intended.
     pub original_file_name: Option<Box<str>>,
@@ -217,7 +217,7 @@ impl VersionInfo {
 }
 
 /// The facts about an image from one source. Unknown facts are `None`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ImageFacts {
     /// The source.
     pub source: FactSource,

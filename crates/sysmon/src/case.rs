@@ -5,8 +5,11 @@
 //! of the system call. The modules are those of the list of loaded modules of the process at that
 //! time. Code in no module is unbacked.
 
-use stackhound_detect::{Case, Detector, Entry, Event, Gap, Part, Process, Services, Stack, Start, Target};
-use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Operation, Role};
+use stackhound_detect::{
+    Case, Detector, Entry, Event, Gap, Part, Process, Services, Stack, Start, Tampering, TamperingKind,
+    Target,
+};
+use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Modules, Operation, Role};
 use stackhound_symbols::folder::below_windows;
 use stackhound_types::{Address, Mode};
 
@@ -28,7 +31,18 @@ pub struct Cases {
     opens: Box<[Box<str>]>,
     starts: Box<[Box<str>]>,
     pub(crate) modules: ModuleNumbers,
-    frames: Vec<Frame>,
+}
+
+/// The case of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowCase<'c> {
+    /// The case.
+    pub case: Case<'c>,
+    /// The error of the first frame that cannot be read. Such a frame has unknown code, and its
+    /// stack has losses.
+    pub damage: Option<FrameError>,
+    /// Whether the same row of another process of the machine can have other modules.
+    pub(crate) is_by_process: bool,
 }
 
 impl Cases {
@@ -38,28 +52,59 @@ impl Cases {
             opens: lists.causes(Operation::ProcessOpen).into(),
             starts: lists.causes(Operation::ThreadCreate).into(),
             modules: ModuleNumbers::default(),
-            frames: Vec::new(),
         }
     }
 
-    /// Returns the case of an access or a thread start, `None` for other rows, and the error of the
-    /// first frame that cannot be read, if any. Such a frame has unknown code, and its stack has
-    /// losses.
+    /// Returns the case of a row, `None` for rows that are not evaluated. Its frames are in
+    /// `frames`, which is reused for many rows.
     ///
     /// All calls must use the same detector, which assigns the module indexes.
     pub fn case<'c>(
         &'c mut self,
         detector: &mut Detector,
         row: &Row<'c>,
-    ) -> Option<(Case<'c>, Option<FrameError>)> {
+        frames: &'c mut Vec<Frame>,
+    ) -> Option<RowCase<'c>> {
+        let process = (row.host, row.actor.guid);
+        match row.action {
+            Action::ProcessAccess { call_trace, .. } => {
+                for frame in call_trace::frames(call_trace).take(FRAMES_MAX).flatten() {
+                    if let FrameLocation::Module { path, .. } = frame.location {
+                        self.modules.find(detector, process, path);
+                    }
+                }
+            }
+            Action::RemoteThread { module, .. } if !module.is_empty() => {
+                self.modules.find(detector, process, module);
+            }
+            Action::ProcessTampering { .. } if !row.actor.image.is_empty() => {
+                self.modules.find(detector, process, row.actor.image);
+            }
+            _ => {}
+        }
+        frames.clear();
+        let (case, damage, is_by_process) = self.build(&detector.modules, row, frames)?;
+        let stack = Stack { frames, ..case.stack };
+        Some(RowCase { case: Case { stack, ..case }, damage, is_by_process })
+    }
+
+    /// Builds the case of a row whose modules are known, with its frames in `frames` instead of in
+    /// the stack.
+    pub(crate) fn build<'c>(
+        &'c self,
+        modules: &Modules,
+        row: &Row<'c>,
+        frames: &mut Vec<Frame>,
+    ) -> Option<(Case<'c>, Option<FrameError>, bool)> {
         let image = row.actor.image;
+        let process = (row.host, row.actor.guid);
         let target = |aim: &Aim<'c>, access| {
             let is_other = aim.pid.is_none() || aim.pid != row.actor.pid;
             Some(Target { image: aim.image, is_other, access })
         };
         match &row.action {
             Action::ProcessAccess { target: aim, access, call_trace } => {
-                let (stack, traits, damage) = self.stack(detector, row.host, call_trace);
+                let (stack, traits, damage) = self.stack(modules, process, call_trace, frames);
                 let event = Event {
                     entry: Entry::SystemCall,
                     operation: Operation::ProcessOpen,
@@ -74,11 +119,10 @@ impl Cases {
                     has_win32u: traits.has_win32u.then_some(true),
                     thread_start: None,
                 };
-                let stack = Stack { frames: &self.frames, ..stack };
-                Some((Case { event, process, stack }, damage))
+                Some((Case { event, process, stack }, damage, traits.is_by_process))
             }
             Action::RemoteThread { target: aim, address, module, function, .. } => {
-                let (code, map_is_complete) = self.start(detector, row.host, *address, module);
+                let (code, map_is_complete) = self.start(process, *address, module);
                 let target = target(aim, None);
                 let start = Start {
                     address: address.value(),
@@ -96,17 +140,24 @@ impl Cases {
                     ..Event::OTHER
                 };
                 let process = Process { image, ..Process::UNKNOWN };
-                Some((Case { event, process, stack: Stack { map_is_complete, ..NO_STACK } }, None))
+                let stack = Stack { map_is_complete, ..NO_STACK };
+                Some((Case { event, process, stack }, None, true))
             }
-            Action::ImageLoad { .. } | Action::ProcessCreate { .. } => None,
+            Action::ProcessTampering { kind } => {
+                let module = self.modules.get(process, image).map(|found| found.index);
+                let tampering = Tampering { kind: tampering_kind(kind), module };
+                let event = Event { tampering: Some(tampering), ..Event::OTHER };
+                let process = Process { image, ..Process::UNKNOWN };
+                Some((Case { event, process, stack: NO_STACK }, None, true))
+            }
+            _ => None,
         }
     }
 
     /// The code at the start address of a thread, and whether all modules are known.
-    fn start(&mut self, detector: &mut Detector, host: &str, address: Hex, module: &str) -> (Code, bool) {
+    fn start(&self, process: (&str, &str), address: Hex, module: &str) -> (Code, bool) {
         if !module.is_empty() {
-            let host = self.modules.host(host);
-            let module = self.modules.find(detector, host, module);
+            let module = self.modules.get(process, module).map(|found| found.index);
             return module
                 .map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
         }
@@ -116,14 +167,12 @@ impl Cases {
 
     /// Parses the frames of a call trace.
     fn stack(
-        &mut self,
-        detector: &mut Detector,
-        host: &str,
+        &self,
+        modules: &Modules,
+        process: (&str, &str),
         text: &str,
+        frames: &mut Vec<Frame>,
     ) -> (Stack<'static>, Traits, Option<FrameError>) {
-        let Cases { modules, frames, .. } = self;
-        let host = modules.host(host);
-        frames.clear();
         let (mut stack, mut traits, mut damage) = (NO_STACK, Traits::default(), None);
         if !text.is_empty() {
             stack.user = Part::Whole;
@@ -145,10 +194,16 @@ impl Cases {
             };
             let is_wow64 = frame.is_wow64;
             frames.push(match frame.location {
-                FrameLocation::Module { path, offset } => match modules.find(detector, host, path) {
-                    Some(module) => {
-                        traits.add_module(detector, module, is_wow64);
-                        Frame { is_wow64, ..Frame::user(Code::Image(module, offset.value())) }
+                FrameLocation::Module { path, offset } => match self.modules.get(process, path) {
+                    Some(found) => {
+                        traits.is_by_process |= found.is_by_process;
+                        let code = Code::Image(found.index, offset.value());
+                        if found.is_driver {
+                            Frame { mode: Mode::Kernel, ..Frame::user(code) }
+                        } else {
+                            traits.add_module(modules, found.index, is_wow64);
+                            Frame { is_wow64, ..Frame::user(code) }
+                        }
                     }
                     None => {
                         stack.map_is_complete = false;
@@ -184,7 +239,7 @@ const LIMIT: u16 = 24;
 const OLD_LIMIT: u16 = 16;
 
 /// Sysmon never records the kernel stack.
-const NO_STACK: Stack<'static> = Stack {
+pub(crate) const NO_STACK: Stack<'static> = Stack {
     frames: &[],
     live: &[],
     kernel: Part::Missing(Gap::NotRecorded),
@@ -195,6 +250,15 @@ const NO_STACK: Stack<'static> = Stack {
     is_certain: true,
     is_truncated: false,
 };
+
+/// The kind of tampering in Sysmon's texts.
+fn tampering_kind(text: &str) -> TamperingKind {
+    match text {
+        "Image is replaced" => TamperingKind::Replaced,
+        "Image is locked for access" => TamperingKind::Locked,
+        _ => TamperingKind::Unknown,
+    }
+}
 
 fn services(causes: &[Box<str>]) -> Services<'_> {
     if causes.is_empty() { Services::Unknown } else { Services::OneOf(causes) }
@@ -213,11 +277,12 @@ struct Traits {
     has_32_bit_address: bool,
     has_runtime: bool,
     has_win32u: bool,
+    is_by_process: bool,
 }
 
 impl Traits {
-    fn add_module(&mut self, detector: &Detector, module: ModuleIndex, is_wow64: bool) {
-        let module = detector.modules.get(module);
+    fn add_module(&mut self, modules: &Modules, module: ModuleIndex, is_wow64: bool) {
+        let module = modules.get(module);
         let roles = module.roles;
         let is_base = roles.has(Role::NativeLayer) && !roles.has_any(Role::SystemCall | Role::Wow64);
         self.has_layer |= roles.has(Role::Wow64);

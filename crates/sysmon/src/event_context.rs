@@ -1,23 +1,30 @@
 //! The event context of an evaluated row, for output.
 
-use stackhound_detect::report::{EventContext, EventReport, FrameReport, ProcessReport, SourceLocation};
-use stackhound_detect::{Case, Part};
+use stackhound_detect::Part;
+use stackhound_detect::report::{
+    CreatedFile, EventContext, EventReport, FrameReport, ProcessReport, SourceLocation, TamperingReport,
+};
 use stackhound_frames::{Frame, Modules, Summary};
 
 use crate::call_trace;
-use crate::known::ProcessTable;
+use crate::case::NO_STACK;
+use crate::hunt::Evidence;
 use crate::row::{Action, Row};
 
 /// Builds the event context of the row at `location`.
 pub(crate) fn event_context(
     location: SourceLocation,
     row: &Row<'_>,
-    case: &Case<'_>,
     modules: &Modules,
-    processes: &ProcessTable,
+    evidence: &Evidence,
 ) -> EventContext {
     let Row { count, host, time, actor, action } = row;
-    let started = processes.find(actor.guid);
+    let mut frames = Vec::new();
+    let built = evidence.cases.build(modules, row, &mut frames);
+    let given = built.map_or(NO_STACK, |(case, ..)| case.stack);
+    let given = stackhound_detect::Stack { frames: &frames, ..given };
+    let known = evidence.processes.find(host, actor, *time);
+    let started = known.and_then(|known| known.started.as_ref());
     let process = ProcessReport {
         pid: actor.pid,
         tid: actor.tid,
@@ -26,6 +33,8 @@ pub(crate) fn event_context(
         command_line: started.map(|started| started.command_line.to_string()).unwrap_or_default(),
         parent_pid: started.and_then(|started| started.parent_pid),
         started: started.and_then(|started| started.time),
+        user: started.map(|started| started.user.to_string()).unwrap_or_default(),
+        integrity_level: started.map(|started| started.integrity.to_string()).unwrap_or_default(),
     };
     let mut event = EventReport {
         name: action.event_name().to_owned(),
@@ -37,7 +46,7 @@ pub(crate) fn event_context(
         Action::ProcessAccess { target, access, call_trace } => {
             (event.target, event.target_pid, event.access) = (target.image.to_owned(), target.pid, *access);
             let texts = call_trace::frames(call_trace);
-            let frames = case.stack.frames.iter().zip(texts);
+            let frames = given.frames.iter().zip(texts);
             stack.extend(frames.map(|(frame, text)| report(modules, frame, text.ok())));
         }
         Action::RemoteThread { target, address, module, function, .. } => {
@@ -48,9 +57,16 @@ pub(crate) fn event_context(
                 (module, function) => format!("{module}!{function}"),
             };
         }
-        Action::ImageLoad { .. } | Action::ProcessCreate { .. } => {}
+        _ => {}
     }
-    let (mut summary, given) = (Summary::default(), &case.stack);
+    let tampering = known.map_or(&[][..], |known| &known.tampering).iter();
+    let is_itself = matches!(action, Action::ProcessTampering { .. });
+    let tampering = tampering
+        .filter(|(at, _)| !(is_itself && at == time))
+        .map(|(time, kind)| TamperingReport { time: *time, kind: kind.to_string() })
+        .collect();
+    let created_files = created_files(row, evidence, &stack);
+    let mut summary = Summary::default();
     let is_whole = given.user == Part::Whole && !given.has_losses && !given.is_at_limit();
     summary.summarize(modules, (is_whole, given.is_certain), given.frames);
     EventContext {
@@ -70,7 +86,35 @@ pub(crate) fn event_context(
         contains_unbacked: summary.contains_unbacked(),
         has_user_part: given.user == Part::Whole,
         stack,
+        created_files,
+        tampering,
     }
+}
+
+/// The files of the process and of its stack that were created before the event.
+fn created_files(row: &Row<'_>, evidence: &Evidence, stack: &[FrameReport]) -> Vec<CreatedFile> {
+    let Some(time) = row.time else { return Vec::new() };
+    let mut paths = vec![row.actor.image];
+    paths.extend(stack.iter().map(|frame| frame.module.as_str()));
+    if let Action::RemoteThread { module, .. } = row.action {
+        paths.push(module);
+    }
+    let mut created: Vec<CreatedFile> = Vec::new();
+    for path in paths {
+        if path.is_empty() || created.iter().any(|known| known.path.eq_ignore_ascii_case(path)) {
+            continue;
+        }
+        if let Some(creation) = evidence.created.find(row.host, path, time) {
+            created.push(CreatedFile {
+                path: path.to_owned(),
+                time: creation.time,
+                pid: creation.pid,
+                process: creation.image.to_string(),
+                sha256: creation.sha256,
+            });
+        }
+    }
+    created
 }
 
 fn file_name(path: &str) -> &str {

@@ -1,23 +1,25 @@
-//! Reads and evaluates files with Sysmon events, row by row. The memory is bounded for files of any
-//! size.
+//! Reads and evaluates files with Sysmon events. The memory is bounded for files of any size.
+//!
+//! Files are read twice: [`Sysmon::learn`] collects the evidence about processes and files, and
+//! [`Sysmon::hunt`] evaluates the other events. The order of the events then does not matter. Pipes
+//! are read once, and [`Totals::late`] counts the evidence that arrived too late.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek};
 use std::ops::ControlFlow;
 
-use evtx::{EvtxParser, ParserSettings};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use stackhound_detect::report::{EventContext, SourceLocation};
-use stackhound_detect::{Case, Detector, Evaluation};
-use stackhound_frames::Lists;
+use stackhound_detect::{Detector, Evaluation};
+use stackhound_frames::{Frame, Lists};
 
-use crate::case::Cases;
+use crate::blocks::{self, BYTE_ORDER_MARK, Block, ParsedBlock};
+use crate::cache::Evaluations;
+use crate::case::{Cases, RowCase};
 use crate::event_context::event_context;
-use crate::json::Fields;
-use crate::known::{ProcessTable, Started};
-use crate::row::{Action, Row};
-
-/// The limit of the length of a line, in bytes.
-const LINE_MAX: u64 = 4 << 20;
+use crate::known::Loaded;
+use crate::processes::{CreatedFiles, Creation, ProcessFact, ProcessTable, Started, is_executable};
+use crate::row::{Action, Row, StatedImage};
 
 /// A file format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +39,6 @@ pub fn detect_format(start: &[u8]) -> Option<Format> {
     let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
     start.starts_with(b"{").then_some(Format::Json)
 }
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The error about a file that cannot be read, or not completely.
 #[derive(Debug, thiserror::Error)]
@@ -74,14 +74,14 @@ impl fmt::Display for Unreadable {
 pub struct Evaluated<'a> {
     /// The row.
     pub row: &'a Row<'a>,
-    /// The evaluated case.
-    pub case: &'a Case<'a>,
+    /// The number of frames of its stack.
+    pub frames: usize,
     /// The answers of all detections.
     pub evaluation: &'a Evaluation,
     file: &'a str,
     record: u64,
     detector: &'a Detector,
-    processes: &'a ProcessTable,
+    evidence: &'a Evidence,
 }
 
 impl Evaluated<'_> {
@@ -93,7 +93,7 @@ impl Evaluated<'_> {
     /// Builds the event context for output. It allocates, so call it only for rows that are shown.
     pub fn event_context(&self) -> EventContext {
         let location = SourceLocation { file: self.file.to_owned(), record: self.record };
-        event_context(location, self.row, self.case, &self.detector.modules, self.processes)
+        event_context(location, self.row, &self.detector.modules, self.evidence)
     }
 }
 
@@ -127,27 +127,92 @@ pub struct Totals {
     pub unreadable: u64,
     /// Missing or changed parts of an event log.
     pub damaged_parts: u64,
+    /// Events about processes and images whose facts were missing when earlier rows were evaluated.
+    /// 0 if [`Sysmon::learn`] has read all files before.
+    pub late: u64,
 }
 
-/// Evaluates files with Sysmon events. Facts about processes and images apply to all later events,
-/// including those in later files.
+/// Evaluates files with Sysmon events. Facts about processes and files apply to all events that are
+/// evaluated afterwards, in all files.
 #[derive(Debug)]
 pub struct Sysmon {
-    fields: Fields,
-    known: SysmonState,
+    evidence: Evidence,
+    evaluations: Evaluations,
+    /// The frames of the last stack.
+    frames: Vec<Frame>,
+    pool: Option<ThreadPool>,
 }
 
+/// The facts of all events so far.
 #[derive(Debug)]
-struct SysmonState {
-    cases: Cases,
-    processes: ProcessTable,
+pub(crate) struct Evidence {
+    pub cases: Cases,
+    pub processes: ProcessTable,
+    pub created: CreatedFiles,
 }
 
 impl Sysmon {
     /// Uses these lists. All files must be evaluated by the same detector.
     pub fn new(lists: &Lists) -> Sysmon {
-        let known = SysmonState { cases: Cases::new(lists), processes: ProcessTable::default() };
-        Sysmon { fields: Fields::default(), known }
+        let evidence = Evidence {
+            cases: Cases::new(lists),
+            processes: ProcessTable::default(),
+            created: CreatedFiles::default(),
+        };
+        Sysmon { evidence, evaluations: Evaluations::default(), frames: Vec::new(), pool: None }
+    }
+
+    /// Parses with this number of threads. The results do not depend on it.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Sysmon {
+        // Without further threads, the calling thread parses.
+        self.pool =
+            (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build().ok()).flatten();
+        self
+    }
+
+    /// Collects the evidence about processes and files in a file that is evaluated later: the first
+    /// of two passes. Unreadable lines and records are skipped, because the second pass reports
+    /// them.
+    ///
+    /// # Errors
+    /// If the format is unknown, or the file cannot be read completely.
+    pub fn learn(&mut self, mut input: impl BufRead + Seek) -> Result<(), Error> {
+        match detect_format(input.fill_buf()?) {
+            Some(Format::Json) => Ok(self.learn_blocks(blocks::lines(input))?),
+            Some(Format::Evtx) => {
+                let mut parser = blocks::records(input, self.threads()).map_err(evtx_error)?;
+                Ok(self.learn_blocks(blocks::listed(&mut parser))?)
+            }
+            None => Err(Error::UnknownFormat),
+        }
+    }
+
+    /// The same for JSON with one object per line from an input that cannot seek.
+    ///
+    /// # Errors
+    /// If the input cannot be read completely.
+    pub fn learn_json(&mut self, input: impl BufRead) -> Result<(), Error> {
+        Ok(self.learn_blocks(blocks::lines(input))?)
+    }
+
+    fn learn_blocks(&mut self, source: impl FnMut() -> io::Result<Option<Block>>) -> io::Result<()> {
+        let Sysmon { evidence, pool, .. } = self;
+        blocks::for_each(pool.as_ref(), false, source, |block| {
+            let texts = &block.texts;
+            for fields in block.records.iter().filter_map(|record| record.fields.as_ref().ok()) {
+                if blocks::is_evidence(fields, texts)
+                    && let Ok(Some(row)) = Row::of(fields, texts)
+                {
+                    evidence.learn(&row);
+                }
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
     }
 
     /// Evaluates all rows of a file, whose format is recognized by its content. `name` is the name
@@ -176,36 +241,29 @@ impl Sysmon {
     /// If the input cannot be read completely.
     pub fn hunt_json(
         &mut self,
-        mut input: impl BufRead,
+        input: impl BufRead,
         name: &str,
         detector: &mut Detector,
-        mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+        on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
-        let mut totals = Totals::default();
-        let mut line = Vec::new();
-        let mut number = 0;
-        loop {
-            let is_whole = match next_line(&mut input, &mut line)? {
-                Line::End => return Ok(totals),
-                Line::Whole => true,
-                Line::TooLong => false,
-            };
-            number += 1;
-            let mut text = line.trim_ascii();
-            if number == 1 {
-                text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-            }
-            if text.is_empty() {
-                continue;
-            }
-            let text = match is_whole {
-                true => Ok(text),
-                false => Err(format!("expected a line of at most {LINE_MAX} bytes, found a longer one")),
-            };
-            if self.record(text, (name, number), detector, &mut totals, &mut on).is_break() {
-                return Ok(totals);
-            }
-        }
+        let pool = self.pool.take();
+        let totals = self.hunt_blocks(pool.as_ref(), blocks::lines(input), name, detector, on);
+        self.pool = pool;
+        Ok(totals?.0)
+    }
+
+    /// The same for a pipe: each line is evaluated as soon as it arrives.
+    ///
+    /// # Errors
+    /// If the input cannot be read completely.
+    pub fn hunt_pipe(
+        &mut self,
+        input: impl BufRead,
+        name: &str,
+        detector: &mut Detector,
+        on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Result<Totals, Error> {
+        Ok(self.hunt_blocks(None, blocks::lines(input), name, detector, on)?.0)
     }
 
     fn hunt_evtx(
@@ -216,17 +274,14 @@ impl Sysmon {
         mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
         let damage = crate::chunks::damage(&mut input)?;
-        let parser = EvtxParser::from_read_seek(input).map_err(|error| Error::Evtx(error.to_string()))?;
-        let mut parser = parser.with_configuration(ParserSettings::default());
-        let mut totals = Totals::default();
-        for (number, record) in (1..).zip(parser.records_json_bytes()) {
-            let record = match &record {
-                Ok(record) => Ok(&record.data[..]),
-                Err(error) => Err(one_line(error)),
-            };
-            if self.record(record, (name, number), detector, &mut totals, &mut on).is_break() {
-                return Ok(totals);
-            }
+        let mut parser = blocks::records(input, self.threads()).map_err(evtx_error)?;
+        let pool = self.pool.take();
+        let source = blocks::listed(&mut parser);
+        let hunted = self.hunt_blocks(pool.as_ref(), source, name, detector, &mut on);
+        self.pool = pool;
+        let (mut totals, flow) = hunted?;
+        if flow.is_break() {
+            return Ok(totals);
         }
         for reason in damage {
             totals.damaged_parts += 1;
@@ -238,24 +293,45 @@ impl Sysmon {
         Ok(totals)
     }
 
+    fn hunt_blocks(
+        &mut self,
+        pool: Option<&ThreadPool>,
+        source: impl FnMut() -> io::Result<Option<Block>>,
+        name: &str,
+        detector: &mut Detector,
+        mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> io::Result<(Totals, ControlFlow<()>)> {
+        let (mut totals, mut lines) = (Totals::default(), 0);
+        let mut flow = ControlFlow::Continue(());
+        let late = self.evidence.late();
+        blocks::for_each(pool, true, source, |block| {
+            let ParsedBlock { texts, records, lines: count } = block;
+            flow = records.into_iter().try_for_each(|record| {
+                totals.records += 1;
+                let row = match &record.fields {
+                    Ok(fields) => Row::of(fields, &texts).map_err(|error| error.to_string()),
+                    Err(reason) => Err(reason.clone()),
+                };
+                self.record(row, (name, lines + record.number), detector, &mut totals, &mut on)
+            });
+            lines += count;
+            flow
+        })?;
+        totals.late = self.evidence.late() - late;
+        Ok((totals, flow))
+    }
+
     /// Evaluates one line or record.
     fn record(
         &mut self,
-        json: Result<&[u8], String>,
+        row: Result<Option<Row<'_>>, String>,
         (file, record): (&str, u64),
         detector: &mut Detector,
         totals: &mut Totals,
         on: &mut impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        totals.records += 1;
         let unreadable =
             |reason| Unreadable { location: SourceLocation { file: file.to_owned(), record }, reason };
-        let fields = &mut self.fields;
-        let row = json
-            .and_then(|json| {
-                fields.read(json).map_err(|error| format!("expected one JSON object per line: {error}"))
-            })
-            .and_then(|()| Row::of(fields).map_err(|error| error.to_string()));
         let row = match row {
             Ok(Some(row)) => row,
             Ok(None) => {
@@ -267,39 +343,94 @@ impl Sysmon {
                 return on(Found::Unreadable(&unreadable(reason)));
             }
         };
-        let SysmonState { cases, processes } = &mut self.known;
-        match row.action {
-            Action::ImageLoad { path, sha256, signer, stated } => {
-                cases.modules.learn(detector, (row.host, path), sha256, signer, &stated);
-            }
-            Action::ProcessCreate { command_line, parent_pid } => {
-                let started = Started { command_line: command_line.into(), parent_pid, time: row.time };
-                processes.learn(row.actor.guid, started);
-            }
-            Action::ProcessAccess { .. } | Action::RemoteThread { .. } => {}
-        }
-        let Some((case, damage)) = cases.case(detector, &row) else {
+        let Sysmon { evidence, evaluations, frames, .. } = self;
+        evidence.learn(&row);
+        if !row.action.is_evaluated() {
             totals.context += 1;
             return ControlFlow::Continue(());
-        };
+        }
+        evidence.processes.mention(row.actor.guid);
         totals.evaluated += 1;
         totals.events = totals.events.saturating_add(row.count);
         if let Action::ProcessAccess { call_trace, .. } = row.action {
             totals.without_stack += u64::from(call_trace.is_empty());
         }
+        let new;
+        let (evaluation, damage, frames) = match evaluations.find(&row, evidence.cases.modules.generation()) {
+            Some(known) => (evaluations.evaluation(known), known.damage, known.frames),
+            None => {
+                let Some(RowCase { case, damage, is_by_process }) =
+                    evidence.cases.case(detector, &row, frames)
+                else {
+                    return ControlFlow::Continue(());
+                };
+                new = detector.evaluate(&case);
+                let frames = case.stack.frames.len();
+                if !is_by_process {
+                    evaluations.keep(&new, damage, frames);
+                }
+                (&new, damage, frames)
+            }
+        };
         if let Some(damage) = damage {
             totals.damaged_stacks += 1;
             on(Found::Unreadable(&unreadable(damage.to_string())))?;
         }
-        let evaluation = detector.evaluate(&case);
-        let evaluated =
-            Evaluated { row: &row, case: &case, evaluation: &evaluation, file, record, detector, processes };
-        on(Found::Evaluated(evaluated))
+        on(Found::Evaluated(Evaluated { row: &row, frames, evaluation, file, record, detector, evidence }))
     }
 }
 
+impl Evidence {
+    /// The number of events whose facts earlier answers lacked.
+    fn late(&self) -> u64 {
+        self.cases.modules.late() + self.processes.late()
+    }
+
+    /// Adds the facts that an event states. Adding the same event again changes nothing.
+    fn learn(&mut self, row: &Row<'_>) {
+        let Row { host, time, actor, action, .. } = row;
+        let mut process = |fact| self.processes.learn(host, actor, fact);
+        let created = |sha256| {
+            let creation = |time| Creation { time, pid: actor.pid, image: actor.image.into(), sha256 };
+            time.map(creation)
+        };
+        match *action {
+            Action::ImageLoad { path, sha256, stated, .. } => {
+                let process = actor.guid;
+                self.cases.modules.learn(Loaded { host, process, path, sha256, stated, is_driver: false });
+            }
+            Action::DriverLoad { path, sha256, signer } => {
+                let (process, stated) = ("", StatedImage::signed_by(signer));
+                self.cases.modules.learn(Loaded { host, process, path, sha256, stated, is_driver: true });
+            }
+            Action::ProcessCreate { command_line, parent_pid, user, integrity } => {
+                process(ProcessFact::Started(Started {
+                    time: *time,
+                    command_line: command_line.into(),
+                    parent_pid,
+                    user: user.into(),
+                    integrity: integrity.into(),
+                }));
+            }
+            Action::ProcessTerminate => process(ProcessFact::Ended(*time)),
+            Action::ProcessTampering { kind } => process(ProcessFact::Tampered(*time, kind.into())),
+            Action::FileCreate { path } if is_executable(path) => {
+                created(None).into_iter().for_each(|creation| self.created.learn(host, path, creation));
+            }
+            Action::FileExecutableDetected { path, sha256 } => {
+                created(sha256).into_iter().for_each(|creation| self.created.learn(host, path, creation));
+            }
+            Action::FileCreate { .. } | Action::ProcessAccess { .. } | Action::RemoteThread { .. } => {}
+        }
+    }
+}
+
+fn evtx_error(error: evtx::err::EvtxError) -> Error {
+    Error::Evtx(error.to_string())
+}
+
 /// An error with its causes in one line.
-fn one_line(error: &dyn std::error::Error) -> String {
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -310,30 +441,6 @@ fn one_line(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-enum Line {
-    End,
-    Whole,
-    /// Only the start of the line was kept.
-    TooLong,
-}
-
-fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
-    line.clear();
-    if input.by_ref().take(LINE_MAX + 1).read_until(b'\n', line)? == 0 {
-        return Ok(Line::End);
-    }
-    if line.ends_with(b"\n") || line.len() as u64 <= LINE_MAX {
-        return Ok(Line::Whole);
-    }
-    let mut rest = Vec::new();
-    loop {
-        rest.clear();
-        if input.by_ref().take(LINE_MAX).read_until(b'\n', &mut rest)? == 0 || rest.ends_with(b"\n") {
-            return Ok(Line::TooLong);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::time;
 
 mod write;
 
@@ -34,6 +37,8 @@ pub(crate) enum Field {
     ProcessGuid,
     CommandLine,
     ParentPid,
+    User,
+    Integrity,
     TargetImage,
     TargetPid,
     Access,
@@ -52,9 +57,19 @@ pub(crate) enum Field {
     Product,
     Description,
     FileVersion,
+    CreatedFile,
+    Tampering,
+    /// A column of this name, which tables also have for other purposes.
+    TamperingColumn,
 }
 
-const FIELDS: usize = Field::FileVersion as usize + 1;
+const FIELDS: usize = Field::TamperingColumn as usize + 1;
+
+impl Field {
+    fn bit(self) -> u64 {
+        1 << self as u32
+    }
+}
 
 /// A part of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,9 +95,11 @@ enum DocumentPart {
     FileHash,
     FileSignature,
     FileVersion,
+    User,
 }
 
 /// The meaning of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Into(DocumentPart),
     Field(Field),
@@ -100,6 +117,7 @@ impl DocumentPart {
             (DocumentPart::Root, "event") => Into(DocumentPart::EcsEvent),
             (DocumentPart::Root, "process") => Into(DocumentPart::Process),
             (DocumentPart::Root, "file" | "dll") => Into(DocumentPart::File),
+            (DocumentPart::Root, "user") => Into(DocumentPart::User),
             // Wrappers of Elastic, Chainsaw, Wazuh and Splunk.
             (DocumentPart::Root, "_source" | "document" | "data" | "result") => Into(DocumentPart::Root),
             (DocumentPart::Root, "win") => Into(DocumentPart::Wazuh),
@@ -120,6 +138,7 @@ impl DocumentPart {
             (DocumentPart::Root | DocumentPart::Winlog, "event_data")
             | (DocumentPart::Event | DocumentPart::Root, "EventData") => Into(DocumentPart::Data),
             (DocumentPart::Event | DocumentPart::Root, "System") => Into(DocumentPart::System),
+            (DocumentPart::Root, "Type") => Step::Field(Field::TamperingColumn),
             (DocumentPart::Root, _) => field(header(name).or_else(|| row(name)).or_else(|| data(name))),
             (DocumentPart::System, "Provider" | "Provider_attributes") => Into(DocumentPart::Provider),
             (DocumentPart::Winlog | DocumentPart::System, _) => field(header(name)),
@@ -147,6 +166,7 @@ impl DocumentPart {
             (DocumentPart::FileVersion, "description") => Step::Field(Field::Description),
             (DocumentPart::FileVersion, "file_version") => Step::Field(Field::FileVersion),
             (DocumentPart::File, "code_signature") => Into(DocumentPart::FileSignature),
+            (DocumentPart::User, "name") => Step::Field(Field::User),
             (DocumentPart::FileHash, "sha256") => Step::Field(Field::Hashes),
             (DocumentPart::FileSignature, "signed") => Step::Field(Field::Signed),
             (DocumentPart::FileSignature, "subject_name") => Step::Field(Field::Signature),
@@ -205,6 +225,10 @@ fn data(name: &str) -> Option<Field> {
         "SourceProcessGUID" | "SourceProcessGuid" | "ProcessGuid" => Field::ProcessGuid,
         "CommandLine" => Field::CommandLine,
         "ParentProcessId" => Field::ParentPid,
+        "User" => Field::User,
+        "IntegrityLevel" => Field::Integrity,
+        "TargetFilename" => Field::CreatedFile,
+        "Type" => Field::Tampering,
         "TargetImage" => Field::TargetImage,
         "TargetProcessId" => Field::TargetPid,
         "GrantedAccess" => Field::Access,
@@ -227,33 +251,109 @@ fn data(name: &str) -> Option<Field> {
     })
 }
 
-/// The fields of one event. Reused for the next event, so that reading does not allocate.
-#[derive(Debug, Default)]
+/// The fields of one event, as positions in the texts of their [`Reader`].
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
-    texts: [String; FIELDS],
+    texts: [(u32, u32); FIELDS],
     given: u64,
+    /// The time of the event in units of 100 ns since 1601, parsed once.
+    pub(crate) time: Option<u64>,
 }
 
 impl Fields {
+    const NONE: Fields = Fields { texts: [(0, 0); FIELDS], given: 0, time: None };
+
     /// The text of a field, empty if the field is missing. Numbers are decimal.
-    pub(crate) fn text(&self, field: Field) -> &str {
-        if self.has(field) { &self.texts[field as usize] } else { "" }
+    pub(crate) fn text<'t>(&self, texts: &'t str, field: Field) -> &'t str {
+        let (from, to) = self.texts[field as usize];
+        if self.has(field) { &texts[from as usize..to as usize] } else { "" }
     }
 
     /// Whether a field is present.
     pub(crate) fn has(&self, field: Field) -> bool {
-        self.given & 1 << field as u64 != 0
+        self.given & field.bit() != 0
+    }
+}
+
+/// A name of the last document with its meaning.
+#[derive(Debug)]
+struct KnownName {
+    location: DocumentPart,
+    name: Box<str>,
+    step: Step,
+}
+
+/// The limit of remembered names.
+const NAMES_MAX: usize = 256;
+
+/// Reads documents. The texts of all their fields are concatenated, so that a document needs no
+/// allocation of its own.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) texts: String,
+    fields: Fields,
+    /// The fields that are read.
+    wanted: u64,
+    /// The names of a document in their order. Documents of a file have the same names in the same
+    /// order, so that one comparison finds the meaning of a name.
+    names: Vec<KnownName>,
+    next_name: usize,
+}
+
+impl Reader {
+    /// A reader of all fields, or of all except for those of stacks and targets.
+    pub(crate) fn new(with_stacks: bool) -> Reader {
+        let stacks = Field::CallTrace.bit() | Field::Access.bit();
+        let wanted = if with_stacks { u64::MAX } else { !stacks };
+        Reader { texts: String::new(), fields: Fields::NONE, wanted, names: Vec::new(), next_name: 0 }
     }
 
-    /// Replaces all fields by those of a JSON object.
+    /// Reads the fields of a JSON object. Their texts are appended to `texts`.
     ///
     /// # Errors
     /// If the text is not a JSON object.
-    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
-        self.given = 0;
+    pub(crate) fn read(&mut self, json: &[u8]) -> Result<Fields, serde_json::Error> {
+        self.fields = Fields::NONE;
+        self.next_name = 0;
         let mut reader = serde_json::Deserializer::from_slice(json);
-        reader.deserialize_map(Object { fields: self, location: DocumentPart::Root })?;
-        reader.end()
+        reader.deserialize_map(Object { reader: self, location: DocumentPart::Root })?;
+        reader.end()?;
+        let mut fields = self.fields;
+        let time = |field| time::parse(fields.text(&self.texts, field));
+        fields.time = time(Field::Utc).or_else(|| time(Field::Timestamp));
+        Ok(fields)
+    }
+
+    /// The meaning of a name, whose parts can be joined by dots.
+    fn step(&mut self, location: DocumentPart, name: &str) -> Step {
+        let at = self.next_name;
+        self.next_name += 1;
+        if let Some(known) = self.names.get(at)
+            && known.location == location
+            && *known.name == *name
+        {
+            return known.step;
+        }
+        let mut step = Step::Into(location);
+        for part in name.split('.') {
+            step = match step {
+                Step::Into(location) => location.step(part),
+                Step::Field(_) | Step::Nothing => Step::Nothing,
+            };
+        }
+        if let Step::Field(field) = step
+            && self.wanted & field.bit() == 0
+        {
+            step = Step::Nothing;
+        }
+        let known = KnownName { location, name: name.into(), step };
+        let count = self.names.len();
+        match self.names.get_mut(at) {
+            Some(replaced) => *replaced = known,
+            None if at < NAMES_MAX && at == count => self.names.push(known),
+            None => {}
+        }
+        step
     }
 
     /// Adds the fields in elements such as `<Data Name="X">text</Data>`.
@@ -271,18 +371,59 @@ impl Fields {
         }
     }
 
-    fn set(&mut self, field: Field, text: &str) {
-        let slot = &mut self.texts[field as usize];
-        slot.clear();
-        slot.push_str(text);
-        self.given |= 1 << field as u64;
+    /// Adds a field with the value that `write` appends.
+    fn add<E>(&mut self, field: Field, write: impl FnOnce(&mut String) -> Result<(), E>) -> Result<(), E> {
+        let from = self.texts.len();
+        write(&mut self.texts)?;
+        // Blocks of text are much smaller than 4 GiB.
+        self.fields.texts[field as usize] = (from as u32, self.texts.len() as u32);
+        self.fields.given |= field.bit();
+        Ok(())
     }
 
-    fn set_number(&mut self, field: Field, number: impl fmt::Display) {
-        self.set(field, "");
+    fn set(&mut self, field: Field, value: impl fmt::Display) {
         // Writing to a string cannot fail.
-        let _ = write!(self.texts[field as usize], "{number}");
+        let _ = self.add(field, |texts| write!(texts, "{value}"));
     }
+
+    /// Adds a field with a JSON value.
+    fn set_json(&mut self, field: Field, json: &str) -> Result<(), serde_json::Error> {
+        if let Some(text) = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            return self.add(field, |texts| push_unescaped(texts, json, text));
+        }
+        if json.bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.add(field, |texts| {
+                texts.push_str(json);
+                Ok(())
+            });
+        }
+        serde_json::Deserializer::from_str(json).deserialize_any(Value { reader: self, field })
+    }
+}
+
+/// Appends the text of a JSON string, which is given with and without its quotes.
+fn push_unescaped(texts: &mut String, json: &str, mut text: &str) -> Result<(), serde_json::Error> {
+    let start = texts.len();
+    while let Some(at) = memchr::memchr(b'\\', text.as_bytes()) {
+        let (before, escape) = text.split_at(at);
+        let escaped = match escape.as_bytes().get(1) {
+            Some(b'\\') => '\\',
+            Some(b'"') => '"',
+            Some(b'/') => '/',
+            _ => {
+                // Paths contain only the escapes above.
+                let all: Cow<'_, str> = serde_json::from_str(json)?;
+                texts.truncate(start);
+                texts.push_str(&all);
+                return Ok(());
+            }
+        };
+        texts.push_str(before);
+        texts.push(escaped);
+        text = &escape[2..];
+    }
+    texts.push_str(text);
+    Ok(())
 }
 
 /// Replaces the escapes of an XML text. `&amp;` is last, because its replacement can begin another
@@ -296,16 +437,16 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 }
 
 /// An object of a document, whose names are mapped to fields.
-struct Object<'f> {
-    fields: &'f mut Fields,
+struct Object<'r> {
+    reader: &'r mut Reader,
     location: DocumentPart,
 }
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_any(self)
     }
 }
 
@@ -318,16 +459,12 @@ impl<'de> Visitor<'de> for Object<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Name<'de>>()? {
-            let mut step = Step::Into(self.location);
-            for part in name.0.split('.') {
-                step = match step {
-                    Step::Into(location) => location.step(part),
-                    Step::Field(_) | Step::Nothing => Step::Nothing,
-                };
-            }
-            match step {
-                Step::Into(location) => map.next_value_seed(Object { fields: self.fields, location })?,
-                Step::Field(field) => map.next_value_seed(Value { fields: self.fields, field })?,
+            match self.reader.step(self.location, &name.0) {
+                Step::Into(location) => map.next_value_seed(Object { reader: self.reader, location })?,
+                Step::Field(field) => {
+                    let value: &RawValue = map.next_value()?;
+                    self.reader.set_json(field, value.get()).map_err(A::Error::custom)?;
+                }
                 Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -336,14 +473,14 @@ impl<'de> Visitor<'de> for Object<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.location {
-            DocumentPart::Host => self.fields.set(Field::Collector, text),
-            DocumentPart::Provider => self.fields.set(Field::Provider, text),
+            DocumentPart::Host => self.reader.set(Field::Collector, text),
+            DocumentPart::Provider => self.reader.set(Field::Provider, text),
             // Tables without columns for the data contain it as one text.
             DocumentPart::Data if text.trim_start().starts_with('{') => {
-                let mut reader = serde_json::Deserializer::from_str(text);
-                reader.deserialize_map(self).map_err(E::custom)?;
+                let mut input = serde_json::Deserializer::from_str(text);
+                input.deserialize_map(self).map_err(E::custom)?;
             }
-            DocumentPart::Data => self.fields.read_xml(text),
+            DocumentPart::Data => self.reader.read_xml(text),
             _ => {}
         }
         Ok(())
@@ -379,16 +516,16 @@ impl<'de> Visitor<'de> for Object<'_> {
 
 /// The value of a field: a text or number, the first item of a list, or the text of an XML element
 /// with attributes (`#text`, in rows of Velociraptor `Value`).
-struct Value<'f> {
-    fields: &'f mut Fields,
+struct Value<'r> {
+    reader: &'r mut Reader,
     field: Field,
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_any(self)
     }
 }
 
@@ -400,27 +537,27 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.fields.set(self.field, text);
+        self.reader.set(self.field, text);
         Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.fields.set_number(self.field, number);
+        self.reader.set(self.field, number);
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.fields.set_number(self.field, number);
+        self.reader.set(self.field, number);
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.fields.set_number(self.field, number);
+        self.reader.set(self.field, number);
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.fields.set(self.field, if value { "true" } else { "false" });
+        self.reader.set(self.field, if value { "true" } else { "false" });
         Ok(())
     }
 
@@ -429,7 +566,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let first = list.next_element_seed(Value { fields: self.fields, field: self.field })?;
+        let first = list.next_element_seed(Value { reader: self.reader, field: self.field })?;
         if first.is_some() {
             while list.next_element::<IgnoredAny>()?.is_some() {}
         }
@@ -439,7 +576,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Name<'de>>()? {
             match &*name.0 {
-                "#text" | "Value" => map.next_value_seed(Value { fields: self.fields, field: self.field })?,
+                "#text" | "Value" => map.next_value_seed(Value { reader: self.reader, field: self.field })?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }

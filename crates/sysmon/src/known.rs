@@ -1,39 +1,46 @@
-//! Facts from earlier events: the identity of modules and the start of processes. The memory is
-//! bounded.
+//! The files of modules: what events 6 and 7 state about them. The memory is bounded.
+//!
+//! The answers do not depend on the order of events. A frame has the facts of the load of its
+//! module by the same process. If that load is not known, it has the facts of the loads by all
+//! other processes of the machine, provided that they agree. Otherwise the facts are unknown.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{Equivalent, HashMap, HashSet};
 use stackhound_detect::Detector;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
+use stackhound_images::ImageEvidence;
 use stackhound_types::ModuleIdentity;
 
 use crate::row::StatedImage;
 
 /// The limit of distinct paths. Frames in further ones are in unknown modules.
-const MODULES_MAX: usize = 1 << 20;
+const FILES_MAX: usize = 1 << 20;
 /// The limit of machines with separate modules.
 const HOSTS_MAX: usize = 1 << 16;
-/// The limit of bytes for processes. The oldest ones are removed first.
-const PROCESS_BYTES_MAX: usize = 64 << 20;
+/// The limit of different files at one path. If there are more, the facts about it are unknown.
+const VERSIONS_MAX: usize = 16;
+/// The limit of different statements about one file. If there are as many, they are unknown.
+const STATEMENTS_MAX: usize = 8;
+/// The limit of loads that are remembered by process. Further ones count only for the machine.
+const LOADS_MAX: usize = 1 << 20;
 
-/// A machine with facts about files. 0 is the number of all others.
+/// A machine. 0 is the number of all machines without facts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Host(u32);
 
 /// A path on a machine, compared without case.
 #[derive(PartialEq, Eq, Debug)]
-struct Key {
+pub(crate) struct Key {
     host: Host,
     path: Box<str>,
 }
 
 #[derive(Clone, Copy)]
-struct KeyRef<'a> {
-    host: Host,
-    path: &'a str,
+pub(crate) struct KeyRef<'a> {
+    pub host: Host,
+    pub path: &'a str,
 }
 
 impl Hash for KeyRef<'_> {
@@ -61,130 +68,255 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// The module indexes of the detector, by path and machine.
+impl From<KeyRef<'_>> for Key {
+    fn from(key: KeyRef<'_>) -> Key {
+        Key { host: key.host, path: key.path.into() }
+    }
+}
+
+/// The numbers of machines.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(HashMap<Box<str>, Host, RandomState>);
+
+impl Hosts {
+    /// The number of a machine, 0 if it has none.
+    pub(crate) fn find(&self, name: &str) -> Host {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds a machine. `None` beyond the limit.
+    pub(crate) fn add(&mut self, name: &str) -> Option<Host> {
+        if let Some(host) = self.0.get(name) {
+            return Some(*host);
+        }
+        let number = Host(1 + self.0.len() as u32);
+        (self.0.len() < HOSTS_MAX).then(|| *self.0.entry(name.into()).or_insert(number))
+    }
+}
+
+/// A file that was at a path.
+#[derive(Debug)]
+struct Version {
+    sha256: Option<[u8; 32]>,
+    /// The different statements of all events, sorted so that their order does not matter.
+    image: ImageEvidence,
+    /// The index of the module, if a frame needed it.
+    index: Option<ModuleIndex>,
+}
+
+/// The facts about a path on a machine.
+#[derive(Debug, Default)]
+struct File {
+    versions: Vec<Version>,
+    /// The index of the module without facts, if a frame needed it.
+    plain: Option<ModuleIndex>,
+    is_driver: bool,
+    is_loaded: bool,
+}
+
+impl File {
+    fn is_used(&self) -> bool {
+        self.plain.is_some() || self.versions.iter().any(|version| version.index.is_some())
+    }
+
+    /// The number of the version with these facts, and whether that is new. Allocates only for new
+    /// facts.
+    fn version(&mut self, sha256: Option<[u8; 32]>, stated: &StatedImage<'_>) -> (usize, bool) {
+        let states = |version: &Version| version.image.facts().iter().any(|facts| stated.has_facts(facts));
+        let is_same = |version: &Version| match sha256 {
+            Some(_) => version.sha256 == sha256,
+            None if stated.is_empty() => version.sha256.is_none() && version.image.is_empty(),
+            // Without a hash, other facts are about another file.
+            None => version.sha256.is_none() && states(version),
+        };
+        let Some(number) = self.versions.iter().position(is_same) else {
+            if self.versions.len() < VERSIONS_MAX {
+                self.versions.push(Version { sha256, image: stated.facts().into(), index: None });
+            }
+            return (self.versions.len() - 1, true);
+        };
+        let version = &mut self.versions[number];
+        let known = version.image.facts();
+        let is_new = !stated.is_empty() && known.len() < STATEMENTS_MAX && !states(version);
+        if is_new {
+            let mut all = known.to_vec();
+            all.push(stated.facts());
+            all.sort_unstable();
+            let image = all.into_iter().fold(ImageEvidence::default(), |image, facts| image.with(facts));
+            (version.image, version.index) = (image, None);
+        }
+        (number, is_new)
+    }
+}
+
+/// A module of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FoundModule {
+    pub index: ModuleIndex,
+    /// Whether the facts about it can differ between the processes of the machine.
+    pub is_by_process: bool,
+    /// Whether it is a driver that no process has loaded as an image.
+    pub is_driver: bool,
+}
+
+/// Facts about the file of a module, from one event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Loaded<'a> {
+    pub host: &'a str,
+    /// The GUID of the process; empty for drivers, or if unknown.
+    pub process: &'a str,
+    pub path: &'a str,
+    pub sha256: Option<[u8; 32]>,
+    pub stated: StatedImage<'a>,
+    pub is_driver: bool,
+}
+
+/// The number of contradictory versions for one process.
+const CONTRADICTORY: u16 = u16::MAX;
+
+/// The modules of the detector, by path and machine.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleNumbers {
-    numbers: HashMap<Key, ModuleIndex, RandomState>,
-    hosts: HashMap<Box<str>, Host, RandomState>,
+    numbers: HashMap<Key, u32, RandomState>,
+    files: Vec<File>,
+    hosts: Hosts,
+    /// Machines without facts that had frames.
+    used_hosts: HashSet<Box<str>, RandomState>,
+    processes: HashMap<Box<str>, u32, RandomState>,
+    /// The version by process and file.
+    loads: HashMap<(u32, u32), u16, RandomState>,
+    generation: u32,
+    late: u64,
 }
 
 impl ModuleNumbers {
-    /// The machine with this name.
-    pub(crate) fn host(&self, name: &str) -> Host {
-        self.hosts.get(name).copied().unwrap_or_default()
+    /// A number that changes if the facts of an earlier answer change.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
-    /// The module with this path on a machine. `None` beyond the limit of paths.
-    pub(crate) fn find(&mut self, detector: &mut Detector, host: Host, path: &str) -> Option<ModuleIndex> {
-        if host != Host::default()
-            && let Some(&index) = self.numbers.get(&KeyRef { host, path })
-        {
-            return Some(index);
-        }
-        let key = KeyRef { host: Host::default(), path };
-        if let Some(&index) = self.numbers.get(&key) {
-            return Some(index);
-        }
-        self.insert(key, |_| detector.module(&facts(path, None, "", &StatedImage::default()), None))
+    /// The number of events with facts that earlier answers lacked.
+    pub(crate) fn late(&self) -> u64 {
+        self.late
     }
 
-    /// Adds facts about the file of a module on a machine.
-    pub(crate) fn learn(
+    /// The module with this path in a process of a machine. `None` beyond the limit of paths.
+    pub(crate) fn find(
         &mut self,
         detector: &mut Detector,
-        (host, path): (&str, &str),
-        sha256: Option<[u8; 32]>,
-        signer: &str,
-        stated: &StatedImage<'_>,
-    ) {
-        if sha256.is_none() && signer.is_empty() && *stated == StatedImage::default() {
-            return;
+        (host, process): (&str, &str),
+        path: &str,
+    ) -> Option<FoundModule> {
+        let number = match self.number(host, path) {
+            Some(number) => number,
+            None => self.add(KeyRef { host: self.hosts.find(host), path })?,
+        };
+        if self.hosts.find(host) == Host::default()
+            && self.used_hosts.len() < HOSTS_MAX
+            && !self.used_hosts.contains(host)
+        {
+            self.used_hosts.insert(host.into());
         }
-        let host = match self.hosts.get(host) {
-            Some(&host) => host,
-            None if self.hosts.len() >= HOSTS_MAX => return,
-            None => {
-                let number = Host(1 + self.hosts.len() as u32);
-                *self.hosts.entry(host.into()).or_insert(number)
+        let (version, _) = self.version(number, process);
+        let file = &mut self.files[number as usize];
+        let index = match version.and_then(|version| file.versions.get_mut(version)) {
+            None => file
+                .plain
+                .get_or_insert_with(|| detector.module(&facts(path, None, &ImageEvidence::default()), None)),
+            Some(Version { sha256, image, index }) => {
+                index.get_or_insert_with(|| detector.module(&facts(path, *sha256, image), None))
             }
         };
-        let key = KeyRef { host, path };
-        if let Some(number) = self.numbers.get_mut(&key) {
-            let known = detector.modules.get(*number);
-            let is_same = known.sha256 == sha256 && known.signer.as_deref().unwrap_or_default() == signer;
-            // The same file has the same facts. Without its hash, they are compared by the detector.
-            if !is_same || sha256.is_none() {
-                *number = detector.module(&facts(path, sha256, signer, stated), None);
-            }
-            return;
-        }
-        self.insert(key, |_| detector.module(&facts(path, sha256, signer, stated), None));
+        let index = *index;
+        self.get((host, process), path).filter(|found| found.index == index)
     }
 
-    fn insert(&mut self, key: KeyRef<'_>, number: impl FnOnce(&Key) -> ModuleIndex) -> Option<ModuleIndex> {
-        if self.numbers.len() >= MODULES_MAX {
+    /// The same for a module that was found before.
+    pub(crate) fn get(&self, (host, process): (&str, &str), path: &str) -> Option<FoundModule> {
+        let number = self.number(host, path)?;
+        let (version, is_by_process) = self.version(number, process);
+        let file = &self.files[number as usize];
+        let index = version.map_or(file.plain, |version| file.versions[version].index)?;
+        Some(FoundModule { index, is_by_process, is_driver: file.is_driver && !file.is_loaded })
+    }
+
+    fn number(&self, host: &str, path: &str) -> Option<u32> {
+        self.numbers.get(&KeyRef { host: self.hosts.find(host), path }).copied()
+    }
+
+    /// The version of a file that a process has loaded, if it is known, and whether that depends on
+    /// the process.
+    fn version(&self, number: u32, process: &str) -> (Option<usize>, bool) {
+        let versions = self.files[number as usize].versions.len();
+        if versions < 2 {
+            return (versions.checked_sub(1), false);
+        }
+        let load = self.processes.get(process).and_then(|process| self.loads.get(&(*process, number)));
+        let known = load.filter(|version| **version != CONTRADICTORY && versions < VERSIONS_MAX);
+        (known.map(|version| usize::from(*version)), true)
+    }
+
+    fn add(&mut self, key: KeyRef<'_>) -> Option<u32> {
+        let number = self.files.len() as u32;
+        if self.files.len() >= FILES_MAX {
             return None;
         }
-        let key = Key { host: key.host, path: key.path.into() };
-        let number = number(&key);
-        self.numbers.insert(key, number);
+        self.numbers.insert(key.into(), number);
+        self.files.push(File::default());
         Some(number)
+    }
+
+    /// Adds facts about the file of a module. Adding the same facts again changes nothing.
+    pub(crate) fn learn(&mut self, loaded: Loaded<'_>) {
+        let Loaded { host: name, process, path, sha256, stated, is_driver } = loaded;
+        let is_used_host = self.used_hosts.contains(name);
+        if is_used_host && self.hosts.find(name) == Host::default() {
+            // Earlier answers had the modules of machines without facts.
+            self.generation += 1;
+        }
+        let Some(host) = self.hosts.add(name) else { return };
+        let known = self.numbers.get(&KeyRef { host, path }).copied();
+        let mut is_late = is_used_host
+            && known.is_none()
+            && self.numbers.contains_key(&KeyRef { host: Host::default(), path });
+        let Some(number) = known.or_else(|| self.add(KeyRef { host, path })) else { return };
+        let file = &mut self.files[number as usize];
+        let was_used = file.is_used();
+        let was_driver = file.is_driver && !file.is_loaded;
+        let (version, mut is_new) = file.version(sha256, &stated);
+        file.is_driver |= is_driver;
+        file.is_loaded |= !is_driver;
+        is_new |= was_driver != (file.is_driver && !file.is_loaded);
+        if !process.is_empty() && (self.loads.len() < LOADS_MAX) {
+            let next = self.processes.len() as u32;
+            let process = match self.processes.get(process) {
+                Some(process) => *process,
+                None => *self.processes.entry(process.into()).or_insert(next),
+            };
+            let load = self.loads.entry((process, number)).or_insert(version as u16);
+            if *load != version as u16 && *load != CONTRADICTORY {
+                (*load, is_new) = (CONTRADICTORY, true);
+            }
+        }
+        if is_new && was_used {
+            self.generation += 1;
+            is_late = true;
+        }
+        self.late += u64::from(is_late);
     }
 }
 
-fn facts(path: &str, sha256: Option<[u8; 32]>, signer: &str, stated: &StatedImage<'_>) -> ModuleFacts {
+fn facts(path: &str, sha256: Option<[u8; 32]>, image: &ImageEvidence) -> ModuleFacts {
     let name = path.rsplit('\\').next().unwrap_or(path).to_owned();
+    let too_many = image.facts().len() >= STATEMENTS_MAX;
+    let image = if too_many { ImageEvidence::default() } else { image.clone() };
     ModuleFacts {
         path: path.into(),
         identity: ModuleIdentity { name, image: None, pdb: None },
         sha256,
-        signer: (!signer.is_empty()).then(|| signer.into()),
-        image: stated.facts().into(),
+        signer: image.valid_signer().map(Into::into),
+        image,
     }
-}
-
-/// The start of a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Started {
-    pub command_line: Box<str>,
-    pub parent_pid: Option<u32>,
-    pub time: Option<u64>,
-}
-
-/// Processes by their Sysmon GUIDs.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessTable {
-    started: HashMap<Box<str>, Started, RandomState>,
-    /// The GUIDs in the order of their events.
-    order: VecDeque<Box<str>>,
-    bytes: usize,
-}
-
-impl ProcessTable {
-    /// Adds the start of a process.
-    pub(crate) fn learn(&mut self, guid: &str, started: Started) {
-        if guid.is_empty() || self.started.contains_key(guid) {
-            return;
-        }
-        self.bytes += size(guid, &started);
-        self.order.push_back(guid.into());
-        self.started.insert(guid.into(), started);
-        while self.bytes > PROCESS_BYTES_MAX
-            && let Some(guid) = self.order.pop_front()
-        {
-            let removed = self.started.remove(&guid);
-            self.bytes -= removed.map_or(0, |started| size(&guid, &started));
-        }
-    }
-
-    /// The start of a process, if it is known.
-    pub(crate) fn find(&self, guid: &str) -> Option<&Started> {
-        self.started.get(guid)
-    }
-}
-
-fn size(guid: &str, started: &Started) -> usize {
-    2 * guid.len() + started.command_line.len() + 128
 }
 
 #[cfg(test)]
@@ -194,44 +326,112 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn facts_about_files_apply_to_their_machine() {
-        let detector = &mut Detector::new(Lists::default(), Binaries::none());
-        let modules = &mut ModuleNumbers::default();
-        let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
-        let stated = &StatedImage::default();
-        modules.learn(detector, ("one", r"c:\A.dll"), Some([1; 32]), "S", stated);
-        modules.learn(detector, ("two", r"c:\a.dll"), None, "", stated);
-        let (one, two) = (modules.host("one"), modules.host("two"));
-        assert_eq!(two, Host::default());
-        let known = modules.find(detector, one, r"C:\A.DLL").unwrap();
-        assert_ne!(known, plain);
-        assert_eq!(detector.modules.get(known).sha256, Some([1; 32]));
-        assert_eq!(detector.modules.get(known).signer.as_deref(), Some("S"));
-        assert_eq!(modules.find(detector, two, r"c:\a.dll"), Some(plain));
-        // A replaced file is another module from then on.
-        modules.learn(detector, ("one", r"c:\a.dll"), Some([2; 32]), "S", stated);
-        let replaced = modules.find(detector, one, r"c:\a.dll").unwrap();
-        assert_eq!(detector.modules.get(replaced).sha256, Some([2; 32]));
-        assert_eq!(detector.modules.len(), 3);
+    const FILE: &str = r"C:\a.dll";
+
+    fn loaded<'a>(host: &'a str, process: &'a str, sum: u8, signer: &'a str) -> Loaded<'a> {
+        let stated = StatedImage::signed_by(signer);
+        Loaded { host, process, path: r"c:\A.dll", sha256: Some([sum; 32]), stated, is_driver: false }
+    }
+
+    /// The facts about the file in a process of a machine.
+    fn known(
+        detector: &mut Detector,
+        modules: &mut ModuleNumbers,
+        host: &str,
+        process: &str,
+    ) -> (Option<u8>, String) {
+        let found = modules.find(detector, (host, process), FILE).expect("a module");
+        let module = detector.modules.get(found.index);
+        (module.sha256.map(|sum| sum[0]), module.signer.as_deref().unwrap_or_default().to_owned())
     }
 
     #[test]
-    fn the_oldest_processes_are_removed_first() {
-        let started =
-            |length: usize| Started { command_line: "x".repeat(length).into(), parent_pid: None, time: None };
-        let mut processes = ProcessTable::default();
-        processes.learn("", started(1));
-        assert_eq!(processes.find(""), None);
-        processes.learn("a", started(1));
-        processes.learn("b", started(PROCESS_BYTES_MAX / 2));
-        assert_eq!(processes.find("a"), Some(&started(1)));
-        processes.learn("c", started(PROCESS_BYTES_MAX / 2));
-        assert_eq!(processes.find("a"), None);
-        assert_eq!(processes.find("b"), None);
-        assert!(processes.find("c").is_some());
-        assert_eq!(processes.order.len(), 1);
-        processes.learn("d", started(PROCESS_BYTES_MAX));
-        assert_eq!((processes.bytes, processes.order.len()), (0, 0));
+    fn facts_apply_to_their_machine_and_process_in_any_order() {
+        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let none = || (None, String::new());
+        let first = || (Some(1), "S".to_owned());
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
+            let events = [
+                loaded("one", "{a}", 1, "S"),
+                loaded("two", "{b}", 1, ""),
+                loaded("two", "{c}", 2, "T"),
+                loaded("two", "{b}", 1, "S"),
+            ];
+            let mut modules = ModuleNumbers::default();
+            order.into_iter().for_each(|event| modules.learn(events[event]));
+            for (host, process, expected) in [
+                ("one", "{a}", first()),
+                // The loads by other processes agree.
+                ("one", "", first()),
+                ("two", "{b}", first()),
+                ("two", "{c}", (Some(2), "T".to_owned())),
+                ("two", "{a}", none()),
+                ("two", "", none()),
+                ("three", "{a}", none()),
+            ] {
+                assert_eq!(
+                    known(detector, &mut modules, host, process),
+                    expected,
+                    "{order:?} {host} {process}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_are_unknown() {
+        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let mut modules = ModuleNumbers::default();
+        modules.learn(loaded("one", "{a}", 1, "S"));
+        modules.learn(loaded("one", "{b}", 1, "T"));
+        assert_eq!(known(detector, &mut modules, "one", "{a}"), (Some(1), String::new()));
+        modules.learn(loaded("one", "{a}", 2, ""));
+        assert_eq!(known(detector, &mut modules, "one", "{a}"), (None, String::new()));
+        let mut modules = ModuleNumbers::default();
+        for sum in 0..VERSIONS_MAX as u8 + 3 {
+            modules.learn(loaded("one", &format!("{{{sum}}}"), sum, ""));
+        }
+        assert_eq!(known(detector, &mut modules, "one", "{0}"), (None, String::new()));
+    }
+
+    #[test]
+    fn statements_about_a_file_are_kept_in_any_order() {
+        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let stated = |name| StatedImage { original_file_name: name, ..StatedImage::signed_by("S") };
+        let load = |name| Loaded { stated: stated(name), ..loaded("one", "{a}", 1, "") };
+        let images = [["a", "b"], ["b", "a"]].map(|names| {
+            let mut modules = ModuleNumbers::default();
+            names.into_iter().chain(names).for_each(|name| modules.learn(load(name)));
+            let found = modules.find(detector, ("one", "{a}"), FILE).expect("a module");
+            let module = detector.modules.get(found.index);
+            assert_eq!(module.signer.as_deref(), Some("S"));
+            module.image.clone()
+        });
+        assert_eq!(images[0], images[1]);
+        assert_eq!(images[0].facts(), ["a", "b"].map(|name| stated(name).facts()));
+        // Too many statements are unknown.
+        let mut modules = ModuleNumbers::default();
+        let names: Vec<String> = (0..=STATEMENTS_MAX).map(|name| name.to_string()).collect();
+        names.iter().for_each(|name| modules.learn(load(name)));
+        let found = modules.find(detector, ("one", "{a}"), FILE).expect("a module");
+        assert!(detector.modules.get(found.index).image.is_empty());
+    }
+
+    #[test]
+    fn late_facts_are_counted() {
+        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let mut modules = ModuleNumbers::default();
+        modules.find(detector, ("one", ""), FILE);
+        modules.learn(Loaded { path: "other", ..loaded("one", "{a}", 1, "S") });
+        // The machine has facts now, but not about this file.
+        assert_eq!((modules.generation(), modules.late()), (1, 0));
+        modules.find(detector, ("one", ""), FILE);
+        modules.learn(loaded("one", "{a}", 1, "S"));
+        assert_eq!((modules.generation(), modules.late()), (2, 1));
+        modules.learn(loaded("one", "{b}", 1, "S"));
+        assert_eq!((modules.generation(), modules.late()), (2, 1));
+        modules.find(detector, ("two", ""), FILE);
+        modules.learn(loaded("two", "{a}", 1, "S"));
+        assert_eq!((modules.generation(), modules.late()), (3, 2));
     }
 }

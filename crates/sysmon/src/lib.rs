@@ -1,9 +1,10 @@
 //! Converts Sysmon events to cases for the detector of [`stackhound_detect`], and back to text.
 //!
 //! [`Sysmon::hunt`] reads a file, `.evtx` or JSON with one event per line, recognized by its
-//! content. It evaluates events 10 (`ProcessAccess`) and 8 (`CreateRemoteThread`). Earlier events 7
-//! (`ImageLoad`) and 1 (`ProcessCreate`) supply the identity of modules and the command lines of
-//! processes. All other events are counted.
+//! content. It evaluates events 10 (`ProcessAccess`), 8 (`CreateRemoteThread`) and 25
+//! (`ProcessTampering`). Other events are evidence: 1 and 5 about processes, 6 and 7 about the files
+//! of modules, 11 and 29 about files that processes create. [`Sysmon::learn`] collects it in a first
+//! pass, so that the order of the events does not matter. All other events are counted.
 //!
 //! | layer | content |
 //! |---|---|
@@ -11,6 +12,8 @@
 //! | [`row`] | one event and the meaning of its fields |
 //! | [`json`] | rows in JSON, in the forms of several tools, read and written |
 //! | [`case`] | rows as cases in the normal form |
+//! | `known`, `processes` | evidence from other events |
+//! | `blocks`, `cache` | files in parallel, and evaluations by text |
 //! | [`hunt`] | files, line by line or record by record, with the unreadable ones |
 //!
 //! Sysmon records only the user stack: up to 24 frames (16 in older versions). Each frame has the
@@ -21,6 +24,8 @@
 //! Handles text and uses the detector. Does not depend on ETW or on the output of findings.
 #![forbid(unsafe_code)]
 
+mod blocks;
+mod cache;
 pub mod call_trace;
 pub mod case;
 mod chunks;
@@ -28,6 +33,7 @@ mod event_context;
 pub mod hunt;
 pub mod json;
 mod known;
+mod processes;
 pub mod row;
 mod time;
 

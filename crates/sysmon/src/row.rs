@@ -4,7 +4,6 @@ use stackhound_images::{FactSource, ImageFacts, Signature, SignatureReason, Sign
 
 use crate::call_trace::Hex;
 use crate::json::{Field, Fields};
-use crate::time;
 
 /// The error about a required field that is missing or invalid. The event is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -59,22 +58,26 @@ pub struct StatedImage<'a> {
     pub file_version: &'a str,
 }
 
-impl StatedImage<'_> {
-    /// Whether Sysmon found the signature valid.
-    fn is_valid(&self) -> bool {
-        self.state() == Some(SignatureState::Valid)
+impl<'a> StatedImage<'a> {
+    /// An image with a valid signature of this signer. Nothing is stated if it is empty.
+    pub(crate) fn signed_by(signer: &'a str) -> StatedImage<'a> {
+        match signer {
+            "" => StatedImage::default(),
+            signature => StatedImage { signed: "true", signature, status: "Valid", ..StatedImage::default() },
+        }
+    }
+
+    /// The signer, empty if Sysmon found no valid signature.
+    fn valid_signer(&self) -> &'a str {
+        if self.state() == Some(SignatureState::Valid) { self.signature } else { "" }
     }
 
     /// The facts as all sources have them.
     pub fn facts(&self) -> ImageFacts {
         let known = |text: &str| (!text.is_empty()).then(|| text.into());
-        let reason = || match self.status {
-            status if status.eq_ignore_ascii_case("expired") => SignatureReason::Expired,
-            _ => SignatureReason::StatedInvalid,
-        };
         let signature = self.state().map(|state| Signature {
             state,
-            reason: (state == SignatureState::Invalid).then(reason),
+            reason: self.reason(),
             signer: known(self.signature),
         });
         let version = VersionInfo {
@@ -85,6 +88,41 @@ impl StatedImage<'_> {
             file_version: known(self.file_version),
         };
         ImageFacts { signature, version, ..ImageFacts::new(FactSource::Sysmon) }
+    }
+
+    /// Whether [`StatedImage::facts`] are these. Does not allocate.
+    pub(crate) fn has_facts(&self, facts: &ImageFacts) -> bool {
+        fn text(text: &Option<Box<str>>) -> &str {
+            text.as_deref().unwrap_or_default()
+        }
+        let ImageFacts { source, signature, version, is_dotnet } = facts;
+        let is_signature = match (self.state(), signature) {
+            (Some(state), Some(known)) => {
+                let signer = text(&known.signer);
+                (state, self.reason(), self.signature) == (known.state, known.reason, signer)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        is_signature
+            && (*source, *is_dotnet) == (FactSource::Sysmon, None)
+            && self.original_file_name == text(&version.original_file_name)
+            && self.company == text(&version.company)
+            && self.product == text(&version.product)
+            && self.description == text(&version.description)
+            && self.file_version == text(&version.file_version)
+    }
+
+    /// Whether nothing is stated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.has_facts(&ImageFacts::new(FactSource::Sysmon))
+    }
+
+    /// The reason for an invalid signature.
+    fn reason(&self) -> Option<SignatureReason> {
+        let is_expired = self.status.eq_ignore_ascii_case("expired");
+        let reason = if is_expired { SignatureReason::Expired } else { SignatureReason::StatedInvalid };
+        (self.state() == Some(SignatureState::Invalid)).then_some(reason)
     }
 
     /// The state of the signature. Sysmon also checks catalogs, so an unsigned image has none.
@@ -143,6 +181,38 @@ pub enum Action<'a> {
         command_line: &'a str,
         /// Id of the parent process.
         parent_pid: Option<u32>,
+        /// The account, such as `CONTOSO\\user`; empty if unknown.
+        user: &'a str,
+        /// The integrity level, such as `High`; empty if unknown.
+        integrity: &'a str,
+    },
+    /// Event 5, `ProcessTerminate`.
+    ProcessTerminate,
+    /// Event 6, `DriverLoad`; it has no process.
+    DriverLoad {
+        /// Path of the driver.
+        path: &'a str,
+        /// Its SHA-256, if Sysmon was configured to compute it.
+        sha256: Option<[u8; 32]>,
+        /// The signer, empty if Sysmon found no valid signature.
+        signer: &'a str,
+    },
+    /// Event 11, `FileCreate`: the process created or overwrote a file.
+    FileCreate {
+        /// Path of the file.
+        path: &'a str,
+    },
+    /// Event 25, `ProcessTampering`: the image of the process was replaced or locked.
+    ProcessTampering {
+        /// Sysmon's text, such as `Image is replaced`; empty if unknown.
+        kind: &'a str,
+    },
+    /// Event 29, `FileExecutableDetected`: the process created a file that is an executable image.
+    FileExecutableDetected {
+        /// Path of the file.
+        path: &'a str,
+        /// Its SHA-256, if Sysmon was configured to compute it.
+        sha256: Option<[u8; 32]>,
     },
 }
 
@@ -151,9 +221,14 @@ impl Action<'_> {
     pub fn event_id(&self) -> u32 {
         match self {
             Action::ProcessCreate { .. } => 1,
+            Action::ProcessTerminate => 5,
+            Action::DriverLoad { .. } => 6,
             Action::ImageLoad { .. } => 7,
             Action::RemoteThread { .. } => 8,
             Action::ProcessAccess { .. } => 10,
+            Action::FileCreate { .. } => 11,
+            Action::ProcessTampering { .. } => 25,
+            Action::FileExecutableDetected { .. } => 29,
         }
     }
 
@@ -161,10 +236,24 @@ impl Action<'_> {
     pub fn event_name(&self) -> &'static str {
         match self {
             Action::ProcessCreate { .. } => "ProcessCreate",
+            Action::ProcessTerminate => "ProcessTerminate",
+            Action::DriverLoad { .. } => "DriverLoad",
             Action::ImageLoad { .. } => "ImageLoad",
             Action::RemoteThread { .. } => "CreateRemoteThread",
             Action::ProcessAccess { .. } => "ProcessAccess",
+            Action::FileCreate { .. } => "FileCreate",
+            Action::ProcessTampering { .. } => "ProcessTampering",
+            Action::FileExecutableDetected { .. } => "FileExecutableDetected",
         }
+    }
+
+    /// Whether events of this kind are evaluated. The others are evidence about processes and
+    /// files.
+    pub fn is_evaluated(&self) -> bool {
+        matches!(
+            self,
+            Action::ProcessAccess { .. } | Action::RemoteThread { .. } | Action::ProcessTampering { .. }
+        )
     }
 }
 
@@ -188,8 +277,8 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// If a required field of the event is missing or invalid.
-    pub(crate) fn of(fields: &'a Fields) -> Result<Option<Row<'a>>, FieldError> {
-        let text = |field| match fields.text(field) {
+    pub(crate) fn of(fields: &Fields, texts: &'a str) -> Result<Option<Row<'a>>, FieldError> {
+        let text = |field| match fields.text(texts, field) {
             // Newer versions of Sysmon write missing values like this.
             "-" => "",
             text => text,
@@ -198,33 +287,52 @@ impl<'a> Row<'a> {
         // Other providers have events with these ids, too.
         let issuer =
             if text(Field::Provider).is_empty() { text(Field::Channel) } else { text(Field::Provider) };
-        let is_sysmon = issuer.to_ascii_lowercase().contains("sysmon");
-        let is_other = |field| if issuer.is_empty() { !fields.has(field) } else { !is_sysmon };
+        let is_other = |field| match issuer {
+            "" => !fields.has(field),
+            "Microsoft-Windows-Sysmon" => false,
+            issuer => !issuer.to_ascii_lowercase().contains("sysmon"),
+        };
         let Some(event) = number(Field::EventId) else { return Ok(None) };
         let missing = |field| FieldError { event, field };
         let target = Aim { pid: number(Field::TargetPid), image: text(Field::TargetImage) };
+        let image = || match text(Field::ImageLoaded) {
+            "" => Err(missing("ImageLoaded")),
+            path => Ok((path, sha256(text(Field::Hashes)))),
+        };
+        let signature = || StatedImage {
+            signed: text(Field::Signed),
+            signature: text(Field::Signature),
+            status: text(Field::SignatureStatus),
+            ..StatedImage::default()
+        };
+        // The Elastic Common Schema has one field for the paths of images and of other files.
+        let created = |event_field| match (text(Field::CreatedFile), text(Field::ImageLoaded)) {
+            ("", "") => Err(missing(event_field)),
+            ("", path) | (path, _) => Ok(path),
+        };
         let action = match event {
             1 if !is_other(Field::ProcessGuid) => Action::ProcessCreate {
                 command_line: text(Field::CommandLine),
                 parent_pid: number(Field::ParentPid),
+                user: text(Field::User),
+                integrity: text(Field::Integrity),
             },
+            5 if !is_other(Field::ProcessGuid) => Action::ProcessTerminate,
+            6 if !is_other(Field::ImageLoaded) => {
+                let (path, sha256) = image()?;
+                Action::DriverLoad { path, sha256, signer: signature().valid_signer() }
+            }
             7 if !is_other(Field::ImageLoaded) => {
-                let path = text(Field::ImageLoaded);
-                if path.is_empty() {
-                    return Err(missing("ImageLoaded"));
-                }
+                let (path, sha256) = image()?;
                 let stated = StatedImage {
-                    signed: text(Field::Signed),
-                    signature: text(Field::Signature),
-                    status: text(Field::SignatureStatus),
                     original_file_name: text(Field::OriginalFileName),
                     company: text(Field::Company),
                     product: text(Field::Product),
                     description: text(Field::Description),
                     file_version: text(Field::FileVersion),
+                    ..signature()
                 };
-                let signer = if stated.is_valid() { stated.signature } else { "" };
-                Action::ImageLoad { path, sha256: sha256(text(Field::Hashes)), signer, stated }
+                Action::ImageLoad { path, sha256, signer: stated.valid_signer(), stated }
             }
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {
                 target,
@@ -238,6 +346,16 @@ impl<'a> Row<'a> {
                 access: number(Field::Access),
                 call_trace: text(Field::CallTrace),
             },
+            11 if !is_other(Field::CreatedFile) => Action::FileCreate { path: created("TargetFilename")? },
+            25 if !is_other(Field::ProcessGuid) => {
+                let column = Some(text(Field::TamperingColumn)).filter(|text| text.starts_with("Image is "));
+                let kind = Some(text(Field::Tampering)).filter(|text| !text.is_empty()).or(column);
+                Action::ProcessTampering { kind: kind.unwrap_or_default() }
+            }
+            29 if !is_other(Field::CreatedFile) => Action::FileExecutableDetected {
+                path: created("TargetFilename")?,
+                sha256: sha256(text(Field::Hashes)),
+            },
             _ => return Ok(None),
         };
         let actor = Actor {
@@ -247,9 +365,8 @@ impl<'a> Row<'a> {
             image: text(Field::Image),
         };
         let host = if text(Field::Host).is_empty() { text(Field::Collector) } else { text(Field::Host) };
-        let time = time::parse(text(Field::Utc)).or_else(|| time::parse(text(Field::Timestamp)));
         let count = self::number(text(Field::Count)).unwrap_or(1).max(1);
-        Ok(Some(Row { count, host, time, actor, action }))
+        Ok(Some(Row { count, host, time: fields.time, actor, action }))
     }
 }
 

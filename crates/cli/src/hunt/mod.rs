@@ -184,7 +184,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
     let mut detector = evidence::detector(arguments, common)?;
-    let mut events = Sysmon::new(detector.lists());
+    let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
     let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
@@ -201,6 +201,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             Ok(())
         }
     };
+    for input in &inputs {
+        if let Input::Sysmon(path) = input {
+            sysmon::learn(&mut events, path);
+        }
+    }
     for input in &inputs {
         match input {
             Input::TraceFiles(files) => {
@@ -270,7 +275,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     if !recognized {
         bail!(
-            "expected Sysmon's events 8 (CreateRemoteThread) or 10 (ProcessAccess), found none in {}",
+            "expected Sysmon's events 8 (CreateRemoteThread), 10 (ProcessAccess) or 25 (ProcessTampering), found none in {}",
             counted(rows, "row", "rows")
         );
     }

@@ -143,7 +143,7 @@ fn look_up(
     let mut text = |text: &str| if text.is_empty() { missing } else { visit(Value::Text(text)) };
     let target = match row.action {
         Action::ProcessAccess { target, .. } | Action::RemoteThread { target, .. } => Some(target),
-        Action::ImageLoad { .. } | Action::ProcessCreate { .. } => None,
+        _ => None,
     };
     let number = match field {
         Field::Pid => row.actor.pid,

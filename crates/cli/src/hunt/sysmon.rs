@@ -80,6 +80,24 @@ impl Found {
     }
 }
 
+/// Collects the evidence in a file, for the later evaluation of all files. Pipes are read only once.
+/// Errors are reported when the file is evaluated.
+pub fn learn(sysmon: &mut Sysmon, path: &Path) {
+    if !is_pipe(path) {
+        drop(learn_file(sysmon, path));
+    }
+}
+
+fn learn_file(sysmon: &mut Sysmon, path: &Path) -> Result<()> {
+    let (mut content, is_packed) = recognition::open(path)?;
+    match detect_format(content.fill_buf()?) {
+        Some(Format::Json) => sysmon.learn_json(content)?,
+        _ if is_packed => sysmon.learn(unpacked(content)?)?,
+        _ => sysmon.learn(BufReader::with_capacity(BUFFER_SIZE, File::open(path)?))?,
+    }
+    Ok(())
+}
+
 /// Evaluates all rows of a file or pipe.
 pub fn hunt(
     (sysmon, chosen): (&mut Sysmon, &RowFilter),
@@ -96,11 +114,7 @@ pub fn hunt(
             if !chosen.wants(&evaluated) {
                 return ControlFlow::Continue(());
             }
-            report.count_one(
-                evaluated.evaluation,
-                evaluated.row.count,
-                !evaluated.case.stack.frames.is_empty(),
-            );
+            report.count_one(evaluated.evaluation, evaluated.row.count, evaluated.frames > 0);
             match report.wants(evaluated.evaluation) {
                 true => report.write(&evaluated.event_context(), evaluated.evaluation),
                 false => ControlFlow::Continue(()),
@@ -115,7 +129,7 @@ pub fn hunt(
         }
     };
     let totals = if is_pipe(path) {
-        sysmon.hunt_json(pipe(path)?, &name, detector, on)
+        sysmon.hunt_pipe(pipe(path)?, &name, detector, on)
     } else {
         let (mut content, is_packed) = recognition::open(path).with_context(|| name.clone())?;
         match detect_format(content.fill_buf().with_context(|| name.clone())?) {
@@ -131,6 +145,13 @@ pub fn hunt(
         }
     };
     let totals = totals.with_context(|| name.clone())?;
+    if totals.late > 0 && !common.quiet {
+        message(format_args!(
+            "{name}: read once, so {} about processes and images came too late for events before; write the input to a \
+             file to use all of them",
+            counted(totals.late, "event", "events")
+        ));
+    }
     if reported > REPORTED_MAX && !common.quiet {
         message(format_args!(
             "{name}: {} of this kind",

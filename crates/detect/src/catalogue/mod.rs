@@ -67,7 +67,7 @@ use Severity::{High, Medium};
 
 /// All detections.
 #[rustfmt::skip]
-pub const DETECTIONS: [Detection; 29] = [
+pub const DETECTIONS: [Detection; 30] = [
     Detection { name: "CS01", title: "direct system call from unbacked memory", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1055", "T1562.001"], explanation: include_str!("explain/cs01.txt") },
     Detection { name: "CS02", title: "direct system call from an image", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1562.001"], explanation: include_str!("explain/cs02.txt") },
     Detection { name: "CS03", title: "indirect system call: service/stub mismatch", needs: needs(&[Stack, Modules, Service, ImageBytes]), severity: High, attack: &["T1106"], explanation: include_str!("explain/cs03.txt") },
@@ -97,4 +97,5 @@ pub const DETECTIONS: [Detection; 29] = [
     Detection { name: "CS27", title: "written memory made executable", needs: needs(&[Stack, Modules, MemoryChanges]), severity: High, attack: &["T1055", "T1620"], explanation: include_str!("explain/cs27.txt") },
     Detection { name: "CS28", title: "sleep obfuscation: memory protection changes back and forth", needs: needs(&[Modules, MemoryChanges]), severity: High, attack: &["T1497.003", "T1027"], explanation: include_str!("explain/cs28.txt") },
     Detection { name: "CS29", title: "patched or replaced image (AMSI, ETW, module stomping, hollowing)", needs: needs(&[Modules, MemoryChanges, ImageBytes]), severity: High, attack: &["T1562.001", "T1055.012", "T1055.001"], explanation: include_str!("explain/cs29.txt") },
+    Detection { name: "CS30", title: "process tampering: image hollowing or herpaderping", needs: needs(&[ImageIdentity]), severity: High, attack: &["T1055.012", "T1036"], explanation: include_str!("explain/cs30.txt") },
 ];

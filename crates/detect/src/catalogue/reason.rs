@@ -353,6 +353,18 @@ pub enum Reason {
     StartInReplacement,
     /// The event changes no code of an image.
     ImageUnchanged,
+    /// The event does not report tampering with the image of a process.
+    NoTampering,
+    /// The mapped image of the process is not its file, as after process hollowing.
+    ImageReplaced,
+    /// The file of the process is locked, so that it cannot be compared with the mapped image, as
+    /// after process herpaderping.
+    ImageLocked,
+    /// The image of the process was tampered with; the event does not state how.
+    TamperingUnnamed,
+    /// The program is installed in a folder for programs; browsers and updaters replace their
+    /// images legitimately.
+    ProgramInstalled,
 }
 
 /// Each reason with its code and its sentence.
@@ -521,6 +533,11 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::FrameInReplacement, "frame-in-replacement", "{frame} is in memory that took the place of the program's image."),
     (Reason::StartInReplacement, "start-in-replacement", "The thread starts in memory that took the place of the program's image."),
     (Reason::ImageUnchanged, "image-unchanged", "The event changes no code of an image."),
+    (Reason::NoTampering, "no-tampering", "The event does not report tampering with the image of a process."),
+    (Reason::ImageReplaced, "image-replaced", "The mapped image of the process is not its file, as after process hollowing."),
+    (Reason::ImageLocked, "image-locked", "The file of the process is locked, so that it cannot be compared with the mapped image, as after process herpaderping."),
+    (Reason::TamperingUnnamed, "tampering-unnamed", "The image of the process was tampered with; the event does not state how."),
+    (Reason::ProgramInstalled, "program-installed", "The program is installed in a folder for programs; browsers and updaters replace their images legitimately."),
 ];
 
 const _: () = assert!(TEXTS.len() <= crate::verdict::Reasons::CAPACITY);

@@ -12,6 +12,7 @@ pub(crate) mod root;
 pub(crate) mod sites;
 pub(crate) mod start;
 pub(crate) mod stubs;
+pub(crate) mod tampering;
 pub(crate) mod target;
 pub(crate) mod unbacked;
 pub(crate) mod wow64;
@@ -58,6 +59,7 @@ pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS27", changes::made_executable),
     ("CS28", changes::fluctuates),
     ("CS29", changes::image),
+    ("CS30", tampering::image),
 ];
 
 /// The evidence that detections use.

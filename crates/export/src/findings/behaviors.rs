@@ -40,6 +40,7 @@ const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
     ("CS27", &["shellcode"]),
     ("CS28", &["execute_fluctuation"]),
     ("CS29", &["image_hooked"]),
+    ("CS30", &["process_tampering"]),
 ];
 
 /// Further names for certain reasons.

@@ -15,6 +15,7 @@ use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
 use super::attack::{self, Tactic, Technique};
+use super::related;
 use super::shown::{self, known};
 use crate::json::images::code_signature;
 use crate::json::value::Hex;
@@ -272,6 +273,18 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
             "start_address": event.start_address.map(Hex),
             "start_name": known(&event.start_name),
         },
+        "created_files": event_context.created_files.iter().map(|file| json!({
+            "path": known(&file.path),
+            "time": shown::time(file.time),
+            "seconds_before": related::seconds_before(event_context, Some(file.time)),
+            "process": { "pid": file.pid, "path": known(&file.process) },
+            "sha256": related::sha256(file),
+        })).collect::<Vec<_>>(),
+        "tampering": event_context.tampering.iter().map(|tampering| json!({
+            "kind": known(&tampering.kind),
+            "time": tampering.time.and_then(shown::time),
+            "seconds_before": related::seconds_before(event_context, tampering.time),
+        })).collect::<Vec<_>>(),
     })
 }
 

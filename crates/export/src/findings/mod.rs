@@ -17,6 +17,7 @@ mod csv;
 mod ecs;
 mod navigator;
 mod ocsf;
+pub(crate) mod related;
 pub(crate) mod shown;
 mod sorted;
 mod table;

@@ -12,6 +12,7 @@ use super::VERSION;
 use super::process::Process;
 use super::stack::Stack;
 use super::value::{Hex, Time};
+use crate::findings::related;
 use crate::findings::shown::{self, known};
 
 /// The answer of one detection for one event.
@@ -66,6 +67,37 @@ pub struct Finding<'a> {
     /// Index in `stack.frames` of the frame that the finding concerns; null if there is none.
     frame_index: Option<usize>,
     stack: Stack<'a>,
+    /// Executable files of the process and its stack that were created before the event, as far as
+    /// the input reports it.
+    created_files: Vec<CreatedFile<'a>>,
+    /// Other reports that the image of the process was tampered with, in the order of time.
+    tampering: Vec<Tampering<'a>>,
+}
+
+/// An executable file and its creation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct CreatedFile<'a> {
+    path: Option<&'a str>,
+    /// Time of the last creation before the event.
+    time: Option<Time>,
+    /// Seconds from the creation to the event.
+    seconds_before: Option<f64>,
+    /// Id of the creating process.
+    pid: Option<u32>,
+    /// Path of the program of the creating process.
+    process: Option<&'a str>,
+    /// SHA-256 of the file, as hexadecimal digits.
+    sha256: Option<String>,
+}
+
+/// A report that the image of a process was tampered with.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Tampering<'a> {
+    /// The kind, in the words of the source, such as `Image is replaced`.
+    kind: Option<&'a str>,
+    time: Option<Time>,
+    /// Seconds from the report to the event; negative if the report came later.
+    seconds_before: Option<f64>,
 }
 
 /// The cause of a suppression.
@@ -202,6 +234,27 @@ impl<'a> Finding<'a> {
             operation: Operation::new(&event_context.event),
             frame_index: shown::frame(event_context, finding).map(|(index, _)| index),
             stack: Stack::of_finding(event_context),
+            created_files: event_context
+                .created_files
+                .iter()
+                .map(|file| CreatedFile {
+                    path: known(&file.path),
+                    time: Time::from_ticks(file.time),
+                    seconds_before: related::seconds_before(event_context, Some(file.time)),
+                    pid: file.pid,
+                    process: known(&file.process),
+                    sha256: related::sha256(file),
+                })
+                .collect(),
+            tampering: event_context
+                .tampering
+                .iter()
+                .map(|tampering| Tampering {
+                    kind: known(&tampering.kind),
+                    time: tampering.time.and_then(Time::from_ticks),
+                    seconds_before: related::seconds_before(event_context, tampering.time),
+                })
+                .collect(),
         }
     }
 }

@@ -26,6 +26,10 @@ struct Origin<'a> {
     /// Id of the parent process.
     parent_pid: Option<u32>,
     start_time: Option<Time>,
+    /// Account of the process, such as `CONTOSO\\user`.
+    user: Option<&'a str>,
+    /// Integrity level, such as `High`.
+    integrity_level: Option<&'a str>,
 }
 
 impl<'a> Process<'a> {
@@ -43,6 +47,8 @@ impl<'a> Process<'a> {
                 command_line: known(&process.command_line),
                 parent_pid: process.parent_pid,
                 start_time: process.started.and_then(Time::from_ticks),
+                user: known(&process.user),
+                integrity_level: known(&process.integrity_level),
             }),
         }
     }

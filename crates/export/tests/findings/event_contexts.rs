@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{
-    EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport, RegionReport,
-    SourceLocation,
+    CreatedFile, EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport,
+    RegionReport, SourceLocation, TamperingReport,
 };
 use stackhound_detect::tuning::{SuppressedBy, Suppression};
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
@@ -84,6 +84,7 @@ pub fn access() -> (EventContext, Vec<Finding>) {
             command_line: "tool.exe --dump".to_owned(),
             parent_pid: Some(640),
             started: Some(NEW_YEAR),
+            ..ProcessReport::default()
         },
         event: EventReport {
             name: "ProcessAccess".to_owned(),
@@ -106,6 +107,7 @@ pub fn access() -> (EventContext, Vec<Finding>) {
         final_user_module: Some("unbacked".to_owned()),
         contains_unbacked: Answer::Yes,
         has_user_part: true,
+        ..EventContext::default()
     };
     let findings = vec![
         finding("CS07", yes(Severity::High, 2, Reason::CallerUnbacked).because(Reason::SensitiveOperation)),
@@ -240,7 +242,7 @@ fn suppression() -> impl Strategy<Value = Arc<Suppression>> {
 }
 
 fn any_finding() -> impl Strategy<Value = Finding> {
-    let id = (1..=24_usize).prop_map(|number| DetectionId::new(number).unwrap());
+    let id = proptest::sample::select(DetectionId::all().collect::<Vec<_>>());
     let novelty = option::of(proptest::sample::select(Novelty::ALL.to_vec()));
     (id, outcome(), "[0-9a-f]{0,16}", option::weighted(0.2, suppression()), novelty).prop_map(
         |(id, outcome, alert, suppressed, novelty)| Finding { id, outcome, alert, suppressed, novelty },
@@ -248,10 +250,24 @@ fn any_finding() -> impl Strategy<Value = Finding> {
 }
 
 prop_compose! {
-    fn process()(ids in proptest::array::uniform3(option::of(any::<u32>())), texts in proptest::array::uniform3(text()),
+    fn process()(ids in proptest::array::uniform3(option::of(any::<u32>())), texts in proptest::array::uniform5(text()),
         started in option::of(any::<u64>())) -> ProcessReport {
-        let [name, path, command_line] = texts;
-        ProcessReport { pid: ids[0], tid: ids[1], parent_pid: ids[2], name, path, command_line, started }
+        let [name, path, command_line, user, integrity_level] = texts;
+        let [pid, tid, parent_pid] = ids;
+        ProcessReport { pid, tid, parent_pid, name, path, command_line, started, user, integrity_level }
+    }
+}
+
+prop_compose! {
+    fn created_file()(path in text(), time in any::<u64>(), pid in option::of(any::<u32>()), process in text(),
+        sha256 in option::of(any::<[u8; 32]>())) -> CreatedFile {
+        CreatedFile { path, time, pid, process, sha256 }
+    }
+}
+
+prop_compose! {
+    fn tampering()(time in option::of(any::<u64>()), kind in text()) -> TamperingReport {
+        TamperingReport { time, kind }
     }
 }
 
@@ -283,12 +299,13 @@ prop_compose! {
     fn event_context()(location in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
         process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
         kernel_summary in text(), modules in proptest::array::uniform2(option::of(text().prop_filter("a name", |name| !name.is_empty()))),
-        states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> EventContext {
+        states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>(),
+        created_files in vec(created_file(), 0..3), tampering in vec(tampering(), 0..3)) -> EventContext {
         let location = SourceLocation { file: location.0, record: location.1 };
         let [final_user_module, final_kernel_module] = modules;
         EventContext {
             location, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
-            final_kernel_module, contains_unbacked, has_user_part,
+            final_kernel_module, contains_unbacked, has_user_part, created_files, tampering,
         }
     }
 }

@@ -7,7 +7,9 @@ use crate::row::Actor;
 fn with_case(row: Row<'_>, check: impl FnOnce(&Case<'_>, &Detector, Option<FrameError>)) {
     let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut cases = Cases::new(detector.lists());
-    let (case, damage) = cases.case(&mut detector, &row).expect("an event that is evaluated");
+    let mut frames = Vec::new();
+    let found = cases.case(&mut detector, &row, &mut frames);
+    let RowCase { case, damage, .. } = found.expect("an event that is evaluated");
     check(&case, &detector, damage);
 }
 
@@ -128,5 +130,29 @@ fn thread_starts_are_classified() {
             }
             assert_eq!(case.stack.user, Part::Missing(Gap::NotRecorded));
         });
+    }
+}
+
+#[test]
+fn drivers_are_kernel_frames() {
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut cases = Cases::new(detector.lists());
+    let driver = |process, is_driver| crate::known::Loaded {
+        host: "PC",
+        process,
+        path: r"C:\Windows\System32\drivers\x.sys",
+        sha256: Some([1; 32]),
+        stated: crate::row::StatedImage::signed_by("S"),
+        is_driver,
+    };
+    let row = access(r"C:\Windows\SYSTEM32\ntdll.dll+1|C:\windows\system32\drivers\X.sys+2");
+    for (loaded, expected) in [(None, Mode::User), (Some(true), Mode::Kernel), (Some(false), Mode::User)] {
+        loaded.into_iter().for_each(|is_driver| cases.modules.learn(driver("", is_driver)));
+        let mut frames = Vec::new();
+        let case = cases.case(&mut detector, &row, &mut frames).expect("an event that is evaluated").case;
+        let frame = case.stack.frames[1];
+        assert_eq!(frame.mode, expected);
+        let Code::Image(module, 2) = frame.code else { panic!("{frame:?}") };
+        assert_eq!(detector.modules.get(module).signer.is_some(), loaded.is_some());
     }
 }

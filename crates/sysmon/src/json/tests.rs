@@ -6,13 +6,13 @@ use crate::row::{Action, Actor, Aim, Row, StatedImage};
 
 /// Reads the row in a text and passes it to `check`.
 fn with_row(json: &str, check: impl FnOnce(Option<Row<'_>>)) {
-    let mut fields = Fields::default();
+    let mut reader = Reader::new(true);
     // Fields of an earlier event must not remain.
-    fields
+    reader
         .read(br#"{"count": 7, "host": "old", "calltrace": "old+1", "event_id": 8, "GrantedAccess": "0x2"}"#)
         .unwrap();
-    fields.read(json.as_bytes()).unwrap_or_else(|error| panic!("{json}: {error}"));
-    check(Row::of(&fields).unwrap_or_else(|error| panic!("{json}: {error}")));
+    let fields = reader.read(json.as_bytes()).unwrap_or_else(|error| panic!("{json}: {error}"));
+    check(Row::of(&fields, &reader.texts).unwrap_or_else(|error| panic!("{json}: {error}")));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn other_events_have_no_row() {
 #[test]
 fn invalid_events_are_reported() {
     for json in ["", "[]", "7", "{", r#"{"a":1}x"#, r#"{"count":"\ud800"}"#, "{\"a\":\"\u{1}\"}"] {
-        let read = Fields::default().read(json.as_bytes());
+        let read = Reader::new(true).read(json.as_bytes());
         assert!(read.is_err(), "{json}");
     }
     for json in [
@@ -123,25 +123,28 @@ fn invalid_events_are_reported() {
         r#"{"event_id":8,"target_image":"a","start_address":"-"}"#,
         r#"{"event_id":7,"SourceName":"Microsoft-Windows-Sysmon"}"#,
     ] {
-        let mut fields = Fields::default();
-        fields.read(json.as_bytes()).unwrap();
-        assert!(Row::of(&fields).is_err(), "{json}");
+        let mut reader = Reader::new(true);
+        let fields = reader.read(json.as_bytes()).unwrap();
+        assert!(Row::of(&fields, &reader.texts).is_err(), "{json}");
     }
 }
 
 #[test]
 fn only_valid_signatures_count() {
-    for (signed, status, expected, state) in [
-        ("true", "Valid", "S", Some("valid")),
-        ("true", "Expired", "", Some("invalid")),
-        ("true", "Revoked", "", Some("invalid")),
-        ("false", "Valid", "", Some("unsigned")),
-        ("false", "Unavailable", "", Some("unsigned")),
-        ("true", "Unavailable", "", Some("unknown")),
-        ("", "", "", None),
+    for (signed, signature, status, expected, state) in [
+        ("true", "S", "Valid", "S", Some("valid")),
+        ("true", "S", "Expired", "", Some("invalid")),
+        ("true", "S", "Revoked", "", Some("invalid")),
+        ("false", "", "Valid", "", Some("unsigned")),
+        ("false", "", "Unavailable", "", Some("unsigned")),
+        // An image with a named signer has a signature.
+        ("false", "S", "Valid", "", Some("invalid")),
+        ("false", "S", "Unavailable", "", Some("unknown")),
+        ("true", "S", "Unavailable", "", Some("unknown")),
+        ("", "S", "", "", None),
     ] {
         let json = format!(
-            r#"{{"EventID":7,"ImageLoaded":"a","Signed":"{signed}","Signature":"S","SignatureStatus":"{status}"}}"#
+            r#"{{"EventID":7,"ImageLoaded":"a","Signed":"{signed}","Signature":"{signature}","SignatureStatus":"{status}"}}"#
         );
         with_row(&json, |row| {
             let Some(Row { action: Action::ImageLoad { signer, stated, .. }, .. }) = row else {
@@ -152,6 +155,124 @@ fn only_valid_signatures_count() {
             assert_eq!(signature.map(|signature| signature.state.name()), state, "{json}");
         });
     }
+}
+
+/// The forms of several tools for an event with these fields.
+fn forms(event: u32, data: &[(&str, &str)]) -> Vec<String> {
+    let fields = |name: fn(&str) -> String| {
+        let fields = data.iter().map(|(key, value)| format!("{:?}:{value:?}", name(key)));
+        fields.collect::<Vec<_>>().join(",")
+    };
+    let plain = fields(str::to_owned);
+    let lower = fields(|name| name[..1].to_lowercase() + &name[1..]);
+    let xml: String =
+        data.iter().map(|(name, value)| format!("<Data Name='{name}'>{value}</Data>")).collect();
+    vec![
+        // Winlogbeat and Elastic.
+        format!(
+            r#"{{"winlog":{{"provider_name":"Microsoft-Windows-Sysmon","computer_name":"PC","event_id":{event},"event_data":{{{plain}}}}}}}"#
+        ),
+        // NXLog.
+        format!(
+            r#"{{"SourceName":"Microsoft-Windows-Sysmon","EventID":{event},"Hostname":"PC","EventType":"INFO",{plain}}}"#
+        ),
+        // Output of evtx_dump, Velociraptor.
+        format!(
+            r#"{{"Event":{{"System":{{"Provider_attributes":{{"Name":"Microsoft-Windows-Sysmon"}},"EventID":{event},"Computer":"PC"}},"EventData":{{{plain}}}}}}}"#
+        ),
+        format!(
+            r#"{{"System":{{"Provider":{{"Name":"Microsoft-Windows-Sysmon"}},"EventID":{{"Value":{event}}},"Computer":"PC"}},"EventData":{{{plain}}}}}"#
+        ),
+        // Sentinel's WindowsEvent and Event, which have a column for their table.
+        format!(
+            r#"{{"Computer":"PC","Provider":"Microsoft-Windows-Sysmon","EventID":{event},"Type":"WindowsEvent","EventData":{:?}}}"#,
+            format!("{{{plain}}}")
+        ),
+        format!(
+            r#"{{"Computer":"PC","Source":"Microsoft-Windows-Sysmon","EventID":{event},"Type":"Event","EventData":{xml:?}}}"#
+        ),
+        // Wazuh.
+        format!(
+            r#"{{"data":{{"win":{{"system":{{"providerName":"Microsoft-Windows-Sysmon","eventID":"{event}","computer":"PC"}},"eventdata":{{{lower}}}}}}}}}"#
+        ),
+        // Splunk.
+        format!(
+            r#"{{"result":{{"source":"XmlWinEventLog:Microsoft-Windows-Sysmon/Operational","EventCode":"{event}","Computer":"PC",{plain}}}}}"#
+        ),
+    ]
+}
+
+#[test]
+fn evidence_is_read_from_each_form() {
+    let process = [
+        ("UtcTime", "2020-10-20 11:50:56.473"),
+        ("ProcessGuid", "{1-2}"),
+        ("ProcessId", "6896"),
+        ("Image", r"C:\a.exe"),
+    ];
+    let driver = [("UtcTime", "2020-10-20 11:50:56.473"), ("ImageLoaded", r"C:\x.sys")];
+    let sum = "AB".repeat(32);
+    let hashes = format!("SHA1=00,SHA256={sum}");
+    let hashes = hashes.as_str();
+    let events: [(u32, &[(&str, &str)], Action<'_>); 7] = [
+        (
+            1,
+            &[
+                ("CommandLine", "a /b"),
+                ("ParentProcessId", "4"),
+                ("User", r"PC\user"),
+                ("IntegrityLevel", "High"),
+            ],
+            Action::ProcessCreate {
+                command_line: "a /b",
+                parent_pid: Some(4),
+                user: r"PC\user",
+                integrity: "High",
+            },
+        ),
+        (5, &[("User", "x")], Action::ProcessTerminate),
+        (
+            6,
+            &[("Hashes", hashes), ("Signed", "true"), ("Signature", "S"), ("SignatureStatus", "Valid")],
+            Action::DriverLoad { path: r"C:\x.sys", sha256: Some([0xab; 32]), signer: "S" },
+        ),
+        (11, &[("TargetFilename", r"C:\b.dll")], Action::FileCreate { path: r"C:\b.dll" }),
+        (25, &[("Type", "Image is replaced")], Action::ProcessTampering { kind: "Image is replaced" }),
+        (25, &[("Type", "-")], Action::ProcessTampering { kind: "" }),
+        (
+            29,
+            &[("TargetFilename", r"C:\b.dll"), ("Hashes", hashes)],
+            Action::FileExecutableDetected { path: r"C:\b.dll", sha256: Some([0xab; 32]) },
+        ),
+    ];
+    for (event, more, action) in events {
+        let is_driver = matches!(action, Action::DriverLoad { .. });
+        let first: &[(&str, &str)] = if is_driver { &driver } else { &process };
+        let actor = Actor { pid: Some(6896), tid: None, guid: "{1-2}", image: r"C:\a.exe" };
+        let actor = if is_driver { Actor::default() } else { actor };
+        let time = Some(132_476_682_564_730_000);
+        let expected = Row { count: 1, host: "PC", time, actor, action };
+        for json in forms(event, &[first, more].concat()) {
+            with_row(&json, |row| assert_eq!(row, Some(expected), "{json}"));
+        }
+    }
+    // The Sysmon module of Winlogbeat moves most fields.
+    let json = r#"{"@timestamp":"2020-10-20T11:50:56.473Z","event":{"code":"29","provider":"Microsoft-Windows-Sysmon"},
+        "process":{"pid":6896,"entity_id":"{1-2}","executable":"C:\\a.exe"},"winlog":{"computer_name":"PC"},
+        "file":{"path":"C:\\b.dll","hash":{"sha256":"SUM"}},"user":{"name":"u"}}"#;
+    with_row(&json.replace("SUM", &sum), |row| {
+        let action = row.expect("an event").action;
+        assert_eq!(action, Action::FileExecutableDetected { path: r"C:\b.dll", sha256: Some([0xab; 32]) });
+    });
+}
+
+#[test]
+fn values_have_all_escapes() {
+    let json = r#"{"EventID":11,"SourceName":"Sysmon","TargetFilename":"a\\b\/\"\u00e9\ud83d\ude00\n","Image":"\t"}"#;
+    with_row(json, |row| {
+        let row = row.expect("an event");
+        assert_eq!((row.action, row.actor.image), (Action::FileCreate { path: "a\\b/\"é😀\n" }, "\t"));
+    });
 }
 
 /// Texts of fields. `-` is a missing value.
@@ -165,10 +286,13 @@ proptest! {
         (count, host, time) in (1_u64.., text(), prop::option::of(0_u64..2_000_000_000)),
         (pid, tid, guid, image) in (any::<Option<u32>>(), any::<Option<u32>>(), text(), text()),
         (target_pid, target_image) in (any::<Option<u32>>(), text()),
-        (kind, number, a, b) in (0..4, any::<Option<u32>>(), text(), text()),
+        (kind, number, a, b) in (0..9, any::<Option<u32>>(), text(), text()),
         (digits, sum) in ("[0-9A-Fa-f]{1,16}", any::<Option<[u8; 32]>>()),
     ) {
         let target = Aim { pid: target_pid, image: &target_image };
+        let path = if a.is_empty() { "a" } else { &a };
+        // In flat rows, other texts of this name have other meanings.
+        let kind_text = format!("Image is {a}");
         let action = match kind {
             0 => Action::ProcessAccess { target, access: number, call_trace: &a },
             1 => {
@@ -178,14 +302,20 @@ proptest! {
             2 => {
                 let (signed, status) = if b.is_empty() { ("false", "Unavailable") } else { ("true", "Valid") };
                 let stated = StatedImage { signed, signature: &b, status, company: &a, ..StatedImage::default() };
-                Action::ImageLoad { path: if a.is_empty() { "a" } else { &a }, sha256: sum, signer: &b, stated }
+                Action::ImageLoad { path, sha256: sum, signer: &b, stated }
             }
-            _ => Action::ProcessCreate { command_line: &a, parent_pid: number },
+            3 => Action::DriverLoad { path, sha256: sum, signer: &b },
+            4 => Action::FileCreate { path },
+            5 => Action::FileExecutableDetected { path, sha256: sum },
+            6 => Action::ProcessTampering { kind: &kind_text },
+            7 => Action::ProcessTerminate,
+            _ => Action::ProcessCreate { command_line: &a, parent_pid: number, user: &b, integrity: &b },
         };
-        // Events 1 and 7 have no thread, and processes always have a GUID.
+        // Only events 8 and 10 have a thread, and processes always have a GUID.
         let tid = tid.filter(|_| kind < 2);
         let guid = if guid.is_empty() { "{1}".to_owned() } else { guid };
         let actor = Actor { pid, tid, guid: &guid, image: &image };
+        let actor = if kind == 3 { Actor::default() } else { actor };
         let time = time.map(|milliseconds| milliseconds * 10_000);
         let row = Row { count, host: &host, time, actor, action };
         with_row(&flat(&row), |read| assert_eq!(read, Some(row)));

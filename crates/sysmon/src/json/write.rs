@@ -15,7 +15,7 @@ pub fn flat(row: &Row<'_>) -> String {
     (flat.pid, flat.tid, flat.process_guid, flat.source_image) =
         (actor.pid, actor.tid, actor.guid, actor.image);
     let data = Data::of(&actor, &action);
-    if matches!(action, Action::ImageLoad { .. } | Action::ProcessCreate { .. }) {
+    if !matches!(action, Action::ProcessAccess { .. } | Action::RemoteThread { .. }) {
         // In this form, these fields have only the names of Sysmon.
         flat.rest = Some(data);
         return json(&flat);
@@ -158,6 +158,14 @@ struct Data<'a> {
     command_line: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_process_id: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    integrity_level: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_filename: Option<&'a str>,
+    #[serde(rename = "Type", skip_serializing_if = "Option::is_none")]
+    tampering: Option<&'a str>,
 }
 
 fn given(text: &str) -> Option<&str> {
@@ -192,25 +200,55 @@ impl<'a> Data<'a> {
                 ..aimed(target)
             },
             Action::ImageLoad { path, sha256, signer, stated } => {
-                let is_valid = !signer.is_empty();
-                let or = |text: &'a str, other| if text.is_empty() { other } else { text };
-                Data {
-                    image_loaded: Some(path),
-                    hashes: sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum))),
-                    signed: Some(or(stated.signed, if is_valid { "true" } else { "false" })),
-                    signature: Some(or(stated.signature, signer)),
-                    signature_status: Some(or(stated.status, if is_valid { "Valid" } else { "Unavailable" })),
+                let rest = Data {
                     original_file_name: given(stated.original_file_name),
                     company: given(stated.company),
                     product: given(stated.product),
                     description: given(stated.description),
                     file_version: given(stated.file_version),
                     ..own
+                };
+                let image = image((path, *sha256, signer), rest);
+                Data {
+                    signed: given(stated.signed).or(image.signed),
+                    signature: given(stated.signature).or(image.signature),
+                    signature_status: given(stated.status).or(image.signature_status),
+                    ..image
                 }
             }
-            Action::ProcessCreate { command_line, parent_pid } => {
-                Data { command_line: Some(command_line), parent_process_id: *parent_pid, ..own }
+            // A driver has no process.
+            Action::DriverLoad { path, sha256, signer } => image((path, *sha256, signer), Data::default()),
+            Action::ProcessCreate { command_line, parent_pid, user, integrity } => Data {
+                command_line: Some(command_line),
+                parent_process_id: *parent_pid,
+                user: Some(user),
+                integrity_level: Some(integrity),
+                ..own
+            },
+            Action::ProcessTerminate => own,
+            Action::FileCreate { path } => Data { target_filename: Some(path), ..own },
+            Action::FileExecutableDetected { path, sha256 } => {
+                Data { target_filename: Some(path), hashes: hashes(*sha256), ..own }
             }
+            Action::ProcessTampering { kind } => Data { tampering: Some(kind), ..own },
         }
     }
+}
+
+type Image<'a> = (&'a str, Option<[u8; 32]>, &'a str);
+
+/// The path, hash and signer of an image.
+fn image<'a>((path, sha256, signer): Image<'a>, rest: Data<'a>) -> Data<'a> {
+    Data {
+        image_loaded: Some(path),
+        hashes: hashes(sha256),
+        signed: Some(if signer.is_empty() { "false" } else { "true" }),
+        signature: Some(signer),
+        signature_status: Some(if signer.is_empty() { "Unavailable" } else { "Valid" }),
+        ..rest
+    }
+}
+
+fn hashes(sha256: Option<[u8; 32]>) -> Option<String> {
+    sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum)))
 }

@@ -30,6 +30,7 @@ use stackhound_detect::{Severity, Totals, Verdict};
 use stackhound_frames::RegionKind;
 use stackhound_types::Mode;
 
+use super::related;
 use super::shown::{self, Digest};
 use crate::escape::Plain;
 use crate::json::value::Hex;
@@ -91,6 +92,9 @@ impl List {
         process(out, &event_context.process)?;
         event(out, &event_context.event)?;
         self.location(out, event_context, findings)?;
+        for sentence in related::sentences(event_context) {
+            writeln!(out, "  {}", text(&sentence))?;
+        }
         self.stack(out, event_context, findings)?;
         attack(out, findings)
     }
