@@ -357,7 +357,7 @@ mod tests {
                 loaded("two", "{c}", 2, "T"),
                 loaded("two", "{b}", 1, "S"),
             ];
-            let mut modules = ModuleNumbers::default();
+            let (detector, mut modules) = (&mut detector(), ModuleNumbers::default());
             order.into_iter().for_each(|event| modules.learn(events[event]));
             for (host, process, expected) in [
                 ("one", "{a}", first()),
@@ -419,8 +419,7 @@ mod tests {
 
     #[test]
     fn late_facts_are_counted() {
-        let detector = &mut Detector::new(Lists::default(), Binaries::none());
-        let mut modules = ModuleNumbers::default();
+        let (detector, mut modules) = (&mut detector(), ModuleNumbers::default());
         modules.find(detector, ("one", ""), FILE);
         modules.learn(Loaded { path: "other", ..loaded("one", "{a}", 1, "S") });
         // The machine has facts now, but not about this file.

@@ -1,9 +1,10 @@
 //! Second copies of ntdll (CS10), ends of stacks (CS14, CS15), dispatchers without names (CS17,
-//! CS21, CS22), start addresses of threads (CS19), kernel stacks (CS23) and handles to lsass
-//! (CS24).
+//! CS21, CS22), start addresses of threads (CS19), kernel stacks (CS23), handles to lsass
+//! (CS24) and tampering with images (CS30).
 
 use stackhound_detect::{
-    DetectionId, Entry, Event, Gap, Input, Load, Part, Process, Reason, Severity, Start, Target, Verdict,
+    DetectionId, Entry, Event, Gap, Input, Load, Part, Process, Reason, Severity, Start, Tampering,
+    TamperingKind, Target, Verdict,
 };
 use stackhound_frames::{Code, Lists, ModuleFacts, Operation};
 use stackhound_system::Runtime;
@@ -436,4 +437,27 @@ fn handles_to_lsass_are_evaluated_by_the_stack() {
     ] {
         check("CS24", given, stack, expected, reason);
     }
+}
+
+#[test]
+fn tampering_with_images_is_found() {
+    let mut detector = detector(Lists::default());
+    let paths = ["app", "explorer", "installed"].map(|name| Some(module(&mut detector, name)));
+    let [app, explorer, installed] = paths;
+    let id = DetectionId::parse("CS30").unwrap();
+    for (kind, module, reason, severity) in [
+        (TamperingKind::Replaced, app, Reason::ImageReplaced, Severity::High),
+        // Hollowed processes usually are programs of Windows.
+        (TamperingKind::Replaced, explorer, Reason::ImageReplaced, Severity::High),
+        (TamperingKind::Locked, app, Reason::ImageLocked, Severity::High),
+        (TamperingKind::Unknown, None, Reason::TamperingUnnamed, Severity::High),
+        (TamperingKind::Replaced, installed, Reason::ImageReplaced, Severity::Medium),
+    ] {
+        let event = Event { tampering: Some(Tampering { kind, module }), ..Event::OTHER };
+        let outcome = *evaluated(&mut detector, Given { event, ..Given::default() }, "").outcome(id);
+        assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{kind:?}");
+        assert!(outcome.reasons.has(reason), "{kind:?}");
+        assert_eq!(outcome.reasons.has(Reason::ProgramInstalled), severity == Severity::Medium);
+    }
+    check("CS30", Given::default(), "ntdll app", No, Reason::NoTampering);
 }

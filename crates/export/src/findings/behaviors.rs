@@ -105,6 +105,7 @@ mod tests {
         "sensitive_handle",
         "memory_dump",
         "kernel_callback",
+        "process_tampering",
     ];
 
     #[test]
