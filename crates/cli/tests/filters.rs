@@ -145,6 +145,8 @@ fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let frame = line.strip_prefix("    user ").or_else(|| line.strip_prefix("    kernel "));
         match frame.map(|frame| frame.trim_start()) {
+            // The modules of the stack.
+            Some(frame) if frame.starts_with("modules ") => {}
             Some(frame) => {
                 // The address precedes the name. It is also the name of frames without a module.
                 let (address, name) = frame.split_once(' ').unwrap_or((frame, ""));

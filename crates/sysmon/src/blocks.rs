@@ -163,7 +163,7 @@ pub(crate) fn listed<R: Read + Seek>(
                 Err(error) => Err(crate::hunt::one_line(&error)),
             });
         }
-        Ok((!listed.is_empty()).then(|| Block { text, records: Records::Listed(listed) }))
+        Ok((!listed.is_empty()).then_some(Block { text, records: Records::Listed(listed) }))
     }
 }
 

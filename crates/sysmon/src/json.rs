@@ -366,7 +366,7 @@ impl Reader {
             let Some((name, rest)) = name else { continue };
             let text = rest.split_once('>').and_then(|(_, rest)| rest.split_once("</Data>"));
             if let (Some(field), Some((text, _))) = (data(name), text) {
-                self.set(field, &unescaped(text));
+                self.set(field, unescaped(text));
             }
         }
     }

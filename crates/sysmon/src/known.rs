@@ -328,6 +328,10 @@ mod tests {
 
     const FILE: &str = r"C:\a.dll";
 
+    fn new_detector() -> Detector {
+        Detector::new(Lists::default(), Binaries::none())
+    }
+
     fn loaded<'a>(host: &'a str, process: &'a str, sum: u8, signer: &'a str) -> Loaded<'a> {
         let stated = StatedImage::signed_by(signer);
         Loaded { host, process, path: r"c:\A.dll", sha256: Some([sum; 32]), stated, is_driver: false }
@@ -347,7 +351,6 @@ mod tests {
 
     #[test]
     fn facts_apply_to_their_machine_and_process_in_any_order() {
-        let detector = &mut Detector::new(Lists::default(), Binaries::none());
         let none = || (None, String::new());
         let first = || (Some(1), "S".to_owned());
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
@@ -357,7 +360,7 @@ mod tests {
                 loaded("two", "{c}", 2, "T"),
                 loaded("two", "{b}", 1, "S"),
             ];
-            let (detector, mut modules) = (&mut detector(), ModuleNumbers::default());
+            let (detector, mut modules) = (&mut new_detector(), ModuleNumbers::default());
             order.into_iter().for_each(|event| modules.learn(events[event]));
             for (host, process, expected) in [
                 ("one", "{a}", first()),
@@ -380,7 +383,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_unknown() {
-        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let detector = &mut new_detector();
         let mut modules = ModuleNumbers::default();
         modules.learn(loaded("one", "{a}", 1, "S"));
         modules.learn(loaded("one", "{b}", 1, "T"));
@@ -396,7 +399,7 @@ mod tests {
 
     #[test]
     fn statements_about_a_file_are_kept_in_any_order() {
-        let detector = &mut Detector::new(Lists::default(), Binaries::none());
+        let detector = &mut new_detector();
         let stated = |name| StatedImage { original_file_name: name, ..StatedImage::signed_by("S") };
         let load = |name| Loaded { stated: stated(name), ..loaded("one", "{a}", 1, "") };
         let images = [["a", "b"], ["b", "a"]].map(|names| {
@@ -419,7 +422,7 @@ mod tests {
 
     #[test]
     fn late_facts_are_counted() {
-        let (detector, mut modules) = (&mut detector(), ModuleNumbers::default());
+        let (detector, mut modules) = (&mut new_detector(), ModuleNumbers::default());
         modules.find(detector, ("one", ""), FILE);
         modules.learn(Loaded { path: "other", ..loaded("one", "{a}", 1, "S") });
         // The machine has facts now, but not about this file.

@@ -61,6 +61,9 @@ fn is_guid(guid: &str) -> bool {
     guid.bytes().any(|byte| !matches!(byte, b'0' | b'-' | b'{' | b'}'))
 }
 
+/// A machine and the GUID of a process on it.
+type HostAndGuid = (Box<str>, Box<str>);
+
 /// Processes by their Sysmon GUIDs.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
@@ -68,7 +71,7 @@ pub(crate) struct ProcessTable {
     /// The GUIDs in the order of their events.
     order: VecDeque<Box<str>>,
     /// Machines and GUIDs by process id, for events without a GUID.
-    by_pid: HashMap<u32, Vec<(Box<str>, Box<str>)>, RandomState>,
+    by_pid: HashMap<u32, Vec<HostAndGuid>, RandomState>,
     bytes: usize,
     /// GUIDs of evaluated events whose process was not known.
     mentioned: HashSet<Box<str>, RandomState>,

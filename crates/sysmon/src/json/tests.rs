@@ -214,7 +214,8 @@ fn evidence_is_read_from_each_form() {
     let sum = "AB".repeat(32);
     let hashes = format!("SHA1=00,SHA256={sum}");
     let hashes = hashes.as_str();
-    let events: [(u32, &[(&str, &str)], Action<'_>); 7] = [
+    type Data<'d> = &'d [(&'d str, &'d str)];
+    let events: [(u32, Data<'_>, Action<'_>); 7] = [
         (
             1,
             &[
