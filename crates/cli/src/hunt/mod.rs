@@ -61,7 +61,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub trust: TrustArguments,
     /// Replace built-in lists of modules, folders and programs with those in this TOML file, and
-    /// apply its [severity] and [[exceptions]]
+    /// apply its sections `severity` and `exceptions`
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub lists: Option<PathBuf>,
     /// Compare findings with this baseline: suppress known low findings, and mark new processes and
