@@ -81,7 +81,8 @@ const SHOWS: [(&str, &str); 9] = [
 
 /// Parts of commands of `explain` that select nothing in the demo, which has no thread pools and no
 /// second `ntdll.dll`.
-const NOT_IN_DEMO: [&str; 2] = ["--event ThreadPool/*", "--only CS10 "];
+const NOT_IN_DEMO: [&str; 3] =
+    ["--event ThreadPool/*", "--only CS10 ", "--provider Microsoft-Windows-Threat-Intelligence"];
 
 struct Shown {
     page: PathBuf,
