@@ -148,6 +148,8 @@ fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
             // The modules of the stack.
             Some(frame) if frame.starts_with("modules ") => {}
             Some(frame) => {
+                // The memory follows frames outside of images.
+                let frame = frame.split_once(" in 0x").map_or(frame, |(frame, _)| frame);
                 // The address precedes the name. It is also the name of frames without a module.
                 let (address, name) = frame.split_once(' ').unwrap_or((frame, ""));
                 let name = if name.starts_with('(') || name.is_empty() { frame } else { name };

@@ -532,7 +532,7 @@ fn evidence_in_a_file_counts_in_any_order() {
     // As a table and as a document.
     let path = folder.path().join("all.ndjson");
     std::fs::write(&path, evidence(0..EVIDENCE.len())).unwrap();
-    let output = stackhound(&["hunt", "--format", "table", text(&path)]);
+    let output = stackhound(&["hunt", "--format", "list", text(&path)]);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
         "  steamservice.exe was created by d.exe (pid 5) 3.5 s before, SHA-256 abab",
