@@ -25,6 +25,7 @@ mod policy;
 mod process;
 mod region;
 mod resolve;
+mod runtime;
 mod summary;
 pub mod wow64;
 

@@ -1,16 +1,14 @@
 //! Lists of module names, folders and functions that classify frames. They are in `lists.toml` and
 //! in custom files of the user, not in code.
 
-mod runtime;
-
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use stackhound_symbols::folder::{Folder, below_windows};
 use stackhound_types::HexBytes;
 
-use self::runtime::Runtime;
 use crate::module::{ModuleFacts, Role, Roles};
+use crate::runtime::{self, Runtime};
 
 /// The built-in lists.
 pub const BUILT_IN: &str = include_str!("lists.toml");
@@ -101,7 +99,7 @@ impl Pattern {
     }
 }
 
-fn fits(patterns: &[Pattern], text: &str) -> bool {
+pub(crate) fn fits(patterns: &[Pattern], text: &str) -> bool {
     patterns.iter().any(|pattern| pattern.fits(text))
 }
 

@@ -3,13 +3,13 @@
 
 use serde::Deserialize;
 
-use super::{Pattern, fits};
+use crate::lists::{Pattern, fits};
 use crate::module::{ModuleFacts, Role};
 
 /// File names of runtimes that share their evidence.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     files: Vec<Pattern>,
     /// Folders below the Windows folder.
     #[serde(default)]
@@ -23,7 +23,7 @@ pub(super) struct Runtime {
 
 /// The role of a module with the name of a runtime; `None` for other names. `below_windows` is the
 /// part of its path after the Windows folder, if it is in a folder there that users cannot write to.
-pub(super) fn role(
+pub(crate) fn role(
     runtimes: &[Runtime],
     facts: &ModuleFacts,
     (name, below_windows, is_installed): (&str, Option<&str>, bool),
