@@ -198,12 +198,14 @@ pub use crate::catalogue::reason::Reason;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reasons([u64; Reasons::WORDS]);
 
+const _: () = assert!(crate::catalogue::reason::COUNT <= Reasons::CAPACITY);
+
 impl Reasons {
     /// One bit per reason.
     const WORDS: usize = 3;
 
     /// The number of reasons that a set has room for.
-    pub(crate) const CAPACITY: usize = 64 * Reasons::WORDS;
+    const CAPACITY: usize = 64 * Reasons::WORDS;
 
     /// The empty set.
     pub const NONE: Reasons = Reasons([0; Reasons::WORDS]);

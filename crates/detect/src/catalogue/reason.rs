@@ -540,7 +540,8 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::ProgramInstalled, "program-installed", "The program is installed in a folder for programs; browsers and updaters replace their images legitimately."),
 ];
 
-const _: () = assert!(TEXTS.len() <= crate::verdict::Reasons::CAPACITY);
+/// The number of reasons.
+pub(crate) const COUNT: usize = TEXTS.len();
 
 impl Reason {
     /// All reasons.
