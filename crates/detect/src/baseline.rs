@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stackhound_frames::Lists;
 
 use crate::catalogue::DetectionId;
+pub use crate::marks::Novelty;
+use crate::marks::SuppressedBy;
 use crate::report::{EventContext, Finding, ProcessReport};
-use crate::tuning::SuppressedBy;
 use crate::verdict::{Severity, Verdict};
 
 /// Version of the keys. It is raised if the same finding gets another key.
@@ -27,50 +28,6 @@ pub const ENTRIES_MAX: usize = 1 << 17;
 const KEY_BYTES_MAX: usize = 1 << 13;
 /// Maximum number of processes of which findings are collected. Further ones are not learned.
 const PROCESSES_MAX: usize = 1 << 16;
-
-/// How a finding compares with the baseline.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Novelty {
-    /// The program had this finding with this stack.
-    Known,
-    /// The stack is known for this detection, but not of this program.
-    NewProcess,
-    /// The program is known, but not with this stack.
-    NewStack,
-    /// Neither is known.
-    New,
-    /// Program and stack do not identify the activity: a script host, an incomplete path of the
-    /// program, a target that holds credentials, or no stack.
-    Excluded,
-}
-
-impl Novelty {
-    /// All values.
-    pub const ALL: [Novelty; 5] =
-        [Novelty::Known, Novelty::NewProcess, Novelty::NewStack, Novelty::New, Novelty::Excluded];
-
-    /// The spelling in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Novelty::Known => "known",
-            Novelty::NewProcess => "new-process",
-            Novelty::NewStack => "new-stack",
-            Novelty::New => "new",
-            Novelty::Excluded => "excluded",
-        }
-    }
-
-    /// The spelling for people.
-    pub fn text(self) -> &'static str {
-        match self {
-            Novelty::Known => "known from the baseline",
-            Novelty::NewProcess => "new process",
-            Novelty::NewStack => "new stack",
-            Novelty::New => "new process and stack",
-            Novelty::Excluded => "not compared with the baseline",
-        }
-    }
-}
 
 /// Identifies a kind of finding on all machines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

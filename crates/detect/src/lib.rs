@@ -18,6 +18,7 @@ mod check;
 mod evaluate;
 mod history;
 mod images;
+mod marks;
 pub mod report;
 mod stack;
 mod totals;

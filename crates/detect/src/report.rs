@@ -7,9 +7,8 @@ use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
-use crate::baseline::Novelty;
 use crate::catalogue::DetectionId;
-use crate::tuning::Suppression;
+use crate::marks::{Novelty, Suppression};
 use crate::verdict::{Outcome, Verdict};
 
 /// The location of an event in its source.

@@ -11,57 +11,11 @@ use std::sync::Arc;
 use stackhound_frames::lists::{ListsError, Pattern};
 use stackhound_types::FileTime;
 
-use crate::baseline::Novelty;
 use crate::catalogue::DetectionId;
+use crate::marks::Novelty;
+pub use crate::marks::{SuppressedBy, Suppression};
 use crate::report::{EventContext, Finding, FrameReport};
 use crate::verdict::{Severity, Verdict};
-
-/// The cause of a suppression.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum SuppressedBy {
-    /// An entry of `[[exceptions]]`.
-    Exception,
-    /// `[severity]`, with the value "off".
-    Severity,
-    /// The baseline, which contains the finding.
-    Baseline,
-}
-
-impl SuppressedBy {
-    /// The spelling in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            SuppressedBy::Exception => "exception",
-            SuppressedBy::Severity => "severity",
-            SuppressedBy::Baseline => "baseline",
-        }
-    }
-}
-
-/// Why a finding is not reported.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Suppression {
-    /// The cause.
-    pub by: SuppressedBy,
-    /// Line of the rule in the file of lists; `None` for a baseline.
-    pub line: Option<usize>,
-    /// The reason, for people.
-    pub reason: String,
-    /// The last day on which the rule applies, such as `2027-01-31`; empty if it does not expire.
-    pub expires: String,
-}
-
-impl Suppression {
-    /// The suppression of findings that the baseline contains.
-    pub fn by_baseline() -> Arc<Suppression> {
-        Arc::new(Suppression {
-            by: SuppressedBy::Baseline,
-            line: None,
-            reason: "known from the baseline".to_owned(),
-            expires: String::new(),
-        })
-    }
-}
 
 /// The values that an event must have. Those that are `None` are not compared.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
