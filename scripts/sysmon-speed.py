@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -48,9 +49,13 @@ def generate(source, target, rows):
 
 
 def measure(program, file, threads):
-    """Seconds, anonymous memory in MB, and a hash of the output. `threads` is None for the default."""
+    """Seconds, anonymous memory in MB, a hash of the output, and seconds of processor time.
+
+    `threads` is None for the default.
+    """
     command = [program, "hunt", "-q", "--exit-zero", "--min-severity", "high", "--format", "ndjson"]
     command += ["--threads", str(threads)] if threads else []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     output = file.with_suffix(".out")
     with open(output, "wb") as out:
@@ -66,11 +71,13 @@ def measure(program, file, threads):
             time.sleep(0.01)
         code = child.wait()
     seconds = time.monotonic() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if code != 0:
         raise SystemExit(f"{command}: exit code {code}")
     digest = hashlib.sha256(output.read_bytes()).hexdigest()
     output.unlink()
-    return seconds, peak / 1024, digest
+    return seconds, peak / 1024, digest, processor
 
 
 def main():
@@ -96,15 +103,17 @@ def main():
             results[name].append(measure(program, file, threads))
     size = os.path.getsize(file)
     print(f"{rows:,} rows, {size / 1e6:,.1f} MB ({size / rows:,.0f} bytes each)")
-    print(f"{'':<12} {'seconds':>8} {'rows/s':>12} {'anon. MB':>9}")
+    print(f"{'':<12} {'seconds':>8} {'CPU s':>7} {'rows/s':>12} {'anon. MB':>9}")
     for name, found in results.items():
         seconds = statistics.median(one[0] for one in found)
-        print(f"{name:<12} {seconds:>8.2f} {rows / seconds:>12,.0f} {max(one[1] for one in found):>9.1f}")
+        processor = statistics.median(one[3] for one in found)
+        memory = max(one[1] for one in found)
+        print(f"{name:<12} {seconds:>8.2f} {processor:>7.2f} {rows / seconds:>12,.0f} {memory:>9.1f}")
     file.unlink()
     own = [one for name, found in results.items() if name != "before" for one in found]
-    if len({digest for *_, digest in own}) != 1:
+    if len({one[2] for one in own}) != 1:
         sys.exit("the output depends on the number of threads")
-    if max(peak for _, peak, _ in own) > MEMORY_MAX_MB:
+    if max(one[1] for one in own) > MEMORY_MAX_MB:
         sys.exit(f"expected at most {MEMORY_MAX_MB} MB of anonymous memory")
 
 

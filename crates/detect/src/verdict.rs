@@ -196,29 +196,29 @@ pub use crate::catalogue::reason::Reason;
 
 /// A set of [`Reason`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Reasons([u64; Reasons::WORDS]);
+pub struct Reasons([u32; Reasons::WORDS]);
 
 const _: () = assert!(crate::catalogue::reason::COUNT <= Reasons::CAPACITY);
 
 impl Reasons {
     /// One bit per reason.
-    const WORDS: usize = 3;
+    const WORDS: usize = 6;
 
     /// The number of reasons that a set has room for.
-    const CAPACITY: usize = 64 * Reasons::WORDS;
+    const CAPACITY: usize = 32 * Reasons::WORDS;
 
     /// The empty set.
     pub const NONE: Reasons = Reasons([0; Reasons::WORDS]);
 
     /// Adds a reason.
     pub fn with(mut self, reason: Reason) -> Reasons {
-        self.0[reason as usize / 64] |= 1 << (reason as usize % 64);
+        self.0[reason as usize / 32] |= 1 << (reason as usize % 32);
         self
     }
 
     /// Whether the set contains a reason.
     pub fn has(self, reason: Reason) -> bool {
-        self.0[reason as usize / 64] & 1 << (reason as usize % 64) != 0
+        self.0[reason as usize / 32] & 1 << (reason as usize % 32) != 0
     }
 
     /// The reasons in the set, in the order of [`Reason::all`].

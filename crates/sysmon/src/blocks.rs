@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use evtx::{EvtxParser, ParserSettings};
 use rayon::ThreadPool;
 
-use crate::json::{Field, Fields, Reader};
+use crate::json::{Fields, Reader};
 
 /// The limit of the length of a line, in bytes.
 pub(crate) const LINE_MAX: u64 = 4 << 20;
@@ -56,7 +56,11 @@ impl Block {
         let (mut records, mut lines) = (Vec::new(), 0);
         let mut add = |number, json: Result<&[u8], String>| {
             let read = |json: &[u8]| {
-                reader.read(json).map_err(|error| format!("expected one JSON object per line: {error}"))
+                reader.read(json).map_err(|error| match with_stacks {
+                    true => format!("expected one JSON object per line: {error}"),
+                    // Nothing reports it: the second pass reads the record again.
+                    false => String::new(),
+                })
             };
             records.push(ParsedRecord { number, fields: json.and_then(read) });
         };
@@ -210,9 +214,4 @@ pub(crate) fn for_each(
         (parsed, unparsed) = (next, following?);
     }
     Ok(())
-}
-
-/// Whether the event of a record is evidence about processes and files, by its number.
-pub(crate) fn is_evidence(fields: &Fields, texts: &str) -> bool {
-    !matches!(fields.text(texts, Field::EventId), "10" | "8")
 }

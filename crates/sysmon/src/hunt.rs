@@ -201,9 +201,7 @@ impl Sysmon {
         blocks::for_each(pool.as_ref(), false, source, |block| {
             let texts = &block.texts;
             for fields in block.records.iter().filter_map(|record| record.fields.as_ref().ok()) {
-                if blocks::is_evidence(fields, texts)
-                    && let Ok(Some(row)) = Row::of(fields, texts)
-                {
+                if let Ok(Some(row)) = Row::of(fields, texts) {
                     evidence.learn(&row);
                 }
             }

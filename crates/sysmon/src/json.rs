@@ -292,8 +292,7 @@ const NAMES_MAX: usize = 256;
 pub(crate) struct Reader {
     pub(crate) texts: String,
     fields: Fields,
-    /// The fields that are read.
-    wanted: u64,
+    with_stacks: bool,
     /// The names of a document in their order. Documents of a file have the same names in the same
     /// order, so that one comparison finds the meaning of a name.
     names: Vec<KnownName>,
@@ -301,11 +300,15 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of all fields, or of all except for those of stacks and targets.
+    /// A reader of all events, or only of evidence: events with stacks are then errors, found
+    /// without reading the rest of the document if it begins with their number.
     pub(crate) fn new(with_stacks: bool) -> Reader {
-        let stacks = Field::CallTrace.bit() | Field::Access.bit();
-        let wanted = if with_stacks { u64::MAX } else { !stacks };
-        Reader { texts: String::new(), fields: Fields::NONE, wanted, names: Vec::new(), next_name: 0 }
+        Reader { texts: String::new(), fields: Fields::NONE, with_stacks, names: Vec::new(), next_name: 0 }
+    }
+
+    /// Whether the event is to be read, as far as its number is known.
+    fn is_wanted(&self) -> bool {
+        self.with_stacks || !matches!(self.fields.text(&self.texts, Field::EventId), "10" | "8")
     }
 
     /// Reads the fields of a JSON object. Their texts are appended to `texts`.
@@ -341,9 +344,7 @@ impl Reader {
                 Step::Field(_) | Step::Nothing => Step::Nothing,
             };
         }
-        if let Step::Field(field) = step
-            && self.wanted & field.bit() == 0
-        {
+        if step == Step::Field(Field::CallTrace) && !self.with_stacks {
             step = Step::Nothing;
         }
         let known = KnownName { location, name: name.into(), step };
@@ -464,6 +465,9 @@ impl<'de> Visitor<'de> for Object<'_> {
                 Step::Field(field) => {
                     let value: &RawValue = map.next_value()?;
                     self.reader.set_json(field, value.get()).map_err(A::Error::custom)?;
+                    if field == Field::EventId && !self.reader.is_wanted() {
+                        return Err(A::Error::custom("not evidence"));
+                    }
                 }
                 Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
             }

@@ -123,9 +123,10 @@ impl<'w> CaseBuilder<'w> {
     fn add(&mut self, answer: Answer, title: impl Into<String>, event_spec: EventSpec) {
         let title = title.into();
         for &kind in self.kinds {
-            // Sysmon reports opened processes and remote threads only.
+            // Sysmon reports opened processes, remote threads and tampering only.
             let is_supported = match event_spec.action {
                 Action::Open(..) => true,
+                Action::Tamper(_) => kind == Kind::CallTrace,
                 Action::Start(_, target, _) => kind == Kind::Etl || target.is_some(),
                 _ => kind == Kind::Etl,
             };

@@ -244,6 +244,7 @@ impl Recorder<'_> {
                 payload::sample(&mut self.payload, Address(location), actor.tid);
                 (self.kernel(event::SAMPLED_PROFILE, Issuer::UNKNOWN)?, None)
             }
+            Action::Tamper(_) => unreachable!("traces do not report tampering"),
         };
         let trigger = Trigger { time: event, pid: actor.pid, tid: actor.tid };
         let (kernel, user) = self.frames(actor.event_spec, service);

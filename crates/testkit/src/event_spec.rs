@@ -184,6 +184,8 @@ pub(super) enum Action {
     Sample,
     /// Memory is changed.
     Change(Change),
+    /// The image of the process is tampered with, in the words of Sysmon.
+    Tamper(&'static str),
 }
 
 /// A change of memory, and the process that makes it.

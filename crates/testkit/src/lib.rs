@@ -101,6 +101,7 @@ pub const LIMITS: &[Limit] = &[
     limit("CS29", Kind::CallTrace, Answer::No, "Sysmon does not report changes of memory"),
     limit("CS23", Kind::CallTrace, Answer::Yes, "Sysmon does not report the kernel stack"),
     limit("CS23", Kind::CallTrace, Answer::No, "Sysmon does not report the kernel stack"),
+    limit("CS30", Kind::Etl, Answer::Yes, "traces do not report tampering"),
 ];
 
 /// The contents of [`CaseFile::known_images`] where they are known.

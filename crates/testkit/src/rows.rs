@@ -1,5 +1,5 @@
 //! Writes cases as rows of Sysmon in the format of Winlogbeat: events 7, which identify the files
-//! of the modules, then events 10 and 8.
+//! of the modules, then events 10, 8 and 25.
 
 use std::fmt::Write;
 
@@ -76,6 +76,11 @@ fn event(world: &World, event_spec: &EventSpec, rows: &mut Rows) {
                 ("StartFunction", function.unwrap_or("-").to_owned()),
             ]);
             rows.row(8, &fields);
+        }
+        Action::Tamper(kind) => {
+            let program = program(event_spec.actor.program());
+            let fields = [("ProcessId", pid.to_string()), ("Image", program), ("Type", kind.to_owned())];
+            rows.row(25, &fields);
         }
         Action::Call(_) | Action::Load(_) | Action::Wait | Action::Sample | Action::Change(_) => {
             unreachable!("Sysmon does not report {:?}", event_spec.action)

@@ -157,8 +157,11 @@ fn only_valid_signatures_count() {
     }
 }
 
+/// Names and values of fields.
+type Data<'a> = &'a [(&'a str, &'a str)];
+
 /// The forms of several tools for an event with these fields.
-fn forms(event: u32, data: &[(&str, &str)]) -> Vec<String> {
+fn forms(event: u32, data: Data<'_>) -> Vec<String> {
     let fields = |name: fn(&str) -> String| {
         let fields = data.iter().map(|(key, value)| format!("{:?}:{value:?}", name(key)));
         fields.collect::<Vec<_>>().join(",")
@@ -214,7 +217,6 @@ fn evidence_is_read_from_each_form() {
     let sum = "AB".repeat(32);
     let hashes = format!("SHA1=00,SHA256={sum}");
     let hashes = hashes.as_str();
-    type Data<'d> = &'d [(&'d str, &'d str)];
     let events: [(u32, Data<'_>, Action<'_>); 7] = [
         (
             1,

@@ -1,5 +1,5 @@
-//! Thread start addresses (CS19), unbacked kernel code (CS23), handles to LSASS (CS24)
-//! and dumps of its memory (CS25).
+//! Thread start addresses (CS19), unbacked kernel code (CS23), handles to LSASS (CS24), dumps of
+//! its memory (CS25), and tampering with images (CS30).
 
 use crate::Answer::No;
 use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
@@ -11,6 +11,7 @@ pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
     drivers(builder);
     credentials(builder);
     dumps(builder);
+    tampering(builder);
 }
 
 fn starts(builder: &mut CaseBuilder<'_>) {
@@ -152,4 +153,18 @@ fn dumps(builder: &mut CaseBuilder<'_>) {
     builder.undetermined("the access rights are not known", {
         dump(builder, "temp", &["dbgcore"], ALL_ACCESS).action(Action::Open("lsass", None))
     });
+}
+
+fn tampering(builder: &mut CaseBuilder<'_>) {
+    let tampered = |(actor, _), kind| EventSpec::new(actor, Action::Tamper(kind), Vec::new());
+    builder.about("CS30", ROWS);
+    for kind in ["Image is replaced", "Image is locked for access", "-"] {
+        for program in [PROGRAMS[0], PROGRAMS[2], PROGRAMS[3]] {
+            builder.yes(format!("{}: {kind}", program.1), tampered(program, kind));
+        }
+    }
+    let installed = tampered(PROGRAMS[1], "Image is replaced");
+    builder.yes_at_most("medium", "of an installed program", installed);
+    builder.about("CS30", BOTH);
+    builder.all_open(No);
 }
