@@ -46,7 +46,7 @@ impl Recorder<'_> {
                 let FrameSpec::In(unit, 0) = change.at else { panic!("an image starts at its base") };
                 let event =
                     if change.kind == ChangeKind::Load { event::IMAGE_LOAD } else { event::IMAGE_UNLOAD };
-                // Windows writes the process itself into the header, whoever maps or unmaps.
+                // The header names the owner, also if another process maps or unmaps the image.
                 return self.image(event, owner, unit, Issuer::new(owner, Tid(owner.0 + 4)));
             }
             ChangeKind::Allocate(_) => (if is_local { 6 } else { 1 }, "NtAllocateVirtualMemory"),
