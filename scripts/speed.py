@@ -40,13 +40,8 @@ def stage(name, file, threads=1):
     return json.loads(out)
 
 
-def ndjson(file, stacks):
-    """Runs the program as a process, with its output to /dev/null."""
-    command = [RELEASE / "stackhound", "events", "-q", "--threads", "1", "--format", "ndjson", file]
-    if stacks:
-        command.append("--stacks")
-    started = time.monotonic()
-    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+def peak_anonymous(child):
+    """Waits until a process ends. Returns its maximum of anonymous memory in KiB."""
     peak = 0
     while child.poll() is None:
         try:
@@ -56,6 +51,17 @@ def ndjson(file, stacks):
         except (FileNotFoundError, ProcessLookupError):
             break
         time.sleep(0.01)
+    return peak
+
+
+def ndjson(file, stacks):
+    """Runs the program as a process, with its output to /dev/null."""
+    command = [RELEASE / "stackhound", "events", "-q", "--threads", "1", "--format", "ndjson", file]
+    if stacks:
+        command.append("--stacks")
+    started = time.monotonic()
+    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+    peak = peak_anonymous(child)
     seconds = time.monotonic() - started
     if child.wait() != 0:
         raise SystemExit(f"{command} failed")

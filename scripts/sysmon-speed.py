@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+from speed import peak_anonymous
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MEMORY_MAX_MB = 100
 TIME_KEYS = ("utc", "UtcTime")
@@ -60,15 +62,7 @@ def measure(program, file, threads):
     output = file.with_suffix(".out")
     with open(output, "wb") as out:
         child = subprocess.Popen([*command, str(file)], stdout=out)
-        peak = 0
-        while child.poll() is None:
-            try:
-                for line in open(f"/proc/{child.pid}/status"):
-                    if line.startswith("RssAnon:"):
-                        peak = max(peak, int(line.split()[1]))
-            except (FileNotFoundError, ProcessLookupError):
-                break
-            time.sleep(0.01)
+        peak = peak_anonymous(child)
         code = child.wait()
     seconds = time.monotonic() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

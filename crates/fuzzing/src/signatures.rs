@@ -1,5 +1,7 @@
 //! Reads arbitrary bytes as image files with signatures, and as side-car files.
 
+use std::sync::LazyLock;
+
 use stackhound_images::{Checks, ImageFile, ImageTable, SignatureState, Trust};
 use stackhound_types::FileTime;
 
@@ -15,13 +17,17 @@ const SIGNATURES_MAX: usize = 16;
 /// 2026-01-01.
 const NOW: i64 = 1_767_225_600;
 
-/// Reads bytes as an image file, with and without a trusted root, and as a side-car file.
-pub fn signatures(bytes: &[u8]) {
+static TRUST: LazyLock<Trust> = LazyLock::new(|| {
     let mut trust = Trust::default();
     trust.add(&root("Root").der()).expect("a certificate");
+    trust
+});
+
+/// Reads bytes as an image file, with and without a trusted root, and as a side-car file.
+pub fn signatures(bytes: &[u8]) {
     let time = FileTime::from_unix(NOW);
     let read = |trust| ImageFile::read(bytes, &Checks { trust, time }).ok();
-    if let (Some(trusted), Some(unchecked)) = (read(Some(&trust)), read(None)) {
+    if let (Some(trusted), Some(unchecked)) = (read(Some(&*TRUST)), read(None)) {
         check(&trusted, &unchecked);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -34,4 +34,4 @@ pub use facts::{
 pub use file::ImageFile;
 pub use report::{Hashes, SignatureReport, Timestamp};
 pub use table::{ImageTable, TableError};
-pub use trust::{Checks, ROOTS_MAX, Trust, TrustError};
+pub use trust::{Checks, Trust, TrustError};

@@ -25,7 +25,9 @@ pub struct Timestamp {
     /// Whether its own signature verifies and, if roots were given, its certificates lead to one of
     /// them, so that the time counts.
     pub is_verified: bool,
-    /// Why its certificates do not lead to a root, if this is all that is wrong.
+    /// Why its certificates do not lead to a root, if this is all that is wrong;
+    /// [`SignatureReason::Malformed`] if this is not known, since a certificate cannot be read or
+    /// too many signatures would have to be verified.
     pub reason: Option<SignatureReason>,
     /// The authority: common name of the certificate's subject.
     pub signer: Option<Box<str>>,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use stackhound_types::{Guid, ImageIdentity, ModuleIdentity, PdbIdentity};
+use stackhound_types::{Guid, ImageIdentity, ModuleIdentity, PdbIdentity, sha256_of_hex};
 
 use crate::facts::{FactSource, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo};
 use crate::file::ImageFile;
@@ -31,7 +31,7 @@ pub enum TableError {
     TooMany,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 struct Entry {
     facts: ImageFacts,
     pdb: Option<PdbIdentity>,
@@ -89,7 +89,12 @@ impl ImageTable {
         sha256: Option<[u8; 32]>,
         entry: Entry,
     ) -> Result<(), TableError> {
-        if sha256.is_some_and(|sha256| self.by_sha256.contains_key(&sha256)) {
+        let same = self.by_identity.get(&identity).map(Vec::as_slice).unwrap_or_default();
+        let is_known = match sha256 {
+            Some(sha256) => self.by_sha256.contains_key(&sha256),
+            None => same.iter().take(SAME_IDENTITY_MAX).any(|index| self.entries[*index] == entry),
+        };
+        if is_known {
             return Ok(());
         }
         if self.entries.len() >= IMAGES_MAX {
@@ -173,7 +178,8 @@ impl Line {
         let stamp =
             self.time_date_stamp.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let time_date_stamp = stamp.ok_or("a `time_date_stamp` that is not a number such as 0x5eed5eed")?;
-        let sha256 = self.sha256.as_deref().map(|text| sum(text).ok_or("a `sha256` without 64 digits"));
+        let sha256 =
+            self.sha256.as_deref().map(|text| sha256_of_hex(text).ok_or("a `sha256` without 64 digits"));
         let pdb = self.pdb.map(|pdb| match pdb.guid.parse::<Guid>() {
             Ok(guid) => Ok(PdbIdentity { name: pdb.name, guid, age: pdb.age }),
             Err(_) => Err("a `pdb` without a GUID"),
@@ -203,20 +209,6 @@ impl SignatureLine {
             self.reason.map(|reason| SignatureReason::of(&reason).ok_or(format!("the reason `{reason}`")));
         Ok(Signature { state, reason: reason.transpose()?, signer: self.signer.map(Into::into) })
     }
-}
-
-/// The bytes of 64 hexadecimal digits.
-fn sum(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let mut sum = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in sum.iter_mut().zip(digits.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(sum)
 }
 
 #[cfg(test)]
@@ -266,6 +258,24 @@ mod tests {
         assert_eq!(table.add_side_car(&line("bb", "two.exe")), Ok(1));
         assert_eq!(name(&table, &identity(None), None), None);
         assert_eq!(name(&table, &identity(None), Some(0xbb)), Some("two.exe"));
+    }
+
+    #[test]
+    fn equal_images_without_a_hash_are_kept_once() {
+        let mut table = ImageTable::default();
+        let without = |name| line("", name).replace("\"\"", "null");
+        let lines = [without("one.exe"), without("one.exe"), without("two.exe")];
+        let other_pdb = without("one.exe").replace(r#""age":2"#, r#""age":3"#);
+        for (line, images) in lines.iter().chain([&other_pdb]).zip([1, 1, 2, 3]) {
+            assert_eq!(table.add_side_car(line), Ok(1));
+            assert_eq!(table.len(), images, "{line}");
+        }
+        assert_eq!(name(&table, &identity(Some(3)), None), Some("one.exe"));
+        // Any number of equal ones is one image.
+        let mut table = ImageTable::default();
+        let lines = vec![without("one.exe"); SAME_IDENTITY_MAX + 1].join("\n");
+        assert_eq!(table.add_side_car(&lines), Ok(SAME_IDENTITY_MAX + 1));
+        assert_eq!(name(&table, &identity(None), None), Some("one.exe"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub enum TrustError {
 }
 
 /// Maximum number of root certificates. Windows knows about 500.
-pub const ROOTS_MAX: usize = 4096;
+const ROOTS_MAX: usize = 4096;
 
 impl Trust {
     /// Adds the certificates of a file: any number in PEM, or one in DER. Returns their number.
@@ -48,28 +48,17 @@ impl Trust {
     /// If there is none, or if one cannot be read. No certificate is added then.
     #[cfg(feature = "authenticode")]
     pub fn add(&mut self, bytes: &[u8]) -> Result<usize, TrustError> {
-        let found = match pem_blocks(bytes) {
-            blocks if blocks.is_empty() => vec![bytes.to_vec()],
-            blocks => blocks
-                .iter()
-                .enumerate()
-                .map(|(index, block)| match der::pem::decode_vec(block.as_bytes()) {
-                    Ok(("CERTIFICATE", bytes)) => Ok(bytes),
-                    _ => Err(TrustError::Unreadable(index + 1)),
-                })
-                .collect::<Result<_, _>>()?,
-        };
-        if self.roots.len() + found.len() > ROOTS_MAX {
+        let blocks = pem_blocks(bytes);
+        let count = blocks.len().max(1);
+        if self.roots.len() + count > ROOTS_MAX {
             return Err(TrustError::TooMany);
         }
-        let is_pem = found.len() > 1 || found.first().is_some_and(|first| first != bytes);
-        let read = |(index, bytes): (usize, &Vec<u8>)| {
-            let error = if is_pem { TrustError::Unreadable(index + 1) } else { TrustError::NoCertificate };
-            Certificate::read(bytes).ok_or(error)
+        let roots = match &*blocks {
+            [] => vec![Certificate::read(bytes).ok_or(TrustError::NoCertificate)?],
+            blocks => (1..).zip(blocks).map(pem_certificate).collect::<Result<_, _>>()?,
         };
-        let roots = found.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
         self.roots.extend(roots);
-        Ok(found.len())
+        Ok(count)
     }
 
     /// Without the feature `authenticode`, no certificate can be read.
@@ -80,6 +69,16 @@ impl Trust {
     pub fn add(&mut self, _: &[u8]) -> Result<usize, TrustError> {
         Err(TrustError::NotBuilt)
     }
+}
+
+/// The certificate in a PEM block with this number.
+#[cfg(feature = "authenticode")]
+fn pem_certificate((number, block): (usize, &String)) -> Result<Certificate, TrustError> {
+    let certificate = match der::pem::decode_vec(block.as_bytes()) {
+        Ok(("CERTIFICATE", bytes)) => Certificate::read(&bytes),
+        _ => None,
+    };
+    certificate.ok_or(TrustError::Unreadable(number))
 }
 
 /// The PEM blocks of a text, without the lines between them.

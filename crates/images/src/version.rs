@@ -110,7 +110,11 @@ fn language(texts: &[u8]) -> VersionInfo {
     version
 }
 
-fn decoded(utf16: &[u8]) -> String {
-    let units = utf16.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+fn decoded(text: &[u8]) -> String {
+    utf16(text.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])))
+}
+
+/// A text, with invalid units replaced by U+FFFD.
+pub(crate) fn utf16(units: impl Iterator<Item = u16>) -> String {
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }

@@ -118,6 +118,84 @@ fn the_first_error_of_a_signature_is_its_reason() {
     assert_eq!(text(&trusted_leaf.signatures[0]), "valid");
 }
 
+/// The encoding of a certificate with a validity that is not a time.
+fn unreadable(certificate: &Certificate) -> Vec<u8> {
+    let mut der = certificate.der();
+    let start = &certificate.validity.0.as_bytes()[2..];
+    let at = der.windows(start.len()).position(|bytes| bytes == start).expect("the start");
+    der[at] = b'?';
+    der
+}
+
+/// An unreadable certificate may be the one that is looked for.
+#[test]
+fn with_unreadable_certificates_nothing_is_refuted() {
+    let image = image();
+    let (good, authority) = (signer(&leaf()), authority());
+    let content = indirect_data(&digest(&image));
+    let made = good.signature(INDIRECT_DATA, &content[2..]);
+    let expired = Certificate { validity: ("20200101000000Z", "20250101000000Z"), ..leaf() };
+    let countersigned = |certificate: &Certificate| {
+        let stamp = countersignature(&made, "20240101000000Z", &signer(&authority));
+        Signer { unsigned: vec![stamp], ..signer(certificate) }
+    };
+    let expired = countersigned(&expired);
+    let (bad_leaf, bad_issuing) = (unreadable(&leaf()), unreadable(&issuing()));
+    let (time, bad_time) = (authority.der(), unreadable(&authority));
+    let (leaf, issuing) = (leaf().der(), issuing().der());
+    let own = expired.certificate.der();
+    for (name, signer, certificates, trusted, unchecked) in [
+        ("signer missing", &good, vec![&issuing], "invalid signer-missing", "invalid signer-missing"),
+        ("signer", &good, vec![&bad_leaf, &issuing], "unknown malformed", "unknown malformed"),
+        ("issuer", &good, vec![&leaf, &bad_issuing], "unknown malformed", "root-not-checked"),
+        ("needless", &good, vec![&bad_time, &leaf, &issuing], "valid", "root-not-checked"),
+        ("time stamp", &expired, vec![&own, &issuing, &time], "valid", "root-not-checked"),
+        ("authority missing", &expired, vec![&own, &issuing], "invalid expired", "invalid expired"),
+        ("authority", &expired, vec![&own, &issuing, &bad_time], "unknown malformed", "unknown malformed"),
+    ] {
+        let certificates: Vec<Vec<u8>> = certificates.into_iter().cloned().collect();
+        let data = signed_data_with(INDIRECT_DATA, &content, signer, &certificates);
+        let states = states(&with_signatures(&image, &[data]));
+        assert_eq!(states, (trusted.to_owned(), unchecked.to_owned()), "{name}");
+    }
+}
+
+/// Certificates with the names of a chain that did not sign each other: every pair is tried.
+#[test]
+fn a_search_that_is_too_long_decides_nothing() {
+    let image = image();
+    let content = indirect_data(&digest(&image));
+    let false_root = Certificate { issuer: "Elsewhere", signed_by: "Elsewhere", ..root("Example Root") };
+    let forged = Certificate { usages: &[], signed_by: "Somebody", ..issuing() };
+    let time = Certificate {
+        name: "Example Authority",
+        issuer: "Example Issuing",
+        signed_by: "Example Issuing",
+        ..authority()
+    };
+    let trust = trust(&[root("Other Root")]);
+    let report = |signer: &Signer, others: &[Certificate]| {
+        let data = signed_data(INDIRECT_DATA, &content, signer, others);
+        read(&with_signatures(&image, &[data]), Some(&trust)).signatures.remove(0)
+    };
+    let plain = signer(&leaf());
+    let made = plain.signature(INDIRECT_DATA, &content[2..]);
+    let stamp = countersignature(&made, "20240101000000Z", &signer(&time));
+    let stamped = Signer { unsigned: vec![stamp], ..plain.clone() };
+    for (number, expected, reason) in
+        [(3, "root-not-trusted issuer-missing", "issuer-missing"), (17, "unknown malformed", "malformed")]
+    {
+        let mut others = [vec![forged.clone(); number], vec![false_root.clone(); number]].concat();
+        assert_eq!(text(&report(&plain, &others)), expected);
+        others.push(time.clone());
+        let stamped = report(&stamped, &others);
+        assert_eq!(text(&stamped), expected);
+        // Its chain is searched before that of the signer.
+        let stamp = stamped.timestamp.expect("a time stamp");
+        assert_eq!((stamp.is_verified, stamp.reason.map(|one| one.name())), (false, Some(reason)));
+    }
+}
+
 #[test]
 fn the_facts_of_a_signature_are_those_of_its_certificate() {
     let image = image();

@@ -7,7 +7,7 @@
 //! [`crate::notation`] (`builtin/*.txt`), one for each provider. A table is read when the provider
 //! is first needed, which takes up to a few milliseconds for the largest ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use stackhound_types::{Guid, PointerSize};
@@ -25,6 +25,17 @@ mod tables;
 mod tests;
 
 use tables::{CLR_MAPS, TABLES};
+
+/// The maps of .NET's tables, and those that are shared with the tables of the kernel logger.
+static SHARED_MAPS: LazyLock<Maps<'static>> = LazyLock::new(|| {
+    let read = || {
+        let kernel = KERNEL_MAPS.into_iter().filter_map(|name| Some((name, kernel::map(name)?.clone())));
+        let mut maps = kernel.collect();
+        let table = notation::parse(CLR_MAPS).map_err(|error| TableError::Notation("clr_maps", error))?;
+        add_maps(&mut maps, &table.maps).map(|()| maps)
+    };
+    read().unwrap_or_else(|error| panic!("built-in maps: {error}"))
+});
 
 /// The maps that these tables share with the tables of the kernel logger.
 const KERNEL_MAPS: [&str; 5] =
@@ -57,10 +68,11 @@ pub(crate) struct BuiltIn {
 /// The description of an event with the highest version up to the given one.
 pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
     let provider = INDEX.entry(provider)?.provider();
-    let versions = provider.events.get(&id)?;
-    let found = versions.iter().rev().find(|known| known.number <= version)?;
-    let schema = || Arc::new(Plan::new(provider.description.events[found.index].schema.clone()));
-    Some(BuiltIn { plan: found.plan.get_or_init(schema), version: found.number })
+    let events = &provider.description.events;
+    let after = events.partition_point(|event| (event.id, event.version) <= (id, version));
+    let index = after.checked_sub(1).filter(|&index| events[index].id == id)?;
+    let plan = || Arc::new(Plan::new(events[index].schema.clone()));
+    Some(BuiltIn { plan: provider.plans[index].get_or_init(plan), version: events[index].version })
 }
 
 /// The name of a provider. Does not read its table.
@@ -126,98 +138,85 @@ impl IndexEntry {
     }
 }
 
-/// A version of an event: the index of its description.
 #[derive(Debug)]
-struct Version {
-    number: u8,
-    index: usize,
-    plan: OnceLock<Arc<Plan>>,
-}
-
-#[derive(Debug, Default)]
 struct Provider {
+    /// Its events are in ascending order of ids and versions.
     description: ProviderDescription,
-    /// Versions in ascending order, by id.
-    events: HashMap<u16, Vec<Version>>,
+    /// The plan of each event.
+    plans: Box<[OnceLock<Arc<Plan>>]>,
 }
 
 impl Provider {
     fn read(file: &'static str, text: &str) -> Result<Provider, TableError> {
-        let mut maps = Maps::new();
-        for name in KERNEL_MAPS {
-            maps.extend(kernel::map(name).map(|map| (name, map.clone())));
-        }
-        let notation = |text| notation::parse(text).map_err(|error| TableError::Notation(file, error));
-        let (shared, table) = (notation(CLR_MAPS)?, notation(text)?);
-        for text in shared.maps.into_iter().chain(table.maps) {
-            if maps.insert(text.name, Arc::new(map(&text))).is_some() {
-                return Err(TableError::Order(text.name.to_owned()));
-            }
-        }
+        let table = notation::parse(text).map_err(|error| TableError::Notation(file, error))?;
+        let mut maps: Maps<'_> = SHARED_MAPS.clone();
+        add_maps(&mut maps, &table.maps)?;
         let [text] = &table.providers[..] else { return Err(TableError::Provider(file)) };
-        let mut provider = Provider { description: description(text), ..Provider::default() };
+        let mut description = description(text);
+        let mut ids = HashSet::new();
         for event in &text.events {
-            provider.add(event, &maps)?;
+            add_event(&mut description, &mut ids, event, &maps)?;
         }
-        provider.description.events.sort_by_key(|event| (event.id, event.version));
-        for (index, event) in provider.description.events.iter().enumerate() {
-            let version = Version { number: event.version, index, plan: OnceLock::new() };
-            provider.events.entry(event.id).or_default().push(version);
-        }
-        let fields = provider.description.events.iter().flat_map(|event| &event.schema.fields);
-        let used: BTreeMap<_, _> =
-            fields.filter_map(|field| Some((&*field.map.as_ref()?.name, field))).collect();
-        let used = used.into_values().filter_map(|field| field.map.clone()).collect();
-        provider.description.maps = used;
-        Ok(provider)
+        description.events.sort_by_key(|event| (event.id, event.version));
+        let fields = description.events.iter().flat_map(|event| &event.schema.fields);
+        let used = fields.filter_map(|field| field.map.as_ref()).map(|map| (&*map.name, map));
+        description.maps = used.collect::<BTreeMap<_, _>>().into_values().cloned().collect();
+        let plans = description.events.iter().map(|_| OnceLock::new()).collect();
+        Ok(Provider { description, plans })
     }
+}
 
-    fn add(&mut self, text: &EventText<'_>, maps: &Maps<'_>) -> Result<(), TableError> {
-        for header in &text.headers {
-            let event_name = self.event_name(header);
-            let label = format!("{} {} {event_name}", self.description.name, header.id);
-            let mut last = None;
-            for layout in &text.layouts {
-                // These layouts are packed, and their plans apply to both pointer sizes.
-                let layouts = alternatives(layout, PointerSize::Eight, maps);
-                let layouts = layouts.map_err(|error| TableError::Layout(label.clone(), error))?;
-                if last.replace(layout.from_version).is_some_and(|last| last >= layout.from_version) {
-                    return Err(TableError::Order(label));
-                }
-                let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
-                let schema = Schema {
-                    source: SchemaSource::BuiltIn,
-                    provider: self.description.guid,
-                    provider_name: self.description.name.clone(),
-                    event_name: event_name.clone(),
-                    message: None,
-                    fields,
-                };
-                self.description.events.push(EventDescription {
-                    level: header.level,
-                    opcode: header.opcode,
-                    task: header.task,
-                    keywords: header.keywords,
-                    ..EventDescription::new(header.id, layout.from_version, Arc::new(schema))
-                });
-            }
-            if self.events.insert(header.id, Vec::new()).is_some() {
+/// `ids` are those of the events that were added.
+fn add_event(
+    provider: &mut ProviderDescription,
+    ids: &mut HashSet<u16>,
+    text: &EventText<'_>,
+    maps: &Maps<'_>,
+) -> Result<(), TableError> {
+    for header in &text.headers {
+        let event_name = full_name(provider, header);
+        let label = format!("{} {} {event_name}", provider.name, header.id);
+        let mut last = None;
+        for layout in &text.layouts {
+            // These layouts are packed, and their plans apply to both pointer sizes.
+            let layouts = alternatives(layout, PointerSize::Eight, maps);
+            let layouts = layouts.map_err(|error| TableError::Layout(label.clone(), error))?;
+            if last.replace(layout.from_version).is_some_and(|last| last >= layout.from_version) {
                 return Err(TableError::Order(label));
             }
+            let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
+            let schema = Schema {
+                source: SchemaSource::BuiltIn,
+                provider: provider.guid,
+                provider_name: provider.name.clone(),
+                event_name: event_name.clone(),
+                message: None,
+                fields,
+            };
+            provider.events.push(EventDescription {
+                level: header.level,
+                opcode: header.opcode,
+                task: header.task,
+                keywords: header.keywords,
+                ..EventDescription::new(header.id, layout.from_version, Arc::new(schema))
+            });
         }
-        Ok(())
+        if !ids.insert(header.id) {
+            return Err(TableError::Order(label));
+        }
     }
+    Ok(())
+}
 
-    fn event_name(&self, header: &HeaderText<'_>) -> Box<str> {
-        if header.name != "-" {
-            return header.name.into();
-        }
-        let (task, opcode) = (header.task.unwrap_or(0), header.opcode.unwrap_or(0));
-        let opcode = self.description.opcode_name(task, opcode).unwrap_or_default();
-        match event_name(self.description.task_name(task).unwrap_or_default(), opcode) {
-            name if name.is_empty() => format!("EventID({})", header.id).into(),
-            name => name.into(),
-        }
+fn full_name(provider: &ProviderDescription, header: &HeaderText<'_>) -> Box<str> {
+    if header.name != "-" {
+        return header.name.into();
+    }
+    let (task, opcode) = (header.task.unwrap_or(0), header.opcode.unwrap_or(0));
+    let opcode = provider.opcode_name(task, opcode).unwrap_or_default();
+    match event_name(provider.task_name(task).unwrap_or_default(), opcode) {
+        name if name.is_empty() => format!("EventID({})", header.id).into(),
+        name => name.into(),
     }
 }
 
@@ -239,10 +238,16 @@ fn description(provider: &ClassText<'_>) -> ProviderDescription {
     }
 }
 
-fn map(text: &MapText<'_>) -> Map {
-    Map {
-        name: text.name.into(),
-        kind: if text.bits { MapKind::Bits } else { MapKind::Values },
-        entries: text.entries.iter().map(|&(value, name)| (value, name.into())).collect(),
+fn add_maps<'t>(maps: &mut Maps<'t>, texts: &[MapText<'t>]) -> Result<(), TableError> {
+    for text in texts {
+        let map = Map {
+            name: text.name.into(),
+            kind: if text.bits { MapKind::Bits } else { MapKind::Values },
+            entries: text.entries.iter().map(|&(value, name)| (value, name.into())).collect(),
+        };
+        if maps.insert(text.name, Arc::new(map)).is_some() {
+            return Err(TableError::Order(text.name.to_owned()));
+        }
     }
+    Ok(())
 }

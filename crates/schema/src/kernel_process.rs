@@ -4,9 +4,11 @@
 //! versions that are not listed are not read.
 
 use stackhound_types::{FileTime, Pid};
+use zerocopy::byteorder::little_endian::{I64, U32, U64};
 
-use crate::error::{Error, Expected};
+use crate::error::Error;
 use crate::kernel::view::Utf16;
+use crate::kernel::view::read::{Reader, pid};
 use crate::value::Sid;
 
 /// The id of `ProcessStart`.
@@ -32,30 +34,22 @@ pub struct ProcessStatement<'a> {
     /// The path of the program as NT path.
     pub image_name: Utf16<'a>,
     /// From the header of the image. Not in the oldest versions.
-    pub image_checksum: Option<u32>,
-    /// From the header of the image. Not in the oldest versions.
     pub time_date_stamp: Option<u32>,
 }
 
-/// The form of a version: which of the fields that not all versions have it has.
-#[derive(Clone, Copy)]
-struct Form {
-    has_flags: bool,
-    has_token: bool,
-    has_image: bool,
-}
+// Each layout has what the one before it has.
+const WITH_FLAGS: u8 = 1;
+const WITH_IMAGE: u8 = 2;
+const WITH_TOKEN: u8 = 3;
 
-impl Form {
-    fn of(id: u16, version: u8) -> Option<Form> {
-        let form = |has_flags, has_token, has_image| Some(Form { has_flags, has_token, has_image });
-        match (id, version) {
-            (PROCESS_START, 0) => form(false, false, false),
-            (PROCESS_START, 1) => form(true, false, false),
-            (PROCESS_START, 2) | (PROCESS_RUNDOWN, 0) => form(true, false, true),
-            (PROCESS_START, 3) | (PROCESS_RUNDOWN, 1) => form(true, true, true),
-            _ => None,
-        }
-    }
+/// The layout: the version of `ProcessStart` that has it.
+fn layout(id: u16, version: u8) -> Option<u8> {
+    let layout = match id {
+        PROCESS_START => version,
+        PROCESS_RUNDOWN => version.checked_add(WITH_IMAGE)?,
+        _ => return None,
+    };
+    (layout <= WITH_TOKEN).then_some(layout)
 }
 
 impl<'a> ProcessStatement<'a> {
@@ -65,37 +59,37 @@ impl<'a> ProcessStatement<'a> {
     /// # Errors
     /// [`Error::Class`] if the payload is too short.
     pub fn parse(id: u16, version: u8, payload: &'a [u8]) -> Option<Result<ProcessStatement<'a>, Error>> {
-        Some(ProcessStatement::read(Form::of(id, version)?, payload))
+        Some(ProcessStatement::read(layout(id, version)?, payload))
     }
 
-    fn read(form: Form, payload: &'a [u8]) -> Result<ProcessStatement<'a>, Error> {
-        let mut reader = Reader { rest: payload, length: payload.len() };
-        let process_id = Pid(reader.u32()?);
-        if form.has_token {
-            reader.take(8)?;
+    fn read(layout: u8, payload: &'a [u8]) -> Result<ProcessStatement<'a>, Error> {
+        let mut reader = Reader::new("ProcessStart", payload);
+        let process_id = pid(*reader.fixed()?);
+        // The sequence number of the process.
+        if layout >= WITH_TOKEN {
+            reader.skip(size_of::<U64>())?;
         }
-        let create_time = FileTime(reader.u64()? as i64);
-        let parent_id = Pid(reader.u32()?);
-        if form.has_token {
-            reader.take(8)?;
+        let create_time = FileTime(reader.fixed::<I64>()?.get());
+        let parent_id = pid(*reader.fixed()?);
+        if layout >= WITH_TOKEN {
+            reader.skip(size_of::<U64>())?;
         }
-        let session_id = reader.u32()?;
-        if form.has_flags {
-            reader.u32()?;
+        let session_id = reader.fixed::<U32>()?.get();
+        if layout >= WITH_FLAGS {
+            reader.skip(size_of::<U32>())?;
         }
-        let mandatory_label = match form.has_token {
-            true => {
-                // The type of the token, and whether it is elevated.
-                reader.take(8)?;
-                Some(reader.sid()?)
-            }
-            false => None,
-        };
-        let image_name = reader.text();
-        let (image_checksum, time_date_stamp) = match form.has_image {
-            true => (reader.u32().ok(), reader.u32().ok()),
-            false => (None, None),
-        };
+        let mut mandatory_label = None;
+        if layout >= WITH_TOKEN {
+            // The type of the token, and whether it is elevated.
+            reader.skip(2 * size_of::<U32>())?;
+            mandatory_label = Some(reader.bare_sid()?);
+        }
+        let image_name = reader.utf16().unwrap_or_default();
+        let mut time_date_stamp = None;
+        if layout >= WITH_IMAGE {
+            // After the checksum.
+            time_date_stamp = reader.optional::<[U32; 2]>().map(|[_, stamp]| stamp.get());
+        }
         Ok(ProcessStatement {
             process_id,
             create_time,
@@ -103,46 +97,8 @@ impl<'a> ProcessStatement<'a> {
             session_id,
             mandatory_label,
             image_name,
-            image_checksum,
             time_date_stamp,
         })
-    }
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-    length: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let offset = self.length - self.rest.len();
-        let error = Error::Class { class: "ProcessStart", offset, expected: Expected::Bytes(count) };
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(error)?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn u32(&mut self) -> Result<u32, Error> {
-        self.take(4).map(|bytes| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte)))
-    }
-
-    fn u64(&mut self) -> Result<u64, Error> {
-        self.take(8).map(|bytes| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
-    }
-
-    fn sid(&mut self) -> Result<Sid<'a>, Error> {
-        let count = self.rest.get(1).copied().unwrap_or_default();
-        self.take(8 + 4 * usize::from(count)).map(Sid)
-    }
-
-    /// A text up to its terminator, or to the end of the payload.
-    fn text(&mut self) -> Utf16<'a> {
-        let (units, _) = self.rest.as_chunks::<2>();
-        let end = units.iter().position(|unit| *unit == [0, 0]);
-        let text = &self.rest[..2 * end.unwrap_or(units.len())];
-        self.rest = end.map_or(&[], |end| &self.rest[2 * end + 2..]);
-        Utf16(text)
     }
 }
 
@@ -183,7 +139,7 @@ mod tests {
         let read = ProcessStatement::parse(PROCESS_START, 3, &newest).unwrap().unwrap();
         assert_eq!(read.mandatory_label.unwrap().to_string(), "S-1-16-12288");
         assert_eq!((read.process_id, read.parent_id, read.session_id), (Pid(4_242), Pid(812), 1));
-        assert_eq!((read.image_checksum, read.time_date_stamp), (Some(0x1_2345), Some(0x5f5e_1000)));
+        assert_eq!(read.time_date_stamp, Some(0x5f5e_1000));
         assert_eq!(read.create_time, FileTime(133_512_192_000_000_000));
         let older = [&newest[..4], &newest[12..24], &newest[32..40], &newest[60..]].concat();
         let of_older = ProcessStatement::parse(PROCESS_START, 2, &older).unwrap().unwrap();
@@ -191,7 +147,7 @@ mod tests {
         assert_eq!(ProcessStatement::parse(PROCESS_RUNDOWN, 0, &older).unwrap().unwrap(), of_older);
         let oldest = [&older[..20], &older[24..]].concat();
         let of_oldest = ProcessStatement::parse(PROCESS_START, 0, &oldest).unwrap().unwrap();
-        let without = ProcessStatement { image_checksum: None, time_date_stamp: None, ..of_older };
+        let without = ProcessStatement { time_date_stamp: None, ..of_older };
         assert_eq!(of_oldest, without);
         assert!(ProcessStatement::parse(PROCESS_START, 4, &newest).is_none());
     }

@@ -323,6 +323,11 @@ impl<'t> Parser<'t> {
         Ok(header)
     }
 
+    /// Whether another layout of the event follows.
+    fn next_is_layout(&self) -> bool {
+        self.peek().is_some_and(|token| token.starts_with('v'))
+    }
+
     fn event(&mut self) -> Result<EventText<'t>, NotationError> {
         let mut headers = vec![self.header()?];
         while self.next_is(",") {
@@ -330,7 +335,9 @@ impl<'t> Parser<'t> {
         }
         self.groups.retain(|name, _| !is_version(name));
         let mut layouts = Vec::new();
-        while let Some(token) = self.peek().filter(|token| token.starts_with('v')) {
+        while self.next_is_layout()
+            && let Some(token) = self.peek()
+        {
             let from_version = number(&token[1..])
                 .and_then(|v| v.try_into().ok())
                 .ok_or_else(|| self.error("a version such as v2"))?;
@@ -342,7 +349,9 @@ impl<'t> Parser<'t> {
             };
             self.at += usize::from(packing != Packing::Natural);
             let fields = self.fields()?;
-            self.groups.insert(token, fields.clone());
+            if self.next_is_layout() {
+                self.groups.insert(token, fields.clone());
+            }
             layouts.push(LayoutText { from_version, packing, fields });
         }
         Ok(EventText { headers, layouts })

@@ -44,8 +44,8 @@ fn single(field: &Field, number: u8) -> OwnedValue {
 /// The values of `count` fields from an index on, and the index after them. Counts and lengths of
 /// other fields are as those fields need them.
 fn values(schema: &Schema, mut index: usize, count: usize) -> (Vec<(String, OwnedValue)>, usize) {
-    let mut values = Vec::new();
-    while values.len() < count
+    let mut named = Vec::new();
+    while named.len() < count
         && let Some(field) = schema.fields.get(index)
     {
         let number = (index % 100 + 1) as u8;
@@ -55,7 +55,7 @@ fn values(schema: &Schema, mut index: usize, count: usize) -> (Vec<(String, Owne
         let mut next = index + 1;
         let mut one = match field.in_type {
             InType::Struct { members } => {
-                let (members, end) = values_of_members(schema, next, members);
+                let (members, end) = values(schema, next, members.into());
                 next = end;
                 OwnedValue::Struct(members)
             }
@@ -67,14 +67,10 @@ fn values(schema: &Schema, mut index: usize, count: usize) -> (Vec<(String, Owne
             Count::Fixed(count) => OwnedValue::List(vec![one; count.into()]),
             Count::Field(_) | Count::Prefixed | Count::Rest => OwnedValue::List(vec![one; COUNTED]),
         };
-        values.push((field.name.to_string(), one));
+        named.push((field.name.to_string(), one));
         index = next;
     }
-    (values, index)
-}
-
-fn values_of_members(schema: &Schema, index: usize, members: u16) -> (Vec<(String, OwnedValue)>, usize) {
-    values(schema, index, members.into())
+    (named, index)
 }
 
 fn descriptor(event: &EventDescription) -> Descriptor {

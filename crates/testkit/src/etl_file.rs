@@ -248,36 +248,49 @@ impl Recorder<'_> {
         };
         let trigger = Trigger { time: event, pid: actor.pid, tid: actor.tid };
         let (kernel, user) = self.frames(actor.event_spec, service);
-        let both = [(Parts::User, kernel), (Parts::Kernel, user)];
-        for (without, frames) in both {
-            if actor.event_spec.parts != without && !frames.is_empty() {
-                self.tick();
-                let record = stack::frames(RawTime(self.now), POINTER_SIZE, trigger, &frames);
-                self.writer.write(0, &record)?;
-            }
+        match actor.event_spec.parts {
+            Parts::All => self.stacks(trigger, &[kernel, user])?,
+            Parts::Kernel => self.stacks(trigger, &[kernel])?,
+            Parts::User => self.stacks(trigger, &[user])?,
         }
         Ok(event)
     }
 
+    /// Writes the stacks of a kernel event that have frames.
+    fn stacks(&mut self, trigger: Trigger, stacks: &[Vec<Address>]) -> Result<(), WriteError> {
+        for frames in stacks.iter().filter(|frames| !frames.is_empty()) {
+            self.tick();
+            let record = stack::frames(RawTime(self.now), POINTER_SIZE, trigger, frames);
+            self.writer.write(0, &record)?;
+        }
+        Ok(())
+    }
+
+    fn addresses(&self, frames: &[FrameSpec]) -> Vec<Address> {
+        frames.iter().map(|frame| Address(self.world.address(*frame))).collect()
+    }
+
+    /// Return addresses in these functions of the kernel, each of which calls the one before it.
+    fn kernel_frames(&self, functions: &[&str]) -> Vec<Address> {
+        let names: Vec<String> = functions.iter().map(|name| format!("ntoskrnl!{name}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.addresses(&self.world.callers("", &names))
+    }
+
     /// The kernel frames and the user frames, at most as many as Windows records.
     fn frames(&self, event_spec: &EventSpec, service: Option<&str>) -> (Vec<Address>, Vec<Address>) {
-        let address = |frame: &FrameSpec| Address(self.world.address(*frame));
         let usual = || match (event_spec.action, service) {
             (Action::Sample, _) => Vec::new(),
             (Action::Wait, _) => ["KiSwapContext", "NtDelayExecution", "KiSystemServiceCopyEnd"].to_vec(),
             (_, None) => ["EtwTraceStack", "KiSystemServiceCopyEnd"].to_vec(),
             (_, Some(service)) => ["EtwTraceStack", service, "KiSystemServiceCopyEnd"].to_vec(),
         };
-        let mut kernel: Vec<Address> = match &event_spec.kernel {
-            Some(kernel) => kernel.iter().map(address).collect(),
-            None => {
-                let names: Vec<String> = usual().iter().map(|name| format!("ntoskrnl!{name}")).collect();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                self.world.callers("", &names).iter().map(address).collect()
-            }
+        let mut kernel = match &event_spec.kernel {
+            Some(kernel) => self.addresses(kernel),
+            None => self.kernel_frames(&usual()),
         };
         let (inner, mut user): (Vec<Address>, Vec<Address>) =
-            event_spec.stack.iter().map(address).partition(|address| address.0 >> 63 != 0);
+            self.addresses(&event_spec.stack).into_iter().partition(|address| address.0 >> 63 != 0);
         // Windows walks the whole kernel stack at once, including the kernel frames of callbacks.
         kernel.extend(inner);
         user.truncate(FRAMES_MAX - kernel.len());

@@ -17,7 +17,7 @@ mod time;
 pub use address::{Address, AddressKind, Mode, PointerSize, Rva};
 pub use date::{Rfc3339, start_of_day};
 pub use guid::{Guid, GuidError};
-pub use hex::HexBytes;
+pub use hex::{HexBytes, sha256_of_hex};
 pub use id::{Pid, Tid};
 pub use module::{ImageIdentity, ModuleIdentity, PdbIdentity};
 pub use time::{FileTime, RawTime, TICKS_PER_SECOND};

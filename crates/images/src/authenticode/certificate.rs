@@ -1,9 +1,9 @@
 //! Certificates: names, validity, permitted use, and signatures by their keys.
 
-use der::Decode;
 use der::asn1::ObjectIdentifier;
+use der::{Any, Decode, Tag, Tagged};
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
-use rsa::{BoxedUint, pkcs1v15};
+use rsa::{BoxedUint, Pkcs1v15Sign};
 use stackhound_types::FileTime;
 use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectKeyIdentifier};
 use x509_cert::name::Name;
@@ -11,7 +11,7 @@ use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
 
 use super::asn1::{self, Element, INTEGER, SEQUENCE};
 use super::digest::Hash;
-use super::signed_data::text;
+use crate::version::utf16;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
@@ -43,6 +43,8 @@ const WITH_HASH: [(ObjectIdentifier, ObjectIdentifier, Hash); 8] = [
 
 /// Maximum size of a certificate in bytes.
 const SIZE_MAX: usize = 1 << 16;
+/// Maximum number of UTF-8 bytes of a name.
+const NAME_MAX: usize = 256;
 /// Sizes of RSA keys in bits. Shorter ones prove nothing, longer ones take too long.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=8192;
 
@@ -191,14 +193,13 @@ fn rsa_verifies(
     };
     let (modulus, exponent) = (number()?, number()?);
     let key = rsa::PublicKey::new_with_size_limits(modulus, exponent, RSA_BITS).map_err(|_| Unsupported)?;
-    let Ok(signature) = pkcs1v15::Signature::try_from(signature) else { return Ok(false) };
-    let verified = match hash {
-        Hash::Sha1 => pkcs1v15::VerifyingKey::<sha1::Sha1>::new(key).verify_prehash(digest, &signature),
-        Hash::Sha256 => pkcs1v15::VerifyingKey::<sha2::Sha256>::new(key).verify_prehash(digest, &signature),
-        Hash::Sha384 => pkcs1v15::VerifyingKey::<sha2::Sha384>::new(key).verify_prehash(digest, &signature),
-        Hash::Sha512 => pkcs1v15::VerifyingKey::<sha2::Sha512>::new(key).verify_prehash(digest, &signature),
+    let scheme = match hash {
+        Hash::Sha1 => Pkcs1v15Sign::new::<sha1::Sha1>(),
+        Hash::Sha256 => Pkcs1v15Sign::new::<sha2::Sha256>(),
+        Hash::Sha384 => Pkcs1v15Sign::new::<sha2::Sha384>(),
+        Hash::Sha512 => Pkcs1v15Sign::new::<sha2::Sha512>(),
     };
-    Ok(verified.is_ok())
+    Ok(key.verify(scheme, digest, signature).is_ok())
 }
 
 fn ec_verifies(
@@ -231,4 +232,21 @@ pub(super) fn display_name(name: &Name) -> Option<Box<str>> {
         let attribute = name.iter().filter(|attribute| attribute.oid == *wanted).last()?;
         text(&attribute.value).map(Into::into)
     })
+}
+
+/// The text of a name, without control characters.
+fn text(value: &Any) -> Option<String> {
+    let bytes = value.value();
+    let mut text = match value.tag() {
+        Tag::BmpString => utf16(bytes.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]))),
+        Tag::TeletexString => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
+        _ => return None,
+    };
+    text.retain(|c| !c.is_control());
+    let end = text.floor_char_boundary(NAME_MAX);
+    text.truncate(end);
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

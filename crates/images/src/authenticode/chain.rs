@@ -3,6 +3,7 @@
 use der::asn1::ObjectIdentifier;
 
 use super::certificate::Certificate;
+use super::signed_data::SignedData;
 use crate::facts::SignatureReason;
 use crate::trust::Trust;
 
@@ -28,10 +29,25 @@ impl Budget {
     }
 }
 
+/// The certificates of containers, none of which is trusted.
+pub(super) struct Pool<'a> {
+    pub certificates: Vec<&'a Certificate>,
+    /// Whether there are further ones, which cannot be read.
+    pub has_unreadable: bool,
+}
+
+impl<'a> Pool<'a> {
+    pub fn of(containers: &[&'a SignedData<'_>]) -> Pool<'a> {
+        Pool {
+            certificates: containers.iter().flat_map(|data| &data.certificates).collect(),
+            has_unreadable: containers.iter().any(|data| data.has_unreadable),
+        }
+    }
+}
+
 /// The search for a chain.
 pub(super) struct Search<'a> {
-    /// Certificates of the signature, none of which is trusted.
-    pub pool: &'a [&'a Certificate],
+    pub pool: &'a Pool<'a>,
     pub trust: &'a Trust,
     /// The time at which all certificates must be valid, in seconds since 1970.
     pub time: i64,
@@ -40,9 +56,13 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a certificate leads to a trusted root; otherwise the reason.
+    /// Whether a certificate leads to a trusted root; otherwise the reason, which is
+    /// [`SignatureReason::Malformed`] if it is not known, since the budget is spent or certificates
+    /// cannot be read.
     pub fn root(&self, certificate: &Certificate, budget: &mut Budget) -> Result<(), SignatureReason> {
-        self.search(certificate, 0, budget)
+        let result = self.search(certificate, 0, budget);
+        // A certificate that cannot be read may be an issuer.
+        result.map_err(|reason| if self.pool.has_unreadable { SignatureReason::Malformed } else { reason })
     }
 
     /// `issuers` is the number of issuers below the certificate.
@@ -60,13 +80,19 @@ impl Search<'_> {
             false => SignatureReason::IssuerMissing,
         };
         let roots = self.trust.roots.iter().map(|root| (root, true));
-        let others = self.pool.iter().map(|other| (*other, false));
+        let others = self.pool.certificates.iter().map(|other| (*other, false));
         for (issuer, is_root) in roots.chain(others) {
             let may_issue = issuer.subject() == certificate.issuer()
                 && issuer != certificate
                 && issuer.may_issue(issuers)
                 && (is_root || issuer.permits(self.usage));
-            if !may_issue || !budget.take() || issuer.has_signed(certificate) != Ok(true) {
+            if !may_issue {
+                continue;
+            }
+            if !budget.take() {
+                return Err(SignatureReason::Malformed);
+            }
+            if issuer.has_signed(certificate) != Ok(true) {
                 continue;
             }
             if let Err(wrong_time) = is_valid_at(issuer, self.time) {
@@ -80,7 +106,7 @@ impl Search<'_> {
                 continue;
             }
             match self.search(issuer, issuers + 1, budget) {
-                Ok(()) => return Ok(()),
+                done @ (Ok(()) | Err(SignatureReason::Malformed)) => return done,
                 Err(other) => reason = other,
             }
         }

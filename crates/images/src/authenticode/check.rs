@@ -4,7 +4,7 @@ use der::asn1::ObjectIdentifier;
 
 use super::asn1::{Element, OCTET_STRING, SEQUENCE};
 use super::certificate::{CODE_SIGNING, Certificate, display_name};
-use super::chain::{Budget, Search, is_valid_at};
+use super::chain::{Budget, Pool, Search, is_valid_at};
 use super::digest::{Digests, Hash};
 use super::signed_data::{SignedData, Signer, Verified};
 use super::timestamp;
@@ -38,7 +38,7 @@ pub(super) fn signature(
     let mut report = SignatureReport {
         digest_algorithm: hash.map(Hash::name),
         digest: digest.to_vec(),
-        timestamp: timestamp::of(signer, &data.certificates, checks.trust, budget),
+        timestamp: timestamp::of(signer, &data, checks.trust, budget),
         ..SignatureReport::default()
     };
     if let Some(certificate) = certificate {
@@ -65,14 +65,19 @@ fn state(
 ) -> (SignatureState, Option<SignatureReason>) {
     let invalid = |reason| (SignatureState::Invalid, Some(reason));
     let unsupported = (SignatureState::Unknown, Some(SignatureReason::UnsupportedAlgorithm));
-    let Some(certificate) = certificate else { return invalid(SignatureReason::SignerMissing) };
+    let undecided = (SignatureState::Unknown, Some(SignatureReason::Malformed));
+    let certificate = match certificate {
+        Some(certificate) => certificate,
+        None if data.has_unreadable => return undecided,
+        None => return invalid(SignatureReason::SignerMissing),
+    };
     match is_same {
         None => return unsupported,
         Some(false) => return invalid(SignatureReason::DigestMismatch),
         Some(true) => {}
     }
     if !budget.take() {
-        return (SignatureState::Unknown, Some(SignatureReason::Malformed));
+        return undecided;
     }
     match signer.verify(certificate, data.content.contents, Some(INDIRECT_DATA)) {
         Verified::Yes => {}
@@ -89,14 +94,16 @@ fn state(
         // If only the root of the time stamp is unknown, the certificate may have been valid.
         let unproven = stamp.filter(|stamp| is_valid_at(certificate, stamp.time.to_unix().0).is_ok());
         return match unproven.and_then(|stamp| stamp.reason) {
+            Some(SignatureReason::Malformed) => undecided,
             Some(unknown_root) => (SignatureState::RootNotTrusted, Some(unknown_root)),
             None => invalid(reason),
         };
     }
     let Some(trust) = checks.trust else { return (SignatureState::RootNotChecked, None) };
-    let pool: Vec<&Certificate> = data.certificates.iter().collect();
+    let pool = Pool::of(&[data]);
     match (Search { pool: &pool, trust, time, usage: CODE_SIGNING }).root(certificate, budget) {
         Ok(()) => (SignatureState::Valid, None),
+        Err(SignatureReason::Malformed) => undecided,
         Err(reason @ (SignatureReason::Expired | SignatureReason::NotYetValid)) => invalid(reason),
         Err(reason) => (SignatureState::RootNotTrusted, Some(reason)),
     }

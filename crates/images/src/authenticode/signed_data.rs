@@ -12,8 +12,6 @@ use super::digest::Hash;
 const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
 const CONTENT_TYPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.3");
 const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.4");
-/// Maximum number of UTF-8 bytes of a name.
-const NAME_MAX: usize = 256;
 
 /// A container with its content, certificates and signers.
 #[derive(Debug)]
@@ -23,6 +21,8 @@ pub(super) struct SignedData<'a> {
     pub content: Element<'a>,
     /// The readable certificates.
     pub certificates: Vec<Certificate>,
+    /// Whether there are further certificates, any of which may be the one that is looked for.
+    pub has_unreadable: bool,
     pub signers: Vec<Signer>,
 }
 
@@ -58,13 +58,19 @@ impl<'a> SignedData<'a> {
         let content_type = Element::take(&mut content)?.oid()?;
         let mut wrapped = Element::expect(&mut content, CONTEXT_0)?.contents;
         let content = Element::take(&mut wrapped)?;
-        let certificates = Element::optional(&mut data, CONTEXT_0);
-        let certificates = certificates.iter().flat_map(Element::children);
-        let certificates = certificates.filter_map(|element| Certificate::read(element.whole)).collect();
+        let (mut certificates, mut has_unreadable) = (Vec::new(), false);
+        let listed = Element::optional(&mut data, CONTEXT_0);
+        // Attribute certificates have other tags.
+        for element in listed.iter().flat_map(Element::children).filter(|element| element.tag == SEQUENCE) {
+            match Certificate::read(element.whole) {
+                Some(certificate) => certificates.push(certificate),
+                None => has_unreadable = true,
+            }
+        }
         Element::optional(&mut data, CONTEXT_1);
         let signers = Element::expect(&mut data, SET)?.children();
         let signers = signers.map(|signer| Signer::read(signer.whole)).collect::<Option<Vec<_>>>()?;
-        Some(SignedData { content_type, content, certificates, signers })
+        Some(SignedData { content_type, content, certificates, has_unreadable, signers })
     }
 }
 
@@ -148,24 +154,4 @@ impl Signer {
 fn values(attributes: Option<&Attributes>, oid: ObjectIdentifier) -> impl Iterator<Item = &Any> {
     let attributes = attributes.into_iter().flat_map(|attributes| attributes.iter());
     attributes.filter(move |attribute| attribute.oid == oid).flat_map(|attribute| attribute.values.iter())
-}
-
-/// The text of a name, without control characters.
-pub(super) fn text(value: &Any) -> Option<String> {
-    let bytes = value.value();
-    let mut text: String = match value.tag() {
-        Tag::BmpString => {
-            let units = bytes.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
-            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
-        }
-        Tag::TeletexString => bytes.iter().map(|byte| char::from(*byte)).collect(),
-        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => {
-            String::from_utf8_lossy(bytes).into_owned()
-        }
-        _ => return None,
-    };
-    text.retain(|c| !c.is_control());
-    let end = text.floor_char_boundary(NAME_MAX);
-    text.truncate(end);
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

@@ -5,10 +5,11 @@ use der::{Any, DateTime, Decode, Encode};
 use stackhound_types::FileTime;
 
 use super::asn1::{self, Element, GENERALIZED_TIME, INTEGER, OCTET_STRING, SEQUENCE};
-use super::certificate::{Certificate, TIME_STAMPING, display_name};
-use super::chain::{Budget, Search, is_valid_at};
+use super::certificate::{TIME_STAMPING, display_name};
+use super::chain::{Budget, Pool, Search, is_valid_at};
 use super::digest::Hash;
 use super::signed_data::{SignedData, Signer, Verified};
+use crate::facts::SignatureReason;
 use crate::report::Timestamp;
 use crate::trust::Trust;
 
@@ -21,10 +22,10 @@ const TST_INFO: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.
 const TIMESTAMPS_MAX: usize = 4;
 
 /// The time stamp of a signature: the first verified one, otherwise the first readable one.
-/// `pool` are the certificates of the signature.
+/// `signed` is the container of the signature, with certificates.
 pub(super) fn of(
     signer: &Signer,
-    pool: &[Certificate],
+    signed: &SignedData<'_>,
     trust: Option<&Trust>,
     budget: &mut Budget,
 ) -> Option<Timestamp> {
@@ -34,13 +35,13 @@ pub(super) fn of(
         let (time, is_about_it) = token_time(&data, signature)?;
         let signer = data.signers.first()?;
         let content = (data.content.contents, Some(TST_INFO));
-        let pool: Vec<&Certificate> = data.certificates.iter().chain(pool).collect();
+        let pool = Pool::of(&[&data, signed]);
         let stamp = stamp(signer, content, &pool, time, trust, budget);
         let reason = stamp.reason.filter(|_| is_about_it);
         Some(Timestamp { is_verified: stamp.is_verified && is_about_it, reason, ..stamp })
     });
     let mut found: Vec<Timestamp> = tokens.collect();
-    let pool: Vec<&Certificate> = pool.iter().collect();
+    let pool = Pool::of(&[signed]);
     for countersignature in signer.unsigned(COUNTERSIGNATURE).take(TIMESTAMPS_MAX) {
         let counter = asn1::limited(&countersignature).and_then(|element| Signer::read(element.whole));
         let time = counter.as_ref().and_then(|counter| signing_time(counter.signed(SIGNING_TIME)?));
@@ -56,23 +57,29 @@ pub(super) fn of(
 fn stamp(
     signer: &Signer,
     (content, content_type): (&[u8], Option<ObjectIdentifier>),
-    pool: &[&Certificate],
+    pool: &Pool<'_>,
     time: i64,
     trust: Option<&Trust>,
     budget: &mut Budget,
 ) -> Timestamp {
-    let certificate = signer.certificate(pool.iter().copied());
-    let is_intact = certificate.is_some_and(|certificate| {
-        certificate.states(TIME_STAMPING)
-            && is_valid_at(certificate, time).is_ok()
-            && budget.take()
-            && signer.verify(certificate, content, content_type) == Verified::Yes
-    });
-    let reason = certificate.zip(trust).filter(|_| is_intact).and_then(|(certificate, trust)| {
-        Search { pool, trust, time, usage: TIME_STAMPING }.root(certificate, budget).err()
-    });
+    let certificate = signer.certificate(pool.certificates.iter().copied());
+    let undecided = Some(SignatureReason::Malformed);
+    let result = match certificate {
+        None => Err(undecided.filter(|_| pool.has_unreadable)),
+        Some(certificate)
+            if !certificate.states(TIME_STAMPING) || is_valid_at(certificate, time).is_err() =>
+        {
+            Err(None)
+        }
+        Some(_) if !budget.take() => Err(undecided),
+        Some(certificate) if signer.verify(certificate, content, content_type) != Verified::Yes => Err(None),
+        Some(certificate) => trust.map_or(Ok(()), |trust| {
+            Search { pool, trust, time, usage: TIME_STAMPING }.root(certificate, budget).map_err(Some)
+        }),
+    };
+    let (is_verified, reason) = (result.is_ok(), result.err().flatten());
     let signer = certificate.and_then(|certificate| display_name(certificate.subject()));
-    Timestamp { time: FileTime::from_unix(time), is_verified: is_intact && reason.is_none(), reason, signer }
+    Timestamp { time: FileTime::from_unix(time), is_verified, reason, signer }
 }
 
 /// The time in a token in seconds since 1970, and whether the token is about a signature.

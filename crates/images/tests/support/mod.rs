@@ -199,12 +199,23 @@ impl Signer {
     }
 }
 
-/// A container with one signer. `content` is an element, whose contents are signed.
+/// A container with one signer and its certificate. `content` is an element, whose contents are
+/// signed.
 pub fn signed_data(content_type: &str, content: &[u8], signer: &Signer, others: &[Certificate]) -> Vec<u8> {
-    let header = if content[1] < 0x80 { 2 } else { 2 + usize::from(content[1] & 0x7f) };
-    let (_, info) = signer.sign(Some(content_type), &content[header..]);
     let certificates: Vec<Vec<u8>> =
         std::iter::once(&signer.certificate).chain(others).map(Certificate::der).collect();
+    signed_data_with(content_type, content, signer, &certificates)
+}
+
+/// A container with these encoded certificates.
+pub fn signed_data_with(
+    content_type: &str,
+    content: &[u8],
+    signer: &Signer,
+    certificates: &[Vec<u8>],
+) -> Vec<u8> {
+    let header = if content[1] < 0x80 { 2 } else { 2 + usize::from(content[1] & 0x7f) };
+    let (_, info) = signer.sign(Some(content_type), &content[header..]);
     let data = element(
         SEQUENCE,
         &[

@@ -3,9 +3,7 @@
 //! counterpart: JIT compilers, packers, hooks, hot patches.
 
 use crate::Answer::{No, Undetermined};
-use crate::case_builder::{
-    AGENT, BOTH, CaseBuilder, ETL, HOOKED, MANAGED, OPEN, PROGRAMS, ROWS, TOOL, private,
-};
+use crate::case_builder::{AGENT, BOTH, CaseBuilder, ETL, HOOKED, MANAGED, OPEN, PROGRAMS, TOOL, private};
 use crate::code::DATA_AT;
 use crate::event_spec::{
     Action, Actor, Change, ChangeKind, ChangedBy, EventSpec, FrameSpec, Memory, PAGE_EXECUTE_READ,
@@ -36,15 +34,10 @@ fn step(change: Change, stack: &[FrameSpec]) -> Step {
     Step { change, stack: stack.to_vec(), wait: 1 }
 }
 
-/// The page of private code.
+/// The page of [`private`] code.
 fn page(number: u64) -> FrameSpec {
     let FrameSpec::At(address) = private(number) else { unreachable!("private code is in no image") };
     FrameSpec::At(address & !0xfff)
-}
-
-/// Code in that page, which the call of a frame returns to.
-fn within(number: u64) -> FrameSpec {
-    private(number)
 }
 
 /// The stack of a runtime that changes the protection of memory.
@@ -67,8 +60,9 @@ fn made_executable(builder: &mut CaseBuilder<'_>) {
     builder.about("CS27", ETL);
     let protect = builder.stack(PROTECT, "agent");
     let written = |number| change(ChangeKind::Protect(RW, RX), page(number));
-    for ((_, code), number) in PROGRAMS.into_iter().zip(100..) {
-        let event_spec = builder.open(PROGRAMS[number as usize - 100]).insert(2, within(number));
+    for (program, number) in PROGRAMS.into_iter().zip(100..) {
+        let event_spec = builder.open(program).insert(2, private(number));
+        let (_, code) = program;
         let by = builder.stack(PROTECT, code);
         let title = format!("{code} calls code that it wrote and made executable");
         builder.yes_at_least("medium", title, event_spec.after([step(written(number), &by)]));
@@ -76,18 +70,18 @@ fn made_executable(builder: &mut CaseBuilder<'_>) {
     let open = builder.open(PROGRAMS[0]);
     builder.yes_at_least("medium", "memory that was allocated writable and executable", {
         let allocate = change(ChangeKind::Allocate(RWX), page(106));
-        open.clone().insert(3, within(106)).after([step(allocate, &protect)])
+        open.clone().insert(3, private(106)).after([step(allocate, &protect)])
     });
     builder.yes_at_least("high", "shellcode that unpacked more shellcode", {
         let mut by = protect.clone();
-        by.insert(2, within(107));
-        open.clone().insert(2, within(108)).after([step(written(108), &by)])
+        by.insert(2, private(107));
+        open.clone().insert(2, private(108)).after([step(written(108), &by)])
     });
     builder.yes_at_least("high", "another process wrote it", {
         let by = ChangedBy::Other("tool");
         let allocate = Change { by, ..change(ChangeKind::Allocate(RWX), page(109)) };
         let write = Change { by, ..change(ChangeKind::Write, page(109)) };
-        open.clone().insert(2, within(109)).after([allocate, write].map(|change| step(change, &protect)))
+        open.clone().insert(2, private(109)).after([allocate, write].map(|change| step(change, &protect)))
     });
     let start = |at, target| {
         let stack = builder.stack(&["ntdll!NtCreateThreadEx", "kernelbase!CreateRemoteThreadEx"], "agent");
@@ -116,12 +110,12 @@ fn made_executable(builder: &mut CaseBuilder<'_>) {
     builder.no("a runtime compiled it and reported it", managed(builder).memory(Memory::Jit(jit)));
     builder.yes_at_most("low", "the trampoline of a known hook", {
         let by = by_hook(builder);
-        builder.open((HOOKED, "tool")).insert(2, within(112)).after([step(written(112), &by)])
+        builder.open((HOOKED, "tool")).insert(2, private(112)).after([step(written(112), &by)])
     });
-    builder.undetermined("code in memory without recorded changes", open.clone().insert(2, within(113)));
+    builder.undetermined("code in memory without recorded changes", open.clone().insert(2, private(113)));
     builder.undetermined("the memory was freed and allocated again", {
         let again = change(ChangeKind::Allocate(RX), page(114));
-        open.clone().insert(2, within(114)).after([written(114), again].map(|change| step(change, &protect)))
+        open.clone().insert(2, private(114)).after([written(114), again].map(|change| step(change, &protect)))
     });
     builder.about("CS27", BOTH);
     builder.all_open(No);
@@ -147,7 +141,7 @@ fn fluctuates(builder: &mut CaseBuilder<'_>) {
         builder.yes_at_least("medium", title, wakes(actor, page(number), &by, 3, 1500));
     }
     let mut unbacked = builder.stack(PROTECT, "agent");
-    unbacked.insert(2, within(126));
+    unbacked.insert(2, private(126));
     builder.yes_at_least("high", "shellcode hides itself", wakes(AGENT, page(126), &unbacked, 4, 1000));
     let mut timer = builder.world.stack(&["ntdll!NtProtectVirtualMemory"]);
     let pool = ["ntdll!RtlpTpTimerCallback", "ntdll!TppTimerpExecuteCallback", "ntdll!TppWorkerThread"];
@@ -162,7 +156,7 @@ fn fluctuates(builder: &mut CaseBuilder<'_>) {
     builder.yes_at_least("medium", "code in an image hides itself", stomped);
     builder.yes_at_least("medium", "code that hides while it sleeps opens a process", {
         let by = builder.stack(PROTECT, "agent");
-        builder.open(PROGRAMS[0]).insert(2, within(128)).after(sleeps(4, 800, page(128), &by))
+        builder.open(PROGRAMS[0]).insert(2, private(128)).after(sleeps(4, 800, page(128), &by))
     });
     let jit = FrameSpec::At(0x0000_01f4_7100_0000);
     let compiles = wakes(MANAGED, jit, &by_runtime(builder), 5, 20);
@@ -321,5 +315,4 @@ fn benign_patches(builder: &mut CaseBuilder<'_>) {
     });
     builder.about("CS29", BOTH);
     builder.all_open(Undetermined);
-    builder.about("CS27", ROWS);
 }

@@ -2,11 +2,11 @@
 //! kernel logger.
 
 use stackhound_etl::record::Descriptor;
-use stackhound_etl::write::stack::{self, Trigger};
+use stackhound_etl::write::stack::Trigger;
 use stackhound_etl::write::{HeaderSpec, Issuer, ItemSpec, WriteError};
 use stackhound_scenario::{event, payload};
 use stackhound_schema::provider_guid;
-use stackhound_types::{Address, Guid, Pid, RawTime, Tid};
+use stackhound_types::{Guid, Pid, RawTime, Tid};
 
 use super::{Instance, POINTER_SIZE, Recorder, target};
 use crate::event_spec::{Change, ChangeKind, ChangedBy, FrameSpec};
@@ -39,7 +39,11 @@ impl Recorder<'_> {
             ChangeKind::Reserve => {
                 payload::virtual_memory(&mut self.payload, base, change.size, owner, payload::ALLOCATE);
                 let time = self.kernel(event::VIRTUAL_ALLOC, Issuer::UNKNOWN)?;
-                self.walk(time, issuer, stack)?;
+                if let (Some(pid), Some(tid)) = (issuer.pid, issuer.tid) {
+                    let names = ["EtwTraceStack", "NtAllocateVirtualMemory", "KiSystemServiceCopyEnd"];
+                    let stacks = [self.kernel_frames(&names), self.addresses(stack)];
+                    self.stacks(Trigger { time, pid, tid }, &stacks)?;
+                }
                 return Ok(time);
             }
             ChangeKind::Unload | ChangeKind::Load => {
@@ -73,12 +77,8 @@ impl Recorder<'_> {
         }
         let descriptor =
             Descriptor { id, version: 1, channel: 16, level: 4, opcode: 0, task: 0, keyword: 1 << 63 };
-        let names =
-            ["EtwTraceStack", service, "KiSystemServiceCopyEnd"].map(|name| format!("ntoskrnl!{name}"));
-        let names = [&*names[0], &*names[1], &*names[2]];
-        let mut frames: Vec<FrameSpec> = self.world.callers("", &names);
-        frames.extend(stack);
-        let frames: Vec<Address> = frames.iter().map(|frame| Address(self.world.address(*frame))).collect();
+        let mut frames = self.kernel_frames(&["EtwTraceStack", service, "KiSystemServiceCopyEnd"]);
+        frames.extend(self.addresses(stack));
         let items = [ItemSpec::StackTrace { pointer_size: POINTER_SIZE, match_id: 0, frames: &frames }];
         self.record(HeaderSpec::Event {
             provider: provider_guid::THREAT_INTELLIGENCE,
@@ -94,21 +94,5 @@ impl Recorder<'_> {
     /// time, start key, signature levels and protection.
     fn threat_process(&mut self, pid: Pid, protection: u8) {
         self.payload.u32(pid.0).u64(0).u64(0).u8(0).u8(0).u8(protection);
-    }
-
-    /// Writes the kernel stack and the user stack of a kernel event.
-    fn walk(&mut self, time: RawTime, issuer: Issuer, user: &[FrameSpec]) -> Result<(), WriteError> {
-        let names =
-            ["ntoskrnl!EtwTraceStack", "ntoskrnl!NtAllocateVirtualMemory", "ntoskrnl!KiSystemServiceCopyEnd"];
-        let kernel = self.world.callers("", &names);
-        let (Some(pid), Some(tid)) = (issuer.pid, issuer.tid) else { return Ok(()) };
-        for frames in [&kernel[..], user].into_iter().filter(|frames| !frames.is_empty()) {
-            let frames: Vec<Address> =
-                frames.iter().map(|frame| Address(self.world.address(*frame))).collect();
-            self.tick();
-            let record = stack::frames(RawTime(self.now), POINTER_SIZE, Trigger { time, pid, tid }, &frames);
-            self.writer.write(0, &record)?;
-        }
-        Ok(())
     }
 }

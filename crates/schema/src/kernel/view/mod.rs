@@ -13,7 +13,7 @@ mod image;
 mod memory;
 mod perfinfo;
 mod process;
-mod read;
+pub(crate) mod read;
 mod registry;
 mod text;
 mod thread;

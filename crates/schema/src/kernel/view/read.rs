@@ -12,11 +12,11 @@ use crate::value::Sid;
 const MAX_SUB_AUTHORITIES: u8 = 15;
 
 /// A struct that can be read in place.
-pub(super) trait Wire: FromBytes + KnownLayout + Immutable + Unaligned + 'static {}
+pub(crate) trait Wire: FromBytes + KnownLayout + Immutable + Unaligned + 'static {}
 impl<T: FromBytes + KnownLayout + Immutable + Unaligned + 'static> Wire for T {}
 
 /// A pointer-sized number: [`U32`] or [`U64`].
-pub(super) trait Word: Wire + Copy {
+pub(crate) trait Word: Wire + Copy {
     fn value(self) -> u64;
 
     #[inline]
@@ -41,19 +41,19 @@ impl Word for U64 {
 
 /// A process id in a payload.
 #[inline]
-pub(super) fn pid(id: U32) -> Pid {
+pub(crate) fn pid(id: U32) -> Pid {
     Pid(id.get())
 }
 
 /// A thread id in a payload.
 #[inline]
-pub(super) fn tid(id: U32) -> Tid {
+pub(crate) fn tid(id: U32) -> Tid {
     Tid(id.get())
 }
 
 /// A payload that is read from start to end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     class: &'static str,
     rest: &'a [u8],
     length: usize,
@@ -148,13 +148,18 @@ impl<'a> Reader<'a> {
             }
         }
         self.skip(token)?;
+        self.bare_sid().map(Some)
+    }
+
+    /// Reads a SID without a token before it.
+    pub fn bare_sid(&mut self) -> Result<Sid<'a>, Error> {
         let n = *self.rest.get(1).ok_or_else(|| self.error(Expected::Bytes(8)))?;
         if n > MAX_SUB_AUTHORITIES {
             return Err(self.error(Expected::Sid));
         }
         let start = self.rest;
         self.skip(sid_size(n))?;
-        Ok(Some(Sid(&start[..sid_size(n)])))
+        Ok(Sid(&start[..sid_size(n)]))
     }
 
     #[cold]
