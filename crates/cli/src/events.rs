@@ -299,9 +299,6 @@ fn memory(f: &mut fmt::Formatter<'_>, frame: &FrameView<'_>) -> fmt::Result {
     write!(f, "{:#x}+{size:#x}", base.0)
 }
 
-/// The limit of characters of a value in tables. The other formats have no limit.
-const VALUE_MAX: usize = 1024;
-
 /// An event without its stack.
 fn event(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, time: &str) -> fmt::Result {
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
@@ -315,7 +312,7 @@ fn event(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, time: &str) -> fmt::R
     )?;
     for field in view.fields().into_iter().flatten().filter_map(Result::ok) {
         let content = ItemText(field.field, &field.item);
-        write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
+        write!(f, " {}={}", field.field.name, Short(content, facts::VALUE_MAX))?;
     }
     if let Some(call) = view.call() {
         system_call(f, view, call)?;

@@ -1,14 +1,15 @@
 //! Facts of the state in tables, and the number of events that lack them.
 
 use std::fmt;
+use std::sync::LazyLock;
 
-use stackhound::{EventView, Fact, Missing, MissingCounts};
+use stackhound::{EventView, Fact, MissingCounts};
 use stackhound_export::escape::Short;
 
 use crate::output::grouped;
 
-/// The limit of characters of a value in tables.
-const VALUE_MAX: usize = 1024;
+/// The limit of characters of a value in tables. The other formats have no limit.
+pub const VALUE_MAX: usize = 1024;
 
 /// Whether a fact matters for an event.
 type IsAbout = fn(&EventView<'_>) -> bool;
@@ -20,6 +21,9 @@ const REPORTED: [(&str, IsAbout); 3] = [
     ("registry.path", |view| view.is_about_registry()),
 ];
 
+static REPORTED_FACTS: LazyLock<[Option<Fact>; REPORTED.len()]> =
+    LazyLock::new(|| REPORTED.map(|(name, _)| Fact::of(name)));
+
 /// Numbers of events that lack a fact, by fact and reason.
 #[derive(Debug, Default)]
 pub struct MissingFacts([MissingCounts; REPORTED.len()]);
@@ -27,10 +31,9 @@ pub struct MissingFacts([MissingCounts; REPORTED.len()]);
 impl MissingFacts {
     /// Adds the missing facts of an event.
     pub fn add(&mut self, view: &EventView<'_>) {
-        for (counts, (name, applies)) in self.0.iter_mut().zip(REPORTED) {
+        for ((counts, (_, applies)), fact) in self.0.iter_mut().zip(REPORTED).zip(&*REPORTED_FACTS) {
             if applies(view)
-                && let Some(fact) = Fact::of(name)
-                && let Err(reason) = fact.value(view)
+                && let Some(reason) = fact.and_then(|fact| fact.missing(view))
             {
                 counts.add(reason);
             }
@@ -84,10 +87,9 @@ pub const COLUMNS: [&str; 10] = [
     "target.process.path",
 ];
 
+static COLUMN_FACTS: LazyLock<[Option<Fact>; COLUMNS.len()]> = LazyLock::new(|| COLUMNS.map(Fact::of));
+
 /// The values of the columns; empty if they are not known.
 pub fn columns(view: &EventView<'_>) -> impl Iterator<Item = String> {
-    COLUMNS.iter().map(|name| {
-        let value = Fact::of(name).ok_or(Missing::NotStated).and_then(|fact| fact.value(view));
-        value.unwrap_or_default()
-    })
+    COLUMN_FACTS.iter().map(|fact| fact.and_then(|fact| fact.value(view).ok()).unwrap_or_default())
 }

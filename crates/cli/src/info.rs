@@ -1,6 +1,6 @@
 //! `info`: the session, buffers and losses of traces, and with `--full` their contents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -164,13 +164,13 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
 
     let mut progress = Progress::new(common, etl_file.size());
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut undescribed: BTreeMap<String, u64> = BTreeMap::new();
+    let mut undescribed: HashMap<Guid, u64> = HashMap::new();
     let outcome = pipeline.run(|view| {
         progress.tick();
         if view.schema().is_none()
             && let Some(guid) = view.event().guid()
         {
-            *undescribed.entry(guid.to_string()).or_default() += 1;
+            *undescribed.entry(guid).or_default() += 1;
         }
         std::ops::ControlFlow::Continue(())
     });
@@ -184,8 +184,9 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     contents.schema_misses = known.schema_misses();
     contents.out_of_order = outcome.trace.out_of_order;
     for (guid, provider) in &mut contents.providers {
-        provider.name = guid.parse().ok().and_then(|guid: Guid| known.provider_name(guid));
-        provider.undescribed = undescribed.get(guid).copied().unwrap_or(0);
+        let guid: Option<Guid> = guid.parse().ok();
+        provider.name = guid.and_then(|guid| known.provider_name(guid));
+        provider.undescribed = guid.and_then(|guid| undescribed.get(&guid).copied()).unwrap_or(0);
     }
     let damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
     Ok((contents, damage))

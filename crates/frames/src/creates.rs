@@ -11,10 +11,10 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
 use stackhound_stacks::Window;
-use stackhound_trace::{Event, TraceTime};
+use stackhound_trace::{Event, EventKey, TraceTime};
 
+use crate::Map;
 use crate::operation::{Family, Operation};
 
 /// What the request does if the file exists, and if it does not.
@@ -242,17 +242,8 @@ struct Pending {
     end: Option<CreateEnd>,
 }
 
-/// Identifies an event among those that are pending.
-type EventKey = (u32, Option<u16>, u32, TraceTime);
-
-fn key(event: &Event<'_>) -> EventKey {
-    (event.session_number(), event.processor(), event.index(), event.time())
-}
-
 /// Maximum number of ends that are kept until the time advances.
 const SAME_INSTANT_MAX: usize = 64;
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Joins creates and their ends.
 ///
@@ -321,7 +312,7 @@ impl CreateJoin {
         match operation {
             Operation::Create { irp, disposition } => {
                 let request = (irp != 0).then_some(request(irp));
-                self.begin(key(event), request, CreateDisposition::of(disposition));
+                self.begin(event.key(), request, CreateDisposition::of(disposition));
             }
             Operation::End { irp, status, information } => {
                 let end =
@@ -362,7 +353,7 @@ impl CreateJoin {
             }
             return;
         };
-        let begun = self.pending(number).map(|create| create.event.3);
+        let begun = self.pending(number).map(|create| create.event.time);
         let in_time = begun.is_some_and(|begun| time.0.saturating_sub(begun.0) <= self.window.max_hold);
         self.settle(number, if in_time { end } else { CreateEnd::Late });
     }
@@ -383,7 +374,7 @@ impl CreateJoin {
     pub fn outcome(&mut self, event: &Event<'_>) -> Option<CreateOutcome> {
         let (_, Operation::Create { disposition, .. }) = Operation::of(event)? else { return None };
         let late = CreateOutcome { requested: CreateDisposition::of(disposition), end: CreateEnd::Late };
-        if self.creates.front().is_none_or(|create| create.event != key(event)) {
+        if self.creates.front().is_none_or(|create| create.event != event.key()) {
             // It was already dropped and counted.
             return Some(late);
         }

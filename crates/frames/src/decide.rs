@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-use hashbrown::HashMap;
 use stackhound_etl::record::ExtendedType;
 use stackhound_schema::kernel;
 use stackhound_stacks::TriggerKind;
 use stackhound_trace::Event;
 use stackhound_types::Guid;
 
+use crate::Map;
 use crate::policy::{KernelSymbols, Level, OPEN, Policy};
 
 /// The names of an event in the output of `stackhound events`.
@@ -30,8 +30,6 @@ const KINDS_MAX: usize = 1 << 16;
 
 /// Provider name of kernel events in `stackhound events`.
 const KERNEL: &str = "Kernel";
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// A [`Policy`] with a cache: each kind of event is matched by name once, then looked up in a
 /// table.

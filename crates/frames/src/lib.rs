@@ -42,3 +42,5 @@ pub use process::{CHANGES_MAX, ProcessContext};
 pub use region::{Region, RegionKind, RegionSource};
 pub use resolve::{First, FrameResolver, Frames, addresses};
 pub use summary::{Answer, Summary, final_user_frame};
+
+type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::RandomState>;

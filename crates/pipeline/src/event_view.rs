@@ -11,10 +11,12 @@ use stackhound_frames::{
 use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
 use stackhound_stacks::{Delivered, StackId, StackState, StackStates};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
+use stackhound_system::ProcessId;
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{FileTime, Guid, Mode, Pid, RawTime, Tid};
 
 use crate::enrichment::{Depth, Enricher};
+use crate::facts::Missing;
 use crate::frame::FrameView;
 use crate::trace_state::{SchemaRef, TraceState};
 
@@ -44,6 +46,7 @@ pub struct EventView<'c> {
     schema: OnceCell<Option<SchemaRef>>,
     owner: OnceCell<Owner>,
     level: OnceCell<Level>,
+    process: OnceCell<Result<ProcessId, Missing>>,
 }
 
 impl<'c> EventView<'c> {
@@ -53,8 +56,9 @@ impl<'c> EventView<'c> {
         enricher: &'c Enricher,
         outcomes: Outcomes,
     ) -> EventView<'c> {
-        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        EventView { delivered, known, enricher, outcomes, schema, owner, level }
+        let (schema, owner) = (OnceCell::new(), OnceCell::new());
+        let (level, process) = (OnceCell::new(), OnceCell::new());
+        EventView { delivered, known, enricher, outcomes, schema, owner, level, process }
     }
 
     /// The event itself.
@@ -107,6 +111,15 @@ impl<'c> EventView<'c> {
     /// Whether the process of the event is known only as the one of its thread.
     pub(crate) fn is_pid_of_thread(&self) -> bool {
         self.owner().is_pid_of_thread
+    }
+
+    /// The process of the event, as [`process`](EventView::process) determines it. Once known, it is
+    /// not determined again.
+    pub(crate) fn process_id(
+        &self,
+        determine: impl FnOnce() -> Result<ProcessId, Missing>,
+    ) -> Result<ProcessId, Missing> {
+        *self.process.get_or_init(determine)
     }
 
     pub(crate) fn enricher(&self) -> &'c Enricher {
@@ -174,6 +187,18 @@ impl<'c> EventView<'c> {
             HeaderKind::Event32 | HeaderKind::Event64 | HeaderKind::Message => self.event().entry().tag,
             _ => 0,
         }
+    }
+
+    /// The hook id of a kernel event. Of events with a classic header, the one of their class and
+    /// opcode, if that is a known kernel event.
+    pub fn kernel_id(&self) -> Option<u16> {
+        let event = self.event();
+        event.hook_id().or_else(|| {
+            if !event.kind().is_classic() {
+                return None;
+            }
+            kernel::hook_id_of(event.guid()?, self.opcode())
+        })
     }
 
     /// Opcode; for kernel events, the event type.

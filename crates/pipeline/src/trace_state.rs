@@ -53,11 +53,11 @@ impl TraceState {
     /// The state for a trace. With one pass, only the losses that the session header states are
     /// known at the beginning.
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> TraceState {
-        let system = match passes {
-            Passes::Two => System::of(trace),
-            Passes::One => System::of_sessions(trace.sessions()),
+        let (system, losses) = match passes {
+            // The first pass sets the losses.
+            Passes::Two => (System::of(trace), LossMap::default()),
+            Passes::One => (System::of_sessions(trace.sessions()), LossMap::of(trace)),
         };
-        let losses = LossMap::of(trace);
         TraceState { losses, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
     }
 

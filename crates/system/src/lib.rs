@@ -71,7 +71,7 @@ pub use forget::{ForgottenEarly, Limits};
 pub use image_version::ImageVersion;
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
 pub use module::{ModuleFacts, ModuleId, ModuleRef};
-pub use process::{ProcessDetails, ProcessEntity, ProcessFacts, ProcessId, ProcessRef};
+pub use process::{ProcessDetails, ProcessEntity, ProcessFacts, ProcessId, ProcessRef, is_same_name};
 pub use ranges::ValidityId;
 pub use region::{Allocation, AllocationFacts, Region};
 pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};

@@ -95,7 +95,7 @@ pub(crate) struct Modules {
 }
 
 /// The last component of a path.
-fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('\\').next().unwrap_or(path)
 }
 

@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::file::{FileKey, FileNameEvent, FileObject};
 use crate::image_version::ImageVersion;
 use crate::method::{MethodFacts, Runtime};
-use crate::module::ModuleFacts;
+use crate::module::{ModuleFacts, file_name};
 use crate::process::{ProcessDetails, ProcessFacts};
 use crate::region::AllocationFacts;
 use crate::registry::{KeyControlBlock, KeyNameEvent};
@@ -163,14 +163,13 @@ impl System {
             let facts = ProcessFacts {
                 parent: Pid::known(process.parent_id.0),
                 session: Some(process.session_id),
-                image_name: path.rsplit('\\').next().unwrap_or_default(),
+                image_name: file_name(&path),
                 ..ProcessFacts::of(pid)
             };
             let details = ProcessDetails {
                 create_time: process.create_time,
                 integrity: process.mandatory_label.and_then(integrity),
                 path: &path,
-                time_date_stamp: process.time_date_stamp,
             };
             let phase = if id == PROCESS_START { Phase::Start } else { Phase::RundownAtStart };
             self.take_process_details(phase, time, &facts, &details);

@@ -92,8 +92,6 @@ pub struct ProcessDetails<'a> {
     pub integrity: Option<u32>,
     /// The NT path of the program.
     pub path: &'a str,
-    /// From the header of the image.
-    pub time_date_stamp: Option<u32>,
 }
 
 /// As [`ProcessDetails`], with an interned path, and the time of the statement.
@@ -103,7 +101,6 @@ struct Details {
     create_time: FileTime,
     integrity: Option<u32>,
     path: Text,
-    time_date_stamp: Option<u32>,
 }
 
 /// The source of a statement about a process. Each reports a start once.
@@ -180,8 +177,9 @@ impl Record {
 /// The length at which older systems cut names.
 const NAME_CUT: usize = 14;
 
-/// Whether two names of a program are equal, also if one of them was cut.
-pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
+/// Whether two file names of a program are equal, also if one of them was cut at 14 or 15
+/// characters, as older systems do. An empty name equals none.
+pub fn is_same_name(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let start = long.get(..short.len());
     let is_start = !short.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(short));
@@ -296,10 +294,10 @@ impl Processes {
         details: &ProcessDetails<'_>,
     ) -> ProcessId {
         let id = self.observe_from(Source::Provider, texts, phase, time, facts);
-        let &ProcessDetails { create_time, integrity, path, time_date_stamp } = details;
+        let &ProcessDetails { create_time, integrity, path } = details;
         self.records[id.index()].details.get_or_insert_with(|| {
             let path = texts.intern(path);
-            Box::new(Details { stated: time, create_time, integrity, path, time_date_stamp })
+            Box::new(Details { stated: time, create_time, integrity, path })
         });
         id
     }
@@ -505,11 +503,6 @@ impl<'s> ProcessRef<'s> {
     /// The NT path of the program, if Microsoft-Windows-Kernel-Process states it.
     pub fn stated_path(&self) -> Option<&'s str> {
         Some(self.system.texts.get(self.details()?.path)).filter(|path| !path.is_empty())
-    }
-
-    /// The time stamp of the program, if Microsoft-Windows-Kernel-Process states it.
-    pub fn stated_time_date_stamp(&self) -> Option<u32> {
-        self.details()?.time_date_stamp.filter(|&stamp| stamp != 0)
     }
 
     /// The time of the statement with the [integrity](ProcessRef::integrity), the creation time and

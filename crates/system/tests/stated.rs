@@ -77,7 +77,6 @@ fn take_details(system: &mut System, time: i64, integrity: u32) -> ProcessId {
         create_time: FileTime(time),
         integrity: Some(integrity),
         path: r"\Device\HarddiskVolume3\backgroundTaskHost.exe",
-        time_date_stamp: None,
     };
     let facts = ProcessFacts { image_name: "backgroundTaskHost.exe", ..facts(None) };
     system.take_process_details(Phase::Start, TraceTime(time), &facts, &details)

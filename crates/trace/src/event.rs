@@ -10,6 +10,19 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct TraceTime(pub i64);
 
+/// Identifies an event of a trace. The order is arbitrary, and not the one of the trace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct EventKey {
+    /// The number of the session within the trace.
+    pub session_number: u32,
+    /// The processor that logged the event.
+    pub processor: Option<u16>,
+    /// The index of the event's entry in its block.
+    pub index: u32,
+    /// The time by which the trace is ordered.
+    pub time: TraceTime,
+}
+
 /// A borrowed view of one event; cheap to copy. To keep an event, keep its [`block`](Event::block)
 /// and [`index`](Event::index).
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +66,13 @@ impl<'b> Event<'b> {
     #[inline]
     pub fn time(&self) -> TraceTime {
         self.time
+    }
+
+    /// Identifies the event among those of its trace.
+    #[inline]
+    pub fn key(&self) -> EventKey {
+        let (session_number, processor) = (self.session_number(), self.processor());
+        EventKey { session_number, processor, index: self.index, time: self.time }
     }
 
     /// The raw timestamp of the record, in ticks of its own session's clock.

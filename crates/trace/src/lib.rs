@@ -36,7 +36,7 @@ mod trace_files;
 
 pub use capture::{Capture, Grouping, Machine, several_captures};
 pub use error::Error;
-pub use event::{Event, TraceTime};
+pub use event::{Event, EventKey, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};

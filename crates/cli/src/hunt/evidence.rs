@@ -72,13 +72,12 @@ impl ImageFiles {
     fn read(arguments: &Arguments) -> Result<ImageFiles> {
         let mut files = ImageFiles::default();
         let trust = arguments.trust.read()?;
-        for folder in &arguments.images {
-            if !folder.is_dir() {
-                bail!("{}: --images needs a directory", folder.display());
-            }
-            for path in images::image_files(folder) {
-                files.add(&path, &images::checks(trust.as_ref()))?;
-            }
+        let checks = images::checks(trust.as_ref());
+        if let Some(folder) = arguments.images.iter().find(|folder| !folder.is_dir()) {
+            bail!("{}: --images needs a directory", folder.display());
+        }
+        for path in images::image_files(&arguments.images) {
+            files.add(&path, &checks)?;
         }
         for file in &arguments.image_facts {
             let added = files.facts.add_side_car(&inputs::text(file)?);
@@ -92,8 +91,10 @@ impl ImageFiles {
         let Some(bytes) = images::read(path) else { return Ok(()) };
         let Ok(file) = ImageFile::read(&bytes, checks) else { return Ok(()) };
         let (name, image) = (name.to_owned(), Some(file.identity));
+        let hashes = file.hashes.as_ref();
+        let sha256 = hashes.map_or_else(|| Sha256::digest(&bytes).into(), |hashes| hashes.sha256);
         // The first of several files with the same content counts.
-        let known = self.by_sha256.entry(Sha256::digest(&bytes).into());
+        let known = self.by_sha256.entry(sha256);
         known.or_insert_with(|| ModuleIdentity { name, image, ..ModuleIdentity::default() });
         self.facts.add(&file).map_err(|error| anyhow!("{}: {error}", path.display()))
     }
@@ -109,10 +110,10 @@ mod tests {
         std::fs::write(folder.path().join("a.dll"), b"MZ and nothing else").unwrap();
         std::fs::write(folder.path().join("b.pdb"), b"Microsoft C/C++ MSF 7.00").unwrap();
         let mut files = ImageFiles::default();
-        for path in images::image_files(folder.path()) {
+        for path in images::image_files(&[folder.path().to_owned()]) {
             files.add(&path, &images::checks(None)).unwrap();
         }
         assert!(files.by_sha256.is_empty() && files.facts.is_empty());
-        assert_eq!(images::image_files(&folder.path().join("none")), Vec::<std::path::PathBuf>::new());
+        assert_eq!(images::image_files(&[folder.path().join("none")]), Vec::<std::path::PathBuf>::new());
     }
 }

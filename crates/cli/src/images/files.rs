@@ -11,11 +11,15 @@ const SIZE_MAX: u64 = 256 << 20;
 /// The limit of nested folders.
 const DEPTH_MAX: usize = 8;
 
-/// All files in a folder and its subfolders, by path. Links are not followed.
-pub fn image_files(folder: &Path) -> Vec<PathBuf> {
+/// All files in some folders and their subfolders: those of the first folder by path, then those
+/// of the next one. Links are not followed.
+pub fn image_files(folders: &[PathBuf]) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    add_folder(folder, DEPTH_MAX, &mut files);
-    files.sort_unstable();
+    for folder in folders {
+        let start = files.len();
+        add_folder(folder, DEPTH_MAX, &mut files);
+        files[start..].sort_unstable();
+    }
     files
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::slice;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -34,7 +35,7 @@ pub fn run(arguments: &Scan, common: &Common) -> Result<Outcome> {
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let (mut images, mut others) = (0, 0);
-    for path in arguments.folders.iter().flat_map(|folder| image_files(folder)) {
+    for path in arguments.folders.iter().flat_map(|folder| image_files(slice::from_ref(folder))) {
         let file = read(&path).and_then(|bytes| ImageFile::read(&bytes, &checks).ok());
         match file {
             Some(file) => {

@@ -2,14 +2,6 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// The maximum length of an x86 instruction.
-pub(super) const MAX_INSTRUCTION: usize = 15;
-
-pub(super) fn is_call(instruction: &Instruction) -> bool {
-    let code = instruction.code();
-    code.is_call_near() || code.is_call_near_indirect() || code.is_call_far() || code.is_call_far_indirect()
-}
-
 /// The target of a direct call or jump, as an address of the decoder.
 pub(super) fn direct_target(instruction: &Instruction) -> Option<u64> {
     let is_near =

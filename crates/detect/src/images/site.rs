@@ -1,14 +1,14 @@
 //! The facts about an address of an image: its function and section, the call before it with its
 //! target, and the code after it.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
-use stackhound_symbols::image::Image;
+use iced_x86::Instruction;
+use stackhound_symbols::image::{Image, calls_at_end, is_call, last_before};
 use stackhound_types::Rva;
 
+use super::ImageFile;
 use super::code::{self, Pointer};
 pub(crate) use super::code::{Gadget, ends_system_call};
 use super::stubs::StubLocation;
-use super::{ImageFile, code::MAX_INSTRUCTION};
 
 /// The facts about an address of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,17 +113,6 @@ pub(crate) fn gadget(is_32_bit: bool, after: &[u8]) -> Option<Gadget> {
     code::gadget(if is_32_bit { 32 } else { 64 }, after)
 }
 
-/// All calls that the bytes before an address can be decoded as and that end at the address.
-/// Earlier bytes are not considered.
-fn calls_at_end(bits: u32, end: u32, before: &[u8]) -> impl Iterator<Item = Instruction> {
-    (2..=MAX_INSTRUCTION.min(before.len())).filter_map(move |length| {
-        let ip = u64::from(end).wrapping_sub(length as u64);
-        let bytes = &before[before.len() - length..];
-        let instruction = Decoder::with_ip(bits, bytes, ip, DecoderOptions::NONE).decode();
-        (code::is_call(&instruction) && instruction.len() == length).then_some(instruction)
-    })
-}
-
 fn call(file: &ImageFile, image: &Image<'_>, rva: Rva, before: &[u8]) -> Call {
     let mut calls = calls_at_end(file.bits, rva.0, before).map(|call| meaning(file, image, &call));
     let Some(call) = calls.next() else { return Call::None };
@@ -131,24 +120,14 @@ fn call(file: &ImageFile, image: &Image<'_>, rva: Rva, before: &[u8]) -> Call {
         return call;
     }
     // The same bytes can be the end of a longer or a shorter call. The code before them decides.
-    last_before(file, image, rva).map_or(Call::Indirect, |call| meaning(file, image, &call))
+    call_before(file, image, rva).map_or(Call::Indirect, |call| meaning(file, image, &call))
 }
 
-/// Maximum number of bytes that are decoded from the start of a function.
-const MAX_READ: u32 = 1 << 14;
-
 /// The call that ends at an address, found by decoding its function from the start.
-fn last_before(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Option<Instruction> {
-    let function = file.functions.at(Rva(rva.0.checked_sub(1)?))?;
-    let mut decoder = file.decoder(image, function.start).filter(|_| rva.0 - function.start.0 <= MAX_READ)?;
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() && decoder.ip() < u64::from(rva.0) {
-        decoder.decode_out(&mut instruction);
-        if instruction.is_invalid() {
-            return None;
-        }
-    }
-    (decoder.ip() == u64::from(rva.0) && code::is_call(&instruction)).then_some(instruction)
+fn call_before(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Option<Instruction> {
+    let function =
+        file.functions.at(Rva(rva.0.checked_sub(1)?)).filter(|found| image.is_code(found.start))?;
+    last_before(image, function.start, file.bits, rva).filter(is_call)
 }
 
 fn meaning(file: &ImageFile, image: &Image<'_>, call: &Instruction) -> Call {

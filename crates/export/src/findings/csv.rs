@@ -82,10 +82,9 @@ impl Rows {
         event_context: &EventContext,
         finding: &Finding,
     ) -> io::Result<()> {
-        let mut cells = cells(event_context, finding).to_vec();
-        if self.columns == Columns::Timesketch {
-            cells.splice(0..0, required(event_context, finding));
-        }
+        let is_timesketch = self.columns == Columns::Timesketch;
+        let first = is_timesketch.then(|| required(event_context, finding));
+        let cells = first.into_iter().flatten().chain(cells(event_context, finding));
         match &mut self.sorted {
             None => {
                 self.header(out)?;

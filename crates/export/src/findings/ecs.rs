@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use stackhound_detect::Severity;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
-use stackhound_detect::tuning::Suppression;
 use stackhound_frames::Answer;
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
@@ -17,6 +16,7 @@ use stackhound_types::Mode;
 use super::attack::{self, Tactic, Technique};
 use super::related;
 use super::shown::{self, known};
+use crate::json::finding::Suppressed;
 use crate::json::images::code_signature;
 use crate::json::value::Hex;
 
@@ -259,7 +259,7 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
     let event = &event_context.event;
     json!({
         "alert": known(&finding.alert),
-        "suppressed": finding.suppressed.as_deref().map(suppressed),
+        "suppressed": finding.suppressed.as_deref().map(Suppressed::new),
         "baseline": finding.novelty.map(Novelty::name),
         "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
         "count": event_context.count,
@@ -285,16 +285,6 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
             "time": tampering.time.and_then(shown::time),
             "seconds_before": related::seconds_before(event_context, tampering.time),
         })).collect::<Vec<_>>(),
-    })
-}
-
-/// Why a finding is not reported.
-pub(super) fn suppressed(cause: &Suppression) -> Value {
-    json!({
-        "by": cause.by.name(),
-        "reason": cause.reason,
-        "expires": known(&cause.expires),
-        "line": cause.line,
     })
 }
 

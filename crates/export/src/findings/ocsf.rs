@@ -10,8 +10,9 @@ use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Severity, Verdict};
 
 use super::attack::{self, Technique};
-use super::ecs::{pruned, suppressed};
+use super::ecs::pruned;
 use super::shown::{self, known};
+use crate::json::finding::Suppressed;
 use crate::json::frame::Frame;
 use crate::json::value::Hex;
 
@@ -181,7 +182,7 @@ fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
         "inputs_used": shown::used(finding),
         "inputs_missing": shown::missing(finding),
         "alert": known(&finding.alert),
-        "suppressed": finding.suppressed.as_deref().map(suppressed),
+        "suppressed": finding.suppressed.as_deref().map(Suppressed::new),
         "baseline": finding.novelty.map(Novelty::name),
         "time": event_context.time.and_then(shown::time),
         "input": { "file": known(&event_context.location.file), "record": event_context.location.record },

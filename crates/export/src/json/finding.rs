@@ -102,7 +102,7 @@ struct Tampering<'a> {
 
 /// The cause of a suppression.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct Suppressed<'a> {
+pub(crate) struct Suppressed<'a> {
     #[schemars(extend("enum" = ["exception", "severity", "baseline"]))]
     by: &'static str,
     reason: &'a str,
@@ -113,7 +113,7 @@ struct Suppressed<'a> {
 }
 
 impl<'a> Suppressed<'a> {
-    fn new(cause: &'a Suppression) -> Suppressed<'a> {
+    pub(crate) fn new(cause: &'a Suppression) -> Suppressed<'a> {
         Suppressed {
             by: cause.by.name(),
             reason: &cause.reason,

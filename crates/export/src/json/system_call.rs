@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stackhound_frames::CallEnd;
 use stackhound_pipeline::EventView;
 
 use super::value::{Hex, Text};
@@ -33,16 +32,13 @@ impl SystemCall {
     /// The system call that an event enters or leaves.
     pub fn of_event(view: &EventView<'_>) -> Option<SystemCall> {
         let call = view.call()?;
-        let completed = match call.end {
-            CallEnd::Completed { status, duration, .. } => Some((status, duration)),
-            _ => None,
-        };
+        let completed = call.completed();
         Some(SystemCall {
             service: view.service().map(Text),
             routine: call.routine.map(|routine| Hex(routine.0)),
             completion: call.end.name(),
             status: completed.map(|(status, _)| Hex(status.into())),
-            duration: completed.and_then(|(_, duration)| u64::try_from(duration.as_nanos()).ok()),
+            duration: completed.map(|(_, nanoseconds)| nanoseconds),
         })
     }
 }

@@ -3,21 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use stackhound_schema::kernel::{hook_id, view};
 use stackhound_stacks::Window;
-use stackhound_trace::{Event, LossMap, TraceTime};
+use stackhound_trace::{Event, EventKey, LossMap, TraceTime};
 use stackhound_types::{Address, PointerSize, Tid};
 
 use super::threads::{Exit, OpenCall, Processors, ThreadKey, Threads};
 use super::{CallEnd, CallOutcome, CallStats, ServiceKind};
-
-/// Identifies an event among those that are pending.
-type EventKey = (u32, Option<u16>, u32, TraceTime);
-
-fn key(event: &Event<'_>) -> EventKey {
-    (event.session_number(), event.processor(), event.index(), event.time())
-}
+use crate::Map;
 
 /// An entry or exit whose event has not left the correlator yet.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +40,6 @@ impl Completeness {
     }
 }
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-
 /// Joins the entries of system calls with their exits.
 ///
 /// Call [`push`](CallJoin::push) for each event that has entered the correlator,
@@ -71,6 +62,8 @@ pub struct CallJoin {
     newest: TraceTime,
     /// Calls that a step leaves without an exit; kept for its memory.
     left: Vec<OpenCall>,
+    /// Whether a limit has removed calls, so that an exit can belong to one of them.
+    gave_up: bool,
     ended: bool,
     stats: CallStats,
 }
@@ -90,6 +83,7 @@ impl CallJoin {
             doubtful: Map::default(),
             newest: TraceTime(i64::MIN),
             left: Vec::new(),
+            gave_up: false,
             ended: false,
             stats: CallStats::default(),
         }
@@ -160,7 +154,11 @@ impl CallJoin {
                 self.note_malformed(thread.is_none(), source, time);
                 let Some(key) = thread.map(|thread| (processor.0, thread.thread_id)) else { return };
                 match hook {
-                    hook_id::THREAD_START => self.threads.start(key, time, &mut self.left),
+                    hook_id::THREAD_START => {
+                        self.threads.make_room(key, &mut self.left);
+                        self.give_up(source);
+                        self.threads.start(key, time, &mut self.left);
+                    }
                     _ => self.threads.end(key, &mut self.left),
                 }
                 self.leave(source, CallEnd::ThreadEnded);
@@ -194,7 +192,7 @@ impl CallJoin {
 
     /// Notes that the thread of a processor was wrong in an interval of time.
     fn doubt(&mut self, session: u32, from: TraceTime, until: TraceTime) {
-        let oldest = self.pending.front().map_or(until, |pending| pending.event.3);
+        let oldest = self.pending.front().map_or(until, |pending| pending.event.time);
         let known = self.doubtful.entry(session).or_insert((from, until));
         *known = match *known {
             before if before.1 >= oldest => (before.0.min(from), until),
@@ -204,6 +202,10 @@ impl CallJoin {
 
     fn intact(&self, source: u16) -> TraceTime {
         self.sources.get(&source).map_or(TraceTime(i64::MIN), |of| of.intact)
+    }
+
+    fn has_gap(&self, source: u16) -> bool {
+        self.sources.get(&source).is_some_and(|of| of.has_gap)
     }
 
     fn thread(&self, event: &Event<'_>) -> Option<Tid> {
@@ -216,7 +218,7 @@ impl CallJoin {
             self.drop_first(None);
         }
         let end = tid.is_none().then_some(CallEnd::UnknownThread);
-        let (event, source, routine, exit) = (key(event), event.source(), None, None);
+        let (event, source, routine, exit) = (event.key(), event.source(), None, None);
         self.pending.push_back(Pending { event, source, is_exit, tid, routine, end, exit });
         self.pending.back_mut().expect("it was added")
     }
@@ -229,7 +231,7 @@ impl CallJoin {
         let call = OpenCall { number, from: event.time(), routine, kind, is_doubtful: false };
         let key: ThreadKey = (event.session_number(), tid);
         self.threads.enter(key, call, &mut self.left);
-        self.leave(event.source(), CallEnd::Lost);
+        self.give_up(event.source());
     }
 
     fn exit(&mut self, event: &Event<'_>, status: Option<u32>) {
@@ -242,10 +244,8 @@ impl CallJoin {
         let exit = self.threads.exit(key, status.unwrap_or(u32::MAX), intact, &mut self.left);
         self.leave(source, CallEnd::NotReturned);
         let (routine, end) = match exit {
-            // The entry may have been lost.
-            Exit::NotEntered if self.sources.get(&source).is_some_and(|of| of.has_gap) => {
-                (None, CallEnd::Lost)
-            }
+            // The entry may have been lost or given up.
+            Exit::NotEntered if self.gave_up || self.has_gap(source) => (None, CallEnd::Lost),
             Exit::NotEntered => (None, CallEnd::NotEntered),
             Exit::Perhaps(call) => {
                 self.settle(call.number, CallEnd::Unconfirmed, None);
@@ -276,6 +276,12 @@ impl CallJoin {
         Duration::new(seconds, nanoseconds as u32)
     }
 
+    /// Settles the calls that a limit has removed.
+    fn give_up(&mut self, source: u16) {
+        self.gave_up |= !self.left.is_empty();
+        self.leave(source, CallEnd::Lost);
+    }
+
     /// Settles the calls that a step has left without an exit.
     fn leave(&mut self, source: u16, end: CallEnd) {
         let intact = self.intact(source);
@@ -286,9 +292,12 @@ impl CallJoin {
         self.left = left;
     }
 
+    fn pending(&mut self, number: u64) -> Option<&mut Pending> {
+        self.pending.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
     fn settle(&mut self, number: u64, end: CallEnd, exit: Option<u64>) {
-        let index = number.checked_sub(self.first).map(|index| index as usize);
-        if let Some(pending) = index.and_then(|index| self.pending.get_mut(index)) {
+        if let Some(pending) = self.pending(number) {
             pending.end.get_or_insert(end);
             pending.exit = exit;
         }
@@ -302,7 +311,7 @@ impl CallJoin {
             Some(hook_id::PERF_INFO_SYS_CALL_ENTER | hook_id::PERF_INFO_SYS_CALL_EXIT) => {}
             _ => return None,
         }
-        if self.pending.front().is_none_or(|pending| pending.event != key(event)) {
+        if self.pending.front().is_none_or(|pending| pending.event != event.key()) {
             // It was already dropped and counted.
             return Some(CallOutcome { tid: None, routine: None, end: CallEnd::Late });
         }
@@ -313,7 +322,7 @@ impl CallJoin {
     fn drop_first(&mut self, losses: Option<&LossMap>) -> Option<CallOutcome> {
         let pending = self.pending.pop_front()?;
         self.first += 1;
-        let (session, source, from) = (pending.event.0, pending.source, pending.event.3);
+        let (session, source, from) = (pending.event.session_number, pending.source, pending.event.time);
         let never = if self.ended { CallEnd::Unfinished } else { CallEnd::Late };
         let end = pending.end.unwrap_or(never);
         let interval = match end {
@@ -328,11 +337,8 @@ impl CallJoin {
         };
         let is_lost = interval.is_some_and(is_doubtful) || self.is_older_than_a_loss(&pending, end);
         let end = if is_lost { CallEnd::Lost } else { end };
-        if is_lost && let Some(exit) = pending.exit {
-            let index = exit.checked_sub(self.first).map(|index| index as usize);
-            if let Some(exit) = index.and_then(|index| self.pending.get_mut(index)) {
-                (exit.end, exit.routine) = (Some(CallEnd::Lost), None);
-            }
+        if is_lost && let Some(exit) = pending.exit.and_then(|exit| self.pending(exit)) {
+            (exit.end, exit.routine) = (Some(CallEnd::Lost), None);
         }
         match end {
             CallEnd::Completed { .. } if pending.is_exit => {}
@@ -345,6 +351,6 @@ impl CallJoin {
 
     /// Whether records are missing since a call that has no exit.
     fn is_older_than_a_loss(&self, pending: &Pending, end: CallEnd) -> bool {
-        matches!(end, CallEnd::Late | CallEnd::Unfinished) && pending.event.3 < self.intact(pending.source)
+        matches!(end, CallEnd::Late | CallEnd::Unfinished) && pending.event.time < self.intact(pending.source)
     }
 }

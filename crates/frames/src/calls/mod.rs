@@ -97,6 +97,19 @@ pub struct CallOutcome {
     pub end: CallEnd,
 }
 
+impl CallOutcome {
+    /// The NTSTATUS, and the time from entry to exit in nanoseconds, at most [`u64::MAX`]; `None`
+    /// unless completed.
+    pub fn completed(self) -> Option<(u32, u64)> {
+        match self.end {
+            CallEnd::Completed { status, duration, .. } => {
+                Some((status, u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Counters of a [`CallJoin`]. Each entry counts once, in all fields but the last two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]

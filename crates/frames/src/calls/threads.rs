@@ -1,10 +1,11 @@
 //! The calls that each thread has entered and not left, and the thread of each processor.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Tid};
 
 use super::ServiceKind;
+use crate::Map;
 
 /// Maximum number of calls of a thread that are kept. Calls that are never left remain until then.
 const DEPTH_MAX: usize = 64;
@@ -17,8 +18,6 @@ const SERVICES_MAX: usize = 1 << 14;
 
 /// The status of `NtCallbackReturn` if there is nothing to return to: `STATUS_NO_CALLBACK_ACTIVE`.
 const NO_CALLBACK_ACTIVE: u32 = 0xc000_0258;
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// A thread of a session.
 pub(super) type ThreadKey = (u32, Tid);
@@ -63,9 +62,17 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// A thread starts. `left` receives the calls of an earlier thread with the same id.
+    /// Makes room for a thread. `dropped` receives the calls of all threads if there are too many.
+    pub fn make_room(&mut self, key: ThreadKey, dropped: &mut Vec<OpenCall>) {
+        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&key) {
+            dropped.extend(self.threads.drain().flat_map(|(_, calls)| calls.open));
+        }
+    }
+
+    /// A thread starts, after [`make_room`](Threads::make_room). `left` receives the calls of an
+    /// earlier thread with the same id.
     pub fn start(&mut self, key: ThreadKey, time: TraceTime, left: &mut Vec<OpenCall>) {
-        let calls = self.thread(key, left);
+        let calls = self.threads.entry(key).or_default();
         left.append(&mut calls.open);
         calls.all_since = Some(time);
     }
@@ -77,19 +84,13 @@ impl Threads {
 
     /// A thread enters a call. `dropped` receives the calls that a limit removes.
     pub fn enter(&mut self, key: ThreadKey, call: OpenCall, dropped: &mut Vec<OpenCall>) {
-        let calls = self.thread(key, dropped);
+        self.make_room(key, dropped);
+        let calls = self.threads.entry(key).or_default();
         if calls.open.len() >= DEPTH_MAX {
             dropped.push(calls.open.remove(0));
             calls.all_since = None;
         }
         calls.open.push(call);
-    }
-
-    fn thread(&mut self, key: ThreadKey, dropped: &mut Vec<OpenCall>) -> &mut ThreadCalls {
-        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&key) {
-            dropped.extend(self.threads.drain().flat_map(|(_, calls)| calls.open));
-        }
-        self.threads.entry(key).or_default()
     }
 
     /// A thread leaves a call. Everything since `intact` was recorded. `left` receives the calls

@@ -346,6 +346,25 @@ fn contradictory_and_unreadable_records_make_calls_uncertain() {
 }
 
 #[test]
+fn calls_that_a_limit_removes_are_lost_as_are_their_exits() {
+    // The limit of calls of a thread: the outermost call is given up.
+    let entries: String = (0..65).map(|n| format!("@{} enter routine=0x110\n", 10 + n)).collect();
+    let exits: String = (0..65).map(|n| format!("@{} exit status=0\n", 100 + n)).collect();
+    let entry = |n: u32| format!("@{} 7 110: 0x0 after {}", 10 + n, 154 - 2 * n);
+    let exit = |n: u32| format!("@{} exit 7 110: 0x0 after {}", 164 - n, 154 - 2 * n);
+    let mut lines = vec!["@10 7 110: lost".to_owned()];
+    lines.extend((1..65).map(entry).chain((1..65).rev().map(exit)));
+    lines.push("@164 exit 7 ?: lost".to_owned());
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    check(&format!("@1 switch old=0 new=7\n{entries}{exits}"), &lines);
+    // The limit of threads: thread 7 does not end.
+    let starts: String =
+        (0..1 << 14).map(|n| format!("@20 thread start pid=4 tid={} by=4/9\n", 100 + n)).collect();
+    let script = format!("@1 switch old=0 new=7\n@10 enter routine=0x110\n{starts}@30 exit status=0");
+    check(&script, &["@10 7 110: lost", "@30 exit 7 ?: lost"]);
+}
+
+#[test]
 fn memory_is_limited() {
     // Calls that are never left, and more calls than the window.
     let nested: String = (0..200).map(|n| format!("@{} enter routine={:#x}\n", 10 + n, 0x1000 + n)).collect();

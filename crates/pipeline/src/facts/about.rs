@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use stackhound_schema::kernel::{hook_id, view};
-use stackhound_schema::{Value, kernel, provider_guid};
+use stackhound_schema::{Value, provider_guid};
 use stackhound_system::{FileKey, FileObject, KeyControlBlock, RegistryPath, StatedName};
 
 use super::missing::Missing;
@@ -142,17 +142,6 @@ impl<'c> EventView<'c> {
             (field, value @ (Value::Utf16(_) | Value::Ansi(_))) => Some(field.render(value).to_string()),
             _ => None,
         }
-    }
-
-    /// The hook id of a kernel event, also in classic form.
-    fn kernel_id(&self) -> Option<u16> {
-        let event = self.event();
-        event.hook_id().or_else(|| {
-            if !event.kind().is_classic() {
-                return None;
-            }
-            kernel::hook_id_of(event.guid()?, event.record().opcode())
-        })
     }
 
     fn file_form(&self) -> Option<FileForm> {

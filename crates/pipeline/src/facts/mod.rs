@@ -78,16 +78,23 @@ impl<'c> EventView<'c> {
     /// # Errors
     /// The reason why it is not known.
     pub fn process(&self) -> Result<ProcessView<'c>, Missing> {
-        let pid = self.pid().ok_or(Missing::NotStated)?;
-        if self.is_pid_of_thread() {
-            self.trace_state().thread_of(self.tid().ok_or(Missing::NotStated)?, self.time())?;
-        }
-        self.process_with(pid)
+        let (state, time) = (self.trace_state(), self.time());
+        let id = self.process_id(|| {
+            let pid = self.pid().ok_or(Missing::NotStated)?;
+            if self.is_pid_of_thread() {
+                state.thread_of(self.tid().ok_or(Missing::NotStated)?, time)?;
+            }
+            Ok(state.process_of(pid, time)?.id())
+        })?;
+        Ok(self.process_view(state.system().process(id)))
     }
 
     pub(crate) fn process_with(&self, pid: Pid) -> Result<ProcessView<'c>, Missing> {
-        let process = self.trace_state().process_of(pid, self.time())?;
-        Ok(ProcessView::new(process, self.event(), self.trace_state(), self.enricher()))
+        Ok(self.process_view(self.trace_state().process_of(pid, self.time())?))
+    }
+
+    fn process_view(&self, process: ProcessRef<'c>) -> ProcessView<'c> {
+        ProcessView::new(process, self.event(), self.trace_state(), self.enricher())
     }
 
     /// The start of the event's thread.

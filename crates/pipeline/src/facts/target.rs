@@ -2,7 +2,7 @@
 
 use stackhound_etl::record::Record;
 use stackhound_schema::kernel::{hook_id, view};
-use stackhound_schema::{kernel, provider_guid};
+use stackhound_schema::provider_guid;
 use stackhound_types::{Guid, Pid, Tid};
 
 use super::ThreadStart;
@@ -66,12 +66,8 @@ impl<'c> EventView<'c> {
 
     fn stated_target(&self) -> Option<Ids> {
         let event = self.event();
-        if let Some(hook_id) = event.hook_id() {
+        if let Some(hook_id) = self.kernel_id() {
             return of_kernel(hook_id, &event.record());
-        }
-        if event.kind().is_classic() {
-            let record = event.record();
-            return of_kernel(kernel::hook_id_of(record.guid()?, record.opcode())?, &record);
         }
         if !event.kind().has_descriptor() {
             return None;

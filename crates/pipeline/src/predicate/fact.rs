@@ -138,6 +138,11 @@ impl Fact {
         Ok(text)
     }
 
+    /// The reason why the value for an event is not known; `None` if it is.
+    pub fn missing(self, view: &EventView<'_>) -> Option<Missing> {
+        self.visit(view, &mut |_| ControlFlow::Break(())).err()
+    }
+
     /// Visits the values for an event.
     pub(super) fn visit(
         self,

@@ -1,11 +1,10 @@
 //! Looks up the values of fields of an event.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
-use stackhound_frames::{Backing, CallEnd, CreateEnd, Frame, RegionKind, Summary};
+use stackhound_frames::{Backing, CallOutcome, CreateEnd, Frame, RegionKind, Summary};
 use stackhound_schema::{Array, Field, InType, Item, OutType, Value as FieldValue};
 use stackhound_symbols::ResolvedFrame;
 use stackhound_types::{AddressKind, Guid, Mode, Rfc3339};
@@ -17,6 +16,7 @@ use crate::label::{Label, stem};
 
 /// Visits the values that the event has for a field.
 pub(super) fn look_up(view: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    let completed = || view.call().and_then(CallOutcome::completed);
     match name {
         Name::Time => shown(Rfc3339(view.utc()), visit),
         Name::Ts => visit(Value::Signed(view.raw_time().0)),
@@ -66,12 +66,8 @@ pub(super) fn look_up(view: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>
             (None, None) => ControlFlow::Continue(()),
         },
         Name::CallCompletion => text(view.call().map(|call| call.end.name()), visit),
-        Name::CallStatus => unsigned(completed(view).map(|(status, _)| status), visit),
-        Name::CallDuration => {
-            let nanoseconds =
-                completed(view).and_then(|(_, duration)| u64::try_from(duration.as_nanos()).ok());
-            unsigned(nanoseconds, visit)
-        }
+        Name::CallStatus => unsigned(completed().map(|(status, _)| status), visit),
+        Name::CallDuration => unsigned(completed().map(|(_, nanoseconds)| nanoseconds), visit),
         Name::CreateRequested => text(view.create().map(|create| create.requested.name()), visit),
         Name::CreateResult => match view.create().map(|create| create.end) {
             Some(CreateEnd::Completed { result, .. }) => visit(Value::Text(result.name())),
@@ -113,14 +109,6 @@ fn modules(view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
         text(frame.module().map(|module| module.path()), visit)?;
     }
     ControlFlow::Continue(())
-}
-
-/// The status and the duration of a completed system call.
-fn completed(view: &EventView<'_>) -> Option<(u32, Duration)> {
-    match view.call()?.end {
-        CallEnd::Completed { status, duration, .. } => Some((status, duration)),
-        _ => None,
-    }
 }
 
 /// Visits a fact about a frame. Kernel frames have no region.

@@ -10,7 +10,6 @@ mod look_up;
 mod shown;
 
 use std::cell::Cell;
-use std::ops::ControlFlow;
 
 use stackhound_expr::{Error, Filter, Matcher, Undecided};
 use stackhound_frames::RegionKind;
@@ -130,7 +129,7 @@ impl Predicate {
             Name::Process => Fact::of("process.name")?,
             _ => return None,
         };
-        fact.visit(view, &mut |_| ControlFlow::Continue(())).err()
+        fact.missing(view)
     }
 
     /// The fields that the filter uses, in the order of their first use.

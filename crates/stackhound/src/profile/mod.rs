@@ -37,7 +37,7 @@ use stackhound_export::{
     StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
 };
 use stackhound_schema::kernel::hook_id;
-use stackhound_schema::{self as schema, ItemText, Value, kernel};
+use stackhound_schema::{self as schema, ItemText, Value};
 use stackhound_system::{self as system, Evidence, Span};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, Pid, RawTime, Tid};
@@ -163,7 +163,7 @@ impl Collector {
         if !self.begun {
             self.begin(view);
         }
-        let hook_id = hook_id_of(view);
+        let hook_id = view.kernel_id();
         if hook_id.is_some_and(|hook_id| hook_id >> 8 == IMAGE_GROUP) {
             self.stacks.modules_changed();
         }
@@ -397,17 +397,6 @@ impl Collector {
 fn unix_nanos(time: FileTime) -> i64 {
     let (seconds, rest) = time.to_unix();
     seconds.saturating_mul(1_000_000_000).saturating_add(rest.into())
-}
-
-/// The hook id of a kernel event, including one with a classic header.
-fn hook_id_of(view: &EventView<'_>) -> Option<u16> {
-    let event = view.event();
-    event.hook_id().or_else(|| {
-        if !event.kind().is_classic() {
-            return None;
-        }
-        kernel::hook_id_of(event.guid()?, view.opcode())
-    })
 }
 
 fn tid_field(view: &EventView<'_>, name: &str) -> Option<Tid> {

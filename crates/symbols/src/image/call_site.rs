@@ -77,22 +77,27 @@ fn ends_call(machine: Machine, bytes: &[u8]) -> Option<bool> {
 }
 
 fn ends_x86_call(bits: u32, bytes: &[u8]) -> bool {
-    calls_at_end(bits, 0, bytes).any(|call| !enters_kernel(&call))
+    calls_at_end(bits, 0, bytes).next().is_some()
 }
 
-/// All calls, and instructions that enter the kernel, that the last bytes before an address can be
-/// decoded as.
-fn calls_at_end(bits: u32, end: u32, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
+/// All calls that the last bytes before an address can be decoded as and that end at the address.
+/// Earlier bytes are not considered. `bits` are those of the code: 32 or 64.
+pub fn calls_at_end(bits: u32, end: u32, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
+    instructions_at_end(bits, end, bytes).filter(is_call)
+}
+
+/// All instructions of at least two bytes that the last bytes before an address can be decoded as.
+fn instructions_at_end(bits: u32, end: u32, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
     (2..=MAX_INSTRUCTION.min(bytes.len())).filter_map(move |length| {
         let bytes = &bytes[bytes.len() - length..];
         let ip = u64::from(end).wrapping_sub(length as u64);
         let instruction = Decoder::with_ip(bits, bytes, ip, DecoderOptions::NONE).decode();
-        let is_call = is_call(&instruction) || enters_kernel(&instruction);
-        (is_call && instruction.len() == length).then_some(instruction)
+        (instruction.len() == length).then_some(instruction)
     })
 }
 
-fn is_call(instruction: &Instruction) -> bool {
+/// Whether an instruction is a call.
+pub fn is_call(instruction: &Instruction) -> bool {
     let code = instruction.code();
     code.is_call_near() || code.is_call_near_indirect() || code.is_call_far() || code.is_call_far_indirect()
 }
@@ -126,12 +131,13 @@ pub(super) fn instruction(
     };
     let site = read(image, return_address, MAX_INSTRUCTION, 0).filter(|site| !site.before.is_empty());
     let before = site.ok_or(NoCall::NoBytes)?.before;
-    let mut calls = calls_at_end(bits, return_address.0, before);
+    let is_wanted = |instruction: &Instruction| is_call(instruction) || enters_kernel(instruction);
+    let mut calls = instructions_at_end(bits, return_address.0, before).filter(is_wanted);
     let call = calls.next().ok_or(NoCall::NotACall)?;
     let is_unique = calls.next().is_none();
     let function = functions.at(Rva(return_address.0.saturating_sub(1)));
     let call = match function.map(|function| last_before(image, function.start, bits, return_address)) {
-        Some(Some(last)) if is_call(&last) || enters_kernel(&last) => last,
+        Some(Some(last)) if is_wanted(&last) => last,
         None if is_unique => call,
         // Code can contain data, which was decoded as instructions.
         _ => return Err(NoCall::Ambiguous),
@@ -148,8 +154,9 @@ pub(super) fn instruction(
     Ok(text)
 }
 
-/// The instruction that ends at an address, found by decoding its function from the start.
-fn last_before(image: &Image<'_>, start: Rva, bits: u32, end: Rva) -> Option<Instruction> {
+/// The instruction that ends at an address, found by decoding its function from the start. `None`
+/// if the start is more than 16 KB before the address, or if no instruction ends there.
+pub fn last_before(image: &Image<'_>, start: Rva, bits: u32, end: Rva) -> Option<Instruction> {
     let length = end.0.checked_sub(start.0).filter(|length| *length <= MAX_READ)?;
     let bytes = image.bytes_at(start, length as usize)?;
     let mut decoder = Decoder::with_ip(bits, bytes, start.0.into(), DecoderOptions::NONE);

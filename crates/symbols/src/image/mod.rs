@@ -16,7 +16,7 @@ mod imports;
 mod relocations;
 mod section;
 
-pub use call_site::{CallSite, NoCall};
+pub use call_site::{CallSite, NoCall, calls_at_end, is_call, last_before};
 pub use debug::DebugEntry;
 pub use error::ImageError;
 pub use exports::{Export, ExportTarget, ExportedCode, Exports};

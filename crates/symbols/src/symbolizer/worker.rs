@@ -1,5 +1,6 @@
 //! The threads that load tables and look up addresses.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +134,7 @@ fn resolve_all(
     let start = Instant::now();
     let panics = AtomicU64::new(0);
     let image = loaded.image.as_ref().and_then(|image| Image::parse(image).ok());
-    let functions = image.as_ref().map(Image::functions).unwrap_or_default();
+    let functions = OnceCell::new();
     let one = |request: &Request| {
         let code = image.as_ref().map(|image| (image, &functions));
         let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, code, request, work)));
@@ -152,7 +153,7 @@ fn resolve_all(
 fn resolve_one(
     shared: &Shared,
     loaded: &Loaded,
-    code: Option<(&Image<'_>, &Functions)>,
+    code: Option<(&Image<'_>, &OnceCell<Functions>)>,
     request: &Request,
     work: &mut Work,
 ) -> ResolvedFrame {
@@ -162,7 +163,9 @@ fn resolve_one(
     };
     let is_wanted = shared.call_sites && request.kind == AddressKind::Return;
     let call = is_wanted.then(|| match code {
-        Some((image, functions)) => image.call_before(functions, request.rva),
+        Some((image, functions)) => {
+            image.call_before(functions.get_or_init(|| image.functions()), request.rva)
+        }
         None => Err(NoCall::NoImage),
     });
     match &call {
