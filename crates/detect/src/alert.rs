@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 
 use crate::catalogue::DetectionId;
 use crate::report::{EventContext, Finding, ProcessReport};
+use crate::totals::add_count;
 use crate::verdict::Severity;
 
 /// Identifies a process of a machine.
@@ -68,7 +69,7 @@ impl Alert {
     /// The number of raw events with findings. An event with findings of several detections is
     /// counted once per detection.
     pub fn count(&self) -> u64 {
-        self.detections.iter().map(|(_, _, count)| count).sum()
+        self.detections.iter().fold(0, |sum: u64, (_, _, count)| sum.saturating_add(*count))
     }
 }
 
@@ -156,7 +157,7 @@ impl Alerts {
             match known {
                 Some((_, most, count)) => {
                     *most = severity.max(*most);
-                    *count += event_context.count;
+                    add_count(count, event_context.count);
                 }
                 None => alert.detections.push((finding.id, severity, event_context.count)),
             }

@@ -14,6 +14,7 @@ use crate::catalogue::DetectionId;
 pub use crate::marks::Novelty;
 use crate::marks::SuppressedBy;
 use crate::report::{EventContext, Finding, ProcessReport};
+use crate::totals::add_count;
 use crate::verdict::{Severity, Verdict};
 
 /// Version of the keys. It is raised if the same finding gets another key.
@@ -76,7 +77,7 @@ impl Baseline {
     /// Adds raw events of a key. Returns whether the limit of entries allows it.
     pub fn add(&mut self, key: Key, count: u64) -> bool {
         if let Some(known) = self.entries.get_mut(&key) {
-            *known = known.saturating_add(count);
+            add_count(known, count);
             return true;
         }
         if self.entries.len() >= ENTRIES_MAX {
@@ -157,7 +158,7 @@ impl Learner {
         let entity = Entity::of(&event_context.host, &event_context.process);
         let is_full = self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&entity);
         if is_full {
-            self.skipped += event_context.count;
+            add_count(&mut self.skipped, event_context.count);
             return;
         }
         let process = self.processes.entry(entity).or_insert_with(|| Some(BTreeMap::new()));
@@ -170,12 +171,12 @@ impl Learner {
         for finding in findings.iter().filter(is_learned) {
             let Some(key) = Key::of(lists, event_context, finding.id) else { continue };
             if let Some(count) = keys.get_mut(&key) {
-                *count = count.saturating_add(event_context.count);
+                add_count(count, event_context.count);
             } else if self.keys < ENTRIES_MAX {
                 self.keys += 1;
                 keys.insert(key, event_context.count);
             } else {
-                self.skipped += event_context.count;
+                add_count(&mut self.skipped, event_context.count);
             }
         }
     }

@@ -190,3 +190,10 @@ pub fn is_writable(protection: u32) -> bool {
 pub fn is_executable(protection: u32) -> bool {
     protection & 0xf0 != 0
 }
+
+/// Whether a change of protection allows to change code: code becomes writable, or pages that are
+/// or were writable become executable. An unknown protection is 0.
+pub fn is_patch(previous: u32, protection: u32) -> bool {
+    is_executable(previous) && is_writable(protection)
+        || is_executable(protection) && (is_writable(previous) || is_writable(protection))
+}

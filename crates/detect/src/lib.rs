@@ -31,9 +31,9 @@ pub use case::{Case, Entry, Event, Load, Process, Services, Start, Tampering, Ta
 pub use catalogue::{Detection, DetectionId};
 pub use evaluate::{Detector, evaluate};
 pub use history::{
-    Author, Change, ChangeKind, History, MemoryEvidence, Replaced, is_executable, is_writable,
+    Author, Change, ChangeKind, History, MemoryEvidence, Replaced, is_executable, is_patch, is_writable,
 };
 pub use stack::{Gap, LiveFrame, Memory, MemoryKind, Part, SiteBytes, Stack};
-pub use totals::{Tally, Totals};
+pub use totals::{Tally, Totals, add_count};
 pub use verdict::{Evaluation, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 pub use view::View;

@@ -25,11 +25,16 @@ pub struct Totals {
     tallies: [Tally; DETECTIONS.len()],
 }
 
+/// Adds a number of events. A row can state any number, so that sums stop at the largest one.
+pub fn add_count(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
 impl Totals {
     /// Adds an evaluation that applies to `count` raw events. An evaluation that is reused for many
     /// events is best added once with their number.
     pub fn add(&mut self, evaluation: &Evaluation, count: u64) {
-        self.events += count;
+        add_count(&mut self.events, count);
         for (id, outcome) in evaluation.iter() {
             self.add_outcome(id, outcome, count);
         }
@@ -40,12 +45,12 @@ impl Totals {
     pub fn add_outcome(&mut self, id: DetectionId, outcome: &Outcome, count: u64) {
         let tally = &mut self.tallies[id.index()];
         match outcome.verdict {
-            Verdict::Yes => tally.yes[outcome.severity as usize] += count,
-            Verdict::No => tally.no += count,
+            Verdict::Yes => add_count(&mut tally.yes[outcome.severity as usize], count),
+            Verdict::No => add_count(&mut tally.no, count),
             Verdict::Undetermined => {
-                tally.undetermined += count;
+                add_count(&mut tally.undetermined, count);
                 for input in outcome.missing.iter() {
-                    tally.missing[input as usize] += count;
+                    add_count(&mut tally.missing[input as usize], count);
                 }
             }
         }
@@ -56,18 +61,18 @@ impl Totals {
         let yes = &mut self.tallies[id.index()].yes;
         yes[from as usize] = yes[from as usize].saturating_sub(count);
         if let Some(to) = to {
-            yes[to as usize] += count;
+            add_count(&mut yes[to as usize], count);
         }
     }
 
     /// Adds other totals.
     pub fn merge(&mut self, other: &Totals) {
-        self.events += other.events;
+        add_count(&mut self.events, other.events);
         for (tally, other) in self.tallies.iter_mut().zip(&other.tallies) {
             let counts = [(&mut tally.no, other.no), (&mut tally.undetermined, other.undetermined)];
             let yes = tally.yes.iter_mut().zip(other.yes);
             let missing = tally.missing.iter_mut().zip(other.missing);
-            counts.into_iter().chain(yes).chain(missing).for_each(|(sum, count)| *sum += count);
+            counts.into_iter().chain(yes).chain(missing).for_each(|(sum, count)| add_count(sum, count));
         }
     }
 
@@ -91,7 +96,7 @@ impl Totals {
 impl Tally {
     /// The number of answers yes.
     pub fn findings(&self) -> u64 {
-        self.yes.iter().sum()
+        self.yes.into_iter().fold(0, u64::saturating_add)
     }
 
     /// The highest severity of the findings; `None` if there are none.
@@ -132,6 +137,29 @@ mod tests {
         assert_eq!(tally.severity(), Some(Severity::High));
         assert_eq!(tally.wanted(), [(Input::ImageIdentity, 6), (Input::Symbols, 5)]);
         assert!(totals.iter().all(|(other, tally)| other == id || *tally == Tally::default()));
+    }
+
+    #[test]
+    fn the_largest_counts_are_added() {
+        let id = DetectionId::new(6).unwrap();
+        let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, Inputs::NONE);
+        let missing = Inputs::NONE.with(Input::Modules);
+        let undetermined = Outcome::undetermined(Severity::High, Reason::FrameUnknown, Inputs::NONE, missing);
+        let no = Outcome::no(Reason::AllBacked, Inputs::NONE);
+        let mut totals = Totals::default();
+        let evaluation = Evaluation { outcomes: [no; DETECTIONS.len()] };
+        for _ in 0..2 {
+            totals.add(&evaluation, u64::MAX);
+            for outcome in [yes(Severity::Low), yes(Severity::High), undetermined] {
+                totals.add_outcome(id, &outcome, u64::MAX);
+            }
+        }
+        totals.merge(&totals.clone());
+        totals.change(id, Severity::Low, Some(Severity::High), u64::MAX);
+        let tally = totals.tally(id);
+        assert_eq!((totals.events, tally.no, tally.undetermined), (u64::MAX, u64::MAX, u64::MAX));
+        assert_eq!((tally.yes, tally.findings()), ([0, 0, 0, u64::MAX, 0], u64::MAX));
+        assert_eq!(tally.wanted(), [(Input::Modules, u64::MAX)]);
     }
 
     #[test]

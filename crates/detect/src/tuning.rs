@@ -15,6 +15,7 @@ use crate::catalogue::DetectionId;
 use crate::marks::Novelty;
 pub use crate::marks::{SuppressedBy, Suppression};
 use crate::report::{EventContext, Finding, FrameReport};
+use crate::totals::add_count;
 use crate::verdict::{Severity, Verdict};
 
 /// The values that an event must have. Those that are `None` are not compared.
@@ -139,7 +140,7 @@ impl Tuning {
             match rule.severity {
                 Some(severity) => finding.outcome.severity = severity,
                 None => {
-                    rule.suppressed += count;
+                    add_count(&mut rule.suppressed, count);
                     finding.suppressed = Some(Arc::clone(&rule.suppression));
                     return;
                 }
@@ -153,10 +154,10 @@ impl Tuning {
                 continue;
             }
             if !exception.applies_at(event_context.time) {
-                exception.expired += count;
+                add_count(&mut exception.expired, count);
                 continue;
             }
-            exception.suppressed += count;
+            add_count(&mut exception.suppressed, count);
             finding.suppressed = Some(Arc::clone(&exception.suppression));
             return;
         }

@@ -114,7 +114,6 @@ pub(crate) fn rows() -> Vec<Vec<u8>> {
         Action::ImageLoad {
             path: r"C:\a.exe",
             sha256: Some([3; 32]),
-            signer: "S",
             stated: StatedImage { signature: "S", status: "Valid", company: "C", ..StatedImage::default() },
         },
         Action::ProcessAccess { target, access: Some(0x1410), call_trace: &trace },

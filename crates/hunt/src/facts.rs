@@ -1,6 +1,6 @@
 //! The facts in the payloads of events that detections evaluate.
 
-use stackhound_detect::{Change, Load};
+use stackhound_detect::Load;
 use stackhound_frames::{CHANGES_MAX, Code, FrameResolver, Role, StackOwner};
 use stackhound_pipeline::{EventView, slots};
 use stackhound_schema::kernel::view;
@@ -19,7 +19,8 @@ pub(super) struct EventFacts {
     pub target: Option<TargetFacts>,
     pub start: Option<ThreadStartFacts>,
     pub load: Option<Load>,
-    pub change: Option<Change>,
+    /// Whether the event reports a change of memory.
+    pub has_change: bool,
 }
 
 /// The target process.
@@ -55,7 +56,7 @@ impl EventFacts {
     /// Whether other events with the same facts are unlikely, so that caching the evaluation is not
     /// useful.
     pub fn is_single(&self) -> bool {
-        self.start.is_some() || self.load.is_some() || self.change.is_some()
+        self.start.is_some() || self.load.is_some() || self.has_change
     }
 }
 
@@ -76,7 +77,7 @@ impl HuntSession {
         stack_context: &StackContext,
     ) -> EventFacts {
         let (owner, pointer_size) = (stack_context.owner, stack_context.pointer_size);
-        let mut facts = EventFacts { change: self.histories.change(view), ..EventFacts::default() };
+        let mut facts = EventFacts { has_change: self.histories.has_change(view), ..EventFacts::default() };
         match kind.payload {
             PayloadKind::Nothing => {}
             PayloadKind::Service => facts.service = self.service(view, resolver, stack_context.kernel),

@@ -6,9 +6,9 @@
 
 use stackhound_detect::Entry;
 use stackhound_frames::Operation;
+use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::hook_id;
-use stackhound_schema::{kernel, provider_guid};
-use stackhound_trace::Event;
+use stackhound_schema::provider_guid;
 use stackhound_types::Guid;
 
 use crate::threat::{self, IdFacts, ThreatKind};
@@ -85,17 +85,11 @@ impl Kind {
 
     /// The kind of an event.
     #[inline]
-    pub fn of(event: &Event<'_>) -> Kind {
-        if let Some(hook_id) = event.hook_id() {
+    pub fn of(view: &EventView<'_>) -> Kind {
+        if let Some(hook_id) = view.kernel_id() {
             return Kind::of_hook_id(hook_id);
         }
-        if event.kind().is_classic() {
-            let record = event.record();
-            let hook_id = record.guid().map(|class| (class, record.opcode()));
-            return hook_id
-                .and_then(|(class, opcode)| kernel::hook_id_of(class, opcode))
-                .map_or(Kind::OTHER, Kind::of_hook_id);
-        }
+        let event = view.event();
         if event.kind().has_descriptor() {
             return event.guid().map_or(Kind::OTHER, |guid| Kind::of_manifest_event(guid, event.entry().tag));
         }

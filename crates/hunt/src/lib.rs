@@ -187,7 +187,7 @@ impl HuntSession {
     /// or facts that detections evaluate without a stack. For other events, every answer would be
     /// that the stack is missing.
     pub fn can_evaluate(view: &EventView<'_>) -> bool {
-        view.state() != StackState::None || Kind::of(view.event()).is_evaluated_alone()
+        view.state() != StackState::None || Kind::of(view).is_evaluated_alone()
     }
 
     /// Records what an event states about memory, without evaluating it. Each event must be
@@ -276,7 +276,7 @@ impl HuntSession {
     /// The facts of a case except for its frames.
     fn context_of(&mut self, view: &EventView<'_>, resolver: &mut FrameResolver) -> CaseContext {
         let stack_context = self.stack_context(view, resolver);
-        let kind = Kind::of(view.event());
+        let kind = Kind::of(view);
         let facts = self.facts(view, resolver, kind, &stack_context);
         CaseContext { stack_context, states: view.stack_states(), kind, facts }
     }
@@ -317,7 +317,10 @@ impl HuntSession {
     ) -> R {
         let (system, CaseContext { stack_context, states, kind, facts }) = (view.trace_state().system(), all);
         let owner = stack_context.owner;
-        let has_losses = all.has_losses() || facts.change.is_some() && history::has_losses(system);
+        let change = if facts.has_change { self.histories.change(view) } else { None };
+        let start_history = facts.start.and_then(|start| self.histories.at(start.pid, start.address.0));
+        let has_history = change.is_some() || start_history.is_some();
+        let has_losses = all.has_losses() || has_history && history::has_losses(system);
         let frames =
             resolver.at(system, owner, view.time(), stack_context.pointer_size).all(view.delivered());
         self.live.clear();
@@ -328,7 +331,6 @@ impl HuntSession {
         if stack_context.history != 0 {
             self.histories.of_frames(owner.pid, &frames, &mut self.frame_histories);
         }
-        let start_history = facts.start.and_then(|start| self.histories.at(start.pid, start.address.0));
         // The stack may belong to another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
         let (service, operation) = self.service_and_operation(resolver.modules(), *kind, facts, &frames);
@@ -367,11 +369,7 @@ impl HuntSession {
                     is_remote: start.is_remote,
                 }),
                 load: facts.load,
-                memory: MemoryEvidence {
-                    change: facts.change,
-                    frames: frame_histories,
-                    start: start_history,
-                },
+                memory: MemoryEvidence { change, frames: frame_histories, start: start_history },
                 tampering: None,
             },
             process: Process {

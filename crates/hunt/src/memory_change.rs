@@ -7,10 +7,10 @@
 //! selected. The meaning of the provider's fields was never checked against Windows.
 
 use stackhound_pipeline::EventView;
-use stackhound_schema::kernel::{self, hook_id, view};
+use stackhound_schema::kernel::{hook_id, view};
 use stackhound_types::{Address, Pid, Tid};
 
-use crate::threat::{ThreatEvent, ThreatKind};
+use crate::threat::{self, ThreatEvent, ThreatKind};
 
 /// A change of the memory of a process that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,27 +65,50 @@ pub enum MemoryChangeKind {
 pub struct PageProtection(pub u32);
 
 impl PageProtection {
-    /// Whether code can run: `PAGE_EXECUTE`, `_READ`, `_READWRITE` or `_WRITECOPY`.
-    pub fn is_executable(self) -> bool {
-        self.0 & 0xf0 != 0
-    }
-
-    /// Whether the process can write: the constants with `READWRITE` or `WRITECOPY`.
-    pub fn is_writable(self) -> bool {
-        self.0 & 0xcc != 0
-    }
-
     /// The constant for the number that the memory manager uses in MapFile events.
     fn of_section(number: u8) -> PageProtection {
         PageProtection([0x01, 0x02, 0x10, 0x20, 0x04, 0x08, 0x40, 0x80][usize::from(number & 7)])
     }
 }
 
-/// The kinds of the kernel logger's events.
-#[derive(Clone, Copy)]
-enum OfKernel {
+/// The kinds of events that report changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChangeEvent {
+    /// Of the kernel logger, about private memory.
     Allocation(MemoryChangeKind),
+    /// Of the kernel logger, about a section.
     Section(MemoryChangeKind),
+    /// Of Microsoft-Windows-Threat-Intelligence.
+    Threat,
+}
+
+impl ChangeEvent {
+    /// The kind of an event, by its ids. `kernel_id` is that of the event.
+    #[inline]
+    pub(crate) fn of(view: &EventView<'_>, kernel_id: Option<u16>) -> Option<ChangeEvent> {
+        let Some(hook_id) = kernel_id else {
+            let facts = threat::of_event(view.event())?;
+            return change_kind(facts.kind).map(|_| ChangeEvent::Threat);
+        };
+        match hook_id {
+            hook_id::PAGE_FAULT_VIRTUAL_ALLOC => Some(ChangeEvent::Allocation(MemoryChangeKind::Allocate)),
+            hook_id::PAGE_FAULT_VIRTUAL_FREE => Some(ChangeEvent::Allocation(MemoryChangeKind::Free)),
+            hook_id::FILE_IO_MAP_FILE => Some(ChangeEvent::Section(MemoryChangeKind::Map)),
+            hook_id::FILE_IO_UNMAP_FILE => Some(ChangeEvent::Section(MemoryChangeKind::Unmap)),
+            _ => None,
+        }
+    }
+}
+
+/// The change that an operation is, if any.
+fn change_kind(kind: ThreatKind) -> Option<MemoryChangeKind> {
+    match kind {
+        ThreatKind::Allocate => Some(MemoryChangeKind::Allocate),
+        ThreatKind::Protect => Some(MemoryChangeKind::Protect),
+        ThreatKind::MapView => Some(MemoryChangeKind::Map),
+        ThreatKind::WriteMemory => Some(MemoryChangeKind::Write),
+        _ => None,
+    }
 }
 
 impl MemoryChange {
@@ -93,41 +116,27 @@ impl MemoryChange {
     /// payloads that cannot be read. Rundown events are not changes. Costs a comparison of ids for
     /// most events.
     pub fn of(view: &EventView<'_>) -> Option<MemoryChange> {
-        let event = view.event();
-        let hook_id = match event.hook_id() {
-            Some(hook_id) => hook_id,
-            None if event.kind().is_classic() => {
-                let record = event.record();
-                kernel::hook_id_of(record.guid()?, record.opcode())?
-            }
-            None => return MemoryChange::of_threat(&ThreatEvent::of(view)?),
-        };
-        let kind = match hook_id {
-            hook_id::PAGE_FAULT_VIRTUAL_ALLOC => OfKernel::Allocation(MemoryChangeKind::Allocate),
-            hook_id::PAGE_FAULT_VIRTUAL_FREE => OfKernel::Allocation(MemoryChangeKind::Free),
-            hook_id::FILE_IO_MAP_FILE => OfKernel::Section(MemoryChangeKind::Map),
-            hook_id::FILE_IO_UNMAP_FILE => OfKernel::Section(MemoryChangeKind::Unmap),
-            _ => return None,
-        };
-        MemoryChange::of_kernel(view, kind)
+        MemoryChange::read(view, ChangeEvent::of(view, view.kernel_id())?)
     }
 
-    fn of_kernel(event: &EventView<'_>, kind: OfKernel) -> Option<MemoryChange> {
+    /// The change that an event of a kind reports.
+    pub(crate) fn read(event: &EventView<'_>, kind: ChangeEvent) -> Option<MemoryChange> {
         let record = event.event().record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
         // Without an id in the header or the stack, the id of an event is that of the target.
         let (actor, actor_thread) = (event.delivered().pid(), event.delivered().tid());
         let (kind, target, base, size, protection) = match kind {
-            OfKernel::Allocation(kind) => {
+            ChangeEvent::Allocation(kind) => {
                 let memory = view::VirtualAllocation::parse(payload, version, pointer).ok()?;
                 (kind, memory.process_id, memory.base_address, memory.region_size, None)
             }
-            OfKernel::Section(kind) => {
+            ChangeEvent::Section(kind) => {
                 let section = view::MapFile::parse(payload, version, pointer).ok()?;
                 let protection = PageProtection::of_section(section.protection());
                 let protection = (kind == MemoryChangeKind::Map).then_some(protection);
                 (kind, section.process_id, section.view_base, section.view_size, protection)
             }
+            ChangeEvent::Threat => return MemoryChange::of_threat(&ThreatEvent::of(event)?),
         };
         Some(MemoryChange {
             kind,
@@ -145,13 +154,7 @@ impl MemoryChange {
     }
 
     fn of_threat(event: &ThreatEvent) -> Option<MemoryChange> {
-        let kind = match event.kind {
-            ThreatKind::Allocate => MemoryChangeKind::Allocate,
-            ThreatKind::Protect => MemoryChangeKind::Protect,
-            ThreatKind::MapView => MemoryChangeKind::Map,
-            ThreatKind::WriteMemory => MemoryChangeKind::Write,
-            _ => return None,
-        };
+        let kind = change_kind(event.kind)?;
         let size = event.size?;
         // A failed write can have copied the first pages.
         if size == 0 || (kind != MemoryChangeKind::Write && event.has_failed()) {

@@ -9,6 +9,7 @@
 use stackhound_frames::Operation;
 use stackhound_pipeline::EventView;
 use stackhound_schema::provider_guid;
+use stackhound_trace::Event;
 use stackhound_types::{Address, Pid, Tid};
 
 use crate::memory_change::PageProtection;
@@ -141,6 +142,15 @@ pub(crate) const fn facts_of(id: u16) -> Option<IdFacts> {
     Some(IdFacts { kind, is_remote, is_by_kernel })
 }
 
+/// What the id of an event states; `None` for events of other providers and unknown ids.
+pub(crate) fn of_event(event: &Event<'_>) -> Option<IdFacts> {
+    if !event.kind().has_descriptor() {
+        return None;
+    }
+    let facts = facts_of(event.entry().tag)?;
+    (event.guid() == Some(provider_guid::THREAT_INTELLIGENCE)).then_some(facts)
+}
+
 impl ThreatKind {
     /// The operation that detections know.
     pub const fn operation(self) -> Operation {
@@ -170,14 +180,7 @@ impl ThreatEvent {
     /// The operation that an event reports; `None` for events of other providers, unknown ids, and
     /// payloads that cannot be read.
     pub fn of(view: &EventView<'_>) -> Option<ThreatEvent> {
-        let event = view.event();
-        if !event.kind().has_descriptor() {
-            return None;
-        }
-        let IdFacts { kind, is_remote, is_by_kernel } = facts_of(event.entry().tag)?;
-        if event.guid() != Some(provider_guid::THREAT_INTELLIGENCE) {
-            return None;
-        }
+        let IdFacts { kind, is_remote, is_by_kernel } = of_event(view.event())?;
         let number = |field: &str| view.field(field)?.1.as_u64();
         let small = |field: &str| u32::try_from(number(field)?).ok();
         let protection = |field: &str| small(field).map(PageProtection);

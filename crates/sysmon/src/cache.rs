@@ -10,8 +10,8 @@ use stackhound_detect::Evaluation;
 use crate::call_trace::FrameError;
 use crate::row::{Action, Row};
 
-/// The limit of bytes of texts. If there are more, all are removed.
-const TEXTS_MAX: usize = 16 << 20;
+/// The limit of bytes of texts, entries and evaluations. If there are more, all are removed.
+const BYTES_MAX: usize = 64 << 20;
 
 /// The evaluation of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,9 @@ pub(crate) struct Evaluations {
     numbers: HashTable<u32>,
     /// The generation of the facts about modules that all entries are based on.
     generation: u32,
+    /// The text of the row that was last looked up, and its hash.
     key: Vec<u8>,
+    hash: u64,
     hasher: RandomState,
 }
 
@@ -64,6 +66,7 @@ impl Evaluations {
         self.key.extend([u8::from(access.is_some()), u8::from(is_same_process)]);
         let key = &self.key[..];
         let hash = self.hasher.hash_one(key);
+        self.hash = hash;
         let is_same =
             |entry: &Entry| entry.hash == hash && self.texts[entry.from as usize..entry.to as usize] == *key;
         self.entries.find(hash, is_same).map(|entry| entry.row)
@@ -79,26 +82,33 @@ impl Evaluations {
         if self.key.is_empty() {
             return;
         }
-        if self.texts.len() + self.key.len() > TEXTS_MAX {
+        if self.bytes() + self.key.len() > BYTES_MAX {
             self.clear();
         }
-        let Evaluations { entries, texts, evaluations, numbers, key, hasher, .. } = self;
+        let Evaluations { entries, texts, evaluations, numbers, key, hash, hasher, .. } = self;
         let same = |number: &u32| evaluations[*number as usize] == *evaluation;
-        let hash = hasher.hash_one(evaluation);
-        let number = match numbers.find(hash, same) {
+        let of_evaluation = hasher.hash_one(evaluation);
+        let number = match numbers.find(of_evaluation, same) {
             Some(number) => *number,
             None => {
                 let number = evaluations.len() as u32;
                 evaluations.push(*evaluation);
                 let rehash = |number: &u32| hasher.hash_one(evaluations[*number as usize]);
-                numbers.insert_unique(hash, number, rehash);
+                numbers.insert_unique(of_evaluation, number, rehash);
                 number
             }
         };
-        let (hash, from) = (hasher.hash_one(&key[..]), texts.len() as u32);
+        let (hash, from) = (*hash, texts.len() as u32);
         texts.extend_from_slice(key);
         let row = CachedRow { evaluation: number, damage, frames };
         entries.insert_unique(hash, Entry { hash, from, to: texts.len() as u32, row }, |entry| entry.hash);
+    }
+
+    /// The bytes in use. Tables have up to twice as many entries as are used.
+    fn bytes(&self) -> usize {
+        self.texts.len()
+            + 2 * self.entries.len() * size_of::<Entry>()
+            + self.evaluations.len() * (size_of::<Evaluation>() + 2 * size_of::<u32>())
     }
 
     fn clear(&mut self) {
@@ -106,5 +116,40 @@ impl Evaluations {
         self.texts.clear();
         self.evaluations.clear();
         self.numbers.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stackhound_detect::{Inputs, Outcome, Reason};
+
+    use super::*;
+    use crate::row::{Actor, Aim};
+
+    fn row<'a>(call_trace: &'a str) -> Row<'a> {
+        let (actor, target) = (Actor::default(), Aim::default());
+        let action = Action::ProcessAccess { target, access: None, call_trace };
+        Row { count: 1, host: "", time: None, actor, action }
+    }
+
+    /// Rows with short texts and many different evaluations.
+    #[test]
+    fn all_that_is_kept_counts() {
+        let mut cache = Evaluations::default();
+        let no = Outcome::no(Reason::AllBacked, Inputs::NONE);
+        let mut evaluation = Evaluation { outcomes: std::array::from_fn(|_| no) };
+        let mut most = 0;
+        for number in 0..100_000_u32 {
+            for (bit, outcome) in evaluation.outcomes.iter_mut().take(17).enumerate() {
+                outcome.frame = Some((number >> bit & 1) as u16);
+            }
+            let text = number.to_string();
+            assert_eq!(cache.find(&row(&text), 0), None);
+            cache.keep(&evaluation, None, 1);
+            let kept = cache.find(&row(&text), 0).expect("the last one is kept");
+            assert_eq!(cache.evaluation(kept), &evaluation);
+            most = most.max(cache.evaluations.len());
+        }
+        assert!(most > 10_000 && most * size_of::<Evaluation>() <= BYTES_MAX, "{most}");
     }
 }

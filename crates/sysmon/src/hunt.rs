@@ -393,7 +393,7 @@ impl Evidence {
             time.map(creation)
         };
         match *action {
-            Action::ImageLoad { path, sha256, stated, .. } => {
+            Action::ImageLoad { path, sha256, stated } => {
                 let process = actor.guid;
                 self.cases.modules.learn(Loaded { host, process, path, sha256, stated, is_driver: false });
             }

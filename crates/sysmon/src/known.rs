@@ -19,6 +19,8 @@ use crate::row::StatedImage;
 const FILES_MAX: usize = 1 << 20;
 /// The limit of machines with separate modules.
 const HOSTS_MAX: usize = 1 << 16;
+/// The limit of bytes of their names.
+const HOST_BYTES_MAX: usize = 16 << 20;
 /// The limit of different files at one path. If there are more, the facts about it are unknown.
 const VERSIONS_MAX: usize = 16;
 /// The limit of different statements about one file. If there are as many, they are unknown.
@@ -76,21 +78,34 @@ impl From<KeyRef<'_>> for Key {
 
 /// The numbers of machines.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(HashMap<Box<str>, Host, RandomState>);
+pub(crate) struct Hosts {
+    numbers: HashMap<Box<str>, Host, RandomState>,
+    bytes: usize,
+}
 
 impl Hosts {
     /// The number of a machine, 0 if it has none.
     pub(crate) fn find(&self, name: &str) -> Host {
-        self.0.get(name).copied().unwrap_or_default()
+        self.numbers.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds a machine. `None` beyond the limit.
+    /// Adds a machine. `None` beyond the limits.
     pub(crate) fn add(&mut self, name: &str) -> Option<Host> {
-        if let Some(host) = self.0.get(name) {
+        if let Some(host) = self.numbers.get(name) {
             return Some(*host);
         }
-        let number = Host(1 + self.0.len() as u32);
-        (self.0.len() < HOSTS_MAX).then(|| *self.0.entry(name.into()).or_insert(number))
+        if self.numbers.len() >= HOSTS_MAX || self.bytes + name.len() > HOST_BYTES_MAX {
+            return None;
+        }
+        let number = Host(1 + self.numbers.len() as u32);
+        self.bytes += name.len();
+        self.numbers.insert(name.into(), number);
+        Some(number)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
     }
 }
 
@@ -115,6 +130,11 @@ struct File {
 }
 
 impl File {
+    /// Whether it is a driver that no process has loaded as an image.
+    fn is_only_driver(&self) -> bool {
+        self.is_driver && !self.is_loaded
+    }
+
     fn is_used(&self) -> bool {
         self.plain.is_some() || self.versions.iter().any(|version| version.index.is_some())
     }
@@ -204,22 +224,21 @@ impl ModuleNumbers {
     pub(crate) fn find(
         &mut self,
         detector: &mut Detector,
-        (host, process): (&str, &str),
+        (name, process): (&str, &str),
         path: &str,
     ) -> Option<FoundModule> {
-        let number = match self.number(host, path) {
-            Some(number) => number,
-            None => self.add(KeyRef { host: self.hosts.find(host), path })?,
+        let host = self.hosts.find(name);
+        let key = KeyRef { host, path };
+        let number = match self.numbers.get(&key) {
+            Some(number) => *number,
+            None => self.add(key)?,
         };
-        if self.hosts.find(host) == Host::default()
-            && self.used_hosts.len() < HOSTS_MAX
-            && !self.used_hosts.contains(host)
-        {
-            self.used_hosts.insert(host.into());
+        if host == Host::default() && self.used_hosts.len() < HOSTS_MAX && !self.used_hosts.contains(name) {
+            self.used_hosts.insert(name.into());
         }
-        let (version, _) = self.version(number, process);
+        let (version, is_by_process) = self.version(number, process);
         let file = &mut self.files[number as usize];
-        let index = match version.and_then(|version| file.versions.get_mut(version)) {
+        let index = *match version.and_then(|version| file.versions.get_mut(version)) {
             None => file
                 .plain
                 .get_or_insert_with(|| detector.module(&facts(path, None, &ImageEvidence::default()), None)),
@@ -227,21 +246,16 @@ impl ModuleNumbers {
                 index.get_or_insert_with(|| detector.module(&facts(path, *sha256, image), None))
             }
         };
-        let index = *index;
-        self.get((host, process), path).filter(|found| found.index == index)
+        Some(FoundModule { index, is_by_process, is_driver: file.is_only_driver() })
     }
 
     /// The same for a module that was found before.
     pub(crate) fn get(&self, (host, process): (&str, &str), path: &str) -> Option<FoundModule> {
-        let number = self.number(host, path)?;
+        let number = *self.numbers.get(&KeyRef { host: self.hosts.find(host), path })?;
         let (version, is_by_process) = self.version(number, process);
         let file = &self.files[number as usize];
         let index = version.map_or(file.plain, |version| file.versions[version].index)?;
-        Some(FoundModule { index, is_by_process, is_driver: file.is_driver && !file.is_loaded })
-    }
-
-    fn number(&self, host: &str, path: &str) -> Option<u32> {
-        self.numbers.get(&KeyRef { host: self.hosts.find(host), path }).copied()
+        Some(FoundModule { index, is_by_process, is_driver: file.is_only_driver() })
     }
 
     /// The version of a file that a process has loaded, if it is known, and whether that depends on
@@ -282,11 +296,11 @@ impl ModuleNumbers {
         let Some(number) = known.or_else(|| self.add(KeyRef { host, path })) else { return };
         let file = &mut self.files[number as usize];
         let was_used = file.is_used();
-        let was_driver = file.is_driver && !file.is_loaded;
+        let was_driver = file.is_only_driver();
         let (version, mut is_new) = file.version(sha256, &stated);
         file.is_driver |= is_driver;
         file.is_loaded |= !is_driver;
-        is_new |= was_driver != (file.is_driver && !file.is_loaded);
+        is_new |= was_driver != file.is_only_driver();
         if !process.is_empty() && (self.loads.len() < LOADS_MAX) {
             let next = self.processes.len() as u32;
             let process = match self.processes.get(process) {
@@ -418,6 +432,15 @@ mod tests {
         names.iter().for_each(|name| modules.learn(load(name)));
         let found = modules.find(detector, ("one", "{a}"), FILE).expect("a module");
         assert!(detector.modules.get(found.index).image.is_empty());
+    }
+
+    #[test]
+    fn the_names_of_machines_are_bounded() {
+        let mut hosts = Hosts::default();
+        let name = |letter: &str| letter.repeat(HOST_BYTES_MAX / 2);
+        assert!(hosts.add(&name("a")).is_some() && hosts.add(&name("b")).is_some());
+        assert_eq!((hosts.add("c"), hosts.find("c")), (None, Host::default()));
+        assert_eq!(hosts.add(&name("a")), Some(hosts.find(&name("a"))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::known::{Hosts, Key, KeyRef};
+use crate::known::{Host, Hosts, Key, KeyRef};
 use crate::row::Actor;
 
 /// The limit of bytes for processes. The oldest ones are removed first.
@@ -17,6 +17,8 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 const MENTIONED_MAX: usize = 1 << 16;
 /// The limit of remembered tampering of one process.
 const TAMPERING_MAX: usize = 8;
+/// The limit of bytes of a GUID. Those of Sysmon have 38.
+const GUID_MAX: usize = 128;
 
 /// The start of a process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,7 +33,8 @@ pub(crate) struct Started {
 /// The known facts about a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ProcessFacts {
-    pid: Option<u32>,
+    /// The key by which it is found without its GUID.
+    pid: Option<HostAndPid>,
     image: Box<str>,
     pub started: Option<Started>,
     ended: Option<u64>,
@@ -44,7 +47,8 @@ impl ProcessFacts {
         let started = self.started.as_ref();
         let texts = started
             .map_or(0, |started| started.command_line.len() + started.user.len() + started.integrity.len());
-        texts + self.image.len() + 64 * self.tampering.len() + 320
+        let tampering = self.tampering.iter().map(|(_, kind)| 64 + kind.len()).sum::<usize>();
+        texts + self.image.len() + tampering + 320
     }
 }
 
@@ -58,11 +62,11 @@ pub(crate) enum ProcessFact {
 
 /// Whether a GUID identifies a process. Sysmon writes zeros if it does not know it.
 fn is_guid(guid: &str) -> bool {
-    guid.bytes().any(|byte| !matches!(byte, b'0' | b'-' | b'{' | b'}'))
+    guid.len() <= GUID_MAX && guid.bytes().any(|byte| !matches!(byte, b'0' | b'-' | b'{' | b'}'))
 }
 
-/// A machine and the GUID of a process on it.
-type HostAndGuid = (Box<str>, Box<str>);
+/// A machine and the id of a process on it.
+type HostAndPid = (Host, u32);
 
 /// Processes by their Sysmon GUIDs.
 #[derive(Debug, Default)]
@@ -70,8 +74,9 @@ pub(crate) struct ProcessTable {
     known: HashMap<Box<str>, ProcessFacts, RandomState>,
     /// The GUIDs in the order of their events.
     order: VecDeque<Box<str>>,
-    /// Machines and GUIDs by process id, for events without a GUID.
-    by_pid: HashMap<u32, Vec<HostAndGuid>, RandomState>,
+    hosts: Hosts,
+    /// GUIDs by machine and process id, for events without a GUID.
+    by_pid: HashMap<HostAndPid, Vec<Box<str>>, RandomState>,
     bytes: usize,
     /// GUIDs of evaluated events whose process was not known.
     mentioned: HashSet<Box<str>, RandomState>,
@@ -104,9 +109,10 @@ impl ProcessTable {
         if !self.known.contains_key(guid) {
             self.order.push_back(guid.into());
             self.bytes += ProcessFacts::default().size();
-            self.known.insert(guid.into(), ProcessFacts { pid: actor.pid, ..ProcessFacts::default() });
-            if let Some(pid) = actor.pid {
-                self.by_pid.entry(pid).or_default().push((host.into(), guid.into()));
+            let pid = actor.pid.and_then(|pid| Some((self.hosts.add(host)?, pid)));
+            self.known.insert(guid.into(), ProcessFacts { pid, ..ProcessFacts::default() });
+            if let Some(pid) = pid {
+                self.by_pid.entry(pid).or_default().push(guid.into());
             }
         }
         let Some(known) = self.known.get_mut(guid) else { return };
@@ -132,15 +138,16 @@ impl ProcessTable {
                 }
             }
         }
-        self.bytes += known.size() - size.min(known.size());
+        // Facts can also become smaller.
+        self.bytes = self.bytes + known.size() - size;
         while self.bytes > PROCESS_BYTES_MAX
             && let Some(guid) = self.order.pop_front()
         {
             let Some(removed) = self.known.remove(&guid) else { continue };
             self.bytes = self.bytes.saturating_sub(removed.size());
-            let pid = removed.pid.unwrap_or_default();
+            let Some(pid) = removed.pid else { continue };
             if let Some(processes) = self.by_pid.get_mut(&pid) {
-                processes.retain(|(_, other)| *other != guid);
+                processes.retain(|other| *other != guid);
                 if processes.is_empty() {
                     self.by_pid.remove(&pid);
                 }
@@ -155,8 +162,8 @@ impl ProcessTable {
             return self.known.get(actor.guid);
         }
         let time = time?;
-        let processes = self.by_pid.get(&actor.pid?)?.iter().filter(|(other, _)| **other == *host);
-        let started_before = processes.filter_map(|(_, guid)| {
+        let processes = self.by_pid.get(&(self.hosts.find(host), actor.pid?))?;
+        let started_before = processes.iter().filter_map(|guid| {
             let facts = self.known.get(guid)?;
             let started = facts.started.as_ref()?.time?;
             (started <= time).then_some((started, facts))
@@ -198,15 +205,16 @@ impl CreatedFiles {
     /// Adds the creation of a file.
     pub(crate) fn learn(&mut self, host: &str, path: &str, creation: Creation) {
         let size = path.len() + creation.image.len() + 160;
+        if self.bytes + size > FILE_BYTES_MAX {
+            return;
+        }
         let Some(host) = self.hosts.add(host) else { return };
         let key = KeyRef { host, path };
         let creations = match self.files.get_mut(&key) {
             Some(creations) => creations,
             None => self.files.entry(key.into()).or_default(),
         };
-        if let Err(at) = creations.binary_search(&creation)
-            && self.bytes + size <= FILE_BYTES_MAX
-        {
+        if let Err(at) = creations.binary_search(&creation) {
             creations.insert(at, creation);
             self.bytes += size;
         }
@@ -248,6 +256,44 @@ mod tests {
         assert_eq!(learn("{c}", PROCESS_BYTES_MAX / 2), (false, false, true));
         assert_eq!(processes.order.len(), 1);
         assert_eq!(processes.by_pid.values().map(Vec::len).sum::<usize>(), 1);
+    }
+
+    /// Texts of tampering and of identifiers count.
+    #[test]
+    fn the_facts_about_processes_are_bounded() {
+        let mut processes = ProcessTable::default();
+        let kind = "x".repeat(PROCESS_BYTES_MAX / 4);
+        for guid in ["{a}", "{b}", "{c}"] {
+            for time in 0..2 {
+                let tampered = ProcessFact::Tampered(Some(time), kind.as_str().into());
+                processes.learn("PC", &actor(guid, 5), tampered);
+            }
+        }
+        assert_eq!(processes.order.iter().map(|guid| &**guid).collect::<Vec<_>>(), ["{c}"]);
+        // A smaller fact in place of a larger one frees bytes.
+        for length in [PROCESS_BYTES_MAX / 4, 1] {
+            processes.learn("PC", &actor("{c}", 5), ProcessFact::Started(started(length, Some(0))));
+        }
+        assert_eq!(processes.bytes, processes.known["{c}"].size());
+        let long = format!("{{{}}}", "a".repeat(GUID_MAX));
+        processes.learn("PC", &actor(&long, 5), ProcessFact::Started(started(1, None)));
+        processes.mention(&long);
+        assert_eq!((processes.known.len(), processes.mentioned.len()), (1, 0));
+    }
+
+    #[test]
+    fn created_files_beyond_the_limit_are_ignored() {
+        let mut files = CreatedFiles::default();
+        let image = "x".repeat(FILE_BYTES_MAX - 1000);
+        let creation = |image: &str| Creation { time: 1, pid: None, image: image.into(), sha256: None };
+        files.learn("PC", "a", creation(&image));
+        for file in 0..100 {
+            files.learn(&format!("PC{file}"), &format!("{file}"), creation("a"));
+        }
+        let is_known = |file: u32| files.find(&format!("PC{file}"), &format!("{file}"), 1).is_some();
+        assert!(is_known(0) && !is_known(99));
+        let (hosts, paths) = (files.hosts.len(), files.files.len());
+        assert!(paths < 10 && hosts == paths, "{hosts} {paths}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One Sysmon event, with the fields that the evaluation of stacks needs.
 
 use stackhound_images::{FactSource, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo};
+use stackhound_types::sha256_of_hex;
 
 use crate::call_trace::Hex;
 use crate::json::{Field, Fields};
@@ -68,7 +69,7 @@ impl<'a> StatedImage<'a> {
     }
 
     /// The signer, empty if Sysmon found no valid signature.
-    fn valid_signer(&self) -> &'a str {
+    pub(crate) fn valid_signer(&self) -> &'a str {
         if self.state() == Some(SignatureState::Valid) { self.signature } else { "" }
     }
 
@@ -170,8 +171,6 @@ pub enum Action<'a> {
         path: &'a str,
         /// Its SHA-256, if Sysmon was configured to compute it.
         sha256: Option<[u8; 32]>,
-        /// The signer, empty if Sysmon found no valid signature.
-        signer: &'a str,
         /// What Sysmon states about its signature and its version resource.
         stated: StatedImage<'a>,
     },
@@ -332,7 +331,7 @@ impl<'a> Row<'a> {
                     file_version: text(Field::FileVersion),
                     ..signature()
                 };
-                Action::ImageLoad { path, sha256, signer: stated.valid_signer(), stated }
+                Action::ImageLoad { path, sha256, stated }
             }
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {
                 target,
@@ -390,16 +389,7 @@ fn sha256(hashes: &str) -> Option<[u8; 32]> {
         Some((name, digits)) => name.trim().eq_ignore_ascii_case("SHA256").then_some(digits),
         None => Some(hash),
     })?;
-    let digits = digits.trim().as_bytes();
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    let mut sum = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in sum.iter_mut().zip(digits.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(sum)
+    sha256_of_hex(digits.trim())
 }
 
 #[cfg(test)]

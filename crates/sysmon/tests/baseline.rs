@@ -2,15 +2,14 @@
 //! others, and none of an attack.
 
 use std::collections::BTreeSet;
-use std::io::Cursor;
-use std::ops::ControlFlow;
+
+mod labeled;
 
 use serde::Deserialize;
+use stackhound_detect::Severity;
 use stackhound_detect::baseline::{Baseline, Learner, Novelty, SEVERITY_MAX, is_usual};
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{Binaries, Detector, Severity};
 use stackhound_frames::Lists;
-use stackhound_sysmon::{Found, Sysmon};
 
 const FILES: [&str; 4] = [
     "otrf_security_datasets.jsonl",
@@ -47,25 +46,15 @@ impl Row {
 
 /// The rows with findings.
 fn rows() -> Option<Vec<Row>> {
-    let mut detector = Detector::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(detector.lists());
-    let mut rows = Vec::new();
-    for name in FILES {
-        let text = stackhound_corpus::text(&format!("calltrace/{name}"))?;
-        let mut lines = text.lines();
-        let read = sysmon.hunt(Cursor::new(&text), name, &mut detector, |found| {
-            let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
-            let label: Label = serde_json::from_str(lines.next().unwrap()).unwrap();
-            let findings = evaluated.evaluation.findings();
-            let findings: Vec<Finding> = findings.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
-            if findings.iter().any(|finding| finding.outcome.severity >= Severity::Low) {
-                let is_attack = label.truth.actor == "attacker";
-                rows.push(Row { is_attack, event_context: evaluated.event_context(), findings });
-            }
-            ControlFlow::Continue(())
-        });
-        read.unwrap();
-    }
+    let rows = labeled::rows(&FILES, Lists::default(), |evaluated, _, line| {
+        let label: Label = serde_json::from_str(line).expect("a row");
+        let findings = evaluated.evaluation.findings();
+        let findings = findings.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+        let is_attack = label.truth.actor == "attacker";
+        Row { is_attack, event_context: evaluated.event_context(), findings }
+    });
+    let mut rows = rows?;
+    rows.retain(|row| row.findings.iter().any(|finding| finding.outcome.severity >= Severity::Low));
     Some(rows)
 }
 

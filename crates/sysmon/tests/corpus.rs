@@ -2,15 +2,14 @@
 //! unless stated as rows.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::ops::ControlFlow;
+
+mod labeled;
 
 use serde::Deserialize;
 use stackhound_detect::report::EventContext;
-use stackhound_detect::{Binaries, DetectionId, Detector, Evaluation, Outcome, Reason, Severity, Verdict};
+use stackhound_detect::{DetectionId, Evaluation, Outcome, Reason, Severity, Verdict};
 use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, FrameLocation};
-use stackhound_sysmon::{Found, Sysmon};
 
 const ACCESSES: [&str; 2] = ["otrf_security_datasets.jsonl", "evtx_attack_samples.jsonl"];
 const THREADS: [&str; 2] = ["otrf_createremotethread.jsonl", "evtx_createremotethread.jsonl"];
@@ -85,29 +84,12 @@ fn labels(name: &str) -> Option<Vec<Label>> {
 
 /// Evaluated rows with their labels.
 fn evaluated(names: &[&str], lists: Lists) -> Option<Vec<Row>> {
-    let mut detector = Detector::new(lists, Binaries::none());
-    let mut sysmon = Sysmon::new(detector.lists());
-    let mut rows = Vec::new();
-    for name in names {
-        let mut labels = labels(name)?.into_iter();
-        let text = stackhound_corpus::text(&format!("calltrace/{name}"))?;
-        let totals = sysmon.hunt(Cursor::new(&text), name, &mut detector, |found| {
-            let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
-            let label = labels.next().expect("a label for each row");
-            assert_eq!(label.count, evaluated.row.count);
-            assert_eq!(label.source_image, evaluated.row.actor.image);
-            rows.push(Row {
-                label,
-                evaluation: *evaluated.evaluation,
-                event_context: evaluated.event_context(),
-            });
-            ControlFlow::Continue(())
-        });
-        let totals = totals.expect("a file");
-        assert!(labels.next().is_none(), "each row is evaluated");
-        assert_eq!((totals.unreadable, totals.damaged_stacks, totals.other), (0, 0, 0));
-    }
-    Some(rows)
+    labeled::rows(names, lists, |evaluated, _, line| {
+        let label: Label = serde_json::from_str(line).expect("a row");
+        assert_eq!(label.count, evaluated.row.count);
+        assert_eq!(label.source_image, evaluated.row.actor.image);
+        Row { label, evaluation: *evaluated.evaluation, event_context: evaluated.event_context() }
+    })
 }
 
 fn events<'r>(rows: impl IntoIterator<Item = &'r Row>) -> u64 {

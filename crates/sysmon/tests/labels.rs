@@ -2,14 +2,13 @@
 //! least medium severity. `docs/sigma.md` has the figures; this test checks them.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::ops::ControlFlow;
 use std::path::Path;
 
+mod labeled;
+
 use serde::Deserialize;
-use stackhound_detect::{Binaries, DetectionId, Detector, Evaluation, Severity, Verdict};
+use stackhound_detect::{DetectionId, Evaluation, Severity, Verdict};
 use stackhound_frames::Lists;
-use stackhound_sysmon::{Found, Sysmon};
 
 const FILES: [&str; 2] = ["evtx_attack_samples.jsonl", "otrf_security_datasets.jsonl"];
 
@@ -90,30 +89,13 @@ impl Row {
 }
 
 fn rows() -> Option<Vec<Row>> {
-    let mut detector = Detector::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(detector.lists());
-    let mut rows = Vec::new();
-    for name in FILES {
-        let text = stackhound_corpus::text(&format!("calltrace/{name}"))?;
-        let mut lines = text.lines();
-        let totals = sysmon.hunt(Cursor::new(&text), name, &mut detector, |found| {
-            let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
-            let line = lines.next().expect("a line for each row");
-            let label: Label = serde_json::from_str(line).expect("a row");
-            let summary = evaluated.event_context().summary;
-            let text = format!(
-                "{name}:{} {} {} {}",
-                evaluated.record(),
-                evaluated.row.actor.image,
-                label.granted_access,
-                summary
-            );
-            rows.push(Row { label, evaluation: *evaluated.evaluation, text });
-            ControlFlow::Continue(())
-        });
-        totals.expect("a file that can be read");
-    }
-    Some(rows)
+    labeled::rows(&FILES, Lists::default(), |evaluated, name, line| {
+        let label: Label = serde_json::from_str(line).expect("a row");
+        let (record, image) = (evaluated.record(), evaluated.row.actor.image);
+        let summary = evaluated.event_context().summary;
+        let text = format!("{name}:{record} {image} {} {summary}", label.granted_access);
+        Row { label, evaluation: *evaluated.evaluation, text }
+    })
 }
 
 /// Counts of one class: rows, rows of attacks, and alarming rows of attacks and others.

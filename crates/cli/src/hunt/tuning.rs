@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use stackhound::detect::baseline::{self, Baseline, Learner, Novelty};
 use stackhound::detect::report::{EventContext, Finding};
 use stackhound::detect::tuning::{Suppression, SuppressionCount, Tuning, TuningReport};
-use stackhound::detect::{DetectionId, Severity, Totals, Verdict};
+use stackhound::detect::{DetectionId, Severity, Totals, Verdict, add_count};
 use stackhound::frames::Lists;
 
 use super::{Arguments, baseline as file};
@@ -73,9 +73,9 @@ impl Tuner {
             for finding in findings.iter_mut().filter(|finding| finding.is_reported()) {
                 let novelty = known.compare(&self.lists, event_context, finding.id);
                 finding.novelty = Some(novelty);
-                self.novelty[novelty as usize] += count;
+                add_count(&mut self.novelty[novelty as usize], count);
                 if is_usual && novelty == Novelty::Known {
-                    self.known_suppressed += count;
+                    add_count(&mut self.known_suppressed, count);
                     finding.suppressed = Some(Arc::clone(&self.by_baseline));
                 }
             }
@@ -86,7 +86,7 @@ impl Tuner {
         for (finding, from) in findings.iter().zip(before) {
             let to = finding.suppressed.is_none().then_some(finding.outcome.severity);
             if finding.outcome.verdict == Verdict::Yes && to != Some(from) {
-                *self.changes.entry((finding.id, from, to)).or_default() += count;
+                add_count(self.changes.entry((finding.id, from, to)).or_default(), count);
             }
         }
     }

@@ -55,6 +55,17 @@ fn different_findings_outweigh_repeated_ones() {
 }
 
 #[test]
+fn the_largest_counts_are_added() {
+    let mut alerts = Alerts::new(SECOND);
+    for id in ["CS07", "CS07", "CS08"] {
+        let event_context = EventContext { count: u64::MAX, ..event_context(1, 0) };
+        alerts.add(&event_context, &mut [finding(id, Verdict::Yes, Severity::High)]);
+    }
+    let alerts = alerts.finish();
+    assert_eq!((alerts[0].count(), alerts[0].score()), (u64::MAX, 100));
+}
+
+#[test]
 fn undetermined_answers_open_no_alert() {
     let mut alerts = Alerts::new(SECOND);
     let mut undetermined = [finding("CS01", Verdict::Undetermined, Severity::High)];

@@ -87,3 +87,15 @@ fn the_number_of_processes_is_limited() {
     let mut baseline = Baseline::default();
     assert_eq!((learner.finish(&mut baseline), baseline.len()), (6, 1));
 }
+
+#[test]
+fn the_largest_counts_are_added() {
+    let (lists, mut learner) = (Lists::default(), Learner::default());
+    for pid in (0..PROCESSES_MAX as u32 + 2).chain([1]) {
+        let event_context = EventContext { count: u64::MAX, ..event(pid, AGENT, STACK) };
+        learner.add(&lists, &event_context, &[finding(Severity::Low)]);
+    }
+    let mut baseline = Baseline::default();
+    assert_eq!(learner.finish(&mut baseline), u64::MAX);
+    assert_eq!(baseline.entries().map(|(_, count)| count).collect::<Vec<_>>(), [u64::MAX]);
+}

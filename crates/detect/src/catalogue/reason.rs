@@ -296,8 +296,6 @@ pub enum Reason {
     CallbackDispatched,
     /// The stack has no callback from the kernel.
     NoCallback,
-    /// The event does not change memory.
-    NoMemoryChange,
     /// The changes of the memory were not recorded, or not all of them.
     ChangesUnknown,
     /// {frame} is in memory that was writable before it was made executable.
@@ -505,7 +503,6 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::CallbackOutside, "callback-outside", "The kernel called back to {frame}, which is not the dispatcher of callbacks in ntdll.dll."),
     (Reason::CallbackDispatched, "callback-dispatched", "All callbacks from the kernel go through the dispatcher in ntdll.dll."),
     (Reason::NoCallback, "no-callback", "The stack has no callback from the kernel."),
-    (Reason::NoMemoryChange, "no-memory-change", "The event does not change memory."),
     (Reason::ChangesUnknown, "memory-changes-unknown", "The changes of the memory were not recorded, or not all of them."),
     (Reason::MadeExecutable, "made-executable", "{frame} is in memory that was writable before it was made executable."),
     (Reason::StartMadeExecutable, "start-made-executable", "The thread starts in memory that was writable before it was made executable."),

@@ -9,7 +9,7 @@ use stackhound_frames::{Code, Frame, Role};
 use super::Evidence;
 use super::unbacked::{none_found, with_guards};
 use crate::binaries::Lookup;
-use crate::history::{Author, Change, ChangeKind, History, Replaced, is_executable, is_writable};
+use crate::history::{Author, Change, ChangeKind, History, Replaced, is_executable, is_patch};
 use crate::stack::MemoryKind;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 use crate::view::View;
@@ -39,10 +39,13 @@ pub(super) fn because_of(history: Option<&History>, found: Outcome) -> Outcome {
         (history.changed_by_other, Reason::ChangedByOther),
     ];
     let found = Outcome { used: found.used.with(Input::MemoryChanges), ..found };
-    reasons
-        .into_iter()
-        .filter(|(applies, _)| *applies)
-        .fold(found, |found, (_, reason)| found.because(reason))
+    with_reasons(found, reasons)
+}
+
+/// Adds the reasons that apply.
+fn with_reasons(found: Outcome, reasons: [(bool, Reason); 4]) -> Outcome {
+    let applying = reasons.into_iter().filter(|(applies, _)| *applies);
+    applying.fold(found, |found, (_, reason)| found.because(reason))
 }
 
 /// The reason for an author that lowers a finding or explains its severity.
@@ -150,16 +153,13 @@ fn written(history: &History, is_remote: bool, frame: Option<usize>, reason: Rea
         _ => Severity::Medium,
     };
     let found = Outcome::yes(severity, frame, reason, USED.with(Input::Stack));
-    let found = [
+    let reasons = [
         (history.writable_code, Reason::WritableMemory),
         (history.written_by_other, Reason::WrittenByOther),
         (history.changed_by_other, Reason::ChangedByOther),
         (is_remote, Reason::RemoteStart),
-    ]
-    .into_iter()
-    .filter(|(applies, _)| *applies)
-    .fold(found, |found, (_, reason)| found.because(reason));
-    with_author(history.author, found)
+    ];
+    with_author(history.author, with_reasons(found, reasons))
 }
 
 /// CS28.
@@ -259,17 +259,11 @@ fn changed(evidence: &mut Evidence<'_, '_>, change: &Change) -> Option<Outcome> 
         let is_known = change.is_whole && change.history.kind != Some(MemoryKind::Image);
         return is_known.then(|| Outcome::no(Reason::ImageUnchanged, USED));
     };
-    let is = |protection: Option<u32>, test: fn(u32) -> bool| protection.is_some_and(test);
     let reason = match change.kind {
-        ChangeKind::Protect => {
-            let is_patch = is(change.previous, is_executable) && is(change.protection, is_writable)
-                || is(change.protection, is_executable)
-                    && (is(change.previous, is_writable) || is(change.protection, is_writable));
-            match is_patch {
-                true => Reason::ImageMadeWritable,
-                false => return Some(Outcome::no(Reason::ImageUnchanged, USED)),
-            }
-        }
+        ChangeKind::Protect => match is_patch(change.previous.unwrap_or(0), change.protection.unwrap_or(0)) {
+            true => Reason::ImageMadeWritable,
+            false => return Some(Outcome::no(Reason::ImageUnchanged, USED)),
+        },
         ChangeKind::Write => {
             let in_file = evidence.binaries.is_code(evidence.view.modules, (module, rva));
             let is_code = in_file.found().or(change.history.protection.map(is_executable));

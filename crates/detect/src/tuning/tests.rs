@@ -107,6 +107,23 @@ fn exceptions_expire_in_trace_time() {
 }
 
 #[test]
+fn the_largest_counts_are_added() {
+    for (rules, expected) in [
+        ("[severity]\nCS07 = 'off'", (u64::MAX, 0)),
+        ("[[exceptions]]\nhost = 'WS1'\nreason = 'test'", (u64::MAX, 0)),
+        ("[[exceptions]]\nhost = 'WS1'\nreason = 'test'\nexpires = '2025-01-31'", (0, u64::MAX)),
+    ] {
+        let mut tuning = Tuning::parse(rules).unwrap();
+        for _ in 0..2 {
+            let event_context = EventContext { count: u64::MAX, ..event("2026-05-01") };
+            tuning.apply(&event_context, &mut finding("CS07", 1));
+        }
+        let [count] = &tuning.counts()[..] else { panic!("{rules}") };
+        assert_eq!((count.suppressed, count.expired), expected, "{rules}");
+    }
+}
+
+#[test]
 fn severities_are_changed_by_the_first_rule_that_fits() {
     for (rules, expected) in [
         ("[severity]\nCS07 = 'low'", Some(Severity::Low)),

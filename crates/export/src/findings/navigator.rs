@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stackhound_detect::catalogue::DetectionId;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::tuning::Suppression;
-use stackhound_detect::{Severity, Totals};
+use stackhound_detect::{Severity, Totals, add_count};
 
 use super::{attack, shown};
 
@@ -49,7 +49,7 @@ impl Layer {
     pub(super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         self.seen.clear();
         for cause in findings.iter().filter_map(|finding| finding.suppressed.as_ref()) {
-            *self.suppressed.entry(Arc::clone(cause)).or_default() += event_context.count;
+            add_count(self.suppressed.entry(Arc::clone(cause)).or_default(), event_context.count);
         }
         for finding in findings.iter().filter(|finding| finding.is_reported()) {
             for &technique in finding.id.detection().attack {
@@ -60,11 +60,11 @@ impl Layer {
                     detections: BTreeMap::new(),
                 });
                 shown.severity = shown.severity.max(severity);
-                *shown.detections.entry(finding.id).or_default() += event_context.count;
+                add_count(shown.detections.entry(finding.id).or_default(), event_context.count);
                 // An event with two findings of one technique counts once.
                 if !self.seen.contains(&technique) {
                     self.seen.push(technique);
-                    shown.events += event_context.count;
+                    add_count(&mut shown.events, event_context.count);
                 }
             }
         }

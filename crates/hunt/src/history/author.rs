@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stackhound_detect::Author;
 use stackhound_etl::Clock;
-use stackhound_frames::{Frame, FrameResolver, Role};
+use stackhound_frames::{Frame, FrameResolver, Modules, Role};
 use stackhound_pipeline::EventView;
 use stackhound_system::{Evidence, ModuleRef};
 use stackhound_types::{Mode, TICKS_PER_SECOND};
@@ -16,19 +16,23 @@ const LOADER_TIME: i64 = TICKS_PER_SECOND;
 /// changed in itself.
 pub(super) fn of_process(view: &EventView<'_>, clock: &Clock, changed: Option<ModuleRef<'_>>) -> Author {
     if is_protected(view) {
-        Author::Protected
-    } else if is_by_loader(view, clock, changed) {
-        Author::Loader
-    } else {
-        of(view, changed)
+        return Author::Protected;
     }
+    let is_new = changed.is_some_and(|module| is_new(view, clock, module));
+    by_stack(view, changed, is_new)
 }
 
-/// The author by the stack of the event.
-pub(super) fn of(view: &EventView<'_>, changed: Option<ModuleRef<'_>>) -> Author {
+/// The author of the load of an image.
+pub(super) fn of_load(view: &EventView<'_>) -> Author {
+    by_stack(view, None, false)
+}
+
+/// The author by the stack of the event. `is_new` is whether the changed image was just mapped.
+fn by_stack(view: &EventView<'_>, changed: Option<ModuleRef<'_>>, is_new: bool) -> Author {
     let mut resolver = view.resolver();
     let changed = changed.map(|module| resolver.loaded(view.trace_state().system(), module.id()).index);
     match frames(view, &mut resolver) {
+        Some(frames) if is_new && is_by_loader(&frames, resolver.modules()) => Author::Loader,
         Some(frames) => Author::of(&frames, resolver.modules(), changed),
         None => Author::Unknown,
     }
@@ -41,22 +45,17 @@ fn frames(view: &EventView<'_>, resolver: &mut FrameResolver) -> Option<Arc<[Fra
     Some(resolver.at(system, view.stack_owner(), view.time(), pointer_size).all(view.delivered()))
 }
 
-/// Whether the loader made a change: functions of `ntdll.dll` called the service, directly after
-/// the image was mapped.
-fn is_by_loader(view: &EventView<'_>, clock: &Clock, changed: Option<ModuleRef<'_>>) -> bool {
-    let is_new = changed.is_some_and(|module| {
-        let span = module.span();
-        let age = view.time().0.saturating_sub(span.from.0);
-        span.start == Evidence::Observed && clock.span_from_raw(age) <= LOADER_TIME
-    });
-    if !is_new {
-        return false;
-    }
-    let mut resolver = view.resolver();
-    let Some(frames) = frames(view, &mut resolver) else { return false };
-    let is_ntdll = |frame: &Frame| {
-        frame.code.module().is_some_and(|module| resolver.modules().roles(module).has(Role::Ntdll))
-    };
+/// Whether an image was just mapped.
+fn is_new(view: &EventView<'_>, clock: &Clock, module: ModuleRef<'_>) -> bool {
+    let span = module.span();
+    let age = view.time().0.saturating_sub(span.from.0);
+    span.start == Evidence::Observed && clock.span_from_raw(age) <= LOADER_TIME
+}
+
+/// Whether functions of `ntdll.dll` called the service, as those of the loader do.
+fn is_by_loader(frames: &[Frame], modules: &Modules) -> bool {
+    let is_ntdll =
+        |frame: &Frame| frame.code.module().is_some_and(|module| modules.roles(module).has(Role::Ntdll));
     let mut user = frames.iter().filter(|frame| frame.mode == Mode::User);
     user.next().is_some_and(is_ntdll) && user.next().is_some_and(is_ntdll)
 }

@@ -12,12 +12,12 @@ use stackhound_detect::{Author, Change, ChangeKind, History, MemoryKind, Replace
 use stackhound_etl::Clock;
 use stackhound_frames::{Code, Frame};
 use stackhound_pipeline::EventView;
-use stackhound_schema::kernel::{self, hook_id, view};
-use stackhound_system::{Completeness, Evidence, Gap, ModuleRef, ProcessId, Span, System};
-use stackhound_trace::TraceTime;
+use stackhound_schema::kernel::{hook_id, view};
+use stackhound_system::{Completeness, Evidence, Gap, ProcessId, Span, System, is_same_name};
+use stackhound_trace::{EventKey, TraceTime};
 use stackhound_types::{Address, Mode, Pid};
 
-use crate::memory_change::{MemoryChange, MemoryChangeKind};
+use crate::memory_change::{ChangeEvent, MemoryChange, MemoryChangeKind};
 use pages::{Pages, ProtectionChange};
 
 /// Maximum number of processes. If there are more, all but the recently changed half are forgotten.
@@ -50,9 +50,6 @@ struct ProcessMemory {
     changed: u32,
 }
 
-/// Identifies an event: its time, its index in its block, and its processor.
-type EventKey = (TraceTime, u32, Option<u16>);
-
 /// The histories of all processes.
 #[derive(Debug, Default)]
 pub(super) struct MemoryHistories {
@@ -61,8 +58,32 @@ pub(super) struct MemoryHistories {
     has_pages: bool,
     /// Number of changes, of all processes.
     changes: u32,
-    /// The last observed event, with the change that it reports.
+    /// The last observed event that can change memory, with the change that it reports.
     last: Option<(EventKey, Option<Change>)>,
+}
+
+/// The kinds of events that change histories.
+#[derive(Clone, Copy)]
+enum Effect {
+    Load,
+    Unload,
+    /// The process with an id is another one.
+    Process,
+    Change(ChangeEvent),
+}
+
+impl Effect {
+    /// The kind of an event, by its ids.
+    #[inline]
+    fn of(view: &EventView<'_>) -> Option<Effect> {
+        let kernel_id = view.kernel_id();
+        match kernel_id {
+            Some(hook_id::IMAGE_LOAD) => Some(Effect::Load),
+            Some(hook_id::IMAGE_UNLOAD) => Some(Effect::Unload),
+            Some(hook_id::PROCESS_START | hook_id::PROCESS_END) => Some(Effect::Process),
+            _ => ChangeEvent::of(view, kernel_id).map(Effect::Change),
+        }
+    }
 }
 
 /// An image that was mapped or unmapped.
@@ -83,18 +104,6 @@ fn overlaps(one: (u64, u64), other: (u64, u64)) -> bool {
     one.0 <= other.1 && other.0 <= one.1
 }
 
-/// The hook id of a kernel event.
-fn hook_id_of(view: &EventView<'_>) -> Option<u16> {
-    let event = view.event();
-    match event.hook_id() {
-        None if event.kind().is_classic() => {
-            let record = event.record();
-            kernel::hook_id_of(record.guid()?, record.opcode())
-        }
-        known => known,
-    }
-}
-
 fn image_event(view: &EventView<'_>) -> Option<ImageEvent> {
     let record = view.event().record();
     let image = view::Image::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
@@ -107,17 +116,29 @@ impl MemoryHistories {
     /// again. Costs a comparison of ids for most events.
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, clock: &Clock) {
-        let event = view.event();
-        let key = (view.time(), event.index(), event.processor());
-        if self.last.is_none_or(|(last, _)| last != key) {
-            self.last = Some((key, self.change_of(view, clock)));
+        let Some(effect) = Effect::of(view) else { return };
+        if self.observed(view).is_none() {
+            let change = self.change_of(effect, view, clock);
+            self.last = Some((view.event().key(), change));
         }
+    }
+
+    /// The change of the last event that can change memory, if this is the event.
+    #[inline]
+    fn observed(&self, view: &EventView<'_>) -> Option<&Option<Change>> {
+        let (last, change) = self.last.as_ref()?;
+        (*last == view.event().key()).then_some(change)
     }
 
     /// The change that an observed event reports.
     pub fn change(&self, view: &EventView<'_>) -> Option<Change> {
-        let (last, change) = self.last?;
-        (last == (view.time(), view.event().index(), view.event().processor())).then_some(change)?
+        *self.observed(view)?
+    }
+
+    /// Whether an observed event reports a change.
+    #[inline]
+    pub fn has_change(&self, view: &EventView<'_>) -> bool {
+        self.observed(view).is_some_and(Option::is_some)
     }
 
     /// Whether no page of any process had a history so far.
@@ -147,27 +168,30 @@ impl MemoryHistories {
         }));
     }
 
-    fn change_of(&mut self, view: &EventView<'_>, clock: &Clock) -> Option<Change> {
-        match hook_id_of(view) {
-            Some(hook_id::IMAGE_LOAD) if !self.processes.is_empty() => self.load(view, image_event(view)?),
-            Some(hook_id::IMAGE_UNLOAD) => {
+    fn change_of(&mut self, effect: Effect, view: &EventView<'_>, clock: &Clock) -> Option<Change> {
+        match effect {
+            Effect::Unload => {
                 self.unload(view, image_event(view)?);
                 None
             }
-            Some(hook_id::PROCESS_START | hook_id::PROCESS_END) if !self.processes.is_empty() => {
+            Effect::Change(event @ ChangeEvent::Threat) => self.changed(event, view, clock),
+            // Allocations state no protection, so they matter only together with other events.
+            _ if self.processes.is_empty() => None,
+            Effect::Load => self.load(view, image_event(view)?),
+            Effect::Process => {
                 let record = view.event().record();
                 let process =
                     view::Process::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
                 self.processes.remove(&process.process_id);
                 None
             }
-            // Allocations state no protection, so they matter only together with other events.
-            Some(_) if self.processes.is_empty() => None,
-            _ => {
-                let change = MemoryChange::of(view)?;
-                (!is_kernel(view, change.base)).then(|| self.apply(view, clock, &change))?
-            }
+            Effect::Change(event) => self.changed(event, view, clock),
         }
+    }
+
+    fn changed(&mut self, event: ChangeEvent, view: &EventView<'_>, clock: &Clock) -> Option<Change> {
+        let change = MemoryChange::read(view, event)?;
+        (!is_kernel(view, change.base)).then(|| self.apply(view, clock, &change))?
     }
 
     /// The memory of a process; a new one if another process has the id now.
@@ -202,6 +226,21 @@ impl MemoryHistories {
         }
     }
 
+    /// Forgets the history of memory that is gone. Returns the memory of the process.
+    fn clear(&mut self, view: &EventView<'_>, pid: Pid, range: (u64, u64)) -> Option<&mut ProcessMemory> {
+        let memory = self.memory(view.trace_state().system(), pid, view.time());
+        let before = memory.pages.len();
+        if memory.pages.has(range) {
+            memory.pages.clear(range);
+            memory.set_generation();
+        }
+        // A segment can be split.
+        if memory.pages.len() > before {
+            self.keep_limit();
+        }
+        self.processes.get_mut(&pid)
+    }
+
     fn unload(&mut self, view: &EventView<'_>, image: ImageEvent) {
         let (system, time) = (view.trace_state().system(), view.time());
         if is_kernel(view, Address(image.range.0)) {
@@ -210,11 +249,9 @@ impl MemoryHistories {
         let is_program = system.process_of_event(image.pid, time).is_some_and(|process| {
             let module = system.module_in(process.id(), Address(image.range.0), time);
             let program = process.image_name();
-            let is_same = |module: ModuleRef<'_>| module.file_name().eq_ignore_ascii_case(program);
-            !program.is_empty() && module.is_some_and(|(module, _)| is_same(module))
+            module.is_some_and(|(module, _)| is_same_name(module.file_name(), program))
         });
-        let memory = self.memory(system, image.pid, time);
-        memory.clear(image.range);
+        let Some(memory) = self.clear(view, image.pid, image.range) else { return };
         memory.unmapped.retain(|known| !overlaps(known.range, image.range));
         if memory.unmapped.len() >= UNMAPPED_MAX
             && let Some(oldest) = memory.unmapped.iter().position(|known| !known.is_program)
@@ -228,12 +265,10 @@ impl MemoryHistories {
 
     /// An image in the place of another one.
     fn load(&mut self, view: &EventView<'_>, image: ImageEvent) -> Option<Change> {
-        let (system, time) = (view.trace_state().system(), view.time());
         if !self.processes.contains_key(&image.pid) {
             return None;
         }
-        let memory = self.memory(system, image.pid, time);
-        memory.clear(image.range);
+        let memory = self.clear(view, image.pid, image.range)?;
         let replaced =
             memory.unmapped.iter().any(|known| known.is_program && overlaps(known.range, image.range));
         memory.unmapped.retain(|known| !overlaps(known.range, image.range));
@@ -249,7 +284,7 @@ impl MemoryHistories {
             protection: None,
             previous: None,
             is_other,
-            author: author::of(view, None),
+            author: author::of_load(view),
             code: Code::Unknown,
             replaced: Some(Replaced::Program),
             is_whole: true,
@@ -272,7 +307,7 @@ impl MemoryHistories {
         let range = range(change.base.0, size)?;
         if matches!(change.kind, MemoryChangeKind::Free | MemoryChangeKind::Unmap) {
             if self.processes.get(&target)?.pages.has(range) {
-                self.memory(system, target, time).clear(range);
+                self.clear(view, target, range);
             }
             return None;
         }
@@ -319,6 +354,7 @@ impl MemoryHistories {
             MemoryChangeKind::Write => is_other || module.is_some(),
             _ => true,
         };
+        let before = memory.pages.len();
         memory.pages.update(range, time, adds, |segment| {
             if matches!(change.kind, MemoryChangeKind::Allocate | MemoryChangeKind::Map) && is_of_provider {
                 segment.allocate();
@@ -344,8 +380,11 @@ impl MemoryHistories {
         memory.set_generation();
         let segment = memory.pages.at(change.base.0).copied();
         let has_forgotten = memory.pages.has_forgotten;
+        let has_grown = memory.pages.len() > before;
         self.has_pages = true;
-        self.keep_limit();
+        if has_grown {
+            self.keep_limit();
+        }
         Some(Change {
             kind: match change.kind {
                 MemoryChangeKind::Allocate => ChangeKind::Allocate,
@@ -370,13 +409,6 @@ impl MemoryHistories {
 impl ProcessMemory {
     fn set_generation(&mut self) {
         self.generation = if self.pages.len() == 0 { 0 } else { self.changed };
-    }
-
-    fn clear(&mut self, range: (u64, u64)) {
-        if self.pages.has(range) {
-            self.pages.clear(range);
-            self.set_generation();
-        }
     }
 
     /// The image whose place new memory takes.

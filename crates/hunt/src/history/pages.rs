@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_detect::{Author, History, MemoryKind, is_executable, is_writable};
+use stackhound_detect::{Author, History, MemoryKind, is_executable, is_patch, is_writable};
 use stackhound_trace::TraceTime;
 
 /// Maximum number of segments of a process: about 300 kB. Then the half that changed least recently
@@ -55,12 +55,12 @@ impl Segment {
         let history = &mut self.history;
         let previous = previous.or(history.protection).unwrap_or(0);
         let (was_writable, was_executable) = (is_writable(previous), is_executable(previous));
+        let is_patch = is_patch(previous, protection);
         let (is_writable, is_executable) = (is_writable(protection), is_executable(protection));
         history.protection = Some(protection);
         history.made_executable |= is_executable && was_writable;
         history.writable_code |= is_executable && is_writable;
-        history.image_changed |= history.kind == Some(MemoryKind::Image)
-            && (was_executable && is_writable || is_executable && (was_writable || is_writable));
+        history.image_changed |= history.kind == Some(MemoryKind::Image) && is_patch;
         if was_executable && self.executable.is_none() {
             self.executable = Some((time, time));
         }
@@ -156,6 +156,7 @@ impl Pages {
         for first in gone {
             self.segments.remove(&first);
         }
+        self.keep_limit();
     }
 
     fn keep_limit(&mut self) {
@@ -292,5 +293,13 @@ mod tests {
         }
         assert!(pages.has_forgotten && pages.at(0).is_none());
         assert!(pages.at((10 * SEGMENTS_MAX as u64 - 1) * 0x2000).is_some());
+        // Freed pages split the memory around them.
+        let mut pages = Pages::default();
+        protect(&mut pages, (0, u64::MAX), 1, RW, RX);
+        for page in 0..2 * SEGMENTS_MAX as u64 {
+            pages.clear((page * 0x2000 + 0x1000, page * 0x2000 + 0x1fff));
+            assert!(pages.len() <= SEGMENTS_MAX);
+        }
+        assert!(pages.has_forgotten);
     }
 }

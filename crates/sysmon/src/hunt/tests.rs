@@ -145,7 +145,7 @@ fn other_events_supply_signers_and_command_lines() {
     let caller = r"C:\Program Files\Steam\steamservice.exe";
     let call_trace = format!("{caller}+5|{ntdll}+1");
     let rows = |signer| {
-        let stated = StatedImage { original_file_name: "service.exe", ..StatedImage::default() };
+        let stated = StatedImage { original_file_name: "service.exe", ..StatedImage::signed_by(signer) };
         [
             row(Action::ProcessCreate {
                 command_line: "a /b",
@@ -153,7 +153,7 @@ fn other_events_supply_signers_and_command_lines() {
                 user: r"PC\u",
                 integrity: "High",
             }),
-            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer, stated }),
+            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), stated }),
             row(Action::ProcessAccess { target, access: Some(1), call_trace: &call_trace }),
         ]
     };
@@ -209,9 +209,9 @@ fn rows(second: bool) -> Vec<String> {
             Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4), user: "u", integrity: "High" },
         );
         row(3, Action::FileExecutableDetected { path: library, sha256: Some([sum; 32]) });
-        let stated = StatedImage::default();
-        row(4, Action::ImageLoad { path: library, sha256: Some([sum; 32]), signer, stated });
-        row(5, Action::ImageLoad { path: NTDLL, sha256: Some([9; 32]), signer: "Microsoft Windows", stated });
+        let stated = StatedImage::signed_by;
+        row(4, Action::ImageLoad { path: library, sha256: Some([sum; 32]), stated: stated(signer) });
+        row(5, Action::ImageLoad { path: NTDLL, sha256: Some([9; 32]), stated: stated("Microsoft Windows") });
         row(6, Action::ProcessAccess { target, access: Some(0x1410), call_trace: &trace });
         row(7, Action::ProcessAccess { target, access: Some(0x1fffff), call_trace: &trace });
         row(8, Action::ProcessTampering { kind: "Image is replaced" });

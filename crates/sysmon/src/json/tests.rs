@@ -147,10 +147,8 @@ fn only_valid_signatures_count() {
             r#"{{"EventID":7,"ImageLoaded":"a","Signed":"{signed}","Signature":"{signature}","SignatureStatus":"{status}"}}"#
         );
         with_row(&json, |row| {
-            let Some(Row { action: Action::ImageLoad { signer, stated, .. }, .. }) = row else {
-                panic!("{json}")
-            };
-            assert_eq!(signer, expected, "{json}");
+            let Some(Row { action: Action::ImageLoad { stated, .. }, .. }) = row else { panic!("{json}") };
+            assert_eq!(stated.valid_signer(), expected, "{json}");
             let signature = stated.facts().signature;
             assert_eq!(signature.map(|signature| signature.state.name()), state, "{json}");
         });
@@ -305,7 +303,7 @@ proptest! {
             2 => {
                 let (signed, status) = if b.is_empty() { ("false", "Unavailable") } else { ("true", "Valid") };
                 let stated = StatedImage { signed, signature: &b, status, company: &a, ..StatedImage::default() };
-                Action::ImageLoad { path, sha256: sum, signer: &b, stated }
+                Action::ImageLoad { path, sha256: sum, stated }
             }
             3 => Action::DriverLoad { path, sha256: sum, signer: &b },
             4 => Action::FileCreate { path },

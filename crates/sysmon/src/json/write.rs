@@ -199,7 +199,7 @@ impl<'a> Data<'a> {
                 start_function: Some(function),
                 ..aimed(target)
             },
-            Action::ImageLoad { path, sha256, signer, stated } => {
+            Action::ImageLoad { path, sha256, stated } => {
                 let rest = Data {
                     original_file_name: given(stated.original_file_name),
                     company: given(stated.company),
@@ -208,7 +208,7 @@ impl<'a> Data<'a> {
                     file_version: given(stated.file_version),
                     ..own
                 };
-                let image = image((path, *sha256, signer), rest);
+                let image = image((path, *sha256, stated.valid_signer()), rest);
                 Data {
                     signed: given(stated.signed).or(image.signed),
                     signature: given(stated.signature).or(image.signature),
