@@ -51,7 +51,9 @@ fn documents(lines: &str) -> (Vec<&str>, BTreeSet<&str>) {
 }
 
 const HUNT: &[&str] = &["hunt", "-q", "--symbol-path", "", "--format", "ndjson"];
-const HUNT_ALL: &[&str] = &["hunt", "-q", "--symbol-path", "", "--format", "ndjson", "--all"];
+/// With undetermined answers, of some detections; those of all take most of the time.
+const HUNT_ALL: &[&str] =
+    &["hunt", "-q", "--symbol-path", "", "--format", "ndjson", "--only", "CS02,CS09,CS19,CS28", "--all"];
 
 #[test]
 fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
@@ -204,6 +206,6 @@ fn answers_for_the_corpus_do_not_depend_on_other_captures() {
         return;
     }
     let (together, alone) = together_and_alone(HUNT_ALL, folder.path());
-    assert!(together.lines().count() > 10_000, "{}", together.lines().count());
+    assert!(together.lines().count() > 2_000, "{}", together.lines().count());
     assert!(together == alone, "answers for a folder differ from those for its captures");
 }

@@ -11,6 +11,8 @@ use crate::bound::Bound;
 /// The number of drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
+    /// A quarter of a sample; each buffer of tiny traces.
+    Few,
     /// Each buffer of small traces, every 16th of larger ones, and a number of pairs that is a 16th
     /// of all buffers.
     Sample,
@@ -22,7 +24,8 @@ impl Extent {
     pub fn from_environment() -> Extent {
         match std::env::var("STACKHOUND_LOSS").as_deref() {
             Ok("full") => Extent::Full,
-            _ => Extent::Sample,
+            Ok("sample") => Extent::Sample,
+            _ => Extent::Few,
         }
     }
 }
@@ -30,6 +33,8 @@ impl Extent {
 const SAMPLED: usize = 16;
 /// Maximum number of buffers of a small trace.
 const SMALL: usize = 64;
+/// Maximum number of buffers of a trace that is never sampled.
+const TINY: usize = 8;
 const PAIRS: usize = 200;
 /// Maximum number of contradictions that are described.
 const SHOWN: usize = 8;
@@ -161,9 +166,14 @@ fn median(shares: &[f64]) -> Option<f64> {
 }
 
 pub fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
-    let step = if extent == Extent::Full || buffers.len() <= SMALL { 1 } else { SAMPLED };
+    let of_sample = if buffers.len() <= SMALL { 1 } else { SAMPLED };
+    let (step, pairs) = match extent {
+        Extent::Few if buffers.len() <= TINY => (1, 1),
+        Extent::Few => (4 * of_sample, buffers.len().div_ceil(4 * SAMPLED)),
+        Extent::Sample => (of_sample, buffers.len().div_ceil(SAMPLED)),
+        Extent::Full => (1, PAIRS),
+    };
     let singles = (0..buffers.len()).step_by(step).map(|index| vec![index]);
-    let pairs = if extent == Extent::Full { PAIRS } else { buffers.len().div_ceil(SAMPLED) };
     // A fixed sequence (Knuth's multiplicative generator), so that a failure can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |bound: usize| {

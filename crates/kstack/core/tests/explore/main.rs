@@ -107,6 +107,7 @@ fn two_requests_for_one_thread() {
 }
 
 #[test]
+#[ignore = "takes half of the time of all others; .ci/run runs it"]
 fn two_requests_for_two_threads() {
     let scenario = |slots| {
         Scenario::new(
