@@ -54,8 +54,9 @@ fn is_live(arguments: &[String]) -> bool {
 }
 
 /// Commands that take long. A short form of each runs elsewhere.
-const LONG: [&str; 4] = [
+const LONG: [&str; 5] = [
     "scripts/speed.py",
+    "cargo run --release -p stackhound --example fields",
     "cargo run --release --locked -p stackhound-calltree --example scale",
     "STACKHOUND_LOAD=\"60 1000000\" scripts/with-fake cargo test",
     // Needs settings such as those of the step "live" of windows-check.sh.

@@ -166,6 +166,25 @@ fn the_sensor_shows_callers_and_services() {
     assert!(calls.keys().any(|(module, service)| module.ends_with(".exe") && service.contains("!Nt")));
 }
 
+/// The events are of the system process, which has this name without being described.
+#[test]
+fn shares_of_facts_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("network.etl");
+    network(&path);
+    let (lines, _) = run("fields", &path, "");
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let [head, _, row] = &lines[..] else { panic!("{lines:#?}") };
+    let (head, row) = (cells(head), cells(row));
+    assert_eq!(head.len(), row.len());
+    let of = |name: &str| &*row[head.iter().position(|column| column == name).expect(name)];
+    assert_eq!((of("trace"), of("process.name")), ("network.etl", "100 %"));
+    // No event is about a file.
+    assert_eq!((of("process.command_line"), of("file.path")), ("0 %", "–"));
+}
+
 #[test]
 fn tutorials_are_short() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
