@@ -12,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
-targets="container records decompression metadata payloads pipeline etl_file image journal sysmon kstack_request kstack_answer signatures"
+targets="container records decompression metadata payloads pipeline etl_file image journal sysmon kstack_request kstack_answer signatures rules"
 
 if cargo fuzz --version >/dev/null 2>&1; then
     cargo run --quiet --package stackhound-fuzzing --example write_seeds -- fuzz/corpus

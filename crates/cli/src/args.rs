@@ -86,6 +86,11 @@ pub enum Verb {
     Hunt(crate::hunt::Arguments),
     /// Explain a detection: its meaning, the evidence it needs, its limitations and the next steps
     Explain(crate::explain::Arguments),
+    /// Check, list and explain detection rules, which users write in YAML
+    Rules {
+        #[command(subcommand)]
+        verb: crate::rules::Verb,
+    },
     /// Write completions for a shell
     Completions {
         /// Write completions for this shell

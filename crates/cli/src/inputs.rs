@@ -75,6 +75,35 @@ pub fn text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// The limit of files in folders.
+const FILES_MAX: usize = 1 << 16;
+/// The limit of nested folders.
+const DEPTH_MAX: usize = 8;
+
+/// All files in some folders and their subfolders: those of the first folder by path, then those
+/// of the next one. Links are not followed.
+pub fn files_in(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in folders {
+        let start = files.len();
+        add_folder(folder, DEPTH_MAX, &mut files);
+        files[start..].sort_unstable();
+    }
+    files
+}
+
+fn add_folder(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth > 0 {
+            add_folder(&entry.path(), depth - 1, files);
+        } else if kind.is_file() && files.len() < FILES_MAX {
+            files.push(entry.path());
+        }
+    }
+}
+
 /// Expands wildcards, which the shells of Windows leave to programs. A path that does not exist and
 /// has `*` or `?` in its file name stands for all files with matching names, sorted by name.
 pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

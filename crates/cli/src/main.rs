@@ -31,6 +31,7 @@ mod providers;
 mod reading;
 mod recognition;
 mod render;
+mod rules;
 mod stacks;
 mod symbols;
 mod time;
@@ -129,6 +130,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Hunt(arguments) => hunt::run(arguments, common),
         Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Rules { verb } => rules::run(verb, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stackhound", &mut text);

@@ -267,10 +267,19 @@ fn documents_of_other_inputs_follow_their_schemas() {
     let image = folder.path().join("ntdll.dll");
     let genuine = stackhound_corpus::bytes("symbols/wine/ntdll.dll");
     std::fs::write(&image, genuine.as_deref().unwrap_or_default()).unwrap();
+    let rules = folder.path().join("rules");
+    std::fs::create_dir(&rules).unwrap();
+    for (name, condition) in [("a", "evt.name = 'CreateProcess') and"), ("b", "evt.nam = 'CreateProcess'")] {
+        let rule = format!(
+            "name: {name}\nid: {name}\nversion: 1.0.0\ncondition: {condition}\nmin-engine-version: 3.0.0\n"
+        );
+        std::fs::write(rules.join(format!("{name}.yml")), rule).unwrap();
+    }
     for (name, verb) in [
         ("info-files", "info --format json T O"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
         ("names", "symbols lookup --format json --image I 0x1000 0x2000"),
+        ("rules", "rules check --format json R"),
         ("stubs", "symbols stubs --format json I"),
     ] {
         if verb.contains('I') && genuine.is_none() {
@@ -281,10 +290,13 @@ fn documents_of_other_inputs_follow_their_schemas() {
             "T" => text(&trace),
             "O" => text(&other),
             "I" => text(&image),
+            "R" => text(&rules),
             word => word,
         });
         let output = stackhound(&words.chain(["-q"]).collect::<Vec<_>>());
-        assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        // Something was found.
+        let code = i32::from(name == "rules");
+        assert_eq!(output.status.code(), Some(code), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(document.as_array().is_none_or(|items| !items.is_empty()), "{verb}: nothing");
         schemas.check(name, &document, verb);

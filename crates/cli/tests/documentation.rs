@@ -150,10 +150,25 @@ fn folder() -> tempfile::TempDir {
     std::fs::write(location("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     std::fs::write(location("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
     std::fs::write(location("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();
+    rules(folder.path());
     for (name, image) in IMAGES {
         std::fs::copy(stored(&location("symbols"), image), location(name)).unwrap();
     }
     folder
+}
+
+/// Writes the files of docs/rules.md, whose first line names them.
+fn rules(folder: &Path) {
+    let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("a page");
+    let mut count = 0;
+    for block in page.split("```yaml\n# ").skip(1) {
+        let (name, rest) = block.split_once('\n').expect("a name");
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).unwrap();
+        std::fs::write(path, rest.split("```").next().expect("a text")).unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 2);
 }
 
 /// Finds a file in a store by its name, with any key.
@@ -174,9 +189,10 @@ fn run(folder: &Path, arguments: &[String]) -> Output {
     Command::new(binary).args(arguments).current_dir(folder).output().expect("the program runs")
 }
 
-/// Whether a command succeeded. `hunt` exits with 1 if it has findings.
+/// Whether a command succeeded. `hunt` and `rules check` exit with 1 if they have findings.
 fn is_done(arguments: &[String], result: &Output) -> bool {
-    result.status.success() || (arguments[0] == "hunt" && result.status.code() == Some(1))
+    let can_find = ["hunt", "rules"].contains(&&*arguments[0]);
+    result.status.success() || (can_find && result.status.code() == Some(1))
 }
 
 #[test]

@@ -182,6 +182,7 @@ pub use build::field;
 pub use error::Error;
 pub use eval::{Matcher, Undecided, Value, Visitor};
 pub use literal::{Literal, Operand};
+pub use suggest::most_similar;
 pub use syntax::Field;
 pub use tested_texts::TestedText;
 

@@ -7,7 +7,7 @@ const LONGEST: usize = 100;
 /// first of several.
 ///
 /// A name without its prefix (`ImageFileName` for `fields.ImageFileName`) counts as no error.
-pub(crate) fn most_similar<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub fn most_similar<'c>(name: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let characters = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<Vec<_>>();
     let name = characters(name);
     if name.len() > LONGEST {

@@ -20,6 +20,7 @@ mod operations;
 mod payloads;
 mod pipeline;
 mod records;
+mod rules;
 mod seeds;
 mod signatures;
 mod sysmon;
@@ -34,6 +35,7 @@ pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
 pub use records::records;
+pub use rules::rules;
 pub use signatures::signatures;
 pub use sysmon::sysmon;
 
@@ -49,7 +51,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "container", run: container, seeds: seeds::trace_files },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -63,4 +65,5 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "kstack_request", run: kstack_request, seeds: kstack::calls },
     Target { name: "kstack_answer", run: kstack_answer, seeds: kstack::answers },
     Target { name: "signatures", run: signatures, seeds: signatures::files },
+    Target { name: "rules", run: rules, seeds: rules::files },
 ];

@@ -201,4 +201,9 @@ proptest! {
     fn signatures(bytes in inputs(12)) {
         check(12, &bytes);
     }
+
+    #[test]
+    fn rules(bytes in inputs(13)) {
+        check(13, &bytes);
+    }
 }

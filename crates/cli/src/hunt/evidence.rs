@@ -76,7 +76,7 @@ impl ImageFiles {
         if let Some(folder) = arguments.images.iter().find(|folder| !folder.is_dir()) {
             bail!("{}: --images needs a directory", folder.display());
         }
-        for path in images::image_files(&arguments.images) {
+        for path in inputs::files_in(&arguments.images) {
             files.add(&path, &checks)?;
         }
         for file in &arguments.image_facts {
@@ -110,10 +110,10 @@ mod tests {
         std::fs::write(folder.path().join("a.dll"), b"MZ and nothing else").unwrap();
         std::fs::write(folder.path().join("b.pdb"), b"Microsoft C/C++ MSF 7.00").unwrap();
         let mut files = ImageFiles::default();
-        for path in images::image_files(&[folder.path().to_owned()]) {
+        for path in inputs::files_in(&[folder.path().to_owned()]) {
             files.add(&path, &images::checks(None)).unwrap();
         }
         assert!(files.by_sha256.is_empty() && files.facts.is_empty());
-        assert_eq!(images::image_files(&[folder.path().join("none")]), Vec::<std::path::PathBuf>::new());
+        assert_eq!(inputs::files_in(&[folder.path().join("none")]), Vec::<std::path::PathBuf>::new());
     }
 }

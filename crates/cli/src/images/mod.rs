@@ -14,7 +14,7 @@ use stackhound::FileTime;
 use crate::options::Common;
 use crate::outcome::Outcome;
 
-pub use files::{image_files, read};
+pub use files::read;
 pub use trust::{TrustArguments, checks};
 
 #[derive(Debug, Subcommand)]

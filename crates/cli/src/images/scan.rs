@@ -10,8 +10,9 @@ use stackhound::images::ImageFile;
 use stackhound_export::escape::json;
 use stackhound_export::json::images::Image;
 
+use super::read;
 use super::trust::{TrustArguments, checks};
-use super::{image_files, read};
+use crate::inputs;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, counted, message};
@@ -35,7 +36,7 @@ pub fn run(arguments: &Scan, common: &Common) -> Result<Outcome> {
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let (mut images, mut others) = (0, 0);
-    for path in arguments.folders.iter().flat_map(|folder| image_files(slice::from_ref(folder))) {
+    for path in arguments.folders.iter().flat_map(|folder| inputs::files_in(slice::from_ref(folder))) {
         let file = read(&path).and_then(|bytes| ImageFile::read(&bytes, &checks).ok());
         match file {
             Some(file) => {

@@ -8,7 +8,7 @@
 //! | [`thread_stack`] | kernel stacks of threads |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
-//! | [`info`], [`providers`], [`symbols`] | facts about files, providers, modules and settings |
+//! | [`info`], [`providers`], [`symbols`], [`rules`] | facts about files, providers, modules, settings and rules |
 //!
 //! They share [`frame`], [`stack`], [`process`] and [`value`], so that frames have the same form in
 //! all of them.
@@ -33,6 +33,7 @@ pub mod images;
 pub mod info;
 pub mod process;
 pub mod providers;
+pub mod rules;
 pub mod stack;
 pub mod stacks;
 pub mod symbols;
@@ -70,6 +71,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("providers", schema::<Vec<providers::Provider<'_>>>("providers")),
         ("range", schema::<tree::RangeLine<'_>>("range")),
         ("ranges", schema::<tree::Ranges<'_>>("ranges")),
+        ("rules", schema::<rules::Rules<'_>>("rules")),
         ("settings", schema::<Vec<symbols::Setting>>("settings")),
         ("stack", schema::<tree::StackDocument<'_>>("stack")),
         ("stack-change", schema::<tree::StackChange<'_>>("stack-change")),

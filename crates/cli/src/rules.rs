@@ -1,0 +1,296 @@
+//! `rules`: checks, lists and explains detection rules.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use stackhound_export::escape::Plain;
+use stackhound_export::json::rules as json;
+use stackhound_rules::source::Place;
+use stackhound_rules::{Library, Lint, Need, Rule};
+
+use crate::inputs;
+use crate::options::{Common, ListFormat, Output};
+use crate::outcome::Outcome;
+use crate::output::{Sink, counted, message};
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Check rules: errors, what is suspicious, and what each rule requires
+    ///
+    /// The exit code is 1 if a rule cannot be used or something is suspicious.
+    Check(Check),
+    /// List rules with their severities, events and requirements
+    List(List),
+    /// Explain a rule: its description, events, requirements and condition
+    Explain(Explain),
+}
+
+#[derive(Args, Debug)]
+pub struct Files {
+    /// Files and directories with rules and macros in YAML (.yml, .yaml)
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    pub files: Files,
+    /// Output format
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: ListFormat,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    pub files: Files,
+}
+
+#[derive(Args, Debug)]
+pub struct Explain {
+    /// Explain this rule: its id, or a part of its name in any case
+    #[arg(value_name = "RULE")]
+    pub rule: String,
+    #[command(flatten)]
+    pub files: Files,
+}
+
+pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
+    match verb {
+        Verb::Check(arguments) => check(arguments, common),
+        Verb::List(arguments) => list(arguments, common),
+        Verb::Explain(arguments) => explain(arguments),
+    }
+}
+
+/// The rules in files and directories.
+fn read(files: &Files) -> Result<Library> {
+    let mut contents = Vec::new();
+    for path in &inputs::expanded(&files.paths)? {
+        if path.is_dir() {
+            let is_yaml = |file: &PathBuf| {
+                file.extension().is_some_and(|ending| ["yml", "yaml"].iter().any(|known| ending == *known))
+            };
+            for file in inputs::files_in(std::slice::from_ref(path)).into_iter().filter(is_yaml) {
+                contents.push(content(&file)?);
+            }
+        } else {
+            contents.push(content(path)?);
+        }
+    }
+    let library = Library::read(contents.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+    if library.rules.is_empty() && library.errors.is_empty() {
+        let paths: Vec<_> = files.paths.iter().map(|path| path.display().to_string()).collect();
+        bail!("{}: expected rules in YAML files (.yml, .yaml), found none", paths.join(", "));
+    }
+    Ok(library)
+}
+
+/// A file of at most the size that a file with rules can have, and one more byte.
+fn content(path: &Path) -> Result<(String, Vec<u8>)> {
+    use std::io::Read;
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).with_context(|| name.clone())?;
+    let limit = stackhound_rules::FILE_MAX as u64 + 1;
+    file.take(limit).read_to_end(&mut bytes).with_context(|| name.clone())?;
+    Ok((name, bytes))
+}
+
+fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
+    let library = read(&arguments.files)?;
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        ListFormat::Json => sink.json(&document(&library))?,
+        ListFormat::Table => problems(&mut sink, &library)?,
+    }
+    sink.finish()?;
+    let errors = library.errors.len() + library.rules.iter().filter(|rule| rule.condition.is_err()).count();
+    let of_rules = library.rules.iter().map(|rule| rule.lints.len()).sum::<usize>();
+    let lints = library.lints.len() + of_rules;
+    if !common.quiet {
+        let rules = counted(library.rules.len() as u64, "rule", "rules");
+        let errors = counted(errors as u64, "error", "errors");
+        message(format_args!(
+            "{rules}, {errors}, {}",
+            counted(lints as u64, "lint finding", "lint findings")
+        ));
+    }
+    Ok(Outcome { found: errors + lints > 0, ..Outcome::default() })
+}
+
+/// All errors and lint findings with their lines.
+fn problems(out: &mut impl Write, library: &Library) -> io::Result<()> {
+    let mut problem = |place: &Place, kind: &str, sentence: &str| {
+        writeln!(out, "{}: {kind}: {}", Plain(place), Plain(sentence))?;
+        writeln!(out, "{}", place.marked())
+    };
+    for error in &library.errors {
+        problem(&error.place, "error", &error.kind.to_string())?;
+    }
+    for rule in &library.rules {
+        if let Err(error) = &rule.condition {
+            problem(&error.place, "error", &error.kind.to_string())?;
+        }
+    }
+    let of_rules = library.rules.iter().flat_map(|rule| &rule.lints);
+    let mut lints: Vec<&Lint> = of_rules.chain(&library.lints).collect();
+    // A macro that several rules use is reported once.
+    lints.sort_unstable();
+    lints.dedup();
+    lints.into_iter().try_for_each(|lint| problem(&lint.place, lint.kind.code(), &lint.kind.to_string()))
+}
+
+fn document(library: &Library) -> json::Rules<'_> {
+    let unreadable = library.errors.iter().map(|error| json::Rule {
+        file: &error.place.file,
+        id: None,
+        name: None,
+        severity: None,
+        enabled: false,
+        loads: false,
+        error: Some(located(&error.place, error.kind.to_string())),
+        lints: Vec::new(),
+        needs: Vec::new(),
+        events: Vec::new(),
+    });
+    let rules = library.rules.iter().map(|rule| {
+        let (error, condition) = match &rule.condition {
+            Ok(condition) => (None, Some(condition)),
+            Err(error) => (Some(located(&error.place, error.kind.to_string())), None),
+        };
+        json::Rule {
+            file: &rule.file,
+            id: Some(&rule.head.id),
+            name: Some(&rule.head.name),
+            severity: Some(&*rule.head.severity).filter(|severity| !severity.is_empty()),
+            enabled: rule.head.is_enabled,
+            loads: error.is_none(),
+            error,
+            lints: rule.lints.iter().map(lint).collect(),
+            needs: condition
+                .into_iter()
+                .flat_map(|condition| condition.needs.iter())
+                .map(Need::name)
+                .collect(),
+            events: condition
+                .into_iter()
+                .flat_map(|condition| &condition.events)
+                .map(Vec::as_slice)
+                .collect(),
+        }
+    });
+    json::Rules::new(unreadable.chain(rules).collect(), library.lints.iter().map(lint).collect())
+}
+
+fn lint(lint: &Lint) -> json::Lint<'_> {
+    json::Lint { code: lint.kind.code(), problem: located(&lint.place, lint.kind.to_string()) }
+}
+
+fn located(place: &Place, message: String) -> json::Problem<'_> {
+    json::Problem { file: &place.file, line: place.line, column: place.column, message }
+}
+
+fn list(arguments: &List, common: &Common) -> Result<Outcome> {
+    let library = read(&arguments.files)?;
+    let mut sink = Sink::open(None)?;
+    for rule in &library.rules {
+        let severity = if rule.head.severity.is_empty() { "-" } else { &rule.head.severity };
+        writeln!(sink, "{severity:<8}  {}", Plain(&rule.head.name))?;
+        match &rule.condition {
+            Ok(condition) => {
+                writeln!(sink, "          {}", events(&condition.events))?;
+                writeln!(sink, "          needs {}", needs(rule))?;
+            }
+            Err(error) => writeln!(sink, "          cannot be used: {}", Plain(error))?,
+        }
+    }
+    sink.finish()?;
+    if !common.quiet {
+        message(format_args!("{}", counted(library.rules.len() as u64, "rule", "rules")));
+    }
+    Ok(Outcome::default())
+}
+
+/// The events of each slot, in their order.
+fn events(slots: &[Vec<String>]) -> String {
+    slots.iter().map(|names| names.join(" or ")).collect::<Vec<_>>().join(", then ")
+}
+
+fn needs(rule: &Rule) -> String {
+    let needs = rule.condition.iter().flat_map(|condition| condition.needs.iter());
+    needs.map(Need::name).collect::<Vec<_>>().join(", ")
+}
+
+fn explain(arguments: &Explain) -> Result<Outcome> {
+    let library = read(&arguments.files)?;
+    let rule = find(&library, &arguments.rule)?;
+    let mut sink = Sink::open(None)?;
+    let head = &rule.head;
+    writeln!(sink, "{}", Plain(&head.name))?;
+    writeln!(sink, "Rule {}, version {}, {}", Plain(&head.id), Plain(&head.version), Plain(&rule.file))?;
+    for (label, value) in [
+        ("Severity", &*head.severity),
+        ("ATT&CK", &*attack(rule)),
+        ("Actions (never executed on traces)", &*head.actions.join(", ")),
+    ] {
+        if !value.is_empty() {
+            writeln!(sink, "{label}: {}", Plain(value))?;
+        }
+    }
+    for text in [&head.description, &head.notes] {
+        if !text.trim().is_empty() {
+            writeln!(sink)?;
+            lines(&mut sink, text, "")?;
+        }
+    }
+    writeln!(sink)?;
+    match &rule.condition {
+        Ok(condition) => {
+            writeln!(sink, "Events: {}", events(&condition.events))?;
+            writeln!(sink, "Needs: {}", needs(rule))?;
+        }
+        Err(error) => writeln!(sink, "Cannot be used: {}", Plain(error))?,
+    }
+    for lint in &rule.lints {
+        writeln!(sink, "Line {}: {}", lint.place.line, Plain(&lint.kind))?;
+    }
+    writeln!(sink, "\nCondition:")?;
+    lines(&mut sink, &rule.text, "  ")?;
+    sink.finish()?;
+    Ok(Outcome::default())
+}
+
+/// The lines of a text, without control characters.
+fn lines(out: &mut impl Write, text: &str, indentation: &str) -> io::Result<()> {
+    text.trim_end().lines().try_for_each(|line| writeln!(out, "{indentation}{}", Plain(line)))
+}
+
+/// The techniques and tactics in the labels.
+fn attack(rule: &Rule) -> String {
+    let of = |label: &str| rule.head.labels.get(label).map(String::as_str);
+    let ids = ["tactic.id", "technique.id", "subtechnique.id"].into_iter().filter_map(of);
+    ids.collect::<Vec<_>>().join(", ")
+}
+
+fn find<'l>(library: &'l Library, wanted: &str) -> Result<&'l Rule> {
+    if let Some(rule) = library.rules.iter().find(|rule| rule.head.id.eq_ignore_ascii_case(wanted)) {
+        return Ok(rule);
+    }
+    let wanted_name = wanted.to_lowercase();
+    let with_name = |rule: &&Rule| rule.head.name.to_lowercase().contains(&wanted_name);
+    let found: Vec<&Rule> = library.rules.iter().filter(with_name).collect();
+    match &found[..] {
+        [rule] => Ok(rule),
+        [] => Err(anyhow!("no rule has the id or name `{wanted}`; `stackhound rules list` lists all")),
+        several => {
+            let names: Vec<_> = several.iter().map(|rule| format!("`{}`", rule.head.name)).collect();
+            Err(anyhow!("several rules are named like `{wanted}`: {}", names.join(", ")))
+        }
+    }
+}

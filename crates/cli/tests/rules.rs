@@ -1,0 +1,158 @@
+//! `rules`: the forms of its output, its exit codes and its messages.
+
+mod program;
+
+use std::path::Path;
+use std::process::Output;
+
+use program::{refused, stackhound, text};
+use serde_json::Value;
+
+const GOOD: &str = r"name: Document starts a script
+id: 5f7c9f53-1d0e-4a7e-8c0c-9b0a6b1f3c55
+version: 1.0.0
+description: Text of the rule.
+severity: high
+labels:
+  technique.id: T1059
+condition: >
+  evt.name = 'CreateProcess' and ps.parent.name ~= 'winword.exe'
+action:
+  - name: kill
+min-engine-version: 3.0.0
+";
+
+fn written(output: &Output) -> (String, String, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// A folder with a good rule, one with an error, a suspicious one and a file that is none.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let changed = |id: &str, from: &str, to: &str| GOOD.replace("5f7c9f53", id).replace(from, to);
+    for (name, content) in [
+        ("good.yml", GOOD.to_owned()),
+        ("error.yaml", changed("a", "ps.parent.name", "ps.parent.nam")),
+        ("lint.yml", changed("b", "'winword.exe'", "'winword.exe')")),
+        ("none.yml", "a: 1\n".to_owned()),
+        ("other.txt", "no rule".to_owned()),
+    ] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    folder
+}
+
+fn in_folder(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+    written(&stackhound(&[arguments, &[text(folder)]].concat()))
+}
+
+#[test]
+fn problems_are_shown_with_their_lines() {
+    let folder = folder();
+    let (shown, errors, code) = in_folder(folder.path(), &["rules", "check"]);
+    let path = |name: &str| text(&folder.path().join(name)).to_owned();
+    let line = "  evt.name = 'CreateProcess' and ps.parent.nam ~= 'winword.exe'";
+    let expected = format!(
+        "{}:1:1: error: expected a rule with `condition`, or a list of macros\n  a: 1\n  ^\n\
+         {}:9:34: error: there is no field, function or macro `ps.parent.nam`, did you mean `ps.parent.name`?\n  {line}\n  {}^^^^^^^^^^^^^\n\
+         {}:9:65: ignored-end: the parenthesis or comma is superfluous, and what follows is ignored\n  {})\n  {}^\n",
+        path("none.yml"),
+        path("error.yaml"),
+        " ".repeat(33),
+        path("lint.yml"),
+        line.replace("nam ", "name "),
+        " ".repeat(64),
+    );
+    assert_eq!(shown, expected);
+    assert_eq!((errors.as_str(), code), ("3 rules, 2 errors, 1 lint finding\n", Some(1)));
+    let (shown, errors, code) = in_folder(&folder.path().join("good.yml"), &["rules", "check", "-q"]);
+    assert_eq!((shown.as_str(), errors.as_str(), code), ("", "", Some(0)));
+}
+
+#[test]
+fn rules_are_written_as_json() {
+    let folder = folder();
+    let (shown, _, code) = in_folder(folder.path(), &["rules", "check", "--format", "json"]);
+    let document: Value = serde_json::from_str(&shown).unwrap();
+    let rules = document["rules"].as_array().unwrap();
+    let of = |name: &str| {
+        let has_name = |rule: &&Value| rule["file"].as_str().unwrap().ends_with(name);
+        rules.iter().find(has_name).unwrap_or_else(|| panic!("{name}: {shown}"))
+    };
+    assert_eq!((rules.len(), code), (4, Some(1)));
+    let good = of("good.yml");
+    assert_eq!((&good["loads"], &good["error"]), (&Value::Bool(true), &Value::Null));
+    assert_eq!(good["id"], "5f7c9f53-1d0e-4a7e-8c0c-9b0a6b1f3c55");
+    assert_eq!(good["needs"], serde_json::json!(["process-events"]));
+    assert_eq!(good["events"], serde_json::json!([["CreateProcess"]]));
+    let error = of("error.yaml");
+    assert_eq!((&error["loads"], &error["error"]["line"]), (&Value::Bool(false), &9.into()));
+    assert_eq!((&error["error"]["column"], &error["needs"]), (&34.into(), &serde_json::json!([])));
+    let lint = &of("lint.yml")["lints"][0];
+    assert_eq!((&lint["code"], &lint["line"]), (&"ignored-end".into(), &9.into()));
+    let none = of("none.yml");
+    assert_eq!((&none["id"], &none["loads"]), (&Value::Null, &Value::Bool(false)));
+}
+
+#[test]
+fn rules_are_listed_and_explained() {
+    let folder = folder();
+    let (shown, errors, code) = in_folder(folder.path(), &["rules", "list"]);
+    assert_eq!((errors.as_str(), code), ("3 rules\n", Some(0)));
+    assert!(shown.contains(
+        "high      Document starts a script\n          CreateProcess\n          needs process-events\n"
+    ));
+    assert!(shown.contains("\n          cannot be used: "));
+    let good = folder.path().join("good.yml");
+    for rule in ["document STARTS", "5F7C9F53-1d0e-4a7e-8c0c-9b0a6b1f3c55"] {
+        let (shown, _, code) = in_folder(&good, &["rules", "explain", rule]);
+        assert_eq!(code, Some(0));
+        for part in [
+            "Document starts a script\n",
+            "\nSeverity: high\n",
+            "\nATT&CK: T1059\n",
+            "\nActions (never executed on traces): kill\n",
+            "\nText of the rule.\n",
+            "\nEvents: CreateProcess\nNeeds: process-events\n",
+            "\nCondition:\n  evt.name = 'CreateProcess' and",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn invalid_arguments_are_reported_in_one_sentence() {
+    let folder = folder();
+    let path = text(folder.path()).to_owned();
+    refused(
+        &["rules", "explain", "unknown", &path],
+        "no rule has the id or name `unknown`; `stackhound rules list` lists all",
+    );
+    let several = "several rules are named like `document`: `Document starts a script`, `Document starts a script`, `Document starts a script`";
+    refused(&["rules", "explain", "document", &path], several);
+    let missing = folder.path().join("missing");
+    let sentence = format!("{}: No such file or directory (os error 2)", missing.display());
+    refused(&["rules", "check", text(&missing)], &sentence);
+    let empty = tempfile::tempdir().unwrap();
+    let sentence =
+        format!("{}: expected rules in YAML files (.yml, .yaml), found none", empty.path().display());
+    refused(&["rules", "check", text(empty.path())], &sentence);
+}
+
+/// Names and texts of rules are data.
+#[test]
+fn special_characters_do_not_reach_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.yml");
+    let rule = GOOD
+        .replace("name: Document", "name: \"\\e[31mDocument")
+        .replace("a script", "a script\"")
+        .replace("Text of the rule.", "\"a\\eb\"");
+    std::fs::write(&path, rule).unwrap();
+    for verb in [&["rules", "list"][..], &["rules", "explain", "script"], &["rules", "check"]] {
+        let (shown, errors, _) = in_folder(&path, verb);
+        assert!(!shown.contains('\u{1b}') && !errors.contains('\u{1b}'), "{shown}{errors}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The events that rules name.
+
+use std::sync::LazyLock;
+
+use crate::needs::{Need, Needs};
+
+/// An event.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Event {
+    pub name: &'static str,
+    category: &'static str,
+    pub needs: Needs,
+}
+
+const TEXT: &str = include_str!("events.txt");
+
+static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
+    let lines = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let event = |line: &'static str| {
+        let mut words = line.split(' ');
+        let (name, category) = (words.next()?, words.next()?);
+        Some(Event { name, category, needs: Needs::of(Need::of(words.next()?)?) })
+    };
+    lines.map(|line| event(line).unwrap_or_else(|| panic!("events.txt: {line}"))).collect()
+});
+
+impl Event {
+    /// The event with a name.
+    pub fn of(name: &str) -> Option<Event> {
+        EVENTS.iter().find(|event| event.name == name).copied()
+    }
+}
+
+/// All names.
+pub(crate) fn names() -> Vec<&'static str> {
+    EVENTS.iter().map(|event| event.name).collect()
+}
+
+/// The names of the events of a category.
+pub(crate) fn of_category(category: &str) -> Vec<&'static str> {
+    EVENTS.iter().filter(|event| event.category == category).map(|event| event.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_complete() {
+        assert_eq!(names().len(), 45);
+        assert_eq!(of_category("object"), ["CreateSymbolicLinkObject"]);
+        assert_eq!(Event::of("OpenProcess").unwrap().needs, Needs::of(Need::AuditEvents));
+        assert_eq!(Event::of("openprocess"), None);
+    }
+}

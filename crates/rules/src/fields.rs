@@ -1,0 +1,199 @@
+//! The fields of conditions, by the names that Fibratus gives them.
+//!
+//! The table (`fields.txt`) also has the names of the same values in filters, which are the names of
+//! this project.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::needs::{Need, Needs};
+use crate::types::{Elements, Type};
+
+/// A field.
+#[derive(Debug, PartialEq)]
+pub struct Field {
+    /// The current name in conditions.
+    pub name: &'static str,
+    /// The type of its value.
+    pub value_type: Type,
+    /// What it needs beside the event itself.
+    pub needs: Needs,
+    /// The field of filters with the same value, if there is one.
+    pub filter_field: Option<&'static str>,
+    /// Whether it needs a name or a number in brackets.
+    pub takes_argument: bool,
+}
+
+/// A part of an element that `foreach` visits.
+#[derive(Debug, PartialEq)]
+pub struct Part {
+    /// The name after the variable.
+    pub name: &'static str,
+    /// The type of its value.
+    pub value_type: Type,
+    /// What it needs beside the elements.
+    pub needs: Needs,
+}
+
+const fn part_of(name: &'static str, value_type: Type, needs: Needs) -> Part {
+    Part { name, value_type, needs }
+}
+
+const fn plain(name: &'static str, value_type: Type) -> Part {
+    part_of(name, value_type, Needs::NONE)
+}
+
+const SIGNATURES: Needs = Needs::of(Need::Signatures);
+const DETAILS: Needs = Needs::of(Need::ProcessDetails);
+const MEMORY: Needs = Needs::of(Need::LiveMemory);
+
+use Type::{Decimal, Number, Text, Texts, Truth};
+
+static FRAME: [Part; 13] = [
+    plain("address", Text),
+    plain("offset", Number),
+    part_of("symbol", Text, Needs::of(Need::FunctionNames)),
+    plain("module", Text),
+    part_of("allocation_size", Number, MEMORY),
+    part_of("protection", Text, MEMORY),
+    plain("is_unbacked", Truth),
+    part_of("callsite_leading_assembly", Text, MEMORY),
+    part_of("callsite_trailing_assembly", Text, MEMORY),
+    part_of("module.signature.exists", Truth, SIGNATURES),
+    part_of("module.signature.trusted", Truth, SIGNATURES),
+    part_of("module.signature.issuer", Text, SIGNATURES),
+    part_of("module.signature.subject", Text, SIGNATURES),
+];
+
+static PROCESS: [Part; 13] = [
+    plain("name", Text),
+    plain("pid", Number),
+    plain("cmdline", Text),
+    plain("exe", Text),
+    plain("args", Texts),
+    part_of("cwd", Text, Needs::of(Need::LiveSystem)),
+    plain("sid", Text),
+    plain("sessionid", Number),
+    plain("username", Text),
+    plain("domain", Text),
+    part_of("token.integrity_level", Text, DETAILS),
+    part_of("token.is_elevated", Truth, DETAILS),
+    part_of("token.elevation_type", Text, DETAILS),
+];
+
+static THREAD: [Part; 6] = [
+    plain("tid", Number),
+    plain("start_address", Text),
+    plain("user_stack_base", Text),
+    plain("user_stack_limit", Text),
+    plain("kernel_stack_base", Text),
+    plain("kernel_stack_limit", Text),
+];
+
+static MODULE: [Part; 5] = [
+    plain("path", Text),
+    plain("name", Text),
+    plain("address", Text),
+    plain("size", Number),
+    plain("checksum", Number),
+];
+
+static MAPPING: [Part; 5] = [
+    plain("address", Text),
+    plain("type", Text),
+    plain("size", Number),
+    plain("protection", Text),
+    plain("path", Text),
+];
+
+static SECTION: [Part; 4] =
+    [plain("name", Text), plain("size", Number), plain("entropy", Decimal), plain("md5", Text)];
+
+/// A part of elements, by its name.
+///
+/// # Errors
+/// All names if there is no such part.
+pub(crate) fn part(elements: Elements, name: &str) -> Result<&'static Part, Vec<&'static str>> {
+    let parts: &'static [Part] = match elements {
+        Elements::Frames => &FRAME,
+        Elements::Modules => &MODULE,
+        Elements::Threads => &THREAD,
+        Elements::Mappings => &MAPPING,
+        Elements::Ancestors => &PROCESS,
+        Elements::Sections => &SECTION,
+    };
+    let found = parts.iter().find(|part| part.name == name);
+    found.ok_or_else(|| parts.iter().map(|part| part.name).collect())
+}
+
+const TEXT: &str = include_str!("fields.txt");
+
+/// Fields by all their names.
+static FIELDS: LazyLock<HashMap<&str, &Field>> = LazyLock::new(|| {
+    let mut fields: HashMap<&str, &Field> = HashMap::new();
+    for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match line.split_once(" = ") {
+            Some((old, name)) => fields.insert(old, fields[name]),
+            None => {
+                let field = read(line).unwrap_or_else(|| panic!("fields.txt: {line}"));
+                fields.insert(field.name, Box::leak(Box::new(field)))
+            }
+        };
+    }
+    fields
+});
+
+/// A line of the table.
+fn read(line: &'static str) -> Option<Field> {
+    let mut words = line.split(' ');
+    let (name, value_type, needs, ours) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let takes_argument = match words.next() {
+        Some("[]") => true,
+        None | Some("[?]") => false,
+        Some(_) => return None,
+    };
+    let needs = match needs {
+        "-" => Needs::NONE,
+        list => {
+            let mut needs = list.split(',').map(Need::of);
+            needs.try_fold(Needs::NONE, |all, need| Some(all.with(Needs::of(need?))))?
+        }
+    };
+    let filter_field = Some(ours).filter(|name| *name != "-");
+    Some(Field { name, value_type: Type::of(value_type)?, needs, filter_field, takes_argument })
+}
+
+impl Field {
+    /// The field with a current or older name.
+    pub(crate) fn of(name: &str) -> Option<&'static Field> {
+        FIELDS.get(name).copied()
+    }
+
+    /// The current names.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        FIELDS.iter().filter(|(name, field)| **name == field.name).map(|(name, _)| *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_complete() {
+        assert_eq!((Field::names().count(), FIELDS.len()), (250, 322));
+        assert_eq!(Field::of("image.base.address").unwrap().name, "module.base");
+        assert_eq!(Field::of("ps.name").unwrap().filter_field, Some("process.name"));
+        let symbols = Field::of("thread.callstack.symbols").unwrap();
+        assert!(symbols.needs.has(Need::Stacks) && symbols.needs.has(Need::FunctionNames));
+        assert_eq!(Field::of("thread._callstack").unwrap().value_type, Type::Elements(Elements::Frames));
+        assert!(Field::of("evt.arg").unwrap().takes_argument);
+    }
+
+    #[test]
+    fn parts_are_found_by_name() {
+        assert_eq!(part(Elements::Frames, "symbol").unwrap().value_type, Type::Text);
+        let known = part(Elements::Sections, "symbol").unwrap_err();
+        assert_eq!(known, ["name", "size", "entropy", "md5"]);
+    }
+}

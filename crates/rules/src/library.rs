@@ -1,0 +1,123 @@
+//! Folders with rules.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::check::{self, Checked};
+use crate::error::{Error, ErrorKind, Lint};
+use crate::file::{self, Content, Head, RuleText};
+use crate::macros::Macros;
+use crate::needs::Needs;
+use crate::parse;
+use crate::source::File;
+use crate::syntax::Condition;
+
+/// The limit of bytes of a file.
+pub const FILE_MAX: usize = 1 << 20;
+
+/// Rules with their macros.
+#[derive(Debug, Default)]
+pub struct Library {
+    /// The rules in the order of their files.
+    pub rules: Vec<Rule>,
+    /// Files that cannot be read, and files of macros with errors.
+    pub errors: Vec<Error>,
+    /// What is suspicious about macros.
+    pub lints: Vec<Lint>,
+}
+
+/// A rule of a library.
+#[derive(Debug)]
+pub struct Rule {
+    /// The path of its file as the user named it.
+    pub file: String,
+    /// What it states beside its condition.
+    pub head: Head,
+    /// The text of its condition.
+    pub text: String,
+    /// Its condition, or why it cannot be used.
+    pub condition: Result<RuleCondition, Error>,
+    /// What is suspicious about it, in the order of places.
+    pub lints: Vec<Lint>,
+}
+
+/// A condition that was checked.
+#[derive(Debug)]
+pub struct RuleCondition {
+    /// The condition.
+    pub tree: Condition,
+    /// The names of the events that it can hold for, of each slot.
+    pub events: Vec<Vec<String>>,
+    /// What an evaluation needs.
+    pub needs: Needs,
+}
+
+impl Library {
+    /// Reads files, each with its path as the user named it and its bytes.
+    pub fn read<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Library {
+        let (mut library, mut macros, mut texts) = (Library::default(), Macros::default(), Vec::new());
+        for (name, bytes) in files {
+            match content(name, bytes) {
+                Ok(Content::Rule(rule)) => texts.push((name.to_owned(), rule)),
+                Ok(Content::Macros(found)) => {
+                    found.into_iter().for_each(|(name, text)| macros.add(&name, text));
+                }
+                Err(error) => library.errors.push(error),
+            }
+        }
+        let mut by_id: HashMap<String, String> = HashMap::new();
+        for (file, text) in texts {
+            let known = by_id.insert(text.head.id.clone(), file.clone());
+            library.rules.push(rule(file, *text, known, &mut macros));
+        }
+        let names: Vec<String> = macros.names().map(str::to_owned).collect();
+        for name in names {
+            // An error of a macro that no rule uses would stay unnoticed.
+            if let Err(error) = parse::expand(&mut macros, &name, 0)
+                && !library.errors.contains(&error)
+            {
+                library.errors.push(error);
+            }
+        }
+        library.lints = std::mem::take(&mut macros.lints);
+        library.lints.extend(check::macro_events(&mut macros));
+        library.lints.sort();
+        library.lints.dedup();
+        library
+    }
+}
+
+fn content(name: &str, bytes: &[u8]) -> Result<Content, Error> {
+    let of_file = |kind, text: &str| {
+        let file = File { name: name.to_owned(), text: text.to_owned() };
+        Error::new(file.place(0..0), kind)
+    };
+    if bytes.len() > FILE_MAX {
+        return Err(of_file(ErrorKind::FileTooLarge, ""));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| of_file(ErrorKind::NotText, ""))?;
+    file::read(&Arc::new(File { name: name.to_owned(), text: text.to_owned() }))
+}
+
+fn rule(file: String, text: RuleText, same_id: Option<String>, macros: &mut Macros) -> Rule {
+    let RuleText { head, condition: source } = text;
+    let (mut lints, whole) = (Vec::new(), source.place(0..source.text().len()));
+    let parsed = match same_id {
+        Some(other) => Err(Error::new(whole.clone(), ErrorKind::SameId(other))),
+        None => parse::condition(&source, macros),
+    };
+    let condition = parsed.and_then(|parsed| {
+        if let Some(rest) = parsed.rest {
+            lints.push(Lint { place: rest.place(), kind: crate::error::LintKind::Ignored });
+        }
+        let Checked { events, needs, lints: found } = check::condition(&parsed.tree)?;
+        lints.extend(found);
+        if events.iter().any(Vec::is_empty) {
+            return Err(Error::new(whole, ErrorKind::NoEvent));
+        }
+        Ok(RuleCondition { tree: parsed.tree, events, needs })
+    });
+    lints.sort();
+    lints.dedup();
+    Rule { file, head, text: source.text().to_owned(), condition, lints }
+}

@@ -1,0 +1,85 @@
+//! Macros: named expressions and lists that conditions use.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Lint, LintKind};
+use crate::source::Source;
+use crate::syntax::Expression;
+
+/// What a macro stands for in its file.
+#[derive(Clone, Debug)]
+pub(crate) enum MacroText {
+    Expression(Arc<Source>),
+    List(Vec<(String, Arc<Source>)>),
+}
+
+impl MacroText {
+    fn source(&self) -> Option<&Arc<Source>> {
+        match self {
+            MacroText::Expression(source) => Some(source),
+            MacroText::List(values) => values.first().map(|(_, source)| source),
+        }
+    }
+}
+
+/// A macro that was parsed.
+#[derive(Clone, Debug)]
+pub(crate) struct Expanded {
+    pub body: Arc<Expression>,
+    /// Number of tokens, with those of the macros in it.
+    pub size: usize,
+}
+
+/// The macros of a library. Each is parsed when it is first used, by the parser of conditions.
+#[derive(Debug, Default)]
+pub(crate) struct Macros {
+    texts: BTreeMap<String, MacroText>,
+    parsed: HashMap<String, Result<Expanded, Error>>,
+    /// Those that are being parsed.
+    open: HashSet<String>,
+    /// What is suspicious about macros themselves.
+    pub lints: Vec<Lint>,
+}
+
+impl Macros {
+    /// Adds a macro. The last one of several with the same name counts.
+    pub fn add(&mut self, name: &str, text: MacroText) {
+        if self.texts.contains_key(name)
+            && let Some(source) = text.source()
+        {
+            let kind = LintKind::MacroTwice(name.to_owned());
+            self.lints.push(Lint { place: source.place(0..source.text().len()), kind });
+        }
+        self.texts.insert(name.to_owned(), text);
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.texts.keys().map(String::as_str)
+    }
+
+    /// The result of an earlier [`take`](Macros::take).
+    pub fn parsed(&self, name: &str) -> Option<&Result<Expanded, Error>> {
+        self.parsed.get(name)
+    }
+
+    /// The text of a macro that is parsed next; `None` if there is no such macro.
+    ///
+    /// # Errors
+    /// If it is being parsed, so that it uses itself.
+    pub fn take(&mut self, name: &str) -> Result<Option<MacroText>, Error> {
+        let Some(text) = self.texts.get(name) else { return Ok(None) };
+        if !self.open.insert(name.to_owned()) {
+            let place = text.source().map(|source| source.place(0..1)).unwrap_or_default();
+            return Err(Error::new(place, ErrorKind::EndlessMacro(name.to_owned())));
+        }
+        Ok(Some(text.clone()))
+    }
+
+    /// The macro was parsed.
+    pub fn set_parsed(&mut self, name: &str, parsed: Result<Expanded, Error>) {
+        self.open.remove(name);
+        self.parsed.insert(name.to_owned(), parsed);
+    }
+}

@@ -1,0 +1,175 @@
+//! Texts in files, and places in them.
+//!
+//! The condition of a rule is a value of a YAML file, whose line breaks and indentation are not
+//! part of the value. [`Source`] finds the place in the file of a place in the value.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A text of a file: a condition, or the text of a macro.
+#[derive(Clone, Debug)]
+pub struct Source {
+    file: Arc<File>,
+    /// The value without the indentation of the file.
+    text: Arc<str>,
+    /// The place in the file where the value begins, in bytes.
+    start: usize,
+}
+
+/// A file with rules.
+#[derive(Debug)]
+pub struct File {
+    /// The path as the user named it.
+    pub name: String,
+    /// The content.
+    pub text: String,
+}
+
+/// A part of a [`Source`], in bytes.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// The text that contains it.
+    pub source: Arc<Source>,
+    /// The part.
+    pub range: Range<usize>,
+}
+
+/// A place in a file, for people.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Place {
+    /// The path of the file as the user named it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The line itself, without control characters.
+    pub text: String,
+    /// Number of characters of the part that is meant; at least 1.
+    pub length: usize,
+}
+
+impl File {
+    /// The place of a part of the file, in bytes.
+    pub fn place(&self, range: Range<usize>) -> Place {
+        let start = self.text.floor_char_boundary(range.start.min(self.text.len()));
+        let end = self.text.ceil_char_boundary(range.end.clamp(start, self.text.len()));
+        let (before, after) = self.text.split_at(start);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line_end = after.find('\n').map_or(self.text.len(), |at| start + at);
+        let shown = |c: char| if c.is_control() { ' ' } else { c };
+        Place {
+            file: self.name.clone(),
+            line: before.matches('\n').count() + 1,
+            column: self.text[line_start..start].chars().count() + 1,
+            text: self.text[line_start..line_end].chars().map(shown).collect(),
+            length: self.text[start..end.min(line_end).max(start)].chars().count().max(1),
+        }
+    }
+}
+
+impl Source {
+    /// A value that begins at a place of a file, in bytes.
+    pub(crate) fn new(file: &Arc<File>, text: &str, start: usize) -> Source {
+        Source { file: Arc::clone(file), text: text.into(), start }
+    }
+
+    /// The value.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The place of a part of the value in the file; of values with escapes, the place of the value.
+    pub fn place(&self, range: Range<usize>) -> Place {
+        let (start, end) = (self.in_file(range.start), self.in_file(range.end.max(range.start + 1) - 1));
+        let start = start.unwrap_or(self.start);
+        self.file.place(start..end.map_or(start, |end| end + 1))
+    }
+
+    /// The place in the file of a place in the value, in bytes. The file differs from the value in
+    /// white space only.
+    fn in_file(&self, at: usize) -> Option<usize> {
+        let raw = self.file.text.get(self.start..)?;
+        let header = match raw.chars().next()? {
+            '>' | '|' => raw.find('\n')?,
+            '\'' | '"' => 1,
+            _ => 0,
+        };
+        let mut left = raw[header..].char_indices().filter(|(_, c)| !c.is_whitespace());
+        let mut end = 0;
+        for (index, expected) in self.text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
+            let (offset, found) = left.next()?;
+            if found != expected {
+                return None;
+            }
+            if index >= at {
+                return Some(self.start + header + offset);
+            }
+            end = offset + found.len_utf8();
+        }
+        Some(self.start + header + end)
+    }
+}
+
+impl Span {
+    /// The place in the file.
+    pub fn place(&self) -> Place {
+        self.source.place(self.range.clone())
+    }
+
+    /// From the start of one part to the end of a later one of the same text.
+    pub(crate) fn to(&self, end: &Span) -> Span {
+        Span { source: Arc::clone(&self.source), range: self.range.start..end.range.end }
+    }
+}
+
+impl Place {
+    /// The line with a mark below the part that is meant.
+    pub fn marked(&self) -> String {
+        let blanks = " ".repeat(self.column - 1);
+        format!("  {}\n  {blanks}{}", self.text, "^".repeat(self.length))
+    }
+}
+
+/// The file, the line and the column.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Arc<File> {
+        Arc::new(File { name: "a.yml".to_owned(), text: text.to_owned() })
+    }
+
+    #[test]
+    fn places_of_folded_values_are_those_of_the_file() {
+        let file = file("name: x\ncondition: >\n  a = 'é'\n     and b = 2\n");
+        let source = Source::new(&file, "a = 'é'\n   and b = 2\n", 19);
+        let at = source.text().find("b =").unwrap();
+        let place = source.place(at..at + 1);
+        assert_eq!((place.to_string(), place.length), ("a.yml:4:10".to_owned(), 1));
+        assert_eq!(place.marked(), "       and b = 2\n           ^");
+        assert_eq!(source.place(0..7).to_string(), "a.yml:3:3");
+    }
+
+    #[test]
+    fn places_of_values_with_escapes_are_their_start() {
+        let file = file("condition: \"a = \\\"b\\\" and c\"\n");
+        let source = Source::new(&file, "a = \"b\" and c", 11);
+        assert_eq!(source.place(12..13).to_string(), "a.yml:1:12");
+        assert_eq!(source.place(2..3).to_string(), "a.yml:1:15");
+    }
+
+    #[test]
+    fn places_outside_of_the_file_are_its_end() {
+        let file = file("a");
+        assert_eq!(file.place(5..9).to_string(), "a.yml:1:2");
+        assert_eq!(Source::new(&file, "bcd", 7).place(1..2).to_string(), "a.yml:1:2");
+    }
+}
