@@ -4,15 +4,12 @@
 # events, contradictions and uncertain events, the share of certain stacks that remain certain, and
 # the number of unconfirmed stacks with the correct frames.
 #
-# usage: loss.sh [--short]
-#   without --short: each data buffer in turn and 200 random pairs, read twice and read once
-#   with it:         every 16th buffer of large traces; ordinary tests take a quarter of these
+# Each data buffer in turn and 200 random pairs, read twice and read once. Ordinary tests drop every
+# 64th buffer of large traces, `.ci/run` every 16th.
+#
+# usage: loss.sh
 # Exit code: 0 no certain result is contradicted, 101 one is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
-if [ "${1:-}" = --short ]; then
-  # Reuses the artifacts of the tests of the workspace.
-  STACKHOUND_LOSS=sample exec cargo test --locked --workspace --test loss -- --nocapture
-fi
 STACKHOUND_LOSS=full exec cargo test --locked --release -p stackhound --test loss -- --nocapture
