@@ -114,7 +114,7 @@ fn events_are_ordered_and_complete() {
 /// The output does not depend on the number of threads or the order of buffers in the file.
 #[test]
 fn output_does_not_depend_on_threads_or_file_order() {
-    // A larger one with `STACKHOUND_WHOLE_CORPUS=1`, as in `.ci/run`.
+    // A larger one with `STACKHOUND_WHOLE_CORPUS=1`.
     let name = match std::env::var_os("STACKHOUND_WHOLE_CORPUS") {
         Some(_) => "perfview-net452-x64.etl",
         None => "perfview-diaghub.user_paged.1.etl",
