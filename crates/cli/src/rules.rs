@@ -1,6 +1,6 @@
 //! `rules`: checks, lists and explains detection rules.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -93,7 +93,6 @@ fn read(files: &Files) -> Result<Library> {
 
 /// A file of at most the size that a file with rules can have, and one more byte.
 fn content(path: &Path) -> Result<(String, Vec<u8>)> {
-    use std::io::Read;
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).with_context(|| name.clone())?;
@@ -111,8 +110,7 @@ fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     let errors = library.errors.len() + library.rules.iter().filter(|rule| rule.condition.is_err()).count();
-    let of_rules = library.rules.iter().map(|rule| rule.lints.len()).sum::<usize>();
-    let lints = library.lints.len() + of_rules;
+    let lints = lints(&library).len();
     if !common.quiet {
         let rules = counted(library.rules.len() as u64, "rule", "rules");
         let errors = counted(errors as u64, "error", "errors");
@@ -138,12 +136,18 @@ fn problems(out: &mut impl Write, library: &Library) -> io::Result<()> {
             problem(&error.place, "error", &error.kind.to_string())?;
         }
     }
+    lints(library)
+        .into_iter()
+        .try_for_each(|lint| problem(&lint.place, lint.kind.code(), &lint.kind.to_string()))
+}
+
+/// All lint findings, by place. A macro that several rules use is reported once.
+fn lints(library: &Library) -> Vec<&Lint> {
     let of_rules = library.rules.iter().flat_map(|rule| &rule.lints);
     let mut lints: Vec<&Lint> = of_rules.chain(&library.lints).collect();
-    // A macro that several rules use is reported once.
     lints.sort_unstable();
     lints.dedup();
-    lints.into_iter().try_for_each(|lint| problem(&lint.place, lint.kind.code(), &lint.kind.to_string()))
+    lints
 }
 
 fn document(library: &Library) -> json::Rules<'_> {

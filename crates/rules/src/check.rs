@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use crate::error::{Error, ErrorKind, Lint, LintKind};
 use crate::events::{self, Event};
 use crate::fields::part;
-use crate::macros::Macros;
 use crate::needs::Needs;
-use crate::parse;
 use crate::syntax::{Comparison, Condition, Expression, ExpressionKind, Operator, TextTest};
 use crate::types::{Elements, Type};
 
@@ -16,15 +14,14 @@ pub(crate) struct Checked {
     /// The names of the events that each expression can hold for; none if it names no event.
     pub events: Vec<Vec<String>>,
     pub needs: Needs,
-    pub lints: Vec<Lint>,
 }
 
-/// Checks a condition.
+/// Checks a condition, and adds what is suspicious.
 ///
 /// # Errors
 /// The first type error.
-pub(crate) fn condition(condition: &Condition) -> Result<Checked, Error> {
-    let mut checker = Checker::default();
+pub(crate) fn condition(condition: &Condition, lints: &mut Vec<Lint>) -> Result<Checked, Error> {
+    let mut checker = Checker { needs: Needs::NONE, lints, variables: Vec::new() };
     let mut events = Vec::new();
     for expression in condition.expressions() {
         checker.predicate(expression)?;
@@ -40,22 +37,16 @@ pub(crate) fn condition(condition: &Condition) -> Result<Checked, Error> {
             checker.needs = checker.needs.with(field.field.needs);
         }
     }
-    Ok(Checked { events, needs: checker.needs, lints: checker.lints })
+    Ok(Checked { events, needs: checker.needs })
 }
 
-/// The events that macros name and that do not exist.
-pub(crate) fn macro_events(macros: &mut Macros) -> Vec<Lint> {
-    let names: Vec<String> = macros.names().map(str::to_owned).collect();
-    let mut lints = Vec::new();
-    for name in names {
-        let Ok(Some(expanded)) = parse::expand(macros, &name, 0) else { continue };
-        expanded.body.visit(&mut |part| {
-            if let ExpressionKind::Comparison(comparison) = &part.kind {
-                unknown_events(comparison, &mut lints);
-            }
-        });
+/// Finds events that a macro names and that do not exist; not in other macros that it uses.
+pub(crate) fn macro_events(body: &Expression, lints: &mut Vec<Lint>) {
+    match &body.kind {
+        ExpressionKind::Macro { .. } => {}
+        ExpressionKind::Comparison(comparison) => unknown_events(comparison, lints),
+        _ => body.parts().into_iter().for_each(|part| macro_events(part, lints)),
     }
-    lints
 }
 
 /// The events that an expression can hold for; `None` if it says nothing about it.
@@ -123,22 +114,21 @@ fn unknown_events(comparison: &Comparison, lints: &mut Vec<Lint>) {
         if Event::of(name).is_none() {
             let suggestion = stackhound_expr::most_similar(name, &events::names()).map(str::to_owned);
             let kind = LintKind::UnknownEvent { name: name.to_owned(), suggestion };
-            lints.push(Lint { place: expression.span.place(), kind });
+            Lint::add(lints, &expression.span, kind);
         }
     }
 }
 
-#[derive(Default)]
-struct Checker {
+struct Checker<'l> {
     needs: Needs,
-    lints: Vec<Lint>,
+    lints: &'l mut Vec<Lint>,
     /// The variables of `foreach` around this place, with their elements; `None` for texts.
     variables: Vec<(String, Option<Elements>)>,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn lint(&mut self, expression: &Expression, kind: LintKind) {
-        self.lints.push(Lint { place: expression.span.place(), kind });
+        Lint::add(self.lints, &expression.span, kind);
     }
 
     /// An expression that is true or false.
@@ -183,7 +173,7 @@ impl Checker {
             let kind = ErrorKind::Type { expected: "a value", found: elements.name() };
             return Err(Error::new(left.span.place(), kind));
         }
-        unknown_events(comparison, &mut self.lints);
+        unknown_events(comparison, self.lints);
         let Operator::Text { test, ignores_case } = *operator else { return Ok(()) };
         let is_list = matches!(right.resolved().kind, ExpressionKind::List(_));
         // A field may have several values.
@@ -198,7 +188,7 @@ impl Checker {
             _ => false,
         };
         if let Some(field) = field_name(left)
-            && left_type.is_list()
+            && left_type == Type::Texts
             && only_lists
             && !is_list
             && let ExpressionKind::Text(text) = &right.resolved().kind

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::source::Place;
+use crate::source::{Place, Span};
 
 /// Why a file or a rule cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -196,6 +196,18 @@ impl LintKind {
             LintKind::OpenMacro(_) => "open-macro",
             LintKind::MacroTwice(_) => "macro-twice",
             LintKind::UnknownEvent { .. } => "unknown-event",
+        }
+    }
+}
+
+/// The limit of lint findings of a rule, and of all macros.
+const LINTS_MAX: usize = 1_000;
+
+impl Lint {
+    /// Adds a finding, unless there are too many.
+    pub(crate) fn add(lints: &mut Vec<Lint>, span: &Span, kind: LintKind) {
+        if lints.len() < LINTS_MAX {
+            lints.push(Lint { place: span.place(), kind });
         }
     }
 }

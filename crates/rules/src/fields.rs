@@ -16,7 +16,7 @@ pub struct Field {
     pub name: &'static str,
     /// The type of its value.
     pub value_type: Type,
-    /// What it needs beside the event itself.
+    /// What it needs in addition to the event.
     pub needs: Needs,
     /// The field of filters with the same value, if there is one.
     pub filter_field: Option<&'static str>,
@@ -31,7 +31,7 @@ pub struct Part {
     pub name: &'static str,
     /// The type of its value.
     pub value_type: Type,
-    /// What it needs beside the elements.
+    /// What it needs in addition to the elements.
     pub needs: Needs,
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::source::{Source, Span};
@@ -23,14 +24,14 @@ pub(crate) enum Kind {
     Integer(u64),
     Decimal(f64),
     Address(Ipv4Addr),
-    /// Digits with units, such as `1m30s`.
-    Duration(String),
+    /// A time span such as `1m30s`.
+    Duration(Duration),
     Sign(&'static str),
     End,
 }
 
 /// The longest first.
-const SIGNS: [&str; 13] = ["!=", "<>", "~=", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ","];
+const SIGNS: [&str; 14] = ["!=", "<>", "~=", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", "|"];
 
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')
@@ -49,7 +50,7 @@ pub(crate) fn tokens(source: &Arc<Source>) -> Result<Vec<Token>, Error> {
             tokens.push(Token { kind: Kind::End, span });
             return Ok(tokens);
         };
-        let sign = SIGNS.into_iter().chain(["|"]).find(|sign| rest.starts_with(sign));
+        let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign));
         let (kind, length) = match (first, sign) {
             ('\'', _) => text(source, at)?,
             ('"', _) => match rest[1..].find('"') {
@@ -113,9 +114,5 @@ fn number(word: &str) -> Option<Kind> {
     if word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return word.parse().ok().map(Kind::Decimal);
     }
-    is_duration(word).then(|| Kind::Duration(word.to_owned()))
-}
-
-fn is_duration(word: &str) -> bool {
-    crate::duration::parse(word).is_some()
+    crate::duration::parse(word).map(Kind::Duration)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::check::{self, Checked};
-use crate::error::{Error, ErrorKind, Lint};
+use crate::error::{Error, ErrorKind, Lint, LintKind};
 use crate::file::{self, Content, Head, RuleText};
 use crate::macros::Macros;
 use crate::needs::Needs;
@@ -73,14 +73,13 @@ impl Library {
         let names: Vec<String> = macros.names().map(str::to_owned).collect();
         for name in names {
             // An error of a macro that no rule uses would stay unnoticed.
-            if let Err(error) = parse::expand(&mut macros, &name, 0)
-                && !library.errors.contains(&error)
-            {
-                library.errors.push(error);
+            match parse::expand(&mut macros, &name, 0) {
+                Ok(expanded) => check::macro_events(&expanded.body, &mut macros.lints),
+                Err(error) if library.errors.contains(&error) => {}
+                Err(error) => library.errors.push(error),
             }
         }
-        library.lints = std::mem::take(&mut macros.lints);
-        library.lints.extend(check::macro_events(&mut macros));
+        library.lints = macros.lints;
         library.lints.sort();
         library.lints.dedup();
         library
@@ -88,15 +87,12 @@ impl Library {
 }
 
 fn content(name: &str, bytes: &[u8]) -> Result<Content, Error> {
-    let of_file = |kind, text: &str| {
-        let file = File { name: name.to_owned(), text: text.to_owned() };
-        Error::new(file.place(0..0), kind)
-    };
+    let of_file = |kind| Error::new(File::new(name, "").place(0..0), kind);
     if bytes.len() > FILE_MAX {
-        return Err(of_file(ErrorKind::FileTooLarge, ""));
+        return Err(of_file(ErrorKind::FileTooLarge));
     }
-    let text = str::from_utf8(bytes).map_err(|_| of_file(ErrorKind::NotText, ""))?;
-    file::read(&Arc::new(File { name: name.to_owned(), text: text.to_owned() }))
+    let text = str::from_utf8(bytes).map_err(|_| of_file(ErrorKind::NotText))?;
+    file::read(&Arc::new(File::new(name, text)))
 }
 
 fn rule(file: String, text: RuleText, same_id: Option<String>, macros: &mut Macros) -> Rule {
@@ -108,10 +104,9 @@ fn rule(file: String, text: RuleText, same_id: Option<String>, macros: &mut Macr
     };
     let condition = parsed.and_then(|parsed| {
         if let Some(rest) = parsed.rest {
-            lints.push(Lint { place: rest.place(), kind: crate::error::LintKind::Ignored });
+            Lint::add(&mut lints, &rest, LintKind::Ignored);
         }
-        let Checked { events, needs, lints: found } = check::condition(&parsed.tree)?;
-        lints.extend(found);
+        let Checked { events, needs } = check::condition(&parsed.tree, &mut lints)?;
         if events.iter().any(Vec::is_empty) {
             return Err(Error::new(whole, ErrorKind::NoEvent));
         }

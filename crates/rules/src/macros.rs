@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Lint, LintKind};
-use crate::source::Source;
+use crate::source::{Source, Span};
 use crate::syntax::Expression;
 
 /// What a macro stands for in its file.
@@ -29,6 +29,8 @@ pub(crate) struct Expanded {
     pub body: Arc<Expression>,
     /// Number of tokens, with those of the macros in it.
     pub size: usize,
+    /// The number of expressions within each other, with those of the macros in it.
+    pub depth: usize,
 }
 
 /// The macros of a library. Each is parsed when it is first used, by the parser of conditions.
@@ -48,8 +50,8 @@ impl Macros {
         if self.texts.contains_key(name)
             && let Some(source) = text.source()
         {
-            let kind = LintKind::MacroTwice(name.to_owned());
-            self.lints.push(Lint { place: source.place(0..source.text().len()), kind });
+            let span = Span { source: Arc::clone(source), range: 0..source.text().len() };
+            Lint::add(&mut self.lints, &span, LintKind::MacroTwice(name.to_owned()));
         }
         self.texts.insert(name.to_owned(), text);
     }
@@ -64,22 +66,31 @@ impl Macros {
         self.parsed.get(name)
     }
 
-    /// The text of a macro that is parsed next; `None` if there is no such macro.
+    /// Whether there is such a macro.
+    pub fn has(&self, name: &str) -> bool {
+        self.texts.contains_key(name)
+    }
+
+    /// The text of a macro that exists and is parsed next.
     ///
     /// # Errors
     /// If it is being parsed, so that it uses itself.
-    pub fn take(&mut self, name: &str) -> Result<Option<MacroText>, Error> {
-        let Some(text) = self.texts.get(name) else { return Ok(None) };
+    pub fn take(&mut self, name: &str) -> Result<MacroText, Error> {
+        let text = &self.texts[name];
         if !self.open.insert(name.to_owned()) {
             let place = text.source().map(|source| source.place(0..1)).unwrap_or_default();
             return Err(Error::new(place, ErrorKind::EndlessMacro(name.to_owned())));
         }
-        Ok(Some(text.clone()))
+        Ok(text.clone())
     }
 
     /// The macro was parsed.
-    pub fn set_parsed(&mut self, name: &str, parsed: Result<Expanded, Error>) {
+    pub fn set_parsed(&mut self, name: &str, parsed: &Result<Expanded, Error>) {
         self.open.remove(name);
-        self.parsed.insert(name.to_owned(), parsed);
+        // Elsewhere, there may be room for it.
+        let is_too_deep = matches!(parsed, Err(Error { kind: ErrorKind::TooDeep, .. }));
+        if !is_too_deep {
+            self.parsed.insert(name.to_owned(), parsed.clone());
+        }
     }
 }

@@ -43,30 +43,28 @@ pub(crate) fn condition(source: &Arc<Source>, macros: &mut Macros) -> Result<Par
     Ok(Parsed { tree, rest: parser.rest()? })
 }
 
-/// What a macro stands for; `None` if there is no such macro. `depth` is the number of expressions
-/// around it.
-pub(crate) fn expand(macros: &mut Macros, name: &str, depth: usize) -> Result<Option<Expanded>, Error> {
+/// What a macro stands for. `depth` is the number of expressions around it.
+pub(crate) fn expand(macros: &mut Macros, name: &str, depth: usize) -> Result<Expanded, Error> {
     if let Some(parsed) = macros.parsed(name) {
-        return parsed.clone().map(Some);
+        return parsed.clone();
     }
-    let Some(text) = macros.take(name)? else { return Ok(None) };
-    let parsed = match &text {
-        MacroText::Expression(source) => expression(source, macros, depth),
-        MacroText::List(values) => list(values),
+    let parsed = match macros.take(name)? {
+        MacroText::Expression(source) => expression(&source, macros, depth),
+        MacroText::List(values) => list(&values),
     };
-    macros.set_parsed(name, parsed.clone());
-    parsed.map(Some)
+    macros.set_parsed(name, &parsed);
+    parsed
 }
 
 /// Parses the expression of a macro that is `depth` expressions deep.
 fn expression(source: &Arc<Source>, macros: &mut Macros, depth: usize) -> Result<Expanded, Error> {
     let mut parser = Parser::new(source, macros, depth)?;
     let tree = parser.expression(0)?;
-    let (rest, size) = (parser.rest()?, parser.size);
+    let (rest, size, depth) = (parser.rest()?, parser.size, parser.deepest);
     if let Some(rest) = rest {
-        macros.lints.push(Lint { place: rest.place(), kind: LintKind::Ignored });
+        Lint::add(&mut macros.lints, &rest, LintKind::Ignored);
     }
-    Ok(Expanded { body: Arc::new(tree), size })
+    Ok(Expanded { body: Arc::new(tree), size, depth })
 }
 
 /// The list of a macro.
@@ -80,14 +78,29 @@ fn list(values: &[(String, Arc<Source>)]) -> Result<Expanded, Error> {
     let first = values.first().ok_or_else(|| Error::new(Place::default(), ErrorKind::EmptyList))?;
     let (span, size) = (first.span.clone(), values.len());
     let body = Expression { kind: ExpressionKind::List(values), span, is_enclosed: true };
-    Ok(Expanded { body: Arc::new(body), size })
+    Ok(Expanded { body: Arc::new(body), size, depth: 0 })
+}
+
+/// The value of a token that can be in a list.
+fn list_value(token: &Kind) -> Option<ExpressionKind> {
+    match token {
+        Kind::Text(text) => Some(ExpressionKind::Text(text.clone())),
+        Kind::Integer(number) => Some(ExpressionKind::Integer(*number)),
+        Kind::Address(address) => Some(ExpressionKind::Address(*address)),
+        _ => None,
+    }
 }
 
 struct Parser<'m> {
     tokens: Vec<Token>,
     at: usize,
     macros: &'m mut Macros,
+    /// The number of expressions around this place, also outside of a macro.
     depth: usize,
+    /// The same at the start of the text.
+    base: usize,
+    /// The greatest depth within the text so far, with that of its macros.
+    deepest: usize,
     /// Number of tokens, with those of macros.
     size: usize,
     /// The variables of the calls of `foreach` around this place.
@@ -121,7 +134,18 @@ impl<'m> Parser<'m> {
         }
         let tokens = tokens(source)?;
         let size = tokens.len();
-        Ok(Parser { tokens, at: 0, macros, depth, size, variables: Vec::new(), aliases: Vec::new() })
+        let (base, deepest) = (depth, 0);
+        Ok(Parser {
+            tokens,
+            at: 0,
+            macros,
+            depth,
+            base,
+            deepest,
+            size,
+            variables: Vec::new(),
+            aliases: Vec::new(),
+        })
     }
 
     fn current(&self) -> &Token {
@@ -179,6 +203,7 @@ impl<'m> Parser<'m> {
             return Err(self.error(ErrorKind::TooDeep));
         }
         self.depth += 1;
+        self.deepest = self.deepest.max(self.depth - self.base);
         let result = parse(self);
         self.depth -= 1;
         result
@@ -189,11 +214,11 @@ impl<'m> Parser<'m> {
         let (mut max_span, mut by_all) = (None, Vec::new());
         loop {
             if self.take_word("maxspan") {
-                let Kind::Duration(text) = &self.current().kind else {
-                    return Err(self.expected("a time span such as `2m`"));
+                max_span = match self.current().kind {
+                    Kind::Duration(duration) if duration <= SPAN_MAX => Some(duration),
+                    Kind::Duration(_) => return Err(self.error(ErrorKind::SpanTooLong)),
+                    _ => return Err(self.expected("a time span such as `2m`")),
                 };
-                let duration = crate::duration::parse(text).filter(|duration| *duration <= SPAN_MAX);
-                max_span = Some(duration.ok_or_else(|| self.error(ErrorKind::SpanTooLong))?);
                 self.at += 1;
             } else if self.take_word("by") {
                 by_all = self.field_list()?;
@@ -316,7 +341,7 @@ impl<'m> Parser<'m> {
         if !self.take_sign("(") {
             return self.primary();
         }
-        let is_list = matches!(self.current().kind, Kind::Text(_) | Kind::Integer(_) | Kind::Address(_));
+        let is_list = list_value(&self.current().kind).is_some();
         let inner = match is_list {
             true => self.list()?,
             false => self.deeper(|parser| parser.expression(0))?,
@@ -337,18 +362,12 @@ impl<'m> Parser<'m> {
         let start = self.current().span.clone();
         let mut values = Vec::new();
         loop {
-            let token = self.advance();
-            let kind = match token.kind {
-                Kind::Text(text) => ExpressionKind::Text(text),
-                Kind::Integer(number) => ExpressionKind::Integer(number),
-                Kind::Address(address) => ExpressionKind::Address(address),
-                _ => {
-                    self.at -= 1;
-                    return Err(self.expected("a text, a number or an address"));
-                }
+            let Some(kind) = list_value(&self.current().kind) else {
+                return Err(self.expected("a text, a number or an address"));
             };
-            let span = start.to(&token.span);
-            values.push(Expression { kind, span: token.span, is_enclosed: false });
+            let value = self.advance().span;
+            let span = start.to(&value);
+            values.push(Expression { kind, span: value, is_enclosed: false });
             if !self.take_sign(",") {
                 return Ok(Expression { kind: ExpressionKind::List(values), span, is_enclosed: false });
             }
@@ -358,25 +377,17 @@ impl<'m> Parser<'m> {
     fn primary(&mut self) -> Result<Expression, Error> {
         let token = self.current().clone();
         let simple = |kind| Ok(Expression { kind, span: token.span.clone(), is_enclosed: false });
+        if let Some(kind) = list_value(&token.kind) {
+            self.at += 1;
+            return simple(kind);
+        }
         let word = match token.kind.clone() {
-            Kind::Text(text) => {
-                self.at += 1;
-                return simple(ExpressionKind::Text(text));
-            }
-            Kind::Integer(number) => {
-                self.at += 1;
-                return simple(ExpressionKind::Integer(number));
-            }
+            Kind::Word(word) => word,
             Kind::Decimal(number) => {
                 self.at += 1;
                 return simple(ExpressionKind::Decimal(number));
             }
-            Kind::Address(address) => {
-                self.at += 1;
-                return simple(ExpressionKind::Address(address));
-            }
-            Kind::Word(word) => word,
-            Kind::Duration(_) | Kind::Sign(_) | Kind::End => return Err(self.expected("a field or a value")),
+            _ => return Err(self.expected("a field or a value")),
         };
         for truth in [true, false] {
             if word.eq_ignore_ascii_case(if truth { "true" } else { "false" }) {
@@ -392,19 +403,29 @@ impl<'m> Parser<'m> {
             self.at += 2;
             return self.call(function, &token.span);
         }
-        if self.depth < DEPTH_MAX
-            && let Some(expanded) = expand(self.macros, &word, self.depth + 1)?
-        {
-            self.size += expanded.size;
-            if self.size > SIZE_MAX {
-                return Err(self.error(ErrorKind::TooLong));
-            }
-            self.at += 1;
-            return simple(ExpressionKind::Macro { name: word, body: expanded.body });
+        if self.macros.has(&word) {
+            return self.expanded(word);
         }
         let field = self.field(&word)?;
         let span = field.span.clone();
         Ok(Expression { kind: ExpressionKind::Field(field), span, is_enclosed: false })
+    }
+
+    /// A macro at this place.
+    fn expanded(&mut self, name: String) -> Result<Expression, Error> {
+        let expanded = self.deeper(|parser| expand(parser.macros, &name, parser.depth))?;
+        // It may have been parsed where there was more room for it.
+        self.deepest = self.deepest.max(self.depth - self.base + 1 + expanded.depth);
+        if self.deepest > DEPTH_MAX {
+            return Err(self.error(ErrorKind::TooDeep));
+        }
+        self.size += expanded.size;
+        if self.size > SIZE_MAX {
+            return Err(self.error(ErrorKind::TooLong));
+        }
+        let span = self.advance().span;
+        let kind = ExpressionKind::Macro { name, body: expanded.body };
+        Ok(Expression { kind, span, is_enclosed: false })
     }
 
     /// A field at this place, with its argument.

@@ -19,12 +19,18 @@ pub struct Source {
 
 /// A file with rules.
 #[derive(Debug)]
-pub struct File {
+pub(crate) struct File {
     /// The path as the user named it.
     pub name: String,
     /// The content.
     pub text: String,
+    /// Where each line begins, in bytes.
+    lines: Vec<usize>,
 }
+
+/// The limit of characters of a line that are shown, and the number of those before a place in it.
+const SHOWN_MAX: usize = 200;
+const SHOWN_BEFORE: usize = 80;
 
 /// A part of a [`Source`], in bytes.
 #[derive(Clone, Debug)]
@@ -44,28 +50,35 @@ pub struct Place {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The line itself, without control characters.
+    /// The line without control characters; of a long line, the part around the place.
     pub text: String,
+    /// Number of characters of the line before `text`.
+    pub skipped: usize,
     /// Number of characters of the part that is meant; at least 1.
     pub length: usize,
 }
 
 impl File {
+    pub fn new(name: &str, text: &str) -> File {
+        let lines = [0].into_iter().chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        File { name: name.to_owned(), text: text.to_owned(), lines }
+    }
+
     /// The place of a part of the file, in bytes.
     pub fn place(&self, range: Range<usize>) -> Place {
         let start = self.text.floor_char_boundary(range.start.min(self.text.len()));
         let end = self.text.ceil_char_boundary(range.end.clamp(start, self.text.len()));
-        let (before, after) = self.text.split_at(start);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line_end = after.find('\n').map_or(self.text.len(), |at| start + at);
-        let shown = |c: char| if c.is_control() { ' ' } else { c };
-        Place {
-            file: self.name.clone(),
-            line: before.matches('\n').count() + 1,
-            column: self.text[line_start..start].chars().count() + 1,
-            text: self.text[line_start..line_end].chars().map(shown).collect(),
-            length: self.text[start..end.min(line_end).max(start)].chars().count().max(1),
-        }
+        let line = self.lines.partition_point(|first| *first <= start);
+        let line_start = self.lines[line - 1];
+        let line_end = self.lines.get(line).map_or(self.text.len(), |next| next - 1);
+        let column = self.text[line_start..start].chars().count() + 1;
+        let skipped = if line_end - line_start > SHOWN_MAX { column.saturating_sub(SHOWN_BEFORE) } else { 0 };
+        let shown = self.text[line_start..line_end].chars().skip(skipped).take(SHOWN_MAX);
+        let text: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let room = (skipped + text.chars().count() + 1).saturating_sub(column);
+        let length =
+            self.text[start..end.clamp(start, line_end.max(start))].chars().take(room).count().max(1);
+        Place { file: self.name.clone(), line, column, text, skipped, length }
     }
 }
 
@@ -127,7 +140,7 @@ impl Span {
 impl Place {
     /// The line with a mark below the part that is meant.
     pub fn marked(&self) -> String {
-        let blanks = " ".repeat(self.column - 1);
+        let blanks = " ".repeat(self.column - 1 - self.skipped);
         format!("  {}\n  {blanks}{}", self.text, "^".repeat(self.length))
     }
 }
@@ -144,7 +157,7 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> Arc<File> {
-        Arc::new(File { name: "a.yml".to_owned(), text: text.to_owned() })
+        Arc::new(File::new("a.yml", text))
     }
 
     #[test]

@@ -257,12 +257,4 @@ impl Expression {
             _ => Vec::new(),
         }
     }
-
-    /// Visits the expression and all its parts, those of macros included, from the left.
-    pub fn visit<'e>(&'e self, visit: &mut dyn FnMut(&'e Expression)) {
-        visit(self);
-        for part in self.parts() {
-            part.visit(visit);
-        }
-    }
 }

@@ -76,11 +76,6 @@ impl Type {
             Type::Any => "a value",
         }
     }
-
-    /// Whether it has several values.
-    pub fn is_list(self) -> bool {
-        matches!(self, Type::Texts)
-    }
 }
 
 impl Elements {

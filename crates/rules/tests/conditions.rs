@@ -304,3 +304,46 @@ fn hostile_conditions_end_soon() {
     let library = Library::read([("m.yml", macros.as_bytes()), ("r.yml", text.as_bytes())]);
     assert!(library.rules[0].condition.is_err());
 }
+
+/// Each rule uses one macro more than the rule before, so that most macros are known by then.
+#[test]
+fn macros_are_as_deep_as_what_they_stand_for() {
+    let mut macros = "- macro: m0\n  expr: evt.name = 'CreateProcess'\n".to_owned();
+    let mut rules = Vec::new();
+    for number in 1..400 {
+        macros += &format!("- macro: m{number}\n  expr: {}m{}\n", "not ".repeat(50), number - 1);
+        let text = rule(&format!("evt.name = 'CreateProcess' and m{number}"));
+        rules.push((format!("{number}.yml"), text.replace("id: 1", &format!("id: {number}"))));
+    }
+    let rules = rules.iter().map(|(name, text)| (name.as_str(), text.as_bytes()));
+    let library = Library::read([("m.yml", macros.as_bytes())].into_iter().chain(rules));
+    let can_be_used: Vec<bool> = library.rules.iter().map(|rule| rule.condition.is_ok()).collect();
+    assert!(can_be_used[0] && !can_be_used[1..].contains(&true), "{can_be_used:?}");
+    // Used where there is no room for it, a macro can still be used elsewhere.
+    let (deep, flat) = (rule(&format!("spawn and {}either", "not ".repeat(64))), rule("spawn and either"));
+    let flat = flat.replace("id: 1", "id: 2");
+    let files = [("m.yml", MACROS), ("a.yml", &*deep), ("b.yml", &*flat)];
+    let library = Library::read(files.map(|(name, text)| (name, text.as_bytes())));
+    let error = library.rules[0].condition.as_ref().unwrap_err().to_string();
+    assert!(error.ends_with("the condition is nested deeper than 64 levels"), "{error}");
+    assert!(library.rules[1].condition.is_ok(), "{:?}", library.rules[1].condition);
+}
+
+/// A line of a megabyte with many findings.
+#[test]
+fn findings_take_little_memory() {
+    let values = "'C:\\\\Program Files(x86)\\\\a.exe', ".repeat(1_500);
+    let long = format!("spawn and ps.exe in ({values}'a')");
+    let macros =
+        format!("- {{macro: m, list: [{}]}}\n{MACROS}", "'C:\\Program Files(x86)\\a.exe', ".repeat(25_000));
+    let text = rule(&format!("{long} or spawn and ps.exe in m"));
+    let library = Library::read([("m.yml", macros.as_bytes()), ("r.yml", text.as_bytes())]);
+    let rule = &library.rules[0];
+    assert!(rule.condition.is_ok(), "{:?}", rule.condition);
+    assert_eq!(rule.lints.len(), 1_000);
+    let bytes: usize = rule.lints.iter().map(|lint| lint.place.text.len()).sum();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    let last = &rule.lints[999].place;
+    assert!(last.column > 10_000 && last.marked().lines().all(|line| line.len() < 300), "{last:?}");
+    assert!(last.marked().contains("Program Files(x86)"), "{}", last.marked());
+}
