@@ -1,7 +1,7 @@
 //! Converts arguments and settings for symbols to options of the library.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -96,6 +96,22 @@ pub fn enrichment(
         Some(_) => None,
     };
     Ok(Enrichment { policy: config.policy, depth, symbolizer })
+}
+
+/// An enrichment that names functions on request, first with the files in these folders.
+pub fn with_folders(
+    locations: &SymbolArguments,
+    folders: &[PathBuf],
+    reads_code: bool,
+    common: &Common,
+) -> Result<Enrichment> {
+    let config = Config::read(common, locations)?;
+    let mut options = options(&config, common, reads_code)?;
+    for folder in folders.iter().rev() {
+        options.store.path = options.store.path.with_first(folder.clone());
+    }
+    let symbolizer = Symbolizer::new(options).context("cannot start the symbol threads")?;
+    Ok(Enrichment { policy: config.policy, depth: None, symbolizer: Some(symbolizer) })
 }
 
 /// An enrichment that names all frames with the symbol files of one folder.

@@ -69,9 +69,9 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
 }
 
 /// The rules in files and directories.
-fn read(files: &Files) -> Result<Library> {
+pub fn read(paths: &[PathBuf]) -> Result<Library> {
     let mut contents = Vec::new();
-    for path in &inputs::expanded(&files.paths)? {
+    for path in &inputs::expanded(paths)? {
         if path.is_dir() {
             let is_yaml = |file: &PathBuf| {
                 file.extension().is_some_and(|ending| ["yml", "yaml"].iter().any(|known| ending == *known))
@@ -85,7 +85,7 @@ fn read(files: &Files) -> Result<Library> {
     }
     let library = Library::read(contents.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
     if library.rules.is_empty() && library.errors.is_empty() {
-        let paths: Vec<_> = files.paths.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
         bail!("{}: expected rules in YAML files (.yml, .yaml), found none", paths.join(", "));
     }
     Ok(library)
@@ -102,7 +102,7 @@ fn content(path: &Path) -> Result<(String, Vec<u8>)> {
 }
 
 fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
-    let library = read(&arguments.files)?;
+    let library = read(&arguments.files.paths)?;
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         ListFormat::Json => sink.json(&document(&library))?,
@@ -201,7 +201,7 @@ fn located(place: &Place, message: String) -> json::Problem<'_> {
 }
 
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
-    let library = read(&arguments.files)?;
+    let library = read(&arguments.files.paths)?;
     let mut sink = Sink::open(None)?;
     for rule in &library.rules {
         let severity = if rule.head.severity.is_empty() { "-" } else { &rule.head.severity };
@@ -232,7 +232,7 @@ fn needs(rule: &Rule) -> String {
 }
 
 fn explain(arguments: &Explain) -> Result<Outcome> {
-    let library = read(&arguments.files)?;
+    let library = read(&arguments.files.paths)?;
     let rule = find(&library, &arguments.rule)?;
     let mut sink = Sink::open(None)?;
     let head = &rule.head;

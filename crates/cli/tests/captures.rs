@@ -58,7 +58,7 @@ const HUNT_ALL: &[&str] =
 #[test]
 fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
     let (folder, [a, b]) = two_machines();
-    for verb in [HUNT, HUNT_ALL] {
+    let check = |verb: &[&str]| {
         let (of_a, of_b) = (output(verb, &[&a]), output(verb, &[&b]));
         assert!(of_a.lines().count() > 20);
         let (together, reversed) = (format!("{of_a}{of_b}"), format!("{of_b}{of_a}"));
@@ -69,7 +69,11 @@ fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
         assert!(documents(&output(verb, &[&b, &a])) == documents(&reversed));
         assert!(documents(&output(&[verb, &["--separate"]].concat(), &[folder.path()])) == both);
         assert!(documents(&output(&[verb, &["--merge"]].concat(), &[folder.path()])) != both);
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| check(HUNT));
+        check(HUNT_ALL);
+    });
 }
 
 #[test]

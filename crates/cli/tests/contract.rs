@@ -204,7 +204,7 @@ fn documents_follow_their_schemas() {
     let symbols = folder.path().join("symbols");
     let mut trace_files = vec![folder.path().join("stackhound-demo.etl")];
     for (index, (name, path)) in stackhound_corpus::trace_files().into_iter().enumerate() {
-        if is_whole() || index % 7 == 0 {
+        if is_whole() || index % 12 == 0 {
             let name = if path.ends_with(&name) { name } else { format!("{name}.zst") };
             let copy = folder.path().join(name);
             std::fs::copy(&path, &copy).unwrap();

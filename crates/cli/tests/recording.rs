@@ -142,6 +142,7 @@ fn an_interrupt_ends_the_recording_cleanly() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_killed_recorder_leaves_a_readable_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, path) = endless(folder.path());
@@ -161,6 +162,7 @@ fn a_killed_recorder_leaves_a_readable_trace() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_killed_program_leaves_a_complete_trace() {
     let folder = tempfile::tempdir().unwrap();
     let (child, path) = endless(folder.path());

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use hashbrown::HashMap;
 
-use crate::catalogue::DetectionId;
+use crate::analytic::Analytic;
 use crate::report::{EventContext, Finding, ProcessReport};
 use crate::totals::add_count;
 use crate::verdict::Severity;
@@ -30,8 +30,8 @@ pub struct Alert {
     pub process: ProcessReport,
     /// Times of the first and last finding, in units of 100 ns since 1601.
     pub times: Option<(u64, u64)>,
-    /// Each detection with findings, its highest severity, and its number of raw events.
-    pub detections: Vec<(DetectionId, Severity, u64)>,
+    /// Each detection or rule with findings, its highest severity, and its number of raw events.
+    pub detections: Vec<(Analytic, Severity, u64)>,
     /// The highest severity of its findings.
     pub severity: Severity,
 }
@@ -52,7 +52,7 @@ impl Alert {
     /// little, so that an unbacked caller with a sensitive handle outweighs any number of unbacked
     /// frames.
     pub fn score(&self) -> u32 {
-        let one = |(_, severity, count): &(DetectionId, Severity, u64)| {
+        let one = |(_, severity, count): &(Analytic, Severity, u64)| {
             let again = count.max(&1).ilog2().min(4) * weight(*severity) / 20;
             weight(*severity) + again
         };
@@ -60,8 +60,9 @@ impl Alert {
     }
 
     /// The detections, the most severe first.
-    pub fn by_severity(&self) -> Vec<(DetectionId, Severity, u64)> {
-        let mut detections = self.detections.clone();
+    pub fn by_severity(&self) -> Vec<(&Analytic, Severity, u64)> {
+        let all = self.detections.iter();
+        let mut detections: Vec<_> = all.map(|(of, severity, count)| (of, *severity, *count)).collect();
         detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
         detections
     }
@@ -153,13 +154,13 @@ impl Alerts {
             }
             let severity = finding.outcome.severity;
             alert.severity = alert.severity.max(severity);
-            let known = alert.detections.iter_mut().find(|(id, ..)| *id == finding.id);
+            let known = alert.detections.iter_mut().find(|(known, ..)| *known == finding.analytic);
             match known {
                 Some((_, most, count)) => {
                     *most = severity.max(*most);
                     add_count(count, event_context.count);
                 }
-                None => alert.detections.push((finding.id, severity, event_context.count)),
+                None => alert.detections.push((finding.analytic.clone(), severity, event_context.count)),
             }
         }
     }

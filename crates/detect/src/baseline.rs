@@ -169,7 +169,8 @@ impl Learner {
             return;
         }
         for finding in findings.iter().filter(is_learned) {
-            let Some(key) = Key::of(lists, event_context, finding.id) else { continue };
+            let Some(id) = finding.analytic.detection() else { continue };
+            let Some(key) = Key::of(lists, event_context, id) else { continue };
             if let Some(count) = keys.get_mut(&key) {
                 add_count(count, event_context.count);
             } else if self.keys < ENTRIES_MAX {

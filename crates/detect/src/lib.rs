@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+mod analytic;
 pub mod baseline;
 pub mod binaries;
 mod case;
@@ -26,6 +27,7 @@ pub mod tuning;
 mod verdict;
 mod view;
 
+pub use analytic::{Analytic, RuleInfo};
 pub use binaries::{Binaries, BytesAround, CodeLocation, ExportInRange, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Process, Services, Start, Tampering, TamperingKind, Target};
 pub use catalogue::{Detection, DetectionId};
@@ -34,6 +36,6 @@ pub use history::{
     Author, Change, ChangeKind, History, MemoryEvidence, Replaced, is_executable, is_patch, is_writable,
 };
 pub use stack::{Gap, LiveFrame, Memory, MemoryKind, Part, SiteBytes, Stack};
-pub use totals::{Tally, Totals, add_count};
+pub use totals::{RuleTally, Tally, Totals, add_count};
 pub use verdict::{Evaluation, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 pub use view::View;

@@ -7,9 +7,10 @@ use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
+use crate::analytic::{Analytic, RuleInfo};
 use crate::catalogue::DetectionId;
 use crate::marks::{Novelty, Suppression};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Inputs, Outcome, Reasons, Severity, Verdict};
 
 /// The location of an event in its source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -289,13 +290,37 @@ pub struct EventContext {
     pub tampering: Vec<TamperingReport>,
 }
 
-/// The answer of a detection for an evaluated event.
+/// The match of a rule, in addition to its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RuleMatch {
+    /// The text that the rule has for people, with the values of the event; empty if it has none.
+    pub text: String,
+    /// Whether the rule applies unless one of its exceptions does, for which evidence is missing.
+    pub is_possible: bool,
+    /// The field that is missing, by its name in conditions; `events` if events were lost.
+    pub missing: Option<String>,
+    /// The earlier events of a sequence, in their order.
+    pub earlier: Vec<EarlierEvent>,
+}
+
+/// An earlier event of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EarlierEvent {
+    /// The number of the line or event in its source, starting at 1.
+    pub record: u64,
+    /// Time in units of 100 ns since 1601; `None` if not known.
+    pub time: Option<u64>,
+}
+
+/// The answer of a detection or a rule for an evaluated event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The detection.
-    pub id: DetectionId,
+    /// The detection or the rule.
+    pub analytic: Analytic,
     /// The answer.
     pub outcome: Outcome,
+    /// The match; `None` for detections.
+    pub rule_match: Option<Arc<RuleMatch>>,
     /// The key of the alert that contains it: see [`Alerts`](crate::alert::Alerts).
     pub alert: String,
     /// Why it is not reported; `None` if it is.
@@ -307,7 +332,27 @@ pub struct Finding {
 impl Finding {
     /// The answer of a detection that is in no alert yet.
     pub fn new(id: DetectionId, outcome: Outcome) -> Finding {
-        Finding { id, outcome, alert: String::new(), suppressed: None, novelty: None }
+        let (analytic, rule_match) = (Analytic::Detection(id), None);
+        Finding { analytic, outcome, rule_match, alert: String::new(), suppressed: None, novelty: None }
+    }
+
+    /// The answer of a rule that is in no alert yet.
+    pub fn of_rule(
+        rule: Arc<RuleInfo>,
+        severity: Severity,
+        verdict: Verdict,
+        rule_match: RuleMatch,
+    ) -> Finding {
+        let outcome = Outcome {
+            verdict,
+            severity,
+            reasons: Reasons::NONE,
+            used: Inputs::NONE,
+            missing: Inputs::NONE,
+            frame: None,
+        };
+        let (analytic, rule_match) = (Analytic::Rule(rule), Some(Arc::new(rule_match)));
+        Finding { analytic, outcome, rule_match, alert: String::new(), suppressed: None, novelty: None }
     }
 
     /// The frame that it concerns.

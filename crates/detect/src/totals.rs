@@ -1,6 +1,11 @@
 //! Statistics of answers: verdicts, severities and missing evidence by detection.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::analytic::{Analytic, RuleInfo};
 use crate::catalogue::{DETECTIONS, DetectionId};
+use crate::report::Finding;
 use crate::verdict::{Evaluation, Input, Outcome, Severity, Verdict};
 
 /// The answers of one detection, counted in raw events.
@@ -17,12 +22,26 @@ pub struct Tally {
     pub missing: [u64; Input::ALL.len()],
 }
 
-/// The answers of all detections, counted in raw events.
+/// The answers of one rule other than no, counted in raw events.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RuleTally {
+    /// Answers yes, in the order of [`Severity::ALL`].
+    pub yes: [u64; Severity::ALL.len()],
+    /// Answers undetermined, the possible ones included.
+    pub undetermined: u64,
+    /// Those of them that are only undetermined because an exception is.
+    pub possible: u64,
+    /// Undetermined answers by the missing field.
+    pub missing: BTreeMap<String, u64>,
+}
+
+/// The answers of all detections and rules, counted in raw events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Number of evaluated events.
     pub events: u64,
     tallies: [Tally; DETECTIONS.len()],
+    rules: BTreeMap<Arc<RuleInfo>, RuleTally>,
 }
 
 /// Adds a number of events. A row can state any number, so that sums stop at the largest one.
@@ -56,9 +75,64 @@ impl Totals {
         }
     }
 
+    /// Adds the answer of a rule that applies to `count` raw events; other findings are ignored. The
+    /// caller counts the events.
+    pub fn add_rule(&mut self, finding: &Finding, count: u64) {
+        let (Analytic::Rule(rule), Some(found)) = (&finding.analytic, &finding.rule_match) else { return };
+        let tally = self.rules.entry(Arc::clone(rule)).or_default();
+        if finding.outcome.verdict == Verdict::Yes {
+            return add_count(&mut tally.yes[finding.outcome.severity as usize], count);
+        }
+        add_count(&mut tally.undetermined, count);
+        if found.is_possible {
+            add_count(&mut tally.possible, count);
+        }
+        if let Some(missing) = &found.missing {
+            add_count(tally.missing.entry(missing.clone()).or_default(), count);
+        }
+    }
+
+    /// The answers of rules, sorted by name.
+    pub fn rules(&self) -> impl Iterator<Item = (&Arc<RuleInfo>, &RuleTally)> {
+        self.rules.iter()
+    }
+
+    /// The findings of a severity, of detections and rules.
+    pub fn findings(&self, severity: Severity) -> u64 {
+        let of_detections = self.tallies.iter().map(|tally| tally.yes[severity as usize]);
+        let of_rules = self.rules.values().map(|tally| tally.yes[severity as usize]);
+        of_detections.chain(of_rules).fold(0, u64::saturating_add)
+    }
+
+    /// The undetermined answers of detections and rules.
+    pub fn undetermined(&self) -> u64 {
+        let of_detections = self.tallies.iter().map(|tally| tally.undetermined);
+        let of_rules = self.rules.values().map(|tally| tally.undetermined);
+        of_detections.chain(of_rules).fold(0, u64::saturating_add)
+    }
+
+    /// The missing evidence of undetermined answers, with the number of answers, the most frequent
+    /// first.
+    pub fn wanted(&self) -> Vec<(&str, u64)> {
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        let of_detections =
+            self.tallies.iter().flat_map(Tally::wanted).map(|(input, count)| (input.name(), count));
+        let of_rules =
+            self.rules.values().flat_map(|tally| &tally.missing).map(|(name, count)| (&**name, *count));
+        for (name, count) in of_detections.chain(of_rules) {
+            add_count(sums.entry(name).or_default(), count);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+        sums
+    }
+
     /// Moves `count` raw events with findings of one severity to another, or removes them.
-    pub fn change(&mut self, id: DetectionId, from: Severity, to: Option<Severity>, count: u64) {
-        let yes = &mut self.tallies[id.index()].yes;
+    pub fn change(&mut self, of: &Analytic, from: Severity, to: Option<Severity>, count: u64) {
+        let yes = match of {
+            Analytic::Detection(id) => &mut self.tallies[id.index()].yes,
+            Analytic::Rule(rule) => &mut self.rules.entry(Arc::clone(rule)).or_default().yes,
+        };
         yes[from as usize] = yes[from as usize].saturating_sub(count);
         if let Some(to) = to {
             add_count(&mut yes[to as usize], count);
@@ -73,6 +147,15 @@ impl Totals {
             let yes = tally.yes.iter_mut().zip(other.yes);
             let missing = tally.missing.iter_mut().zip(other.missing);
             counts.into_iter().chain(yes).chain(missing).for_each(|(sum, count)| add_count(sum, count));
+        }
+        for (rule, other) in &other.rules {
+            let tally = self.rules.entry(Arc::clone(rule)).or_default();
+            tally.yes.iter_mut().zip(other.yes).for_each(|(sum, count)| add_count(sum, count));
+            add_count(&mut tally.undetermined, other.undetermined);
+            add_count(&mut tally.possible, other.possible);
+            for (name, count) in &other.missing {
+                add_count(tally.missing.entry(name.clone()).or_default(), *count);
+            }
         }
     }
 
@@ -155,7 +238,7 @@ mod tests {
             }
         }
         totals.merge(&totals.clone());
-        totals.change(id, Severity::Low, Some(Severity::High), u64::MAX);
+        totals.change(&id.into(), Severity::Low, Some(Severity::High), u64::MAX);
         let tally = totals.tally(id);
         assert_eq!((totals.events, tally.no, tally.undetermined), (u64::MAX, u64::MAX, u64::MAX));
         assert_eq!((tally.yes, tally.findings()), ([0, 0, 0, u64::MAX, 0], u64::MAX));

@@ -22,6 +22,8 @@ use crate::verdict::{Severity, Verdict};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Condition {
     detection: Option<DetectionId>,
+    /// The id or the name of a rule.
+    rule: Option<Pattern>,
     process: Option<Pattern>,
     module: Option<Pattern>,
     signer: Option<Pattern>,
@@ -42,7 +44,9 @@ impl Condition {
         let module = frame.map_or("", |frame| &frame.module);
         let name = frame.map_or("", |frame| frame.module_name());
         let last = event_context.final_user_module.as_deref().unwrap_or_default();
-        self.detection.is_none_or(|detection| detection == finding.id)
+        let rule = finding.analytic.rule().map_or(["", ""], |rule| [&rule.id, &rule.name]);
+        self.detection.is_none_or(|detection| finding.analytic.detection() == Some(detection))
+            && is(&self.rule, &rule)
             && is(&self.process, &[&process.path, &process.name])
             && is(&self.module, &[module, name, last])
             && is(&self.command_line, &[&process.command_line])

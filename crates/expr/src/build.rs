@@ -116,6 +116,23 @@ impl Field {
         self.listed(Case::Ignored, values)
     }
 
+    /// A text operator with several values, of which one must fit; of no values,
+    /// [`Filter::nothing`]. Only patterns must not be fields.
+    pub fn compares(
+        self,
+        operator: TextOperator,
+        case: Case,
+        values: impl IntoIterator<Item = impl Into<Operand>>,
+    ) -> Filter {
+        let values: Vec<Operand> = values.into_iter().map(Into::into).collect();
+        match operator {
+            _ if values.is_empty() => Filter::nothing(),
+            TextOperator::Equal => self.compared(Comparison::In(case, values)),
+            TextOperator::NotEqual => !self.compared(Comparison::In(case, values)),
+            _ => self.compared(Comparison::Text(operator, case, values)),
+        }
+    }
+
     /// `hasany`
     pub fn has_any(self, bits: u64) -> Filter {
         self.compared(Comparison::Bits(BitOperator::Any, bits))

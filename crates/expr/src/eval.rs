@@ -1,5 +1,6 @@
 //! Evaluation of a compiled filter, once per event: no allocation, no names.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
@@ -33,6 +34,8 @@ pub enum Value<'v> {
     Bool(bool),
     /// A value that is there, and not known.
     Unknown,
+    /// The field is known to have no value, such as a list without elements: no test passes.
+    Absent,
 }
 
 /// Takes the values of a field one by one; after [`ControlFlow::Break`] it needs no more of them.
@@ -152,34 +155,49 @@ impl<F> Matcher<F> {
         &self,
         lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     ) -> Result<bool, Undecided> {
-        self.holds(&self.root, &lookup)
+        self.holds(&self.root, false, &lookup)
     }
 
-    fn holds<L>(&self, node: &Node, lookup: &L) -> Result<bool, Undecided>
+    /// Whether an event passes if only negated comparisons are undecided: `!=`, and those under
+    /// `not`. Where an exception depends on a missing field, the event then passes, although
+    /// [`decide`](Matcher::decide) cannot say so.
+    pub fn passes_without_exceptions(
+        &self,
+        lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    ) -> bool {
+        self.holds(&self.root, true, &lookup) == Ok(true)
+    }
+
+    /// `assumes`: negated comparisons that are undecided hold.
+    fn holds<L>(&self, node: &Node, assumes: bool, lookup: &L) -> Result<bool, Undecided>
     where
         L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
-        match node {
-            Node::Constant(holds) => Ok(*holds),
-            Node::Any(nodes) => self.first(nodes, true, lookup),
-            Node::All(nodes) => self.first(nodes, false, lookup),
+        let (passed, negated) = match node {
+            Node::Constant(holds) => return Ok(*holds),
+            Node::Any(nodes) => return self.first(nodes, true, assumes, lookup),
+            Node::All(nodes) => return self.first(nodes, false, assumes, lookup),
             Node::Question(question) => {
                 let passed = self.ask(question.field, &question.test, lookup);
-                Ok(passed.ok_or(Undecided(question.field))? != question.negated)
+                (passed.ok_or(Undecided(question.field)), question.negated)
             }
-            Node::Pair(question) => Ok(self.compare(*question, lookup)? != question.negated),
+            Node::Pair(question) => (self.compare(*question, lookup), question.negated),
+        };
+        match passed {
+            Err(_) if assumes && negated => Ok(true),
+            passed => Ok(passed? != negated),
         }
     }
 
     /// The value that decides a list if one of its parts has it. Otherwise the list has the
     /// opposite value, if all parts are decided.
-    fn first<L>(&self, nodes: &[Node], deciding: bool, lookup: &L) -> Result<bool, Undecided>
+    fn first<L>(&self, nodes: &[Node], deciding: bool, assumes: bool, lookup: &L) -> Result<bool, Undecided>
     where
         L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         let mut rest = Ok(!deciding);
         for node in nodes {
-            match self.holds(node, lookup) {
+            match self.holds(node, assumes, lookup) {
                 Ok(holds) if holds == deciding => return Ok(deciding),
                 Ok(_) => {}
                 Err(undecided) => rest = rest.and(Err(undecided)),
@@ -370,12 +388,39 @@ impl OneOf {
 }
 
 impl<'v> Value<'v> {
+    /// The text, or the text of the number or truth value; `None` if there is no known value.
+    /// Allocates only for text that is not UTF-8, and for numbers.
+    pub fn to_text(self) -> Option<Cow<'v, str>> {
+        match self {
+            Self::Text(text) => Some(Cow::Borrowed(text)),
+            Self::Utf16(_) | Self::Latin1(_) => Some(self.text()?.characters().collect()),
+            Self::Unsigned(number) => Some(number.to_string().into()),
+            Self::Signed(number) => Some(number.to_string().into()),
+            Self::Float(number) => Some(number.to_string().into()),
+            Self::Bool(truth) => Some(Cow::Borrowed(if truth { "true" } else { "false" })),
+            Self::Unknown | Self::Absent => None,
+        }
+    }
+
+    /// The integer that the value is, or that its text spells.
+    pub fn to_integer(self) -> Option<i128> {
+        match self.number()? {
+            Number::Integer(number) => Some(number),
+            Number::Float(_) => None,
+        }
+    }
+
     fn text(self) -> Option<Text<'v>> {
         match self {
             Self::Text(text) => Some(Text::Utf8(text)),
             Self::Utf16(bytes) => Some(Text::Utf16(bytes.as_chunks().0)),
             Self::Latin1(bytes) => Some(Text::Latin1(bytes)),
-            Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) | Self::Bool(_) | Self::Unknown => None,
+            Self::Unsigned(_)
+            | Self::Signed(_)
+            | Self::Float(_)
+            | Self::Bool(_)
+            | Self::Unknown
+            | Self::Absent => None,
         }
     }
 
@@ -387,7 +432,7 @@ impl<'v> Value<'v> {
             Self::Float(value) => Some(Number::Float(value)),
             Self::Bool(value) => Some(Number::Integer(value.into())),
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => self.text()?.number(),
-            Self::Unknown => None,
+            Self::Unknown | Self::Absent => None,
         }
     }
 
@@ -402,7 +447,7 @@ impl<'v> Value<'v> {
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => {
                 self.text().is_some_and(|text| needle.is_in(Part::Whole, text))
             }
-            Self::Unknown => false,
+            Self::Unknown | Self::Absent => false,
         }
     }
 

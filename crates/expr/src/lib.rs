@@ -183,8 +183,15 @@ pub use error::Error;
 pub use eval::{Matcher, Undecided, Value, Visitor};
 pub use literal::{Literal, Operand};
 pub use suggest::most_similar;
-pub use syntax::Field;
+pub use syntax::{Case, Field, TextOperator};
 pub use tested_texts::TestedText;
+
+/// Whether a text matches a pattern of `*` and `?` as a whole, like the operator `~`. Allocates for
+/// the pattern.
+pub fn fits_pattern(text: &str, pattern: &str, ignores_case: bool) -> bool {
+    let case = if ignores_case { Case::Ignored } else { Case::Sensitive };
+    text::Glob::new(pattern, case).matches(encoding::Text::Utf8(text))
+}
 
 /// The longest filter, in bytes.
 pub const MAX_LENGTH: usize = 64 * 1024;

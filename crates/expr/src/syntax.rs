@@ -73,19 +73,27 @@ pub(crate) enum Relation {
 
 /// An operator on one value that has a variant ignoring case.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum TextOperator {
+pub enum TextOperator {
+    /// `=`
     Equal,
+    /// `!=`
     NotEqual,
+    /// `~`
     Glob,
+    /// `contains`
     Contains,
+    /// `startswith`
     StartsWith,
+    /// `endswith`
     EndsWith,
 }
 
 /// Whether upper and lower case differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Case {
+pub enum Case {
+    /// They differ.
     Sensitive,
+    /// They are the same.
     Ignored,
 }
 

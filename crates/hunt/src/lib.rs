@@ -35,6 +35,7 @@ mod history;
 mod kind;
 pub mod memory;
 mod memory_change;
+mod rules;
 mod services;
 mod stack;
 mod threat;
@@ -63,6 +64,7 @@ use services::Services;
 use facts::EventFacts;
 
 pub use memory_change::{MemoryChange, MemoryChangeKind, PageProtection};
+pub use rules::{RuleAnswer, RuleSession};
 pub use threat::{ThreatEvent, ThreatKind};
 
 /// Statistics of a session.

@@ -361,7 +361,7 @@ impl<'c> EventView<'c> {
     }
 
     /// Same as [`frames`](EventView::frames), at full depth.
-    pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
+    pub fn frames_in_full(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
         let system = self.known.system();
         self.each_resolved().map(move |facts| FrameView::new(facts, system, Depth::Function))
     }

@@ -31,7 +31,7 @@ pub use frame::FrameView;
 pub use label::{Label, NameOrigin, ShownName};
 pub use naming::Naming;
 pub use pipeline::{Counted, Outcome, Passes, Pipeline};
-pub use predicate::{Fact, Predicate};
+pub use predicate::{Fact, FilterField, Predicate};
 #[cfg(all(windows, feature = "windows"))]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, ErrorKind, Lint, LintKind};
+use crate::evaluate::is_only_for_lists;
 use crate::events::{self, Event};
 use crate::fields::part;
 use crate::needs::Needs;
@@ -182,14 +183,9 @@ impl Checker<'_> {
             let kind = ErrorKind::Expected("a list in parentheses after `in`");
             return Err(Error::new(right.span.place(), kind));
         }
-        let only_lists = match test {
-            TextTest::Contains => ignores_case,
-            TextTest::StartsWith | TextTest::EndsWith | TextTest::Matches => true,
-            _ => false,
-        };
         if let Some(field) = field_name(left)
             && left_type == Type::Texts
-            && only_lists
+            && is_only_for_lists(test, ignores_case)
             && !is_list
             && let ExpressionKind::Text(text) = &right.resolved().kind
         {

@@ -118,6 +118,9 @@ pub enum ErrorKind {
     /// Another rule has the same id.
     #[error("the rule in {0} has the same id")]
     SameId(String),
+    /// A regular expression takes too much memory.
+    #[error("the regular expressions are too large: at most 1 MiB after compilation")]
+    RegularExpression,
     /// A severity is not known.
     #[error("`{0}` is not a severity; write one of low, medium, high, critical")]
     Severity(String),

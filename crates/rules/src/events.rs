@@ -8,8 +8,38 @@ use crate::needs::{Need, Needs};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Event {
     pub name: &'static str,
-    category: &'static str,
+    pub category: &'static str,
     pub needs: Needs,
+}
+
+/// The name of an event, as a number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EventName(u8);
+
+impl EventName {
+    /// All names, in the order of the table.
+    pub fn all() -> impl Iterator<Item = EventName> {
+        (0..EVENTS.len() as u8).map(EventName)
+    }
+
+    /// The name with this spelling.
+    pub fn of(name: &str) -> Option<EventName> {
+        EventName::all().find(|known| known.name() == name)
+    }
+
+    /// The spelling.
+    pub fn name(self) -> &'static str {
+        self.event().name
+    }
+
+    /// The index in the table.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+
+    pub(crate) fn event(self) -> Event {
+        EVENTS[self.index()]
+    }
 }
 
 const TEXT: &str = include_str!("events.txt");

@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_table_is_complete() {
-        assert_eq!((Field::names().count(), FIELDS.len()), (250, 322));
+        assert_eq!((Field::names().count(), FIELDS.len()), (251, 323));
         assert_eq!(Field::of("image.base.address").unwrap().name, "module.base");
         assert_eq!(Field::of("ps.name").unwrap().filter_field, Some("process.name"));
         let symbols = Field::of("thread.callstack.symbols").unwrap();

@@ -31,6 +31,7 @@
 mod check;
 mod duration;
 mod error;
+pub mod evaluate;
 mod events;
 mod fields;
 mod file;
@@ -45,6 +46,7 @@ pub mod syntax;
 mod types;
 
 pub use error::{Error, ErrorKind, Lint, LintKind};
+pub use events::EventName;
 pub use fields::{Field, Part};
 pub use file::Head;
 pub use functions::Function;

@@ -23,7 +23,7 @@ const SIZE_MAX: usize = 1 << 16;
 /// The limit of slots of a sequence.
 const SLOTS_MAX: usize = 5;
 /// The longest time that a sequence may take.
-const SPAN_MAX: std::time::Duration = std::time::Duration::from_secs(4 * 3600);
+pub(crate) const SPAN_MAX: std::time::Duration = std::time::Duration::from_secs(4 * 3600);
 
 /// A condition, and what is after its end.
 #[derive(Debug)]

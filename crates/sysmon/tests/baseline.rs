@@ -70,7 +70,8 @@ fn suppressed(rows: &[Row], is_learned: impl Fn(&str) -> bool) -> (u64, u64, u64
     for row in rows.iter().filter(|row| !is_learned(row.host())) {
         for finding in row.low() {
             let is_known = is_usual(&row.findings)
-                && baseline.compare(&lists, &row.event_context, finding.id) == Novelty::Known;
+                && baseline.compare(&lists, &row.event_context, finding.analytic.detection().unwrap())
+                    == Novelty::Known;
             benign += u64::from(!row.is_attack);
             of_benign += u64::from(!row.is_attack && is_known);
             of_attacks += u64::from(row.is_attack && is_known);

@@ -109,8 +109,11 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "stackhound-detect",
             "stackhound-etl",
+            "stackhound-expr",
             "stackhound-frames",
+            "stackhound-images",
             "stackhound-pipeline",
+            "stackhound-rules",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-system",

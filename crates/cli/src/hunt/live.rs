@@ -10,7 +10,7 @@ use stackhound::detect::report::SourceLocation;
 use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
-use super::{Arguments, MemoryReach, evidence, is_colored, recorded, report::Report};
+use super::{Arguments, MemoryReach, evidence, is_colored, recorded, report::Report, rules::Rules};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
 use crate::options::Common;
@@ -44,7 +44,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         RefCell::new(Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?);
     let pipeline = Pipeline::live(merger, schemas);
     let Detector { modules, binaries } = detector;
-    let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?.with_modules(modules);
+    let rules = Rules::read(arguments, common)?;
+    let mut rules = rules.session();
+    let needs_names = filter.names_functions() || rules.names_functions();
+    let pipeline = recorded::with_names(pipeline, arguments, &filter, (common, needs_names))?;
+    let mut pipeline = pipeline.with_modules(modules);
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }
@@ -63,7 +67,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
             // Findings are written here, so no event is passed on to the second callback.
             let location = || SourceLocation { file: name.clone(), record };
-            recorded::evaluate_one(&mut hunt_session, view, &mut report.borrow_mut(), location)?;
+            recorded::evaluate_one(
+                (&mut hunt_session, &mut rules),
+                view,
+                &mut report.borrow_mut(),
+                location,
+            )?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),

@@ -6,6 +6,7 @@ mod live;
 mod recorded;
 mod report;
 mod rows;
+mod rules;
 pub mod sysmon;
 mod tuning;
 
@@ -30,6 +31,7 @@ use crate::reading::Reading;
 use crate::{inputs, recognition, render};
 use report::Report;
 use rows::RowFilter;
+use rules::Rules;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -64,6 +66,12 @@ pub struct Arguments {
     /// apply its sections `severity` and `exceptions`
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub lists: Option<PathBuf>,
+    /// Evaluate the rules in this file or directory too
+    #[arg(long, value_name = "PATH", help_heading = "Rules")]
+    pub rules: Vec<PathBuf>,
+    /// Compare missing fields in rules as Fibratus does: as empty, 0 or false
+    #[arg(long, requires = "rules", help_heading = "Rules")]
+    pub compat: bool,
     /// Compare findings with this baseline: suppress known low findings, and mark new processes and
     /// new stacks
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
@@ -184,6 +192,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
     let mut detector = evidence::detector(arguments, common)?;
+    let rules = Rules::read(arguments, common)?;
     let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
     let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
@@ -222,7 +231,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                     report.next_capture();
                     let reporting = (&mut report, &mut progress);
                     let (same, hunted) =
-                        recorded::hunt(&capture.trace, detector, arguments, common, reporting)?;
+                        recorded::hunt(&capture.trace, detector, (arguments, &rules), common, reporting)?;
                     detector = same;
                     report.count(hunted.with_stack, &hunted.totals);
                     losses.add(&hunted.outcome);

@@ -11,8 +11,9 @@ use stackhound::{EventView, Outcome, Pipeline};
 
 use super::Arguments;
 use super::report::Report;
+use super::rules::{Rules, Session};
 use crate::filter::EventFilter;
-use crate::naming::{self, Naming};
+use crate::naming;
 use crate::options::Common;
 use crate::progress::Progress;
 
@@ -30,12 +31,14 @@ pub struct Hunted {
 pub fn hunt(
     trace: &OpenTrace,
     detector: Detector,
-    arguments: &Arguments,
+    (arguments, rules): (&Arguments, &Rules),
     common: &Common,
     (report, progress): (&mut Report<'_>, &mut Progress),
 ) -> Result<(Detector, Hunted)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
-    let pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
+    let mut rules = rules.session();
+    let needs_names = filter.names_functions() || rules.names_functions();
+    let pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, (common, needs_names))?;
     let Detector { modules, binaries } = detector;
     let mut pipeline = pipeline.with_modules(modules);
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
@@ -52,7 +55,7 @@ pub fn hunt(
             return ControlFlow::Continue(());
         }
         let location = || SourceLocation { file: names[source].to_owned(), record: records[source] };
-        evaluate_one(&mut hunt_session, view, report, location)
+        evaluate_one((&mut hunt_session, &mut rules), view, report, location)
     });
     let (totals, with_stack) = (hunt_session.totals(), hunt_session.stats().with_stack);
     report.failed()?;
@@ -65,32 +68,33 @@ pub fn hunt(
 
 /// Evaluates an event, and writes its findings. Breaks if writing fails.
 pub fn evaluate_one(
-    hunt_session: &mut HuntSession,
+    (hunt_session, rules): (&mut HuntSession, &mut Session<'_>),
     view: &EventView<'_>,
     report: &mut Report<'_>,
     location: impl FnOnce() -> SourceLocation,
 ) -> ControlFlow<()> {
-    if !HuntSession::can_evaluate(view) {
+    let can_evaluate = HuntSession::can_evaluate(view);
+    let evaluation = can_evaluate.then(|| hunt_session.evaluate(view));
+    let is_wanted = evaluation.is_some_and(|evaluation| report.wants(evaluation));
+    let of_rules = if rules.is_about(view) { rules.findings(view, evaluation, report) } else { Vec::new() };
+    if !is_wanted && of_rules.is_empty() {
         return ControlFlow::Continue(());
     }
-    let evaluation = hunt_session.evaluate(view);
-    if !report.wants(evaluation) {
-        return ControlFlow::Continue(());
-    }
-    let evaluation = *evaluation;
-    report.write(&hunt_session.event_context(view, location()), &evaluation)
+    let evaluation = evaluation.copied();
+    report.write(&hunt_session.event_context(view, location()), evaluation.as_ref(), of_rules)
 }
 
-/// Adds names for filters that use names of functions. Evaluation itself does not need them.
+/// Adds names for filters and rules that use names of functions. Evaluation itself does not need them.
 pub fn with_names<'t>(
     pipeline: Pipeline<'t>,
     arguments: &Arguments,
     filter: &EventFilter,
-    common: &Common,
+    (common, needs_names): (&Common, bool),
 ) -> Result<Pipeline<'t>> {
-    if !filter.names_functions() {
+    if !needs_names {
         return Ok(pipeline);
     }
-    let naming = Naming { symbols: None, kernel_symbols: None, locations: arguments.symbols.clone() };
-    Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events, Some(filter))?))
+    let enrichment =
+        naming::with_folders(&arguments.symbols, &arguments.images, filter.reads_code(), common)?;
+    Ok(pipeline.with(enrichment))
 }

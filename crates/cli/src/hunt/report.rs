@@ -87,14 +87,39 @@ impl<'a> Report<'a> {
         is_answer && self.is_selected(id)
     }
 
+    /// Whether findings of rules are written: not if only some detections are.
+    fn is_rule_selected(&self) -> bool {
+        self.arguments.only.is_empty()
+    }
+
+    /// Counts the answer of a rule. Returns whether it is written, or concerns exceptions.
+    pub fn wants_rule(&mut self, finding: &Finding, count: u64) -> bool {
+        if !self.is_rule_selected() {
+            return false;
+        }
+        self.totals.add_rule(finding, count);
+        let is_answer = finding.outcome.verdict == Verdict::Yes || self.arguments.all;
+        is_answer && (self.tuner.needs_all() || finding.outcome.severity >= self.min_severity)
+    }
+
     fn is_selected(&self, id: DetectionId) -> bool {
         self.arguments.only.is_empty() || self.arguments.only.contains(&id)
     }
 
     /// Writes the selected findings of an event. Breaks if writing fails.
-    pub fn write(&mut self, event_context: &EventContext, evaluation: &Evaluation) -> ControlFlow<()> {
-        let selected = evaluation.iter().filter(|(id, outcome)| self.is_answer(*id, outcome));
+    pub fn write(
+        &mut self,
+        event_context: &EventContext,
+        evaluation: Option<&Evaluation>,
+        of_rules: Vec<Finding>,
+    ) -> ControlFlow<()> {
+        let answers = evaluation.into_iter().flat_map(Evaluation::iter);
+        let selected = answers.filter(|(id, outcome)| self.is_answer(*id, outcome));
         let mut findings: Vec<Finding> = selected.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+        findings.extend(of_rules.into_iter().filter(|finding| {
+            let is_answer = finding.outcome.verdict == Verdict::Yes || self.arguments.all;
+            is_answer && self.is_rule_selected()
+        }));
         self.tuner.apply(event_context, &mut findings);
         let shows_suppressed = self.arguments.show_suppressed;
         findings.retain(|finding| {
@@ -176,11 +201,9 @@ impl<'a> Report<'a> {
 fn closing(totals: &Totals, with_stack: u64, min_severity: Severity) -> String {
     let mut text =
         format!(", {} evaluated, {} of them with stacks", grouped(totals.events), grouped(with_stack));
-    let by_severity =
-        |severity: Severity| -> u64 { totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum() };
     let mut found: Vec<String> = Vec::new();
     for severity in Severity::ALL.into_iter().rev() {
-        match by_severity(severity) {
+        match totals.findings(severity) {
             0 => {}
             count if severity < min_severity => {
                 found.push(format!("{} {} (not shown)", grouped(count), severity.name()));
@@ -194,19 +217,15 @@ fn closing(totals: &Totals, with_stack: u64, min_severity: Severity) -> String {
         (true, _) => "; no findings".to_owned(),
         (false, _) => format!("; findings: {}", found.join(", ")),
     };
-    let undetermined: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
+    let undetermined = totals.undetermined();
     if undetermined > 0 {
         text += &format!("; {} undetermined", counted(undetermined, "answer", "answers"));
-        let mut missing: Vec<(&str, u64)> = Vec::new();
-        for (input, count) in totals.iter().flat_map(|(_, tally)| tally.wanted()) {
-            match missing.iter_mut().find(|(name, _)| *name == input.name()) {
-                Some((_, sum)) => *sum += count,
-                None => missing.push((input.name(), count)),
-            }
+        let possible: u64 = totals.rules().map(|(_, tally)| tally.possible).sum();
+        if possible > 0 {
+            text += &format!(" ({} of rules possible)", grouped(possible));
         }
-        missing.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
-        let shown = missing.iter().take(MISSING_SHOWN);
-        let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+        let shown = totals.wanted().into_iter().take(MISSING_SHOWN);
+        let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {}", grouped(count))).collect();
         if !shown.is_empty() {
             text += &format!("; missing evidence: {}", shown.join(", "));
         }

@@ -116,7 +116,7 @@ pub fn hunt(
             }
             report.count_one(evaluated.evaluation, evaluated.row.count, evaluated.frames > 0);
             match report.wants(evaluated.evaluation) {
-                true => report.write(&evaluated.event_context(), evaluated.evaluation),
+                true => report.write(&evaluated.event_context(), Some(evaluated.evaluation), Vec::new()),
                 false => ControlFlow::Continue(()),
             }
         }

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use stackhound::detect::baseline::{self, Baseline, Learner, Novelty};
 use stackhound::detect::report::{EventContext, Finding};
 use stackhound::detect::tuning::{Suppression, SuppressionCount, Tuning, TuningReport};
-use stackhound::detect::{DetectionId, Severity, Totals, Verdict, add_count};
+use stackhound::detect::{Analytic, Severity, Totals, Verdict, add_count};
 use stackhound::frames::Lists;
 
 use super::{Arguments, baseline as file};
@@ -26,7 +26,7 @@ pub struct Tuner {
     novelty: [u64; Novelty::ALL.len()],
     known_suppressed: u64,
     /// Raw events whose findings got another severity, or none.
-    changes: BTreeMap<(DetectionId, Severity, Option<Severity>), u64>,
+    changes: BTreeMap<(Analytic, Severity, Option<Severity>), u64>,
 }
 
 impl Tuner {
@@ -71,7 +71,8 @@ impl Tuner {
         if let Some(known) = &self.known {
             let is_usual = baseline::is_usual(findings);
             for finding in findings.iter_mut().filter(|finding| finding.is_reported()) {
-                let novelty = known.compare(&self.lists, event_context, finding.id);
+                let Some(id) = finding.analytic.detection() else { continue };
+                let novelty = known.compare(&self.lists, event_context, id);
                 finding.novelty = Some(novelty);
                 add_count(&mut self.novelty[novelty as usize], count);
                 if is_usual && novelty == Novelty::Known {
@@ -86,15 +87,15 @@ impl Tuner {
         for (finding, from) in findings.iter().zip(before) {
             let to = finding.suppressed.is_none().then_some(finding.outcome.severity);
             if finding.outcome.verdict == Verdict::Yes && to != Some(from) {
-                add_count(self.changes.entry((finding.id, from, to)).or_default(), count);
+                add_count(self.changes.entry((finding.analytic.clone(), from, to)).or_default(), count);
             }
         }
     }
 
     /// Changes the counts of findings accordingly.
     pub fn change(&self, totals: &mut Totals) {
-        for ((id, from, to), count) in &self.changes {
-            totals.change(*id, *from, *to, *count);
+        for ((of, from, to), count) in &self.changes {
+            totals.change(of, *from, *to, *count);
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::DetectionId;
 use crate::verdict::{Inputs, Outcome, Reason, Verdict};
 
 const SECOND: u64 = 10_000_000;

@@ -31,7 +31,7 @@ fn learned(events: &[(EventContext, Severity)]) -> Baseline {
 #[test]
 fn new_processes_and_new_stacks_are_distinguished() {
     let baseline = learned(&[(event(1, AGENT, STACK), Severity::Low)]);
-    let (lists, id) = (Lists::default(), finding(Severity::Low).id);
+    let (lists, id) = (Lists::default(), finding(Severity::Low).analytic.detection().unwrap());
     let other_stack = "ntdll.dll|other.dll|unbacked";
     for (path, stack, expected) in [
         (AGENT, STACK, Novelty::Known),

@@ -24,10 +24,13 @@ struct File {
     exceptions: Vec<Spanned<ExceptionText>>,
 }
 
-/// The id of a detection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+/// The id of a detection or of a rule.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
-struct Id(DetectionId);
+enum Id {
+    Detection(DetectionId),
+    Rule(String),
+}
 
 impl TryFrom<String> for Id {
     type Error = String;
@@ -35,8 +38,14 @@ impl TryFrom<String> for Id {
     fn try_from(text: String) -> Result<Id, String> {
         let mut ids = DetectionId::all().map(DetectionId::name);
         let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
-        let unknown = || format!("there is no detection `{text}`; write an id from {first} to {last}");
-        DetectionId::parse(&text).map(Id).ok_or_else(unknown)
+        let is_uuid = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        match DetectionId::parse(&text) {
+            Some(id) => Ok(Id::Detection(id)),
+            None if is_uuid => Ok(Id::Rule(text)),
+            None => Err(format!(
+                "there is no detection `{text}`; write an id from {first} to {last}, or the id of a rule"
+            )),
+        }
     }
 }
 
@@ -77,6 +86,7 @@ impl TryFrom<String> for Expiry {
 #[serde(deny_unknown_fields)]
 struct ExceptionText {
     detection: Option<Id>,
+    rule: Option<Pattern>,
     process: Option<Pattern>,
     module: Option<Pattern>,
     signer: Option<Pattern>,
@@ -136,16 +146,26 @@ pub(super) fn parse(text: &str) -> Result<Tuning, ListsError> {
     let mut tuning = Tuning::default();
     for (id, Rules(rules)) in file.severity {
         let at = line(id.span().start);
-        let id = id.into_inner().0;
+        let (name, detection, rule) = match id.into_inner() {
+            Id::Detection(id) => (id.name().to_owned(), Some(id), None),
+            Id::Rule(id) => (id.clone(), None, Some(Pattern::from(id.clone()))),
+        };
         for RuleText { severity, process, module, signer } in rules {
             let suppression = Suppression {
                 by: SuppressedBy::Severity,
                 line: Some(at),
-                reason: format!("{} is off", id.name()),
+                reason: format!("{name} is off"),
                 expires: String::new(),
             };
             tuning.severity.push(SeverityRule {
-                condition: Condition { detection: Some(id), process, module, signer, ..Condition::default() },
+                condition: Condition {
+                    detection,
+                    rule: rule.clone(),
+                    process,
+                    module,
+                    signer,
+                    ..Condition::default()
+                },
                 severity: severity.0,
                 suppression: Arc::new(suppression),
                 suppressed: 0,
@@ -162,11 +182,16 @@ pub(super) fn parse(text: &str) -> Result<Tuning, ListsError> {
 impl ExceptionText {
     /// The exception that begins in this line.
     fn at(self, line: usize) -> Result<Exception, ListsError> {
-        let ExceptionText { detection, process, module, signer, command_line, host, reason, expires } = self;
-        let condition =
-            Condition { detection: detection.map(|id| id.0), process, module, signer, command_line, host };
+        let ExceptionText { detection, rule, process, module, signer, command_line, host, reason, expires } =
+            self;
+        let (detection, rule) = match detection {
+            None => (None, rule),
+            Some(Id::Detection(id)) => (Some(id), rule),
+            Some(Id::Rule(id)) => (None, Some(Pattern::from(id.clone()))),
+        };
+        let condition = Condition { detection, rule, process, module, signer, command_line, host };
         let message = if condition == Condition::default() {
-            "an exception needs at least one of detection, process, module, signer, command_line, host"
+            "an exception needs at least one of detection, rule, process, module, signer, command_line, host"
         } else if reason.trim().is_empty() {
             "the reason of an exception is empty; write why its findings are expected"
         } else {

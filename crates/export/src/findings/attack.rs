@@ -56,6 +56,21 @@ pub(super) fn technique(id: &str) -> Option<&'static Technique> {
     TECHNIQUES.iter().find(|technique| technique.id == id)
 }
 
+/// The URL of the page of a technique.
+pub(super) fn url(id: &str) -> String {
+    format!("https://attack.mitre.org/techniques/{}/", id.replace('.', "/"))
+}
+
+/// The URL of the page of a tactic.
+pub(super) fn tactic_url(id: &str) -> String {
+    format!("https://attack.mitre.org/tactics/{id}/")
+}
+
+/// The name that a rule states for an id, else the id.
+pub(super) fn shown_name<'n>((id, name): &'n (String, String)) -> &'n str {
+    if name.is_empty() { id } else { name }
+}
+
 impl Technique {
     /// The technique of a sub-technique; the technique itself if it is not one.
     pub(super) fn parent(&self) -> &Technique {
@@ -69,14 +84,14 @@ impl Technique {
 
     /// The URL of its page.
     pub(super) fn url(&self) -> String {
-        format!("https://attack.mitre.org/techniques/{}/", self.id.replace('.', "/"))
+        url(self.id)
     }
 }
 
 impl Tactic {
     /// The URL of its page.
     pub(super) fn url(&self) -> String {
-        format!("https://attack.mitre.org/tactics/{}/", self.id)
+        tactic_url(self.id)
     }
 }
 

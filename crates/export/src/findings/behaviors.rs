@@ -55,7 +55,8 @@ const BY_REASON: &[(Reason, &str)] = &[
 
 /// The names for a finding. Undetermined answers must not have any.
 pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'static str> {
-    let mut words = WORDS[finding.id.index()].1.to_vec();
+    let of_detection = finding.analytic.detection().map(|id| WORDS[id.index()].1.to_vec());
+    let mut words = of_detection.unwrap_or_default();
     let by_reason = BY_REASON.iter().filter(|(reason, _)| finding.outcome.reasons.has(*reason));
     words.extend(by_reason.map(|(_, word)| *word));
     let (event, process) = (&event_context.event, &event_context.process);

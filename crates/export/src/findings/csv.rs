@@ -115,7 +115,7 @@ impl Rows {
 
 /// The cells of the columns that Timesketch requires. It reads times with microseconds.
 fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKETCH.len()] {
-    let detection = finding.id.detection();
+    let analytic = &finding.analytic;
     let word = match (finding.outcome.verdict, &finding.suppressed) {
         (_, Some(_)) => "suppressed",
         (Verdict::Yes, None) => finding.outcome.severity.name(),
@@ -124,7 +124,7 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
     let process = &event_context.process;
     let name = if process.name.is_empty() { "unknown process" } else { &process.name };
     let explanation = shown::explanation(event_context, finding);
-    let message = format!("{} {}: {}, {name}. {explanation}", detection.name, word, detection.title);
+    let message = format!("{} {}: {}, {name}. {explanation}", analytic.name(), word, analytic.title());
     let time = event_context.time.and_then(shown::time).unwrap_or_default();
     let datetime = time.strip_suffix('Z').map(|time| format!("{}+00:00", &time[..time.len() - 1]));
     [text(message.trim_end()), datetime.unwrap_or_default(), "Event Time".to_owned()]
@@ -132,18 +132,18 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
 
 fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len()] {
     let EventContext { process, event, .. } = event_context;
-    let detection = finding.id.detection();
+    let analytic = &finding.analytic;
     let frame = shown::frame(event_context, finding);
     let labels: Vec<String> = event_context.stack.iter().map(FrameReport::label).collect();
     [
         event_context.time.and_then(shown::time).unwrap_or_default(),
         finding.outcome.verdict.name().to_owned(),
         finding.outcome.severity.name().to_owned(),
-        detection.name.to_owned(),
-        detection.title.to_owned(),
+        text(analytic.name()),
+        text(analytic.title()),
         text(&shown::explanation(event_context, finding)),
         shown::reasons(finding).join(" "),
-        shown::missing(finding).join(" "),
+        text(&shown::missing(finding).join(" ")),
         text(&process.name),
         number(process.pid),
         number(process.tid),
@@ -158,7 +158,7 @@ fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len
         frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
         text(&labels.join(" | ")),
         event_context.final_user_module.as_deref().map(text).unwrap_or_default(),
-        detection.attack.join(" "),
+        text(&analytic.techniques().join(" ")),
         event_context.count.to_string(),
         text(&event_context.host),
         text(&format!("{}:{}", event_context.location.file, event_context.location.record)),

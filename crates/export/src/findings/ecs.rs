@@ -6,9 +6,9 @@
 //! values are absent, because every field in these documents is a claim.
 
 use serde_json::{Value, json};
-use stackhound_detect::Severity;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
+use stackhound_detect::{Analytic, Severity};
 use stackhound_frames::Answer;
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
@@ -25,27 +25,27 @@ const ECS: &str = "9.4.0";
 
 /// The document of a finding.
 pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
-    let detection = finding.id.detection();
+    let analytic = &finding.analytic;
     let is_found = finding.is_reported();
     let explanation = shown::explanation(event_context, finding);
     let verdict = shown::verdict(finding);
     let mut document = json!({
         "@timestamp": event_context.time.and_then(shown::time),
         "ecs": { "version": ECS },
-        "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
+        "message": format!("{}{verdict}: {}. {explanation}", analytic.name(), analytic.title()),
         "event": event(event_context, is_found.then_some(finding.outcome.severity), &explanation),
         "rule": {
-            "id": detection.name,
-            "name": detection.title,
-            "description": shown::meaning(finding.id),
-            "category": "call stack",
-            "ruleset": "stackhound",
-            "version": shown::VERSION,
+            "id": analytic.name(),
+            "name": analytic.title(),
+            "description": analytic.meaning(),
+            "category": if analytic.rule().is_some() { "rule" } else { "call stack" },
+            "ruleset": analytic.rule().map_or("stackhound", |rule| &rule.file),
+            "version": shown::version(analytic),
         },
         "host": { "name": known(&event_context.host) },
         "log": { "file": { "path": known(&event_context.location.file) } },
         "process": process(event_context, finding),
-        "threat": if is_found { threat(detection.attack) } else { Value::Null },
+        "threat": if is_found { threat(analytic) } else { Value::Null },
         "callstack": answer(event_context, finding, &explanation),
         "stackhound": own(event_context, finding),
     });
@@ -259,6 +259,7 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
     let event = &event_context.event;
     json!({
         "alert": known(&finding.alert),
+        "rule": shown::rule(finding),
         "suppressed": finding.suppressed.as_deref().map(Suppressed::new),
         "baseline": finding.novelty.map(Novelty::name),
         "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
@@ -289,7 +290,18 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
 }
 
 /// The techniques. Each field is a list, as ECS represents several of them.
-fn threat(ids: &[&str]) -> Value {
+fn threat(analytic: &Analytic) -> Value {
+    if let Some(rule) = analytic.rule() {
+        if rule.techniques.is_empty() {
+            return Value::Null;
+        }
+        return json!({
+            "framework": "MITRE ATT&CK",
+            "technique": pairs(&rule.techniques, attack::url),
+            "tactic": pairs(&rule.tactics, attack::tactic_url),
+        });
+    }
+    let ids = analytic.techniques();
     let named: Vec<&Technique> = ids.iter().filter_map(|id| attack::technique(id)).collect();
     let (mut techniques, mut tactics): (Vec<&Technique>, Vec<Tactic>) = Default::default();
     for technique in &named {
@@ -310,6 +322,15 @@ fn threat(ids: &[&str]) -> Value {
             "name": tactics.iter().map(|tactic| tactic.name).collect::<Vec<_>>(),
             "reference": tactics.iter().map(Tactic::url).collect::<Vec<_>>(),
         },
+    })
+}
+
+/// Ids with their names.
+fn pairs(named: &[(String, String)], url: fn(&str) -> String) -> Value {
+    json!({
+        "id": named.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+        "name": named.iter().map(attack::shown_name).collect::<Vec<_>>(),
+        "reference": named.iter().map(|(id, _)| url(id)).collect::<Vec<_>>(),
     })
 }
 

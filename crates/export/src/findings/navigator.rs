@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stackhound_detect::catalogue::DetectionId;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::tuning::Suppression;
-use stackhound_detect::{Severity, Totals, add_count};
+use stackhound_detect::{Analytic, Severity, Totals, add_count};
 
 use super::{attack, shown};
 
@@ -20,19 +19,19 @@ struct Shown {
     severity: Severity,
     /// Raw events with findings of the technique.
     events: u64,
-    /// Raw events by detection.
-    detections: BTreeMap<DetectionId, u64>,
+    /// Raw events by detection or rule.
+    detections: BTreeMap<Analytic, u64>,
 }
 
-/// A layer under construction. Its size is limited by the number of techniques that detections
-/// name.
+/// A layer under construction. Its size is limited by the number of techniques that detections and
+/// rules name.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    techniques: BTreeMap<&'static str, Shown>,
+    techniques: BTreeMap<String, Shown>,
     /// Raw events with suppressed findings, by cause. They count for no technique.
     suppressed: BTreeMap<Arc<Suppression>, u64>,
     /// The techniques of one event, kept to reuse its memory.
-    seen: Vec<&'static str>,
+    seen: Vec<String>,
 }
 
 fn color(severity: Severity) -> &'static str {
@@ -52,18 +51,18 @@ impl Layer {
             add_count(self.suppressed.entry(Arc::clone(cause)).or_default(), event_context.count);
         }
         for finding in findings.iter().filter(|finding| finding.is_reported()) {
-            for &technique in finding.id.detection().attack {
+            for technique in finding.analytic.techniques() {
                 let severity = finding.outcome.severity;
-                let shown = self.techniques.entry(technique).or_insert_with(|| Shown {
+                let shown = self.techniques.entry(technique.to_owned()).or_insert_with(|| Shown {
                     severity,
                     events: 0,
                     detections: BTreeMap::new(),
                 });
                 shown.severity = shown.severity.max(severity);
-                add_count(shown.detections.entry(finding.id).or_default(), event_context.count);
+                add_count(shown.detections.entry(finding.analytic.clone()).or_default(), event_context.count);
                 // An event with two findings of one technique counts once.
-                if !self.seen.contains(&technique) {
-                    self.seen.push(technique);
+                if !self.seen.iter().any(|known| known == technique) {
+                    self.seen.push(technique.to_owned());
                     add_count(&mut shown.events, event_context.count);
                 }
             }
@@ -110,15 +109,14 @@ impl Layer {
 }
 
 fn technique(id: &str, shown: &Shown) -> Value {
-    let each =
-        |(id, count): (&DetectionId, &u64)| format!("{} {} ({count})", id.name(), id.detection().title);
+    let each = |(of, count): (&Analytic, &u64)| format!("{} {} ({count})", of.label(), of.title());
     let comment = shown.detections.iter().map(each).collect::<Vec<_>>().join(", ");
     let metadata: Vec<Value> = shown
         .detections
         .iter()
-        .map(|(id, count)| json!({ "name": id.name(), "value": count.to_string() }))
+        .map(|(of, count)| json!({ "name": of.name(), "value": count.to_string() }))
         .collect();
-    let url = attack::technique(id).map(attack::Technique::url);
+    let url = attack::url(id);
     json!({
         "techniqueID": id,
         "score": shown.events,
@@ -126,7 +124,7 @@ fn technique(id: &str, shown: &Shown) -> Value {
         "comment": format!("{}: {comment}", shown.severity.name()),
         "enabled": true,
         "metadata": metadata,
-        "links": url.map(|url| vec![json!({ "label": "ATT&CK", "url": url })]).unwrap_or_default(),
+        "links": [json!({ "label": "ATT&CK", "url": url })],
         "showSubtechniques": !id.contains('.'),
     })
 }

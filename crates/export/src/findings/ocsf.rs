@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{Severity, Verdict};
+use stackhound_detect::{Analytic, Severity, Verdict};
 
 use super::attack::{self, Technique};
 use super::ecs::pruned;
@@ -21,7 +21,7 @@ const OCSF: &str = "1.5.0";
 
 /// The document of a finding.
 pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
-    let detection = finding.id.detection();
+    let analytic = &finding.analytic;
     let is_found = finding.outcome.verdict == Verdict::Yes;
     let explanation = shown::explanation(event_context, finding);
     let uid = shown::finding_uid(event_context, finding).to_string();
@@ -50,7 +50,7 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
         "confidence_id": confidence_id,
         "confidence": confidence,
         "is_alert": finding.is_reported(),
-        "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
+        "message": format!("{}{verdict}: {}. {explanation}", analytic.name(), analytic.title()),
         "metadata": {
             "version": OCSF,
             "product": { "name": "Stackhound", "vendor_name": "Stackhound", "version": shown::VERSION },
@@ -61,18 +61,18 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
         },
         "finding_info": {
             "uid": uid,
-            "title": detection.title,
+            "title": analytic.title(),
             "desc": explanation,
             "first_seen_time": time,
             "analytic": {
-                "uid": detection.name,
-                "name": detection.title,
-                "desc": shown::meaning(finding.id),
+                "uid": analytic.name(),
+                "name": analytic.title(),
+                "desc": known(&analytic.meaning()),
                 "type_id": 1,
                 "type": "Rule",
-                "version": shown::VERSION,
+                "version": shown::version(analytic),
             },
-            "attacks": if is_found { attacks(detection.attack) } else { Vec::new() },
+            "attacks": if is_found { attacks(analytic) } else { Vec::new() },
         },
         "evidences": [evidence(event_context, finding)],
         "resources": resources(event_context),
@@ -111,8 +111,25 @@ fn confidence(finding: &Finding) -> (u8, &'static str) {
 }
 
 /// One entry per tactic of each technique.
-fn attacks(ids: &[&str]) -> Vec<Value> {
-    let named = ids.iter().filter_map(|id| attack::technique(id));
+fn attacks(analytic: &Analytic) -> Vec<Value> {
+    if let Some(rule) = analytic.rule() {
+        // The class requires a tactic.
+        let Some(tactic) = rule.tactics.first() else { return Vec::new() };
+        let named = |named, url: fn(&str) -> String| {
+            let (id, _): &(String, String) = named;
+            json!({ "uid": id, "name": attack::shown_name(named), "src_url": url(id) })
+        };
+        let one = |technique| {
+            json!({
+                "version": attack::VERSION,
+                "tactic": named(tactic, attack::tactic_url),
+                "technique": named(technique, attack::url),
+            })
+        };
+        return rule.techniques.iter().map(one).collect();
+    }
+    let named = analytic.techniques();
+    let named = named.iter().filter_map(|id| attack::technique(id));
     let of = |technique: &Technique| json!({ "uid": technique.id, "name": technique.name, "src_url": technique.url() });
     let pairs = named.flat_map(|technique| technique.tactics.iter().map(move |tactic| (technique, tactic)));
     pairs
@@ -181,6 +198,7 @@ fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
         "reasons": shown::reasons(finding),
         "inputs_used": shown::used(finding),
         "inputs_missing": shown::missing(finding),
+        "rule": shown::rule(finding),
         "alert": known(&finding.alert),
         "suppressed": finding.suppressed.as_deref().map(Suppressed::new),
         "baseline": finding.novelty.map(Novelty::name),

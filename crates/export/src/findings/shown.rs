@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use serde_json::json;
 use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
 use stackhound_detect::tuning::Suppression;
-use stackhound_detect::{DetectionId, Verdict};
+use stackhound_detect::{Analytic, Verdict};
 use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};
@@ -93,17 +94,33 @@ pub(crate) fn frame<'s>(
 /// The reasons as sentences. Those about the frame come first, because they state the observation;
 /// the others state how important it is.
 pub(crate) fn explanation(event_context: &EventContext, finding: &Finding) -> String {
+    if let Some(found) = &finding.rule_match {
+        return if found.text.is_empty() { finding.analytic.meaning() } else { found.text.clone() };
+    }
     let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
     let mut sentences: Vec<_> = is_aside.zip(finding.sentences(event_context)).collect();
     sentences.sort_by_key(|(is_aside, _)| *is_aside);
     sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// The meaning of a detection on one line: the first paragraph of its explanation without the
-/// heading.
-pub(super) fn meaning(id: DetectionId) -> String {
-    let lines = id.detection().explanation.lines().skip(1);
-    lines.map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+/// The version of the program for its detections, and that of a rule.
+pub(super) fn version(analytic: &Analytic) -> Option<&str> {
+    analytic.rule().map_or(Some(VERSION), |rule| known(&rule.version))
+}
+
+/// The match of a rule; null for detections.
+pub(super) fn rule(finding: &Finding) -> serde_json::Value {
+    let found = finding.rule_match.as_deref();
+    found.map_or(serde_json::Value::Null, |found| {
+        json!({
+            "file": finding.analytic.rule().and_then(|rule| known(&rule.file)),
+            "is_possible": found.is_possible,
+            "earlier": found.earlier.iter().map(|event| json!({
+                "record": event.record,
+                "time": event.time.and_then(time),
+            })).collect::<Vec<_>>(),
+        })
+    })
 }
 
 /// The codes of the reasons.
@@ -138,8 +155,9 @@ pub(crate) fn suppression(cause: &Suppression) -> String {
 }
 
 /// The missing evidence.
-pub(crate) fn missing(finding: &Finding) -> Vec<&'static str> {
-    finding.outcome.missing.iter().map(|input| input.name()).collect()
+pub(crate) fn missing(finding: &Finding) -> Vec<&str> {
+    let of_rule = finding.rule_match.as_ref().and_then(|found| found.missing.as_deref());
+    finding.outcome.missing.iter().map(|input| input.name()).chain(of_rule).collect()
 }
 
 /// FNV-1a over texts and their ends: a 64-bit hash that is the same on all machines and in all
@@ -190,7 +208,7 @@ pub(super) fn finding_uid(event_context: &EventContext, finding: &Finding) -> Di
     entity(&event_context.host, &event_context.process)
         .with_number(event_context.time)
         .with_number(Some(event_context.location.record))
-        .with(finding.id.name())
+        .with(finding.analytic.name())
 }
 
 #[cfg(test)]
@@ -213,8 +231,8 @@ mod tests {
 
     #[test]
     fn each_detection_has_a_meaning() {
-        for id in DetectionId::all() {
-            let meaning = meaning(id);
+        for id in stackhound_detect::DetectionId::all() {
+            let meaning = Analytic::Detection(id).meaning();
             assert!(meaning.ends_with('.') && !meaning.contains("What it"), "{}: {meaning}", id.name());
         }
     }

@@ -6,7 +6,7 @@ use stackhound_detect::alert::Alert as AlertReport;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{EventContext, EventReport, Finding as FindingReport, SourceLocation};
 use stackhound_detect::tuning::{Suppression, SuppressionCount, TuningReport};
-use stackhound_detect::{Severity, Totals};
+use stackhound_detect::{Analytic, Severity, Totals};
 
 use super::VERSION;
 use super::process::Process;
@@ -22,9 +22,11 @@ pub struct Finding<'a> {
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
-    /// The detection, such as `CS07`.
-    detection: &'static str,
-    title: &'static str,
+    /// The detection, such as `CS07`, or the id of the rule.
+    detection: &'a str,
+    title: &'a str,
+    /// The rule that a user wrote; null for detections.
+    rule: Option<Rule<'a>>,
     #[schemars(extend("enum" = ["yes", "undetermined"]))]
     verdict: &'static str,
     /// Severity; for undetermined answers, the highest possible severity.
@@ -37,9 +39,9 @@ pub struct Finding<'a> {
     /// The evidence that the answer is based on.
     inputs_used: Vec<&'static str>,
     /// The missing evidence. For undetermined answers, this evidence would decide.
-    inputs_missing: Vec<&'static str>,
+    inputs_missing: Vec<&'a str>,
     /// ATT&CK techniques.
-    attack: &'static [&'static str],
+    attack: Vec<&'a str>,
     /// Key of the alert that contains the finding. Null if all answers about the event are
     /// undetermined.
     alert: Option<&'a str>,
@@ -72,6 +74,30 @@ pub struct Finding<'a> {
     created_files: Vec<CreatedFile<'a>>,
     /// Other reports that the image of the process was tampered with, in the order of time.
     tampering: Vec<Tampering<'a>>,
+}
+
+/// A rule and its match.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Rule<'a> {
+    /// The file, as named by the user.
+    file: Option<&'a str>,
+    version: Option<&'a str>,
+    /// The text that the rule has for people, with the values of the event.
+    text: Option<&'a str>,
+    /// Whether the answer is undetermined only because an exception of the rule is.
+    is_possible: bool,
+    /// The field that is missing, by its name in conditions; `events` if events were lost.
+    missing: Option<&'a str>,
+    /// The earlier events of a sequence, in their order.
+    earlier: Vec<Earlier>,
+}
+
+/// An earlier event of a sequence.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Earlier {
+    /// Number of the event in the order of the input, starting at 1.
+    record: u64,
+    time: Option<Time>,
 }
 
 /// An executable file and its creation.
@@ -205,20 +231,32 @@ struct Target<'a> {
 impl<'a> Finding<'a> {
     /// Converts an answer about an event.
     pub fn new(event_context: &'a EventContext, finding: &'a FindingReport) -> Finding<'a> {
-        let detection = finding.id.detection();
+        let rule = finding.analytic.rule().zip(finding.rule_match.as_deref()).map(|(rule, found)| Rule {
+            file: known(&rule.file),
+            version: known(&rule.version),
+            text: known(&found.text),
+            is_possible: found.is_possible,
+            missing: found.missing.as_deref(),
+            earlier: found
+                .earlier
+                .iter()
+                .map(|event| Earlier { record: event.record, time: event.time.and_then(Time::from_ticks) })
+                .collect(),
+        });
         let SourceLocation { file, record } = &event_context.location;
         Finding {
             r#type: "finding",
             schema_version: VERSION,
-            detection: detection.name,
-            title: detection.title,
+            detection: finding.analytic.name(),
+            title: finding.analytic.title(),
+            rule,
             verdict: finding.outcome.verdict.name(),
             severity: finding.outcome.severity.name(),
             reasons: shown::reasons(finding),
             explanation: shown::explanation(event_context, finding),
             inputs_used: shown::used(finding),
             inputs_missing: shown::missing(finding),
-            attack: detection.attack,
+            attack: finding.analytic.techniques(),
             alert: known(&finding.alert),
             suppressed: finding.suppressed.as_deref().map(Suppressed::new),
             baseline: finding.novelty.map(Novelty::name),
@@ -320,18 +358,18 @@ pub struct Alert<'a> {
     first_seen: Option<Time>,
     /// Time of the last event.
     last_seen: Option<Time>,
-    /// The detections with findings, the most severe first.
-    detections: Vec<AlertDetection>,
-    /// ATT&CK techniques of all detections.
-    attack: Vec<&'static str>,
+    /// The detections and rules with findings, the most severe first.
+    detections: Vec<AlertDetection<'a>>,
+    /// ATT&CK techniques of all of them.
+    attack: Vec<&'a str>,
 }
 
 /// The findings of one detection in an alert.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct AlertDetection {
-    /// The detection, such as `CS07`.
-    detection: &'static str,
-    title: &'static str,
+struct AlertDetection<'a> {
+    /// The detection, such as `CS07`, or the id of the rule.
+    detection: &'a str,
+    title: &'a str,
     /// The highest severity of its findings.
     #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
     severity: &'static str,
@@ -343,20 +381,15 @@ impl<'a> Alert<'a> {
     /// Converts an alert.
     pub fn new(alert: &'a AlertReport) -> Alert<'a> {
         let detections = alert.by_severity();
-        let mut attack: Vec<&str> =
-            detections.iter().flat_map(|(id, ..)| id.detection().attack).copied().collect();
+        let mut attack: Vec<&str> = detections.iter().flat_map(|(of, ..)| of.techniques()).collect();
         attack.sort_unstable();
         attack.dedup();
-        let one =
-            |(id, severity, count): &(stackhound_detect::DetectionId, stackhound_detect::Severity, u64)| {
-                let detection = id.detection();
-                AlertDetection {
-                    detection: detection.name,
-                    title: detection.title,
-                    severity: severity.name(),
-                    count: *count,
-                }
-            };
+        let one = |(of, severity, count): &(&'a Analytic, Severity, u64)| AlertDetection {
+            detection: of.name(),
+            title: of.title(),
+            severity: severity.name(),
+            count: *count,
+        };
         Alert {
             r#type: "alert",
             schema_version: VERSION,
@@ -430,7 +463,7 @@ struct BaselineCounts {
 impl<'a> Summary<'a> {
     /// Converts the counts.
     pub fn new(totals: &Totals, tuning: &'a TuningReport) -> Summary<'a> {
-        let count = |severity: Severity| totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum();
+        let count = |severity: Severity| totals.findings(severity);
         let rule = |rule: &'a SuppressionCount| RuleCount {
             rule: Suppressed::new(&rule.suppression),
             suppressed: rule.suppressed,
@@ -447,7 +480,7 @@ impl<'a> Summary<'a> {
                 high: count(Severity::High),
                 critical: count(Severity::Critical),
             },
-            undetermined: totals.iter().map(|(_, tally)| tally.undetermined).sum(),
+            undetermined: totals.undetermined(),
             rules: tuning.rules.iter().map(rule).collect(),
             baseline: tuning.novelty.map(|[known, new_process, new_stack, new, excluded]| BaselineCounts {
                 known,

@@ -52,7 +52,7 @@ proptest! {
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
         for (event_context, findings) in &events {
             let found = findings.iter().filter(|finding| finding.is_reported());
-            let mut ids: Vec<&str> = found.flat_map(|finding| finding.id.detection().attack).copied().collect();
+            let mut ids: Vec<&str> = found.flat_map(|finding| finding.analytic.techniques()).collect();
             ids.sort_unstable();
             ids.dedup();
             for id in ids {

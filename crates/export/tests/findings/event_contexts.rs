@@ -7,11 +7,11 @@ use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{
-    CreatedFile, EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport,
-    RegionReport, SourceLocation, TamperingReport,
+    CreatedFile, EarlierEvent, EventContext, EventReport, Finding, FrameReport, FunctionReport,
+    ProcessReport, RegionReport, RuleMatch, SourceLocation, TamperingReport,
 };
 use stackhound_detect::tuning::{SuppressedBy, Suppression};
-use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
+use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, RuleInfo, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::{
     FactSource, ImageEvidence, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo,
@@ -241,12 +241,40 @@ fn suppression() -> impl Strategy<Value = Arc<Suppression>> {
         .prop_map(|(by, line, reason)| Arc::new(Suppression { by, line, reason, expires: String::new() }))
 }
 
-fn any_finding() -> impl Strategy<Value = Finding> {
+fn of_detection() -> impl Strategy<Value = Finding> {
     let id = proptest::sample::select(DetectionId::all().collect::<Vec<_>>());
+    (id, outcome()).prop_map(|(id, outcome)| Finding::new(id, outcome))
+}
+
+prop_compose! {
+    fn rule_match()(text in text(), is_possible in any::<bool>(), missing in option::of("[a-z_.]{1,20}"),
+        earlier in vec((any::<u64>(), option::of(any::<u64>())), 0..3)) -> RuleMatch {
+        let earlier = earlier.into_iter().map(|(record, time)| EarlierEvent { record, time }).collect();
+        RuleMatch { text, is_possible, missing, earlier }
+    }
+}
+
+prop_compose! {
+    fn rule()(texts in proptest::array::uniform5(text()), technique in option::of("T[0-9]{4}(\\.[0-9]{3})?"),
+        tactic in option::of("TA[0-9]{4}")) -> RuleInfo {
+        let [name, id, version, description, file] = texts;
+        let named = |id: Option<String>| id.map(|id| (id, name.clone())).into_iter().collect();
+        let (techniques, tactics) = (named(technique), named(tactic));
+        RuleInfo { id: format!("r{id}"), version, description, file, techniques, tactics, name }
+    }
+}
+
+fn of_rule() -> impl Strategy<Value = Finding> {
+    (rule(), rule_match(), outcome()).prop_map(|(rule, found, outcome)| {
+        Finding::of_rule(Arc::new(rule), outcome.severity, outcome.verdict, found)
+    })
+}
+
+fn any_finding() -> impl Strategy<Value = Finding> {
     let novelty = option::of(proptest::sample::select(Novelty::ALL.to_vec()));
-    (id, outcome(), "[0-9a-f]{0,16}", option::weighted(0.2, suppression()), novelty).prop_map(
-        |(id, outcome, alert, suppressed, novelty)| Finding { id, outcome, alert, suppressed, novelty },
-    )
+    let finding = prop_oneof![4 => of_detection(), 1 => of_rule()];
+    (finding, "[0-9a-f]{0,16}", option::weighted(0.2, suppression()), novelty)
+        .prop_map(|(finding, alert, suppressed, novelty)| Finding { alert, suppressed, novelty, ..finding })
 }
 
 prop_compose! {

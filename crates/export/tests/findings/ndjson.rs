@@ -34,14 +34,29 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 /// Checks that a line contains all facts of a finding.
 fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
-    assert_eq!(text(&line["detection"]), finding.id.name());
+    assert_eq!(text(&line["detection"]), finding.analytic.name());
     assert_eq!(text(&line["verdict"]), finding.outcome.verdict.name());
     assert_eq!(text(&line["severity"]), finding.outcome.severity.name());
     let codes: Vec<_> = finding.outcome.reasons.iter().map(|reason| reason.code()).collect();
     assert_eq!(line["reasons"], json!(codes));
     let (used, missing) = (finding.outcome.used, finding.outcome.missing);
     assert_eq!(line["inputs_used"], json!(used.iter().map(|input| input.name()).collect::<Vec<_>>()));
-    assert_eq!(line["inputs_missing"], json!(missing.iter().map(|input| input.name()).collect::<Vec<_>>()));
+    let of_rule = finding.rule_match.as_ref();
+    let missing: Vec<&str> = missing
+        .iter()
+        .map(|input| input.name())
+        .chain(of_rule.and_then(|found| found.missing.as_deref()))
+        .collect();
+    assert_eq!(line["inputs_missing"], json!(missing));
+    assert_eq!(line["rule"].is_null(), of_rule.is_none());
+    if let (Some(found), Some(rule)) = (of_rule, finding.analytic.rule()) {
+        assert_eq!(text(&line["title"]), rule.name);
+        assert_eq!(text(&line["rule"]["text"]), found.text);
+        assert_eq!(line["rule"]["is_possible"], found.is_possible);
+        let records: Vec<u64> = found.earlier.iter().map(|event| event.record).collect();
+        let written = line["rule"]["earlier"].as_array().unwrap().iter();
+        assert_eq!(written.map(|event| event["record"].as_u64().unwrap()).collect::<Vec<_>>(), records);
+    }
     assert_eq!(text(&line["alert"]), finding.alert);
     assert_eq!(
         line["input"],

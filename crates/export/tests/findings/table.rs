@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, FrameReport};
-use stackhound_detect::{DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
+use stackhound_detect::{Analytic, DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
 use stackhound_export::findings::FindingsFormat::List as Table;
 
 use crate::event_contexts::{
@@ -59,7 +59,7 @@ fn table(events: &[(EventContext, Vec<stackhound_detect::report::Finding>)]) -> 
 /// The alert of [`access`], with counted totals.
 fn alert_and_totals() -> (Alert, Totals) {
     let (event_context, findings) = access();
-    let id = |name| DetectionId::parse(name).unwrap();
+    let id = |name| Analytic::Detection(DetectionId::parse(name).unwrap());
     let alert = Alert {
         key: "00000000deadbeef".to_owned(),
         host: event_context.host,
@@ -71,11 +71,11 @@ fn alert_and_totals() -> (Alert, Totals) {
     let mut totals = Totals::default();
     totals.events = 10;
     for finding in &findings {
-        totals.add_outcome(finding.id, &finding.outcome, 3);
+        totals.add_outcome(finding.analytic.detection().unwrap(), &finding.outcome, 3);
     }
     let (_, mut other) = nothing();
     other[0].outcome.missing = other[0].outcome.missing.with(Input::ImageBytes);
-    totals.add_outcome(id("CS11"), &other[0].outcome, 1);
+    totals.add_outcome(DetectionId::parse("CS11").unwrap(), &other[0].outcome, 1);
     (alert, totals)
 }
 
@@ -104,7 +104,7 @@ fn summaries_have_alerts_findings_and_undetermined_answers() {
 fn alerts_are_sorted_by_score() {
     let (high, totals) = alert_and_totals();
     let mut low = high.clone();
-    low.detections = vec![(DetectionId::parse("CS08").unwrap(), Severity::Low, 1)];
+    low.detections = vec![(DetectionId::parse("CS08").unwrap().into(), Severity::Low, 1)];
     low.process.name = "low.exe".to_owned();
     let one = written(Table, false, &[], &[low.clone(), high.clone()], &totals);
     assert_eq!(one, written(Table, false, &[], &[high.clone(), low.clone()], &totals));
@@ -207,9 +207,10 @@ proptest! {
                 finding.outcome.verdict == Verdict::Undetermined && finding.suppressed.is_none()
             });
             let text = table(&[(event_context, findings.clone())]);
-            assert_eq!(text.lines().filter(|line| line.starts_with("UNDETERMINED  CS")).count(), findings.len());
+            let is_head = |line: &&str| line.starts_with("UNDETERMINED  ") || line.starts_with("POSSIBLE  ");
+            assert_eq!(text.lines().filter(is_head).count(), findings.len());
             assert!(!text.lines().any(|line| line.starts_with("  ► ") || line.starts_with("  ATT&CK")), "{text}");
-            let heads = Severity::ALL.map(|severity| format!("{}  CS", severity.name().to_uppercase()));
+            let heads = Severity::ALL.map(|severity| format!("{}  ", severity.name().to_uppercase()));
             assert!(!text.lines().any(|line| heads.iter().any(|head| line.starts_with(head))), "{text}");
         }
     }

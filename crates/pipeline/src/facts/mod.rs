@@ -34,7 +34,7 @@ pub struct ThreadStart<'c> {
 
 impl TraceState {
     /// Whether no event between two times, in any order, can be missing.
-    pub(crate) fn is_gapless(&self, one: TraceTime, other: TraceTime) -> bool {
+    pub fn is_gapless(&self, one: TraceTime, other: TraceTime) -> bool {
         let losses = self.losses();
         one == other || losses.is_lossless() || !losses.anywhere_between(one.min(other).0, one.max(other).0)
     }

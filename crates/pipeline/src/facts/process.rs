@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use stackhound_frames::{CHANGES_MAX, ModuleIndex};
 use stackhound_schema::Sid;
-use stackhound_system::{Evidence, ModuleRef, ProcessRef, Span};
+use stackhound_system::{Completeness, Evidence, ModuleRef, ProcessRef, Span};
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize};
 
@@ -191,6 +192,25 @@ impl<'c> ProcessView<'c> {
         let size = u32::try_from(program.size()).map_err(|_| Missing::NotRecorded)?;
         let time_date_stamp = program.time_date_stamp().ok_or(Missing::NotRecorded)?;
         Ok(ImageIdentity { time_date_stamp, size })
+    }
+
+    /// The program's image file, for facts about it.
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn image_file(&self) -> Result<ModuleIndex, Missing> {
+        let id = self.program()?.id();
+        Ok(self.enricher.frames.borrow_mut().loaded(self.state.system(), id).index)
+    }
+
+    /// The modules of the process at the time of the event; `None` if there are too many.
+    pub fn modules(&self) -> Option<impl Iterator<Item = ModuleRef<'c>>> {
+        self.state.system().modules_in(self.process.id(), self.time, CHANGES_MAX)
+    }
+
+    /// Whether all modules of the process are known.
+    pub fn has_all_modules(&self) -> bool {
+        self.state.system().map_complete_in(self.process.id()) == Completeness::Complete
     }
 
     /// The identity of the program's PDB.

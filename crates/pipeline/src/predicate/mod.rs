@@ -10,8 +10,9 @@ mod look_up;
 mod shown;
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
-use stackhound_expr::{Error, Filter, Matcher, Undecided};
+use stackhound_expr::{Error, Filter, Matcher, Undecided, Visitor};
 use stackhound_frames::RegionKind;
 use stackhound_system::System;
 
@@ -78,6 +79,27 @@ use field::{Cost, Name};
 pub struct Predicate {
     matcher: Matcher<Name>,
     filter: Filter,
+}
+
+/// One field of filters, to read its values without a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterField(Name);
+
+impl FilterField {
+    /// The [field](Predicate#fields) with a name.
+    pub fn of(name: &str) -> Option<FilterField> {
+        Name::of(name).map(FilterField)
+    }
+
+    /// Passes all values that an event has for the field to `visit`.
+    pub fn visit(&self, view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+        look_up::look_up(view, &self.0, visit)
+    }
+
+    /// How expensive it is to read, from 0.
+    pub fn cost(&self) -> u8 {
+        self.0.cost() as u8
+    }
 }
 
 impl Predicate {

@@ -79,6 +79,22 @@ struct Tally {
     right_anyway: u64,
 }
 
+impl std::ops::Add for Tally {
+    type Output = Tally;
+
+    fn add(self, other: Tally) -> Tally {
+        Tally {
+            last: self.last + other.last,
+            resumed: self.resumed + other.resumed,
+            earlier: self.earlier + other.earlier,
+            absent: self.absent + other.absent,
+            in_part: self.in_part + other.in_part,
+            unsure: self.unsure + other.unsure,
+            right_anyway: self.right_anyway + other.right_anyway,
+        }
+    }
+}
+
 fn check(written: &Written, times: &[RawTime], tally: &mut Tally) {
     let trace = open(&written.bytes, 2);
     let clock = trace.clock();
@@ -156,11 +172,15 @@ fn state(stack: &ThreadStack, switches: &Of<'_>, at: RawTime, context: &str) {
 
 #[test]
 fn every_thread_has_the_stack_of_its_last_switch_at_any_time() {
-    let mut tally = Tally::default();
-    for seed in 1..=3 {
-        let written = written(seed);
-        check(&written, &times(&written, 60), &mut tally);
-    }
+    let tally = std::thread::scope(|scope| {
+        let of_seed = |seed| {
+            let (written, mut tally) = (written(seed), Tally::default());
+            check(&written, &times(&written, 60), &mut tally);
+            tally
+        };
+        let threads = [1, 2, 3].map(|seed| scope.spawn(move || of_seed(seed)));
+        threads.into_iter().fold(Tally::default(), |sum, thread| sum + thread.join().expect("no panic"))
+    });
     println!("{tally:?}");
     let sure = tally.last + tally.resumed;
     let all = sure + tally.earlier + tally.absent;

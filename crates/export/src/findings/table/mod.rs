@@ -25,7 +25,9 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use stackhound_detect::alert::Alert;
-use stackhound_detect::report::{EventContext, EventReport, Finding, FrameReport, ProcessReport};
+use stackhound_detect::report::{
+    EarlierEvent, EventContext, EventReport, Finding, FrameReport, ProcessReport,
+};
 use stackhound_detect::{Severity, Totals, Verdict};
 use stackhound_frames::RegionKind;
 use stackhound_types::Mode;
@@ -108,21 +110,23 @@ impl List {
 
     /// The severity, title and reasons of a finding.
     fn head(&self, out: &mut impl Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
-        let detection = finding.id.detection();
+        let (name, title) = (text(finding.analytic.label()), text(finding.analytic.title()));
         let severity = finding.outcome.severity;
         if let Some(cause) = &finding.suppressed {
             let word = painted(self.is_colored, UNDETERMINED, "SUPPRESSED");
-            writeln!(out, "{word}  {}  {} ({})", detection.name, detection.title, severity.name())?;
+            writeln!(out, "{word}  {name}  {title} ({})", severity.name())?;
             writeln!(out, "  Suppressed by {}.", text(&shown::suppression(cause)))?;
         } else if finding.outcome.verdict == Verdict::Yes {
             let word = severity.name().to_uppercase();
             let word = painted(self.is_colored, style(severity), &word);
             let novelty = finding.novelty.map(|novelty| format!(" ({})", novelty.text())).unwrap_or_default();
-            writeln!(out, "{word}  {}  {}{novelty}", detection.name, detection.title)?;
+            writeln!(out, "{word}  {name}  {title}{novelty}")?;
         } else {
-            let word = painted(self.is_colored, UNDETERMINED, "UNDETERMINED");
+            let is_possible = finding.rule_match.as_ref().is_some_and(|found| found.is_possible);
+            let word = if is_possible { "POSSIBLE" } else { "UNDETERMINED" };
+            let word = painted(self.is_colored, UNDETERMINED, word);
             let most = severity.name();
-            writeln!(out, "{word}  {}  {} (at most {most})", detection.name, detection.title)?;
+            writeln!(out, "{word}  {name}  {title} (at most {most})")?;
         }
         let explanation = shown::explanation(event_context, finding);
         if !explanation.is_empty() {
@@ -130,7 +134,15 @@ impl List {
         }
         let missing = shown::missing(finding);
         if !missing.is_empty() {
-            writeln!(out, "  Missing evidence: {}.", missing.join(", "))?;
+            writeln!(out, "  Missing evidence: {}.", text(&missing.join(", ")))?;
+        }
+        if let Some(found) = finding.rule_match.as_ref().filter(|found| !found.earlier.is_empty()) {
+            let one = |event: &EarlierEvent| {
+                let time = event.time.and_then(shown::time).unwrap_or_else(|| "time unknown".to_owned());
+                format!("record {} ({time})", event.record)
+            };
+            let earlier: Vec<String> = found.earlier.iter().map(one).collect();
+            writeln!(out, "  After {}.", earlier.join(", "))?;
         }
         Ok(())
     }
@@ -244,7 +256,7 @@ impl List {
 
 /// The id, followed by `undetermined` or `suppressed` if it is.
 fn named(finding: &Finding) -> String {
-    format!("{}{}", finding.id.name(), shown::verdict(finding))
+    format!("{}{}", text(finding.analytic.label()), shown::verdict(finding))
 }
 
 fn process(out: &mut impl Write, process: &ProcessReport) -> io::Result<()> {
@@ -293,11 +305,11 @@ fn event(out: &mut impl Write, event: &EventReport) -> io::Result<()> {
 fn attack(out: &mut impl Write, findings: &[&Finding]) -> io::Result<()> {
     let mut ids: Vec<&str> = Vec::new();
     for finding in findings.iter().filter(|finding| finding.is_reported()) {
-        let new: Vec<&str> =
-            finding.id.detection().attack.iter().filter(|id| !ids.contains(id)).copied().collect();
+        let mut new = finding.analytic.techniques();
+        new.retain(|id| !ids.contains(id));
         ids.extend(new);
     }
-    if ids.is_empty() { Ok(()) } else { writeln!(out, "  ATT&CK: {}", ids.join(", ")) }
+    if ids.is_empty() { Ok(()) } else { writeln!(out, "  ATT&CK: {}", text(&ids.join(", "))) }
 }
 
 /// Whether a frame of a long stack is shown. Few frames have findings, because there are few
@@ -338,7 +350,7 @@ fn block_key(event_context: &EventContext, findings: &[&Finding]) -> u64 {
     for finding in findings {
         let outcome = &finding.outcome;
         digest = digest.with(finding.suppressed.as_ref().map(|cause| &*cause.reason).unwrap_or_default());
-        digest = digest.with(&finding.alert).with(finding.id.name()).with(outcome.verdict.name());
+        digest = digest.with(&finding.alert).with(finding.analytic.name()).with(outcome.verdict.name());
         digest = digest.with(outcome.severity.name()).with_number(outcome.frame.map(u64::from));
         digest =
             shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);

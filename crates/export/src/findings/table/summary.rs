@@ -1,11 +1,11 @@
 //! The summary of all findings: alerts by score, findings by detection and severity, and
 //! undetermined answers.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use stackhound_detect::alert::Alert;
-use stackhound_detect::{Severity, Tally, Totals};
+use stackhound_detect::{Analytic, Severity, Totals};
 
 use super::{events, painted, shown, style, text};
 
@@ -53,8 +53,8 @@ pub(super) fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -
     if !alert.host.is_empty() {
         write!(out, " on {}", text(&alert.host))?;
     }
-    let each = |(id, severity, count): &(stackhound_detect::DetectionId, Severity, u64)| {
-        format!("{} {} {count}", id.name(), severity.name())
+    let each = |(of, severity, count): &(&Analytic, Severity, u64)| {
+        format!("{} {} {count}", text(of.label()), severity.name())
     };
     let detections: Vec<String> = alert.by_severity().iter().map(each).collect();
     writeln!(out, ": {}", detections.join(", "))?;
@@ -68,21 +68,24 @@ pub(super) fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -
 }
 
 pub(super) fn findings(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
-    let found: Vec<_> = totals.iter().filter(|(_, tally)| tally.findings() > 0).collect();
+    let of_detections = totals.iter().map(|(id, tally)| (Analytic::Detection(id), tally.yes));
+    let of_rules = totals.rules().map(|(rule, tally)| (Analytic::Rule(Arc::clone(rule)), tally.yes));
+    let is_found = |(_, yes): &(Analytic, [u64; Severity::ALL.len()])| yes.iter().any(|count| *count > 0);
+    let found: Vec<_> = of_detections.chain(of_rules).filter(is_found).collect();
     if found.is_empty() {
         return writeln!(out, "No findings in {}", events(totals.events));
     }
     writeln!(out, "Findings in {}, by severity", events(totals.events))?;
     let heads = Severity::ALL.map(|severity| severity.name().to_owned());
     row(out, "", heads, "")?;
-    for (id, tally) in &found {
-        row(out, id.name(), counts(tally), id.detection().title)?;
+    for (of, yes) in &found {
+        row(out, &text(of.label()).to_string(), counts(*yes), &text(of.title()).to_string())?;
     }
     Ok(())
 }
 
-fn counts(tally: &Tally) -> [String; Severity::ALL.len()] {
-    tally.yes.map(|count| if count == 0 { "-".to_owned() } else { count.to_string() })
+fn counts(yes: [u64; Severity::ALL.len()]) -> [String; Severity::ALL.len()] {
+    yes.map(|count| if count == 0 { "-".to_owned() } else { count.to_string() })
 }
 
 fn row(
@@ -99,7 +102,8 @@ fn row(
 /// Undetermined answers do not exclude anything, so they are always shown.
 fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     let open: Vec<_> = totals.iter().filter(|(_, tally)| tally.undetermined > 0).collect();
-    if open.is_empty() {
+    let of_rules: Vec<_> = totals.rules().filter(|(_, tally)| tally.undetermined > 0).collect();
+    if open.is_empty() && of_rules.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
@@ -110,25 +114,44 @@ fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         let wanted = if wanted.is_empty() { "conclusive evidence".to_owned() } else { wanted.join(", ") };
         writeln!(out, "  {:<4} {:>9}  {}: {wanted}", id.name(), tally.undetermined, id.detection().title)?;
     }
+    for (rule, tally) in of_rules {
+        let of = Analytic::Rule(Arc::clone(rule));
+        let wanted: Vec<String> =
+            tally.missing.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let possible = match tally.possible {
+            0 => String::new(),
+            possible => format!(" ({possible} possible)"),
+        };
+        writeln!(
+            out,
+            "  {:<4} {:>9}  {}{possible}: {}",
+            text(of.label()).to_string(),
+            tally.undetermined,
+            text(of.title()),
+            text(&wanted.join(", "))
+        )?;
+    }
     Ok(())
 }
 
 /// The number of undetermined answers on one line.
 pub(super) fn undetermined_line(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
-    let count: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
+    let count = totals.undetermined();
     if count == 0 {
         return Ok(());
     }
     let detections = totals.iter().filter(|(_, tally)| tally.undetermined > 0).count();
-    let of = if detections == 1 { "1 detection".to_owned() } else { format!("{detections} detections") };
-    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
-    for (input, count) in totals.iter().flat_map(|(_, tally)| tally.wanted()) {
-        *wanted.entry(input.name()).or_default() += count;
-    }
-    let mut wanted: Vec<_> = wanted.into_iter().collect();
-    wanted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let rules = totals.rules().filter(|(_, tally)| tally.undetermined > 0).count();
+    let counted = |count: usize, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {one}s")),
+    };
+    let of: Vec<String> =
+        [counted(detections, "detection"), counted(rules, "rule")].into_iter().flatten().collect();
+    let of = of.join(" and ");
     let wanted: Vec<String> =
-        wanted.iter().take(WANTED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
+        totals.wanted().into_iter().take(WANTED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
     let wanted = if wanted.is_empty() { String::new() } else { format!("; missing: {}", wanted.join(", ")) };
     writeln!(out)?;
     writeln!(out, "Undetermined: {count} answers of {of}{wanted}")

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{DetectionId, Severity, Totals, Verdict};
+use stackhound_detect::{Analytic, Severity, Totals, Verdict};
 
 use super::{List, shown, summary};
 
@@ -24,7 +24,7 @@ pub(in super::super) struct Top {
 struct Event {
     severity: Severity,
     process: u64,
-    detections: Vec<DetectionId>,
+    detections: Vec<Analytic>,
     event_context: EventContext,
     findings: Vec<Finding>,
 }
@@ -45,7 +45,7 @@ impl Top {
             return;
         }
         let process = shown::entity(&event_context.host, &event_context.process).value();
-        let detections: Vec<DetectionId> = found.iter().map(|finding| finding.id).collect();
+        let detections: Vec<Analytic> = found.iter().map(|finding| finding.analytic.clone()).collect();
         let is_alike = |event: &Event| event.process == process && event.detections == detections;
         match self.events.iter().position(is_alike) {
             Some(index) if self.events[index].severity >= severity => return,

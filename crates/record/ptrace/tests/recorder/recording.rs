@@ -153,6 +153,7 @@ fn a_write_error_ends_the_recording_but_not_the_program() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn killing_the_program_ends_the_recording() {
     let Some(shell) = tool("sh") else { return };
     let recording = record(&words(&shell, &["-c", "kill -KILL $$; sleep 60"]), u64::MAX);
@@ -161,6 +162,7 @@ fn killing_the_program_ends_the_recording() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_replaced_program_has_new_stacks() {
     let (Some(shell), Some(_)) = (tool("sh"), tool("true")) else { return };
     let recording = record(&words(&shell, &["-c", "exec true"]), u64::MAX);
@@ -196,6 +198,7 @@ fn a_replaced_program_has_new_stacks() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn children_run_untraced() {
     let Some(shell) = tool("sh") else { return };
     let script = "x=$(sleep 0.1; echo 3); [ \"$x\" = 3 ] || exit 9; (exit 5); exit $?";

@@ -116,6 +116,7 @@ fn longjmp_unwinds_skipped_frames() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn exceptions_unwind_skipped_frames() {
     check("exceptions.cpp");
 }
@@ -126,6 +127,7 @@ fn contexts_have_their_own_stacks() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn unusual_calls_and_returns() {
     check("shapes.c");
 }
@@ -160,6 +162,7 @@ fn signal_handlers_are_called_by_the_system() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn threads_have_their_own_stacks() {
     let Some(recording) = check("threads.c") else { return };
     let mut threads = BTreeSet::new();
@@ -192,11 +195,13 @@ fn compare_with_independent_count(source: &str) {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn independent_counts_of_longjmp_are_equal() {
     compare_with_independent_count("longjmp.c");
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn independent_counts_of_signals_are_equal() {
     compare_with_independent_count("signals.c");
 }

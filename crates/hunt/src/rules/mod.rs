@@ -1,0 +1,119 @@
+//! Evaluates rules on the events of a trace.
+
+mod event_name;
+mod field;
+mod look_up;
+mod names;
+
+use stackhound_detect::Evaluation;
+use stackhound_pipeline::EventView;
+use stackhound_rules::evaluate::{Answer, Counts, Missing, Mode, Position, RuleSet, Verdict};
+use stackhound_rules::{Error, Library, Need};
+use stackhound_trace::TraceTime;
+
+use event_name::event_name;
+use field::TraceField;
+use look_up::TraceEvent;
+
+/// The rules of a library, for the events of one trace.
+#[derive(Debug)]
+pub struct RuleSession {
+    rules: RuleSet<TraceField>,
+    needs_detections: bool,
+    names_functions: bool,
+    /// The time of the last evaluated event: losses since then concern sequences.
+    checked: Option<TraceTime>,
+}
+
+/// The answer of a rule for an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleAnswer {
+    /// The index of the rule in the library.
+    pub rule: usize,
+    /// The answer; never no.
+    pub verdict: Verdict,
+    /// What is missing, unless the answer is yes.
+    pub missing: Option<Missing>,
+    /// The text for people; empty if the rule has none.
+    pub text: String,
+    /// The earlier events of a sequence, in their order.
+    pub earlier: Vec<Position>,
+}
+
+impl RuleSession {
+    /// Compiles the rules of a library.
+    pub fn new(library: &Library, mode: Mode) -> RuleSession {
+        let needs_detections = std::cell::Cell::new(false);
+        let rules = RuleSet::new(library, mode, |used, event| {
+            let resolved = TraceField::resolve(used, event);
+            if let Some(found) = &resolved {
+                let of_detections = matches!(found.field, TraceField::Findings | TraceField::IsFound(_));
+                needs_detections.set(needs_detections.get() || of_detections);
+            }
+            resolved
+        });
+        let conditions = library.rules.iter().filter_map(|rule| rule.condition.as_ref().ok());
+        let names_functions =
+            conditions.into_iter().any(|condition| condition.needs.has(Need::FunctionNames));
+        RuleSession { rules, needs_detections: needs_detections.get(), names_functions, checked: None }
+    }
+
+    /// Whether rules use names of functions: they should then be looked up in advance.
+    pub fn names_functions(&self) -> bool {
+        self.names_functions
+    }
+
+    /// Whether rules use the answers of detections.
+    pub fn needs_detections(&self) -> bool {
+        self.needs_detections
+    }
+
+    /// Rules that cannot be compiled.
+    pub fn errors(&self) -> &[Error] {
+        self.rules.errors()
+    }
+
+    /// The numbers of answers of a rule, by its index in the library.
+    pub fn counts(&self, rule: usize) -> Counts {
+        self.rules.counts(rule)
+    }
+
+    /// Whether rules are about events like this one.
+    #[inline]
+    pub fn is_about(&self, view: &EventView<'_>) -> bool {
+        event_name(view).is_some_and(|name| self.rules.is_about(name))
+    }
+
+    /// Evaluates the rules about an event, and adds their answers. `evaluation` are the answers of
+    /// detections for the same event, if rules [need them](RuleSession::needs_detections). Events must
+    /// be passed in the order of the trace; `record` is the number of the event in it.
+    pub fn evaluate(
+        &mut self,
+        view: &EventView<'_>,
+        record: u64,
+        evaluation: Option<&Evaluation>,
+        answers: &mut Vec<RuleAnswer>,
+    ) {
+        let Some(name) = event_name(view) else { return };
+        if !self.rules.is_about(name) {
+            return;
+        }
+        let at = Position { time: view.utc().0, record };
+        let checked = self.checked.replace(view.time());
+        if let Some(checked) = checked
+            && !view.trace_state().is_gapless(checked, view.time())
+        {
+            self.rules.lose(at.time);
+        }
+        let event = TraceEvent::new(view, evaluation);
+        self.rules.evaluate(name, at, &event, |answer: &Answer<'_, TraceEvent<'_, '_>>| {
+            answers.push(RuleAnswer {
+                rule: answer.rule,
+                verdict: answer.verdict,
+                missing: answer.missing,
+                text: answer.text(),
+                earlier: answer.earlier().collect(),
+            });
+        });
+    }
+}

@@ -1,0 +1,410 @@
+//! Looks up the values of terms for an event.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+
+use md5::{Digest, Md5};
+use stackhound_expr::{Undecided, Value, Visitor, fits_pattern};
+
+use super::functions as texts;
+use super::sequence::Kept;
+use super::term::{Call, FieldTerm, ForEach, Prepared, Term, Zero};
+use super::{Mode, RuleEvent};
+
+/// What a condition can refer to.
+pub(crate) struct Scope<'s, E: RuleEvent> {
+    pub event: &'s E,
+    pub mode: Mode,
+    /// Values of events of earlier slots.
+    pub kept: &'s [Kept],
+    /// The innermost element.
+    pub element: Option<&'s Element<'s, E::Field>>,
+}
+
+/// An element that `foreach` visits.
+pub(crate) struct Element<'s, F> {
+    kind: ElementKind<'s, F>,
+    outer: Option<&'s Element<'s, F>>,
+}
+
+enum ElementKind<'s, F> {
+    /// A value of a list.
+    Value(Value<'s>),
+    /// An element with parts.
+    OfField(&'s F, usize),
+}
+
+const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());
+
+/// Passes all values of a term to `visit`.
+pub(crate) fn look_up<E: RuleEvent>(
+    term: &Term<E::Field>,
+    scope: &Scope<'_, E>,
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    match term {
+        Term::Field(FieldTerm { field, zero, .. }) => {
+            or_zero(*zero, scope.mode, visit, |visit| match field {
+                Some(field) => scope.event.visit(field, visit),
+                None => CONTINUE,
+            })
+        }
+        Term::Bound { index, zero } => or_zero(*zero, scope.mode, visit, |visit| {
+            scope.kept.get(*index).map_or(CONTINUE, |kept| kept.visit(visit))
+        }),
+        Term::Element { outward, part } => {
+            let mut element = scope.element;
+            for _ in 0..*outward {
+                element = element.and_then(|element| element.outer);
+            }
+            match (element.map(|element| &element.kind), part) {
+                (Some(ElementKind::Value(value)), _) => visit(*value),
+                (Some(ElementKind::OfField(field, index)), Some(part)) => {
+                    let zero = Zero::of(part.value_type);
+                    or_zero(zero, scope.mode, visit, |visit| {
+                        scope.event.visit_part(field, *index, part, visit)
+                    })
+                }
+                _ => CONTINUE,
+            }
+        }
+        Term::Text(text) => visit(Value::Text(text)),
+        Term::Number(number) => visit(Value::Unsigned(*number)),
+        Term::Decimal(number) => visit(Value::Float(*number)),
+        Term::Truth(truth) => visit(Value::Bool(*truth)),
+        Term::Holds(matcher) => known(matcher.decide(|term, visit| look_up(term, scope, visit)), visit),
+        Term::Call(call) => call.visit(scope, visit),
+        Term::ForEach(each) => known(each.decide(scope), visit),
+        Term::Pattern { value, pattern, ignores_case } => {
+            each_text(value, scope, visit, |text, visit| {
+                let pattern = first_text(pattern, scope);
+                visit(pattern.map_or(Value::Unknown, |pattern| {
+                    Value::Bool(fits_pattern(text, &pattern, *ignores_case))
+                }))
+            })
+        }
+        Term::Fuzzy { value, patterns, folding } => each_text(value, scope, visit, |text, visit| {
+            let fold = |c: char| {
+                let c = if folding.diacritics { texts::without_diacritics(c) } else { c };
+                if folding.case { c.to_lowercase().next().unwrap_or(c) } else { c }
+            };
+            let fits = patterns.iter().any(|pattern| {
+                let pattern: String = pattern.chars().map(fold).collect();
+                texts::is_fuzzy(text.chars().map(fold), &pattern)
+            });
+            visit(Value::Bool(fits))
+        }),
+    }
+}
+
+/// Visits values, or in compatible mode the value of a missing field if there is none.
+fn or_zero(
+    zero: Zero,
+    mode: Mode,
+    visit: &mut Visitor<'_>,
+    look_up: impl FnOnce(&mut Visitor<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    if mode == Mode::Strict {
+        return look_up(visit);
+    }
+    let mut has_value = false;
+    look_up(&mut |value| match value {
+        Value::Unknown => CONTINUE,
+        value => {
+            has_value = true;
+            visit(value)
+        }
+    })?;
+    if has_value { CONTINUE } else { visit(zero.value()) }
+}
+
+impl Zero {
+    fn value(self) -> Value<'static> {
+        match self {
+            Zero::Text => Value::Text(""),
+            Zero::Number => Value::Unsigned(0),
+            Zero::Truth => Value::Bool(false),
+            Zero::List => Value::Absent,
+        }
+    }
+}
+
+fn known(answer: Result<bool, Undecided>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    visit(answer.map_or(Value::Unknown, Value::Bool))
+}
+
+/// Calls `with` with the text of each value. Missing values are unknown.
+fn each_text<E: RuleEvent>(
+    term: &Term<E::Field>,
+    scope: &Scope<'_, E>,
+    visit: &mut Visitor<'_>,
+    mut with: impl FnMut(&str, &mut Visitor<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut has_value = false;
+    look_up(term, scope, &mut |value| {
+        has_value = true;
+        match value.to_text() {
+            Some(text) => with(&text, visit),
+            None => visit(value),
+        }
+    })?;
+    if has_value { CONTINUE } else { visit(Value::Unknown) }
+}
+
+/// The text of the first value.
+fn first_text<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Option<String> {
+    let mut found = None;
+    let _ = look_up(term, scope, &mut |value| {
+        found = value.to_text().map(Cow::into_owned);
+        ControlFlow::Break(())
+    });
+    found
+}
+
+fn first_integer<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Option<i128> {
+    let mut found = None;
+    let _ = look_up(term, scope, &mut |value| {
+        found = value.to_integer();
+        ControlFlow::Break(())
+    });
+    found
+}
+
+impl<F> ForEach<F> {
+    /// Whether the predicate holds for an element.
+    fn decide<E: RuleEvent<Field = F>>(&self, scope: &Scope<'_, E>) -> Result<bool, Undecided> {
+        let mut result = Ok(false);
+        let mut add = |kind: ElementKind<'_, F>| {
+            let element = Element { kind, outer: scope.element };
+            let scope = Scope { element: Some(&element), ..*scope };
+            match self.predicate.decide(|term, visit| look_up(term, &scope, visit)) {
+                Ok(false) => CONTINUE,
+                Ok(true) => {
+                    result = Ok(true);
+                    ControlFlow::Break(())
+                }
+                Err(undecided) => {
+                    result = Err(undecided);
+                    CONTINUE
+                }
+            }
+        };
+        let is_complete = match &self.elements {
+            Term::Field(FieldTerm { field, zero: Zero::List, name, .. }) if is_of_elements(name) => {
+                let Some(field) = field else { return missing(scope.mode) };
+                let elements = scope.event.elements(field);
+                let _ = (0..elements.known).try_for_each(|index| add(ElementKind::OfField(field, index)));
+                elements.is_complete
+            }
+            values => {
+                let (mut has_value, mut is_known) = (false, true);
+                let _ = look_up(values, scope, &mut |value| {
+                    has_value = true;
+                    match value {
+                        Value::Absent => CONTINUE,
+                        Value::Unknown => {
+                            is_known = false;
+                            CONTINUE
+                        }
+                        value => add(ElementKind::Value(value)),
+                    }
+                });
+                has_value && is_known
+            }
+        };
+        match result {
+            Ok(false) if !is_complete => missing(scope.mode),
+            result => result,
+        }
+    }
+}
+
+fn missing(mode: Mode) -> Result<bool, Undecided> {
+    if mode == Mode::Strict { Err(Undecided(0)) } else { Ok(false) }
+}
+
+/// Whether a field has elements with parts.
+fn is_of_elements(name: &str) -> bool {
+    name.rsplit('.').next().is_some_and(|last| last.starts_with('_'))
+}
+
+impl<F> Call<F> {
+    fn visit<E: RuleEvent<Field = F>>(
+        &self,
+        scope: &Scope<'_, E>,
+        visit: &mut Visitor<'_>,
+    ) -> ControlFlow<()> {
+        let Some((first, later)) = self.arguments.split_first() else { return CONTINUE };
+        let text = |index: usize| later.get(index).and_then(|term| first_text(term, scope));
+        let integer = |index: usize| later.get(index).and_then(|term| first_integer(term, scope));
+        let is_false = |index: usize| matches!(later.get(index), Some(Term::Truth(false)));
+        let each = |visit: &mut Visitor<'_>,
+                    with: &mut dyn FnMut(&str, &mut Visitor<'_>) -> ControlFlow<()>| {
+            each_text(first, scope, visit, with)
+        };
+        let unknown = |visit: &mut Visitor<'_>| visit(Value::Unknown);
+        match self.function.name {
+            "base" if is_false(0) => {
+                each(visit, &mut |text, visit| visit(Value::Text(texts::file_stem(text))))
+            }
+            "base" => each(visit, &mut |text, visit| visit(Value::Text(texts::file_name(text)))),
+            "dir" => each(visit, &mut |text, visit| visit(Value::Text(texts::folder(text)))),
+            "ext" if is_false(0) => each(visit, &mut |text, visit| {
+                visit(Value::Text(texts::extension(text).trim_start_matches('.')))
+            }),
+            "ext" => each(visit, &mut |text, visit| visit(Value::Text(texts::extension(text)))),
+            "volume" => each(visit, &mut |text, visit| visit(Value::Text(texts::volume(text)))),
+            "is_abs" => each(visit, &mut |text, visit| visit(Value::Bool(texts::is_absolute(text)))),
+            "lower" => each(visit, &mut |text, visit| visit(Value::Text(&text.to_lowercase()))),
+            "upper" => each(visit, &mut |text, visit| visit(Value::Text(&text.to_uppercase()))),
+            "md5" => each(visit, &mut |text, visit| {
+                let digest = Md5::digest(text.as_bytes());
+                let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                visit(Value::Text(&digits))
+            }),
+            "entropy" => each(visit, &mut |text, visit| visit(Value::Unsigned(texts::entropy(text)))),
+            "ltrim" | "rtrim" => {
+                let Some(end) = text(0) else { return unknown(visit) };
+                let is_left = self.function.name == "ltrim";
+                each(visit, &mut |text, visit| {
+                    let cut = if is_left { text.strip_prefix(&*end) } else { text.strip_suffix(&*end) };
+                    visit(Value::Text(cut.unwrap_or(text)))
+                })
+            }
+            "split" => {
+                let Some(separator) = text(0) else { return unknown(visit) };
+                each(visit, &mut |text, visit| {
+                    text.split(&*separator).try_for_each(|part| visit(Value::Text(part)))
+                })
+            }
+            "substr" => {
+                let Some(start) = integer(0) else { return unknown(visit) };
+                let end = integer(1);
+                if later.len() > 1 && end.is_none() {
+                    return unknown(visit);
+                }
+                each(visit, &mut |text, visit| visit(Value::Text(texts::part(text, start, end))))
+            }
+            "indexof" => {
+                let Some(wanted) = text(0) else { return unknown(visit) };
+                let order = if later.len() > 1 { text(1) } else { Some("first".to_owned()) };
+                each(visit, &mut |text, visit| {
+                    let found = order.as_deref().and_then(|order| texts::index_of(text, &wanted, order));
+                    visit(found.map_or(Value::Unknown, Value::Signed))
+                })
+            }
+            "replace" => {
+                let all: Option<Vec<String>> = (0..later.len()).map(text).collect();
+                let Some(all) = all else { return unknown(visit) };
+                each(visit, &mut |text, visit| {
+                    let mut replaced = text.to_owned();
+                    for pair in all.as_chunks::<2>().0 {
+                        replaced = bounded(replaced.replace(&*pair[0], &pair[1]));
+                    }
+                    visit(Value::Text(&replaced))
+                })
+            }
+            "concat" => {
+                let all: Option<String> =
+                    self.arguments.iter().map(|argument| first_text(argument, scope)).collect();
+                match all {
+                    Some(all) => visit(Value::Text(&bounded(all))),
+                    None => unknown(visit),
+                }
+            }
+            "length" => length(first, scope, visit),
+            "count" => self.count(first, later, scope, visit),
+            "cidr_contains" => {
+                let Prepared::Networks(networks) = &self.prepared else { return CONTINUE };
+                each(visit, &mut |text, visit| {
+                    let address: Option<IpAddr> = text.parse().ok();
+                    let contains = address
+                        .is_some_and(|address| networks.iter().any(|network| network.contains(address)));
+                    visit(Value::Bool(contains))
+                })
+            }
+            "regex" => {
+                let Prepared::Expressions(set) = &self.prepared else { return CONTINUE };
+                each(visit, &mut |text, visit| visit(Value::Bool(set.is_match(text))))
+            }
+            // The others ask the running system.
+            _ => CONTINUE,
+        }
+    }
+
+    /// The number of values that fit a pattern; of a text, the number of its words.
+    fn count<E: RuleEvent<Field = F>>(
+        &self,
+        first: &Term<F>,
+        later: &[Term<F>],
+        scope: &Scope<'_, E>,
+        visit: &mut Visitor<'_>,
+    ) -> ControlFlow<()> {
+        let Some(pattern) = later.first().and_then(|term| first_text(term, scope)) else {
+            return visit(Value::Unknown);
+        };
+        let ignores_case = !matches!(later.get(1), Some(Term::Truth(false)));
+        let is_list = first.is_list();
+        let (mut count, mut has_value, mut is_known) = (0, false, true);
+        let _ = look_up(first, scope, &mut |value| {
+            has_value = true;
+            is_known &= value != Value::Unknown;
+            let text = value.to_text().unwrap_or_default();
+            let fits = |text: &str| u64::from(fits_pattern(text, &pattern, ignores_case));
+            count += match is_list {
+                _ if matches!(value, Value::Unknown | Value::Absent) => 0,
+                true => fits(&text),
+                false => text.split_whitespace().map(fits).sum(),
+            };
+            CONTINUE
+        });
+        visit(if has_value && is_known { Value::Unsigned(count) } else { Value::Unknown })
+    }
+}
+
+/// The number of values of a list, or of characters of a text.
+fn length<E: RuleEvent>(
+    term: &Term<E::Field>,
+    scope: &Scope<'_, E>,
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    if !term.is_list() {
+        return each_text(term, scope, visit, |text, visit| {
+            visit(Value::Unsigned(text.chars().count() as u64))
+        });
+    }
+    let (mut count, mut has_value, mut is_known) = (0, false, true);
+    let _ = look_up(term, scope, &mut |value| {
+        has_value = true;
+        is_known &= value != Value::Unknown;
+        count += u64::from(!matches!(value, Value::Unknown | Value::Absent));
+        CONTINUE
+    });
+    visit(if has_value && is_known { Value::Unsigned(count) } else { Value::Unknown })
+}
+
+impl<F> Term<F> {
+    /// Whether it has several values.
+    fn is_list(&self) -> bool {
+        match self {
+            Term::Field(FieldTerm { zero, .. }) | Term::Bound { zero, .. } => *zero == Zero::List,
+            Term::Call(call) => match call.function.name {
+                "split" => true,
+                "base" | "dir" => call.arguments.first().is_some_and(Term::is_list),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// The limit of the texts that functions build, in bytes.
+const TEXT_MAX: usize = 1 << 20;
+
+fn bounded(mut text: String) -> String {
+    if text.len() > TEXT_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
+    }
+    text
+}

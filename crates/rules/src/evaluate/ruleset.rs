@@ -1,0 +1,514 @@
+//! Rules that are compiled for a source of events, by the names of the events they are about.
+
+use std::sync::Arc;
+
+use stackhound_expr::Matcher;
+
+use super::compile::Compiler;
+use super::look_up::{Scope, look_up};
+use super::sequence::{Certainty, Chain, ChainEvent, Kept, Key, Position, SequenceState};
+use super::template::{self, TemplatePart};
+use super::term::Term;
+use super::{Mode, ResolvedField, RuleEvent};
+use crate::error::Error;
+use crate::events::EventName;
+use crate::fields::Field;
+use crate::library::Library;
+use crate::parse::SPAN_MAX;
+use crate::source::Span;
+use crate::syntax::{Condition, Expression, ExpressionKind, FieldUse, Sequence};
+
+/// The answer of a rule that is not no.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// Something is missing.
+    Undetermined,
+    /// The rule applies unless one of its exceptions does, for which something is missing.
+    Possible,
+    /// The rule applies.
+    Yes,
+}
+
+/// What a rule would need for a certain answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Missing {
+    /// A field, by its name in conditions.
+    Field(&'static str),
+    /// Events that were lost, or dropped to bound the memory.
+    Events,
+}
+
+impl Missing {
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Missing::Field(name) => name,
+            Missing::Events => "events",
+        }
+    }
+}
+
+/// The answer of a rule for an event.
+#[derive(Debug)]
+pub struct Answer<'a, E: RuleEvent> {
+    /// The index of the rule in the library.
+    pub rule: usize,
+    /// The answer.
+    pub verdict: Verdict,
+    /// What is missing, unless the answer is yes.
+    pub missing: Option<Missing>,
+    chain: &'a [ChainEvent],
+    output: &'a [OutputPart<E::Field>],
+    event: &'a E,
+    mode: Mode,
+}
+
+impl<E: RuleEvent> Answer<'_, E> {
+    /// The earlier events of a sequence, in their order.
+    pub fn earlier(&self) -> impl Iterator<Item = Position> {
+        self.chain.iter().map(|event| event.at)
+    }
+
+    /// The text that the rule has for people, with the values of this event; empty if it has none.
+    pub fn text(&self) -> String {
+        let scope = Scope { event: self.event, mode: self.mode, kept: &[], element: None };
+        let parts = self.output.iter().map(|part| match part {
+            OutputPart::Text(text) => text.clone(),
+            OutputPart::Own(term) => shown(&Kept::of(|visit| look_up(term, &scope, visit))),
+            OutputPart::Earlier { slot, index } => {
+                self.chain.get(*slot).and_then(|event| event.shown.get(*index)).map_or_else(missing, shown)
+            }
+        });
+        parts.collect()
+    }
+}
+
+fn shown(kept: &Kept) -> String {
+    kept.to_text().unwrap_or_else(missing)
+}
+
+fn missing() -> String {
+    "?".to_owned()
+}
+
+/// A part of the text of a finding.
+#[derive(Debug)]
+enum OutputPart<F> {
+    Text(String),
+    /// A field of the last event.
+    Own(Term<F>),
+    /// A value of an earlier event.
+    Earlier {
+        slot: usize,
+        index: usize,
+    },
+}
+
+/// The condition of a rule for events with one name.
+#[derive(Debug)]
+struct Entry<F> {
+    /// The index in [`RuleSet::rules`].
+    rule: usize,
+    slot: usize,
+    matcher: Matcher<Term<F>>,
+    /// Whether conditions of the rule refer to events of earlier slots.
+    uses_bound: bool,
+    by: Vec<Term<F>>,
+    /// What later conditions refer to.
+    bound: Vec<Term<F>>,
+    /// What the text of the finding refers to.
+    shown: Vec<Term<F>>,
+    /// The text of the finding, if the event can be the last one.
+    output: Vec<OutputPart<F>>,
+}
+
+/// A rule that is used.
+#[derive(Debug)]
+struct Compiled {
+    /// The index in the library.
+    index: usize,
+    /// The state and the number of slots of a sequence.
+    sequence: Option<(SequenceState, usize)>,
+}
+
+/// The numbers of answers of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// The rule applied.
+    pub yes: u64,
+    /// It applied unless an exception did.
+    pub possible: u64,
+    /// It was not determined.
+    pub undetermined: u64,
+    /// Keys of sequences that were dropped to bound the memory.
+    pub dropped: u64,
+}
+
+/// The rules of a library for a source with fields of type `F`.
+#[derive(Debug)]
+pub struct RuleSet<F> {
+    mode: Mode,
+    rules: Vec<Compiled>,
+    /// By the index of the name.
+    entries: Vec<Vec<Entry<F>>>,
+    /// By the index in the library.
+    counts: Vec<Counts>,
+    errors: Vec<Error>,
+}
+
+impl<F> RuleSet<F> {
+    /// Compiles all rules of a library that are enabled and have no errors. `resolve` is called with
+    /// each field and the name of the event; `None` if the source never has it.
+    pub fn new(
+        library: &Library,
+        mode: Mode,
+        mut resolve: impl FnMut(&FieldUse, EventName) -> Option<ResolvedField<F>>,
+    ) -> RuleSet<F> {
+        let mut set = RuleSet {
+            mode,
+            rules: Vec::new(),
+            entries: EventName::all().map(|_| Vec::new()).collect(),
+            counts: vec![Counts::default(); library.rules.len()],
+            errors: Vec::new(),
+        };
+        for (index, rule) in library.rules.iter().enumerate() {
+            let Ok(condition) = &rule.condition else { continue };
+            if !rule.head.is_enabled {
+                continue;
+            }
+            let compiled = Rule {
+                slots: Slots::of(&condition.tree),
+                names: &condition.events,
+                output: template::parts(&rule.head.output),
+                index: set.rules.len(),
+                mode,
+            };
+            match compiled.entries(&mut resolve) {
+                Ok(entries) => {
+                    set.rules.push(Compiled { index, sequence: compiled.slots.state(mode) });
+                    entries.into_iter().for_each(|(name, entry)| set.entries[name.index()].push(entry));
+                }
+                Err(error) => set.errors.push(error),
+            }
+        }
+        set
+    }
+
+    /// Rules that cannot be compiled.
+    pub fn errors(&self) -> &[Error] {
+        &self.errors
+    }
+
+    /// The number of rules that are evaluated.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether no rule is evaluated.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether a rule is about events with this name.
+    pub fn is_about(&self, name: EventName) -> bool {
+        !self.entries[name.index()].is_empty()
+    }
+
+    /// The numbers of answers of a rule, by its index in the library.
+    pub fn counts(&self, rule: usize) -> Counts {
+        let state = self.rules.iter().find(|compiled| compiled.index == rule);
+        let dropped =
+            state.and_then(|compiled| compiled.sequence.as_ref()).map_or(0, |(state, _)| state.dropped);
+        Counts { dropped, ..self.counts[rule] }
+    }
+
+    /// Events of any name were lost at a time, in units of 100 ns: sequences that may have needed
+    /// them are undetermined.
+    pub fn lose(&mut self, time: i64) {
+        for (state, _) in self.rules.iter_mut().filter_map(|rule| rule.sequence.as_mut()) {
+            state.lose(time);
+        }
+    }
+
+    /// Evaluates all rules about events with this name, and calls `on` for each answer that is not
+    /// no. Events must be passed in the order of their positions.
+    pub fn evaluate<E: RuleEvent<Field = F>>(
+        &mut self,
+        name: EventName,
+        at: Position,
+        event: &E,
+        mut on: impl FnMut(&Answer<'_, E>),
+    ) {
+        let RuleSet { mode, rules, entries, counts, .. } = self;
+        let mode = *mode;
+        for entry in &entries[name.index()] {
+            let Compiled { index, sequence } = &mut rules[entry.rule];
+            let found = match sequence {
+                None => entry.decide(event, mode, &[]).map(|(certainty, missing)| Found {
+                    certainty,
+                    missing,
+                    chain: Vec::new(),
+                }),
+                Some((state, slots)) => entry.advance(event, mode, at, state, *slots),
+            };
+            let Some(Found { certainty, missing, chain }) = found else { continue };
+            let verdict = match certainty {
+                Certainty::Certain => Verdict::Yes,
+                Certainty::Possible => Verdict::Possible,
+                Certainty::Undetermined => Verdict::Undetermined,
+            };
+            let count = &mut counts[*index];
+            *match verdict {
+                Verdict::Yes => &mut count.yes,
+                Verdict::Possible => &mut count.possible,
+                Verdict::Undetermined => &mut count.undetermined,
+            } += 1;
+            let missing = missing.filter(|_| verdict != Verdict::Yes);
+            let (rule, chain, output) = (*index, &*chain, &*entry.output);
+            on(&Answer { rule, verdict, missing, chain, output, event, mode });
+        }
+    }
+}
+
+/// A complete condition.
+struct Found {
+    certainty: Certainty,
+    missing: Option<Missing>,
+    chain: Vec<ChainEvent>,
+}
+
+impl<F> Entry<F> {
+    /// Whether the condition holds; `None` if it does not.
+    fn decide<E: RuleEvent<Field = F>>(
+        &self,
+        event: &E,
+        mode: Mode,
+        kept: &[Kept],
+    ) -> Option<(Certainty, Option<Missing>)> {
+        let scope = Scope { event, mode, kept, element: None };
+        match self.matcher.decide(|term, visit| look_up(term, &scope, visit)) {
+            Ok(false) => None,
+            Ok(true) => Some((Certainty::Certain, None)),
+            // Only lists have no value.
+            Err(_) if mode == Mode::Compatible => None,
+            Err(undecided) => {
+                let missing = Missing::Field(self.matcher.fields()[undecided.0].name());
+                let passes =
+                    self.matcher.passes_without_exceptions(|term, visit| look_up(term, &scope, visit));
+                let certainty = if passes { Certainty::Possible } else { Certainty::Undetermined };
+                Some((certainty, Some(missing)))
+            }
+        }
+    }
+
+    /// Continues and completes the chains of a sequence.
+    fn advance<E: RuleEvent<Field = F>>(
+        &self,
+        event: &E,
+        mode: Mode,
+        at: Position,
+        state: &mut SequenceState,
+        slots: usize,
+    ) -> Option<Found> {
+        // What is not bound yet is unknown, so this is no only if it is no for all earlier events.
+        let first_mode = if self.uses_bound { Mode::Strict } else { mode };
+        let (certainty, missing) = self.decide(event, first_mode, &[])?;
+        let scope = Scope { event, mode, kept: &[], element: None };
+        let kept = |terms: &[Term<F>]| -> Vec<Kept> {
+            terms.iter().map(|term| Kept::of(|visit| look_up(term, &scope, visit))).collect()
+        };
+        let by = Key::by(kept(&self.by).into_iter(), mode);
+        let is_last = self.slot + 1 == slots;
+        let mut next = Vec::new();
+        let mut add = |bound: &[Kept], before: Chain, certainty: Certainty, missing: Option<Missing>| {
+            let certainty = certainty.min(before.certainty);
+            next.push((bound.to_vec(), Chain { certainty, ..before }, missing));
+        };
+        if self.slot == 0 {
+            add(&[], Chain { events: Vec::new(), certainty: Certainty::Certain }, certainty, missing);
+        } else if self.uses_bound {
+            for key in state.keys(self.slot, at) {
+                if by.as_ref().is_some_and(|by| *by != key.by) {
+                    continue;
+                }
+                let Some((certainty, missing)) = self.decide(event, mode, &key.bound) else { continue };
+                let certainty = if by.is_some() { certainty } else { Certainty::Undetermined };
+                for chain in state.before(self.slot, Some(&key), at) {
+                    add(&key.bound, chain, certainty, missing);
+                }
+            }
+        } else {
+            let key = by.clone().map(|by| Key { by, bound: Box::default() });
+            for chain in state.before(self.slot, key.as_ref(), at) {
+                add(&[], chain, certainty, missing);
+            }
+        }
+        if is_last {
+            let best = next.into_iter().max_by_key(|(_, chain, _)| (chain.certainty, first(chain)));
+            return match best {
+                Some((_, chain, missing)) => Some(Found {
+                    certainty: chain.certainty,
+                    missing: missing.or(Some(Missing::Events)),
+                    chain: chain.events,
+                }),
+                None if state.has_lost(at) => Some(Found {
+                    certainty: Certainty::Undetermined,
+                    missing: Some(Missing::Events),
+                    chain: Vec::new(),
+                }),
+                None => None,
+            };
+        }
+        let (own, shown): (Vec<Kept>, Arc<[Kept]>) = (kept(&self.bound), kept(&self.shown).into());
+        for (mut bound, mut chain, _) in next {
+            bound.extend(own.iter().cloned());
+            chain.events.push(ChainEvent { at, shown: Arc::clone(&shown) });
+            let key = by.clone().map(|by| Key { by, bound: bound.into() });
+            state.keep(key, chain);
+        }
+        None
+    }
+}
+
+fn first(chain: &Chain) -> Option<Position> {
+    chain.events.first().map(|event| event.at)
+}
+
+/// A rule while it is compiled.
+struct Rule<'r> {
+    slots: Slots<'r>,
+    /// The names of the events of each slot.
+    names: &'r [Vec<String>],
+    output: Vec<TemplatePart>,
+    /// The index in [`RuleSet::rules`].
+    index: usize,
+    mode: Mode,
+}
+
+/// The conditions of a rule in their order.
+struct Slots<'r> {
+    conditions: Vec<&'r Expression>,
+    sequence: Option<&'r Sequence>,
+    /// The fields of earlier events that later conditions refer to, sorted by slot.
+    bound: Vec<(usize, &'r FieldUse)>,
+}
+
+impl<'r> Slots<'r> {
+    fn of(condition: &'r Condition) -> Slots<'r> {
+        let conditions = condition.expressions();
+        let Condition::Sequence(sequence) = condition else {
+            return Slots { conditions, sequence: None, bound: Vec::new() };
+        };
+        let mut bound: Vec<(usize, &FieldUse)> = Vec::new();
+        for expression in &conditions {
+            for_each_bound(expression, &mut |alias, field| {
+                let slot = sequence.slots.iter().position(|slot| slot.alias.as_deref() == Some(alias));
+                let is_known =
+                    |(known, used): &(usize, &FieldUse)| Some(*known) == slot && is_same(used, field);
+                if let Some(slot) = slot
+                    && !bound.iter().any(is_known)
+                {
+                    bound.push((slot, field));
+                }
+            });
+        }
+        bound.sort_by_key(|(slot, _)| *slot);
+        Slots { conditions, sequence: Some(sequence), bound }
+    }
+
+    fn state(&self, mode: Mode) -> Option<(SequenceState, usize)> {
+        let sequence = self.sequence.filter(|sequence| sequence.slots.len() > 1)?;
+        let span = sequence.max_span.unwrap_or(SPAN_MAX);
+        let span = i64::try_from(span.as_nanos() / 100).unwrap_or(i64::MAX);
+        let slots = sequence.slots.len();
+        Some((SequenceState::new(slots, span, !self.bound.is_empty(), mode), slots))
+    }
+
+    /// The index of a bound field.
+    fn index(&self, alias: &str, field: &FieldUse) -> usize {
+        let slots = self.sequence.map_or(&[][..], |sequence| &sequence.slots);
+        let slot = slots.iter().position(|slot| slot.alias.as_deref() == Some(alias));
+        let found = self.bound.iter().position(|(known, used)| Some(*known) == slot && is_same(used, field));
+        found.unwrap_or(usize::MAX)
+    }
+}
+
+fn is_same(one: &FieldUse, other: &FieldUse) -> bool {
+    one.field.name == other.field.name && one.argument == other.argument
+}
+
+fn for_each_bound<'e>(expression: &'e Expression, on: &mut impl FnMut(&str, &'e FieldUse)) {
+    if let ExpressionKind::Bound { alias, field } = &expression.kind {
+        on(alias, field);
+    }
+    expression.parts().into_iter().for_each(|part| for_each_bound(part, on));
+}
+
+impl Rule<'_> {
+    fn entries<F>(
+        &self,
+        resolve: &mut impl FnMut(&FieldUse, EventName) -> Option<ResolvedField<F>>,
+    ) -> Result<Vec<(EventName, Entry<F>)>, Error> {
+        let mut entries = Vec::new();
+        let last = self.slots.conditions.len() - 1;
+        // Of one event, the later slots come first, so that it is not used twice in a chain.
+        for (slot, condition) in self.slots.conditions.iter().enumerate().rev() {
+            for name in self.names[slot].iter().filter_map(|name| EventName::of(name)) {
+                let mut of_event = |field: &FieldUse| resolve(field, name);
+                let mut compiler = Compiler {
+                    event: name.event(),
+                    mode: self.mode,
+                    resolve: &mut of_event,
+                    bound: &|alias, field| self.slots.index(alias, field),
+                    variables: Vec::new(),
+                };
+                let Some(matcher) = compiler.matcher(condition)? else { continue };
+                let mut field = |field: &FieldUse| Term::Field(compiler.field(field));
+                let by = self.slots.sequence.map_or(&[][..], |sequence| &sequence.slots[slot].by);
+                let by = by.iter().map(&mut field).collect();
+                let bound = self.slots.bound.iter().filter(|(known, _)| *known == slot);
+                let bound = bound.map(|(_, used)| field(used)).collect();
+                let span = &condition.span;
+                let shown = self.shown(slot, span).iter().map(&mut field).collect();
+                let output = if slot == last { self.output(span, &mut field) } else { Vec::new() };
+                let uses_bound = !self.slots.bound.is_empty();
+                entries.push((
+                    name,
+                    Entry { rule: self.index, slot, matcher, uses_bound, by, bound, shown, output },
+                ));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The fields of the event of a slot in the text of the finding.
+    fn shown(&self, wanted: usize, span: &Span) -> Vec<FieldUse> {
+        let fields = self.output.iter().filter_map(|part| match part {
+            TemplatePart::Field { slot: Some(slot), name, argument } if *slot == wanted => {
+                field_use(name, argument.as_ref(), span)
+            }
+            _ => None,
+        });
+        fields.collect()
+    }
+
+    fn output<F>(&self, span: &Span, field: &mut impl FnMut(&FieldUse) -> Term<F>) -> Vec<OutputPart<F>> {
+        let last = self.slots.conditions.len() - 1;
+        let mut used = vec![0; last];
+        let parts = self.output.iter().filter_map(|part| match part {
+            TemplatePart::Text(text) => Some(OutputPart::Text(text.clone())),
+            TemplatePart::Field { slot: Some(slot), .. } if *slot < last => {
+                used[*slot] += 1;
+                Some(OutputPart::Earlier { slot: *slot, index: used[*slot] - 1 })
+            }
+            TemplatePart::Field { name, argument, .. } => {
+                field_use(name, argument.as_ref(), span).map(|used| OutputPart::Own(field(&used)))
+            }
+        });
+        parts.collect()
+    }
+}
+
+fn field_use(name: &str, argument: Option<&String>, span: &Span) -> Option<FieldUse> {
+    Some(FieldUse { field: Field::of(name)?, argument: argument.cloned(), span: span.clone() })
+}

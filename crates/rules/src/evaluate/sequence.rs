@@ -1,0 +1,346 @@
+//! Sequences: events in an order, with equal values, within a time.
+//!
+//! A sequence is complete if there is a chain: one event for each slot in the order of the trace,
+//! whose neighbors have equal values of the fields after `by`, and whose last event is at most
+//! `maxspan` after the first one. For each key and slot, only the chain that began last is kept: if
+//! any chain can be completed, this one can. The memory is bounded; what is dropped is counted, and
+//! a sequence that may have needed it is undetermined.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use stackhound_expr::{Value, Visitor};
+
+use super::Mode;
+
+/// When and where an event is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Position {
+    /// Time in units of 100 ns.
+    pub time: i64,
+    /// The number of the event in the order of the source.
+    pub record: u64,
+}
+
+/// How certain it is that a chain exists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Certainty {
+    /// Something is missing.
+    Undetermined,
+    /// Only exceptions are undetermined.
+    Possible,
+    /// It exists.
+    Certain,
+}
+
+/// The values of a field of an event, kept for later slots and for the text of the finding.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Kept(Box<[KeptValue]>);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum KeptValue {
+    Text(Box<str>),
+    Integer(i128),
+    /// The bits.
+    Float(u64),
+    Truth(bool),
+    Unknown,
+    Absent,
+}
+
+/// The limit of values that are kept of a field.
+const VALUES_MAX: usize = 256;
+
+impl Kept {
+    /// Copies the values that `look_up` visits.
+    pub fn of(look_up: impl FnOnce(&mut Visitor<'_>) -> ControlFlow<()>) -> Kept {
+        let mut values = Vec::new();
+        let _ = look_up(&mut |value| {
+            if values.len() == VALUES_MAX {
+                values.push(KeptValue::Unknown);
+                return ControlFlow::Break(());
+            }
+            values.push(match value {
+                Value::Unknown => KeptValue::Unknown,
+                Value::Absent => KeptValue::Absent,
+                Value::Bool(truth) => KeptValue::Truth(truth),
+                Value::Float(number) => KeptValue::Float(number.to_bits()),
+                Value::Unsigned(number) => KeptValue::Integer(number.into()),
+                Value::Signed(number) => KeptValue::Integer(number.into()),
+                text => KeptValue::Text(text.to_text().unwrap_or_default().into()),
+            });
+            ControlFlow::Continue(())
+        });
+        Kept(values.into())
+    }
+
+    /// Passes the values to `visit`.
+    pub fn visit(&self, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+        self.0.iter().try_for_each(|value| visit(value.as_value()))
+    }
+
+    /// The text of the values; `None` if one is missing.
+    pub fn to_text(&self) -> Option<String> {
+        let texts: Option<Vec<_>> = self.0.iter().map(|value| value.as_value().to_text()).collect();
+        Some(texts?.join(", ")).filter(|_| !self.0.is_empty())
+    }
+
+    fn is_known(&self) -> bool {
+        !self.0.is_empty() && !self.0.contains(&KeptValue::Unknown)
+    }
+
+    fn ignoring_case(self) -> Kept {
+        let lower = |value| match value {
+            KeptValue::Text(text) => KeptValue::Text(text.to_lowercase().into()),
+            value => value,
+        };
+        Kept(self.0.into_iter().map(lower).collect())
+    }
+
+    fn size(&self) -> usize {
+        let of_text = |value: &KeptValue| if let KeptValue::Text(text) = value { text.len() } else { 0 };
+        size_of_val(&*self.0) + self.0.iter().map(of_text).sum::<usize>()
+    }
+}
+
+impl KeptValue {
+    fn as_value(&self) -> Value<'_> {
+        match self {
+            KeptValue::Text(text) => Value::Text(text),
+            KeptValue::Integer(number) => match u64::try_from(*number) {
+                Ok(number) => Value::Unsigned(number),
+                Err(_) => Value::Signed(*number as i64),
+            },
+            KeptValue::Float(bits) => Value::Float(f64::from_bits(*bits)),
+            KeptValue::Truth(truth) => Value::Bool(*truth),
+            KeptValue::Unknown => Value::Unknown,
+            KeptValue::Absent => Value::Absent,
+        }
+    }
+}
+
+/// The values that an event must share with its neighbors in a chain, and values of earlier events
+/// that conditions refer to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Key {
+    pub by: Box<[Kept]>,
+    pub bound: Box<[Kept]>,
+}
+
+impl Key {
+    /// The key of an event: `None` if a value is missing, so that it may fit every key.
+    pub fn by(values: impl Iterator<Item = Kept>, mode: Mode) -> Option<Box<[Kept]>> {
+        let one = |kept: Kept| kept.is_known().then_some(kept);
+        values
+            .map(|kept| match mode {
+                // Names of files differ in case only.
+                Mode::Strict => one(kept.ignoring_case()),
+                Mode::Compatible => one(kept),
+            })
+            .collect()
+    }
+
+    fn size(&self) -> usize {
+        let all = self.by.iter().chain(&self.bound);
+        size_of::<Key>() + all.map(|kept| size_of::<Kept>() + kept.size()).sum::<usize>()
+    }
+}
+
+/// An event of a chain.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ChainEvent {
+    pub at: Position,
+    /// Values for the text of the finding.
+    pub shown: Arc<[Kept]>,
+}
+
+/// Events of the first slots.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Chain {
+    /// In the order of the slots.
+    pub events: Vec<ChainEvent>,
+    pub certainty: Certainty,
+}
+
+impl Chain {
+    /// The time from which the longest time counts.
+    fn start(&self, mode: Mode) -> i64 {
+        let event = match mode {
+            Mode::Strict => self.events.first(),
+            Mode::Compatible => self.events.last(),
+        };
+        event.map_or(i64::MIN, |event| event.at.time)
+    }
+}
+
+/// The best chains of one length: for each certainty, the one that began last.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Chains(Vec<Chain>);
+
+impl Chains {
+    /// Adds a chain, unless one that is as certain began later.
+    fn add(&mut self, chain: Chain, mode: Mode) {
+        let start = chain.start(mode);
+        let is_covered = |known: &Chain| known.certainty >= chain.certainty && known.start(mode) > start;
+        if self.0.iter().any(is_covered) {
+            return;
+        }
+        self.0.retain(|known| known.certainty > chain.certainty || known.start(mode) > start);
+        self.0.push(chain);
+    }
+
+    fn is_open(&self, from: i64, mode: Mode) -> bool {
+        self.0.iter().any(|chain| chain.start(mode) >= from)
+    }
+
+    fn forget_before(&mut self, from: i64, mode: Mode) {
+        self.0.retain(|chain| chain.start(mode) >= from);
+    }
+}
+
+/// The limits of the state of one sequence.
+pub(crate) const KEYS_MAX: usize = 1 << 16;
+pub(crate) const BOUND_KEYS_MAX: usize = 1 << 10;
+const BYTES_MAX: usize = 16 << 20;
+
+/// The state of a sequence.
+#[derive(Debug)]
+pub(crate) struct SequenceState {
+    mode: Mode,
+    /// The longest time in units of 100 ns.
+    span: i64,
+    keys_max: usize,
+    /// By key: chains by their length minus 1.
+    chains: HashMap<Key, Vec<Chains>, foldhash::fast::RandomState>,
+    /// Chains of any key, and chains whose last event may have any key.
+    any: Vec<Chains>,
+    open: Vec<Chains>,
+    /// The size of the keys in bytes.
+    bytes: usize,
+    /// The number of keys at which those that are too old are removed.
+    sweep_at: usize,
+    /// The time of the last event that was dropped or lost.
+    lost: Option<i64>,
+    /// The number of keys that were dropped.
+    pub dropped: u64,
+}
+
+impl SequenceState {
+    /// The state of a sequence with at least two slots. `span` is in units of 100 ns.
+    pub fn new(slots: usize, span: i64, has_bound: bool, mode: Mode) -> SequenceState {
+        let empty = || vec![Chains::default(); slots.saturating_sub(1)];
+        SequenceState {
+            mode,
+            span,
+            keys_max: if has_bound { BOUND_KEYS_MAX } else { KEYS_MAX },
+            chains: HashMap::default(),
+            any: empty(),
+            open: empty(),
+            bytes: 0,
+            sweep_at: 1024,
+            lost: None,
+            dropped: 0,
+        }
+    }
+
+    /// Events were lost at a time.
+    pub fn lose(&mut self, time: i64) {
+        self.lost = self.lost.max(Some(time));
+    }
+
+    /// Whether a chain before an event may be missing.
+    pub fn has_lost(&self, at: Position) -> bool {
+        self.lost.is_some_and(|lost| lost >= at.time.saturating_sub(self.span))
+    }
+
+    /// The keys with open chains of a length, for conditions that refer to earlier events.
+    pub fn keys(&self, length: usize, at: Position) -> Vec<Key> {
+        let from = at.time.saturating_sub(self.span);
+        let is_open = |chains: &[Chains]| chains[length - 1].is_open(from, self.mode);
+        self.chains.iter().filter(|(_, chains)| is_open(chains)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The chains of a length that an event with this key can continue. The key is `None` if it may
+    /// be any.
+    pub fn before(&self, length: usize, key: Option<&Key>, at: Position) -> Vec<Chain> {
+        let (from, mode) = (at.time.saturating_sub(self.span), self.mode);
+        let is_open = |chain: &&Chain| chain.start(mode) >= from;
+        let undetermined = |chain: &Chain| Chain { certainty: Certainty::Undetermined, ..chain.clone() };
+        let open = self.open[length - 1].0.iter().filter(is_open).map(undetermined);
+        let known = match key {
+            Some(key) => self.chains.get(key).map(|chains| &chains[length - 1]),
+            None => Some(&self.any[length - 1]),
+        };
+        let known = known.into_iter().flat_map(|chains| &chains.0).filter(is_open);
+        let known = known.map(|chain| if key.is_some() { chain.clone() } else { undetermined(chain) });
+        known.chain(open).collect()
+    }
+
+    /// Keeps a chain that is not complete, under the key of its last event.
+    pub fn keep(&mut self, key: Option<Key>, chain: Chain) {
+        let (length, mode) = (chain.events.len(), self.mode);
+        let Some(now) = chain.events.last().map(|event| event.at.time) else { return };
+        let Some(key) = key else {
+            self.open[length - 1].add(chain, mode);
+            return;
+        };
+        if !self.chains.contains_key(&key) {
+            if self.chains.len() >= self.sweep_at || self.bytes >= BYTES_MAX {
+                self.sweep(now);
+            }
+            if self.chains.len() >= self.keys_max || self.bytes >= BYTES_MAX {
+                self.drop_oldest();
+            }
+            self.bytes += key.size();
+        }
+        self.any[length - 1].add(chain.clone(), mode);
+        let lengths = self.any.len();
+        let chains = self.chains.entry(key).or_insert_with(|| vec![Chains::default(); lengths]);
+        chains[length - 1].add(chain, mode);
+    }
+
+    /// Removes chains that can no longer be completed.
+    fn sweep(&mut self, now: i64) {
+        let (from, mode) = (now.saturating_sub(self.span), self.mode);
+        let bytes = &mut self.bytes;
+        self.chains.retain(|key, chains| {
+            chains.iter_mut().for_each(|chains| chains.forget_before(from, mode));
+            let is_open = chains.iter().any(|chains| !chains.0.is_empty());
+            *bytes -= if is_open { 0 } else { key.size() };
+            is_open
+        });
+        self.sweep_at = (self.chains.len() * 2).max(1024);
+    }
+
+    /// Drops the older half of all keys.
+    fn drop_oldest(&mut self) {
+        let mode = self.mode;
+        let newest = |chains: &[Chains]| {
+            chains
+                .iter()
+                .flat_map(|chains| &chains.0)
+                .map(|chain| chain.start(mode))
+                .max()
+                .unwrap_or(i64::MIN)
+        };
+        let mut starts: Vec<i64> = self.chains.values().map(|chains| newest(chains)).collect();
+        let half = starts.len() / 2;
+        let (_, limit, _) = starts.select_nth_unstable(half);
+        let limit = *limit;
+        let (mut left, mut bytes, mut dropped, mut last) = (half, self.bytes, 0, i64::MIN);
+        self.chains.retain(|key, chains| {
+            let start = newest(chains);
+            // Of equal times, as many as needed.
+            if start > limit || left == 0 {
+                return true;
+            }
+            left -= 1;
+            (bytes, dropped, last) = (bytes - key.size(), dropped + 1, last.max(start));
+            false
+        });
+        self.bytes = bytes;
+        self.dropped += dropped;
+        self.lose(last);
+    }
+}
