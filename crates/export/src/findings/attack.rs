@@ -67,7 +67,7 @@ pub(super) fn tactic_url(id: &str) -> String {
 }
 
 /// The name that a rule states for an id, else the id.
-pub(super) fn shown_name<'n>((id, name): &'n (String, String)) -> &'n str {
+pub(super) fn shown_name((id, name): &(String, String)) -> &str {
     if name.is_empty() { id } else { name }
 }
 
