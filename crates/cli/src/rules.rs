@@ -1,5 +1,7 @@
 //! `rules`: checks, lists and explains detection rules.
 
+mod test;
+
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,10 @@ pub enum Verb {
     Check(Check),
     /// List rules with their severities, events and requirements
     List(List),
+    /// Run the test cases beside rules
+    ///
+    /// The exit code is 1 if a case fails.
+    Test(test::Test),
     /// Explain a rule: its description, events, requirements and condition
     Explain(Explain),
 }
@@ -64,31 +70,36 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
         Verb::Check(arguments) => check(arguments, common),
         Verb::List(arguments) => list(arguments, common),
+        Verb::Test(arguments) => test::run(arguments, common),
         Verb::Explain(arguments) => explain(arguments),
     }
 }
 
 /// The rules in files and directories.
 pub fn read(paths: &[PathBuf]) -> Result<Library> {
-    let mut contents = Vec::new();
-    for path in &inputs::expanded(paths)? {
-        if path.is_dir() {
-            let is_yaml = |file: &PathBuf| {
-                file.extension().is_some_and(|ending| ["yml", "yaml"].iter().any(|known| ending == *known))
-            };
-            for file in inputs::files_in(std::slice::from_ref(path)).into_iter().filter(is_yaml) {
-                contents.push(content(&file)?);
-            }
-        } else {
-            contents.push(content(path)?);
-        }
-    }
+    let files = yaml_files(paths)?;
+    let contents: Vec<_> = files.iter().map(|file| content(file)).collect::<Result<_>>()?;
     let library = Library::read(contents.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
     if library.rules.is_empty() && library.errors.is_empty() {
         let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
         bail!("{}: expected rules in YAML files (.yml, .yaml), found none", paths.join(", "));
     }
     Ok(library)
+}
+
+/// The files at some paths, with those in directories that are YAML.
+fn yaml_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let is_yaml = |file: &PathBuf| {
+        file.extension().is_some_and(|ending| ["yml", "yaml"].iter().any(|known| ending == *known))
+    };
+    let mut files = Vec::new();
+    for path in inputs::expanded(paths)? {
+        match path.is_dir() {
+            true => files.extend(inputs::files_in(&[path]).into_iter().filter(is_yaml)),
+            false => files.push(path),
+        }
+    }
+    Ok(files)
 }
 
 /// A file of at most the size that a file with rules can have, and one more byte.

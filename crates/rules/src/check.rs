@@ -244,6 +244,8 @@ impl Checker<'_> {
             ExpressionKind::Integer(_) => Type::Number,
             ExpressionKind::Decimal(_) => Type::Decimal,
             ExpressionKind::Address(_) => Type::Address,
+            ExpressionKind::Data(_) => Type::Any,
+            ExpressionKind::Exists(_) => Type::Truth,
             ExpressionKind::Truth(_) => Type::Truth,
             ExpressionKind::List(values) => {
                 for value in values {

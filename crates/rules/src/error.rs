@@ -26,7 +26,7 @@ pub enum ErrorKind {
     #[error("{0}")]
     Yaml(String),
     /// The file has neither a rule nor macros.
-    #[error("expected a rule with `condition`, or a list of macros")]
+    #[error("expected a rule with `condition`, a rule of Sigma with `detection`, or a list of macros")]
     NoRule,
     /// A macro has both or neither of `expr` and `list`.
     #[error("the macro `{0}` needs either `expr` or `list`")]
@@ -118,6 +118,12 @@ pub enum ErrorKind {
     /// Another rule has the same id.
     #[error("the rule in {0} has the same id")]
     SameId(String),
+    /// A rule of Sigma is about other events.
+    #[error("{0} is not a log source that can be evaluated: expected a category or service of Windows")]
+    LogSource(String),
+    /// A rule of Sigma uses something that is not supported.
+    #[error("{0} is not supported")]
+    Unsupported(String),
     /// A regular expression takes too much memory.
     #[error("the regular expressions are too large: at most 1 MiB after compilation")]
     RegularExpression,

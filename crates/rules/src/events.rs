@@ -1,4 +1,4 @@
-//! The events that rules name.
+//! The events that rules name, and the log sources of Sigma.
 
 use std::sync::LazyLock;
 
@@ -49,7 +49,11 @@ static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
     let event = |line: &'static str| {
         let mut words = line.split(' ');
         let (name, category) = (words.next()?, words.next()?);
-        Some(Event { name, category, needs: Needs::of(Need::of(words.next()?)?) })
+        let needs = match words.next()? {
+            "-" => Needs::NONE,
+            need => Needs::of(Need::of(need)?),
+        };
+        Some(Event { name, category, needs })
     };
     lines.map(|line| event(line).unwrap_or_else(|| panic!("events.txt: {line}"))).collect()
 });
@@ -57,13 +61,16 @@ static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
 impl Event {
     /// The event with a name.
     pub fn of(name: &str) -> Option<Event> {
-        EVENTS.iter().find(|event| event.name == name).copied()
+        EVENTS.iter().find(|event| event.name == name && event.category != SIGMA).copied()
     }
 }
 
-/// All names.
+/// The category of log sources of Sigma.
+const SIGMA: &str = "sigma";
+
+/// The names in conditions.
 pub(crate) fn names() -> Vec<&'static str> {
-    EVENTS.iter().map(|event| event.name).collect()
+    EVENTS.iter().filter(|event| event.category != SIGMA).map(|event| event.name).collect()
 }
 
 /// The names of the events of a category.

@@ -10,12 +10,15 @@ use serde_saphyr::{Location, Spanned};
 
 use crate::error::{Error, ErrorKind};
 use crate::macros::MacroText;
+use crate::sigma::{self, SigmaRule};
 use crate::source::{File, Place, Source};
 
 /// The content of a file.
 pub(crate) enum Content {
     Rule(Box<RuleText>),
     Macros(Vec<(String, MacroText)>),
+    /// Rules of Sigma.
+    Sigma(Vec<SigmaRule>),
 }
 
 /// A rule as it is written.
@@ -31,6 +34,8 @@ pub struct Head {
     pub id: String,
     /// The title.
     pub name: String,
+    /// The name by which correlations refer to it; empty if it has none.
+    pub alias: String,
     /// Such as `1.0.5`.
     pub version: String,
     /// What the rule detects.
@@ -55,6 +60,13 @@ pub struct Head {
     pub actions: Vec<String>,
     /// The version of Fibratus that the rule is written for.
     pub min_engine_version: String,
+}
+
+impl Head {
+    /// Whether a correlation means this rule.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.id == name || self.alias == name || self.name == name
+    }
 }
 
 #[derive(Deserialize)]
@@ -115,6 +127,9 @@ const SEVERITIES: [&str; 4] = ["low", "medium", "high", "critical"];
 
 /// Reads a file.
 pub(crate) fn read(file: &Arc<File>) -> Result<Content, Error> {
+    if sigma::is_sigma(&file.text) {
+        return sigma::read(file).map(Content::Sigma);
+    }
     let form: Form = yaml(file)?;
     match form {
         Form::Rule => rule(file).map(|rule| Content::Rule(Box::new(rule))),
@@ -165,6 +180,7 @@ fn rule(file: &Arc<File>) -> Result<RuleText, Error> {
     let head = Head {
         id: rule.id,
         name: rule.name,
+        alias: String::new(),
         version: rule.version,
         description: rule.description.unwrap_or_default(),
         output: rule.output.unwrap_or_default(),

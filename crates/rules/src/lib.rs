@@ -7,7 +7,7 @@
 //!
 //! Rules are untrusted input: sizes and depths are limited, and templates, actions and functions
 //! that would change or ask the running system are never executed. This crate does not know where
-//! events come from, and does not evaluate rules yet.
+//! events come from, or how findings are shown.
 //!
 //! ```
 //! use stackhound_rules::Library;
@@ -39,8 +39,10 @@ mod functions;
 mod lex;
 mod library;
 mod macros;
+pub mod names;
 mod needs;
 mod parse;
+mod sigma;
 pub mod source;
 pub mod syntax;
 mod types;
@@ -50,6 +52,6 @@ pub use events::EventName;
 pub use fields::{Field, Part};
 pub use file::Head;
 pub use functions::Function;
-pub use library::{FILE_MAX, Library, Rule, RuleCondition};
+pub use library::{FILE_MAX, Library, Rule, RuleCondition, has_cases};
 pub use needs::{Need, Needs};
 pub use types::{Elements, Type};

@@ -57,8 +57,12 @@ impl Library {
     pub fn read<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Library {
         let (mut library, mut macros, mut texts) = (Library::default(), Macros::default(), Vec::new());
         for (name, bytes) in files {
+            if str::from_utf8(bytes).is_ok_and(has_cases) {
+                continue;
+            }
             match content(name, bytes) {
                 Ok(Content::Rule(rule)) => texts.push((name.to_owned(), rule)),
+                Ok(Content::Sigma(rules)) => library.rules.extend(rules.into_iter().map(|rule| rule.into_rule(name))),
                 Ok(Content::Macros(found)) => {
                     found.into_iter().for_each(|(name, text)| macros.add(&name, text));
                 }
@@ -84,6 +88,11 @@ impl Library {
         library.lints.dedup();
         library
     }
+}
+
+/// Whether a file has test cases instead of rules.
+pub fn has_cases(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("cases:"))
 }
 
 fn content(name: &str, bytes: &[u8]) -> Result<Content, Error> {

@@ -15,6 +15,45 @@ pub enum Condition {
     Event(Expression),
     /// About events in an order.
     Sequence(Sequence),
+    /// About answers of other rules.
+    Correlation(Correlation),
+}
+
+/// Answers of other rules within a time.
+#[derive(Clone, Debug)]
+pub struct Correlation {
+    /// What is counted.
+    pub kind: CorrelationKind,
+    /// The other rules, by id or name.
+    pub rules: Vec<String>,
+    /// Names of values of the events' data that are the same.
+    pub group_by: Vec<String>,
+    /// The longest time from the first to the last event.
+    pub span: Duration,
+    /// Whether the other rules have findings of their own.
+    pub generate: bool,
+}
+
+/// The kinds of correlations.
+#[derive(Clone, Debug)]
+pub enum CorrelationKind {
+    /// The number of events is in a range.
+    EventCount(CountRange),
+    /// The number of different values is in a range.
+    ValueCount(CountRange, String),
+    /// All rules have an answer, in any order.
+    Temporal,
+    /// All rules have an answer, in their order.
+    TemporalOrdered,
+}
+
+/// A range of numbers, with both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CountRange {
+    /// The least number.
+    pub least: u64,
+    /// The greatest number.
+    pub most: u64,
 }
 
 /// Events in an order.
@@ -62,6 +101,10 @@ pub enum ExpressionKind {
     Comparison(Box<Comparison>),
     /// A field of the event.
     Field(FieldUse),
+    /// A value of the event's data by its name there; `*` is each value.
+    Data(String),
+    /// Whether the event has a value of its data that is not empty.
+    Exists(String),
     /// A field of an event of an earlier slot.
     Bound {
         /// The name of the slot.
@@ -231,6 +274,7 @@ impl Condition {
         match self {
             Condition::Event(expression) => vec![expression],
             Condition::Sequence(sequence) => sequence.slots.iter().map(|slot| &slot.expression).collect(),
+            Condition::Correlation(_) => Vec::new(),
         }
     }
 }

@@ -171,6 +171,38 @@ pub(crate) fn listed<R: Read + Seek>(
     }
 }
 
+/// Calls `on` with the bytes and the number of each line or record, until it breaks. Those that
+/// cannot be read are skipped.
+pub(crate) fn for_each_json(
+    mut source: impl FnMut() -> io::Result<Option<Block>>,
+    mut on: impl FnMut(&[u8], u64) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut number = 0;
+    while let Some(Block { text, records }) = source()? {
+        let flow = match records {
+            Records::Lines { is_first } => {
+                text.strip_suffix(b"\n").unwrap_or(&text).split(|byte| *byte == b'\n').try_for_each(|line| {
+                    number += 1;
+                    let mut json = line.trim_ascii();
+                    if is_first && number == 1 {
+                        json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
+                    }
+                    let is_readable = !json.is_empty() && line.len() as u64 <= LINE_MAX;
+                    if is_readable { on(json, number) } else { ControlFlow::Continue(()) }
+                })
+            }
+            Records::Listed(listed) => listed.into_iter().try_for_each(|record| {
+                number += 1;
+                record.map_or(ControlFlow::Continue(()), |range| on(&text[range], number))
+            }),
+        };
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Parses all blocks and consumes them in order, until `consume` breaks. With a pool, the next
 /// blocks are read and parsed meanwhile.
 pub(crate) fn for_each(

@@ -423,7 +423,7 @@ impl Evidence {
     }
 }
 
-fn evtx_error(error: evtx::err::EvtxError) -> Error {
+pub(crate) fn evtx_error(error: evtx::err::EvtxError) -> Error {
     Error::Evtx(error.to_string())
 }
 

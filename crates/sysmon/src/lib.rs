@@ -14,6 +14,7 @@
 //! | [`case`] | rows as cases in the normal form |
 //! | `known`, `processes` | evidence from other events |
 //! | `blocks`, `cache` | files in parallel, and evaluations by text |
+//! | [`rules`] | rules that users write, on all events of Windows logs |
 //! | [`hunt`] | files, line by line or record by record, with the unreadable ones |
 //!
 //! Sysmon records only the user stack: up to 24 frames (16 in older versions). Each frame has the
@@ -21,7 +22,7 @@
 //! stack. A frame in no module is therefore *unbacked*, not unknown. Only such frames have
 //! addresses.
 //!
-//! Handles text and uses the detector. Does not depend on ETW or on the output of findings.
+//! Handles text and uses the detector and the rules. Does not depend on ETW or on the output of findings.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -35,6 +36,7 @@ pub mod json;
 mod known;
 mod processes;
 pub mod row;
+pub mod rules;
 mod time;
 
 pub use hunt::{Error, Evaluated, Format, Found, Sysmon, Totals, Unreadable, detect_format};

@@ -193,6 +193,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
     let mut detector = evidence::detector(arguments, common)?;
     let rules = Rules::read(arguments, common)?;
+    let mut log_rules = rules.of_logs();
     let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
     let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
@@ -247,6 +248,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 let reporting = (&mut report, &mut progress);
                 let read = sysmon::hunt((&mut events, &chosen), path, &mut detector, reporting, common);
                 report.failed()?;
+                let of_rules = match rules.is_empty() {
+                    true => Ok(0),
+                    false => sysmon::hunt_rules((&mut log_rules, &rules), path, &mut report),
+                };
+                match of_rules {
+                    Ok(count) => recognized |= count > 0,
+                    Err(error) => failed(error)?,
+                }
                 match read {
                     Ok(totals) => {
                         unreadable += totals.unreadable;

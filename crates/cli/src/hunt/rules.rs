@@ -7,8 +7,9 @@ use stackhound::EventView;
 use stackhound::detect::report::{EarlierEvent, Finding, RuleMatch};
 use stackhound::detect::{Evaluation, RuleInfo, Severity, Verdict};
 use stackhound::hunt::{RuleAnswer, RuleSession};
-use stackhound_rules::evaluate::{Mode, Verdict as Answer};
+use stackhound_rules::evaluate::{Missing, Mode, Position, Verdict as Answer};
 use stackhound_rules::{Head, Library, Rule};
+use stackhound_sysmon::rules::{LogAnswer, LogRules};
 
 use super::Arguments;
 use super::report::Report;
@@ -64,8 +65,24 @@ impl Rules {
         }
     }
 
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.library.rules.is_empty()
+    }
+
+    /// The rules for events of Windows logs.
+    pub fn of_logs(&self) -> LogRules {
+        LogRules::new(&self.library, self.mode)
+    }
+
+    /// The finding of an answer about an event of a Windows log.
+    pub fn of_log(&self, answer: LogAnswer) -> Finding {
+        let LogAnswer { rule, verdict, missing, text, earlier } = answer;
+        self.finding(rule, verdict, rule_match(text, missing, earlier))
+    }
+
     /// A finding of a rule.
-    pub fn finding(&self, rule: usize, verdict: Answer, rule_match: RuleMatch) -> Finding {
+    fn finding(&self, rule: usize, verdict: Answer, rule_match: RuleMatch) -> Finding {
         let (info, severity) = &self.infos[rule];
         let rule_match = RuleMatch { is_possible: verdict == Answer::Possible, ..rule_match };
         let verdict = if verdict == Answer::Yes { Verdict::Yes } else { Verdict::Undetermined };
@@ -73,8 +90,18 @@ impl Rules {
     }
 }
 
+fn rule_match(text: String, missing: Option<Missing>, earlier: Vec<Position>) -> RuleMatch {
+    let one = |at: Position| EarlierEvent { record: at.record, time: u64::try_from(at.time).ok() };
+    RuleMatch {
+        text,
+        missing: missing.map(|missing| missing.name().to_owned()),
+        earlier: earlier.into_iter().map(one).collect(),
+        is_possible: false,
+    }
+}
+
 /// What findings state about a rule.
-pub fn info(rule: &Rule) -> RuleInfo {
+fn info(rule: &Rule) -> RuleInfo {
     let Head { id, name, version, description, labels, .. } = &rule.head;
     let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
     // Labels are free text.
@@ -133,16 +160,7 @@ impl Session<'_> {
         self.session.evaluate(view, self.record, evaluation, &mut self.answers);
         let findings = self.answers.drain(..).map(|answer| {
             let RuleAnswer { rule, verdict, missing, text, earlier } = answer;
-            let earlier = earlier
-                .into_iter()
-                .map(|at| EarlierEvent { record: at.record, time: u64::try_from(at.time).ok() });
-            let rule_match = RuleMatch {
-                text,
-                missing: missing.map(|missing| missing.name().to_owned()),
-                earlier: earlier.collect(),
-                is_possible: false,
-            };
-            self.rules.finding(rule, verdict, rule_match)
+            self.rules.finding(rule, verdict, rule_match(text, missing, earlier))
         });
         findings.filter(|finding| report.wants_rule(finding, 1)).collect()
     }

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use stackhound::detect::Detector;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_trace_name};
+use stackhound_sysmon::rules::{LogAnswer, LogRules, WindowsEvent};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detect_format};
 
 use super::report::Report;
 use super::rows::RowFilter;
+use super::rules::Rules;
 use crate::options::Common;
 use crate::output::{counted, message};
 use crate::progress::Progress;
@@ -159,6 +161,33 @@ pub fn hunt(
         ));
     }
     Ok(totals)
+}
+
+/// Evaluates rules on all events of a file or an event log, whatever their channels.
+pub fn hunt_rules(
+    (rules, definitions): (&mut LogRules, &Rules),
+    path: &Path,
+    report: &mut Report<'_>,
+) -> Result<u64> {
+    if is_pipe(path) {
+        bail!("{}: rules need a file, which can be read again, and not a pipe", path.display());
+    }
+    let name = path.display().to_string();
+    let (content, is_packed) = recognition::open(path)?;
+    let on = |event: &WindowsEvent, record: u64, answers: Vec<LogAnswer>| {
+        let findings = answers.into_iter().map(|answer| definitions.of_log(answer));
+        let findings: Vec<_> = findings.filter(|finding| report.wants_rule(finding, event.count)).collect();
+        match findings.is_empty() {
+            true => ControlFlow::Continue(()),
+            false => report.write(&event.context(&name, record), None, findings),
+        }
+    };
+    let events = match is_packed {
+        true => rules.hunt(unpacked(content)?, on)?,
+        false => rules.hunt(BufReader::with_capacity(BUFFER_SIZE, File::open(path)?), on)?,
+    };
+    report.failed()?;
+    Ok(events)
 }
 
 /// The content in a temporary file without a name.

@@ -3,10 +3,10 @@
 use stackhound_detect::DetectionId;
 use stackhound_pipeline::FilterField;
 use stackhound_rules::EventName;
-use stackhound_rules::evaluate::ResolvedField;
-use stackhound_rules::syntax::FieldUse;
+use stackhound_rules::evaluate::{FieldRef, ResolvedField};
 
-use super::names::{self, Names};
+use stackhound_rules::names::{self, Names};
+use super::sigma;
 
 /// A field as traces have it.
 #[derive(Clone, Debug)]
@@ -31,6 +31,10 @@ pub enum TraceField {
     FileStatus,
     /// The registry key.
     Key(KeyPart),
+    /// The registry key with the short name of its root, as Sysmon writes it.
+    ShortKey,
+    /// The requested access rights in hexadecimal digits after `0x`, as Sysmon writes them.
+    Access,
     /// A fact about the image file.
     Image(ImageOf, ImagePart),
     /// A fact about the stack.
@@ -129,6 +133,8 @@ pub enum KeyPart {
     /// The last component of the key.
     Name,
     Value,
+    /// The path with the short name of the root.
+    Short,
 }
 
 /// The image file that a fact is about.
@@ -170,6 +176,8 @@ pub enum StackPart {
     FinalKernelPath,
     FinalKernelSymbol,
     Detail,
+    /// As Sysmon writes it: `path+offset|…`, the innermost frame first.
+    CallTrace,
 }
 
 /// A fact about the start of a thread.
@@ -192,11 +200,29 @@ mod cost {
 
 impl TraceField {
     /// The field for events with this name; `None` if traces never have it.
-    pub fn resolve(used: &FieldUse, event: EventName) -> Option<ResolvedField<TraceField>> {
-        let argument = used.argument.as_deref();
-        let field = TraceField::of(used.field.name, argument, event.name());
-        let filter = || used.field.filter_field.and_then(FilterField::of).map(TraceField::Filter);
-        let field = field.or_else(filter)?;
+    pub fn resolve(used: FieldRef<'_>, event: EventName) -> Option<ResolvedField<TraceField>> {
+        let field = match used {
+            FieldRef::Field(used) => {
+                let field = TraceField::of(used.field.name, used.argument.as_deref(), event.name());
+                let filter = || used.field.filter_field.and_then(FilterField::of).map(TraceField::Filter);
+                field.or_else(filter)?
+            }
+            FieldRef::Data("GrantedAccess") => TraceField::Access,
+            FieldRef::Data("TargetObject") => TraceField::ShortKey,
+            FieldRef::Data("CallTrace") => TraceField::Stack(StackPart::CallTrace),
+            FieldRef::Data(name) => match sigma::field_of(event.name(), name) {
+                Some((field, argument)) => {
+                    let event = sigma::event_of(event.name())?;
+                    let field = TraceField::of(field, argument, event).or_else(|| {
+                        let port = name.strip_suffix("Port")?;
+                        let name = if port == "Destination" { "fields.dport" } else { "fields.sport" };
+                        FilterField::of(name).map(TraceField::Filter)
+                    });
+                    field?
+                }
+                None => return None,
+            },
+        };
         Some(ResolvedField { cost: field.cost(), field })
     }
 
@@ -213,6 +239,8 @@ impl TraceField {
             | TraceField::IfInfoClass { .. }
             | TraceField::File(_)
             | TraceField::Key(_)
+            | TraceField::ShortKey
+            | TraceField::Access
             | TraceField::Image(ImageOf::Loaded, _) => cost::PAYLOAD,
             TraceField::Image(ImageOf::FinalUser, _) => cost::STACK,
             TraceField::Stack(

@@ -21,7 +21,7 @@ use super::field::{
     Form, ImageOf, ImagePart, KeyPart, PathPart, ProcessPart, StackPart, Start, StartPart, TraceField, Whose,
     detections,
 };
-use super::names;
+use stackhound_rules::names;
 
 /// An event of a trace, for rules.
 pub(super) struct TraceEvent<'v, 'c> {
@@ -94,6 +94,11 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
                 _ => CONTINUE,
             },
             TraceField::Key(part) => self.key(*part, visit),
+            TraceField::ShortKey => self.key(KeyPart::Short, visit),
+            TraceField::Access => match self.number("DesiredAccess") {
+                Some(access) => text(&format!("{access:#x}"), visit),
+                None => CONTINUE,
+            },
             TraceField::Image(of, part) => {
                 let index = match of {
                     ImageOf::Loaded => self.loaded_module(),
@@ -425,7 +430,12 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             path = format!("{}\\{value}", path.trim_end_matches('\\'));
         }
         let own = self.view.process().and_then(|process| process.user_sid()).map(|sid| sid.to_string());
-        registry_paths(&path, own.ok().as_deref()).iter().try_for_each(|path| text(path, visit))
+        let paths = registry_paths(&path, own.ok().as_deref());
+        if part == KeyPart::Short {
+            let short = paths.first().map(|path| short_registry_path(path)).unwrap_or_default();
+            return text(&short, visit);
+        }
+        paths.iter().try_for_each(|path| text(path, visit))
     }
 
     /// The module that the event reports.
@@ -555,6 +565,19 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                     stackhound_frames::Answer::Undetermined => Value::Unknown,
                 })
             }
+            StackPart::CallTrace => {
+                let user = frames.iter().filter(|frame| frame.mode == Mode::User);
+                let one = |frame: &FrameView<'c>| match (self.module_path(frame), frame.rva()) {
+                    (Some(path), Some(rva)) => Some(format!("{path}+{rva:x}")),
+                    (Some(_), None) => Some(format!("UNKNOWN({:016X})", frame.address().0)),
+                    _ => None,
+                };
+                let all: Option<Vec<String>> = user.map(one).collect();
+                match all {
+                    Some(all) if self.has_whole_stack() => text(&all.join("|"), visit),
+                    _ => visit(Value::Unknown),
+                }
+            }
             StackPart::FinalUserPath => path(self.final_user(), visit),
             StackPart::FinalUserSymbol => functions(self.final_user(), visit),
             StackPart::FinalKernelPath => path(frames.first().copied(), visit),
@@ -679,6 +702,16 @@ fn image_value(image: &ImageEvidence, part: ImagePart, visit: &mut Visitor<'_>) 
         ImagePart::FileVersion => version(image.text(|version| version.file_version.as_ref()), visit),
         ImagePart::IsDotNet => image.is_dotnet().map_or(CONTINUE, |is_dotnet| visit(Value::Bool(is_dotnet))),
     }
+}
+
+/// The path with the short name of its root, as Sysmon writes it.
+fn short_registry_path(path: &str) -> String {
+    for (long, short) in [("HKEY_LOCAL_MACHINE", "HKLM"), ("HKEY_USERS", "HKU")] {
+        if let Some(rest) = path.strip_prefix(long) {
+            return format!("{short}{rest}");
+        }
+    }
+    path.to_owned()
 }
 
 /// A registry path with the names of its root that rules use. The hive of the process's user has

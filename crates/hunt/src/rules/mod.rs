@@ -3,12 +3,13 @@
 mod event_name;
 mod field;
 mod look_up;
-mod names;
+
+mod sigma;
 
 use stackhound_detect::Evaluation;
 use stackhound_pipeline::EventView;
 use stackhound_rules::evaluate::{Answer, Counts, Missing, Mode, Position, RuleSet, Verdict};
-use stackhound_rules::{Error, Library, Need};
+use stackhound_rules::{Error, EventName, Library, Need};
 use stackhound_trace::TraceTime;
 
 use event_name::event_name;
@@ -81,7 +82,7 @@ impl RuleSession {
     /// Whether rules are about events like this one.
     #[inline]
     pub fn is_about(&self, view: &EventView<'_>) -> bool {
-        event_name(view).is_some_and(|name| self.rules.is_about(name))
+        names(view).any(|name| self.rules.is_about(name))
     }
 
     /// Evaluates the rules about an event, and adds their answers. `evaluation` are the answers of
@@ -94,8 +95,7 @@ impl RuleSession {
         evaluation: Option<&Evaluation>,
         answers: &mut Vec<RuleAnswer>,
     ) {
-        let Some(name) = event_name(view) else { return };
-        if !self.rules.is_about(name) {
+        if !self.is_about(view) {
             return;
         }
         let at = Position { time: view.utc().0, record };
@@ -106,14 +106,24 @@ impl RuleSession {
             self.rules.lose(at.time);
         }
         let event = TraceEvent::new(view, evaluation);
-        self.rules.evaluate(name, at, &event, |answer: &Answer<'_, TraceEvent<'_, '_>>| {
+        let mut add = |answer: &Answer<'_, TraceEvent<'_, '_>>| {
             answers.push(RuleAnswer {
                 rule: answer.rule,
                 verdict: answer.verdict,
-                missing: answer.missing,
+                missing: answer.missing.clone(),
                 text: answer.text(),
                 earlier: answer.earlier().collect(),
             });
-        });
+        };
+        for name in names(view) {
+            self.rules.evaluate(name, at, &event, &mut add);
+        }
     }
+}
+
+/// The names that rules have for an event.
+fn names(view: &EventView<'_>) -> impl Iterator<Item = EventName> {
+    let name = event_name(view);
+    let categories = name.map_or(&[][..], |name| sigma::categories(name, view));
+    name.into_iter().chain(categories.iter().copied())
 }

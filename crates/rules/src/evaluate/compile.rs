@@ -7,7 +7,7 @@ use regex::{Regex, RegexSetBuilder};
 use stackhound_expr::{self as expr, Case, Filter, Literal, Matcher, Operand, TextOperator, field};
 
 use super::term::{Call, FieldTerm, Folding, ForEach, Network, Prepared, Term, Zero};
-use super::{Mode, ResolvedField};
+use super::{FieldRef, Mode, ResolvedField};
 use crate::error::{Error, ErrorKind};
 use crate::events::Event;
 use crate::fields::{Part, part};
@@ -22,7 +22,7 @@ const EXPRESSION_SIZE_MAX: usize = 1 << 20;
 pub(crate) struct Compiler<'c, F> {
     pub event: Event,
     pub mode: Mode,
-    pub resolve: &'c mut dyn FnMut(&FieldUse) -> Option<ResolvedField<F>>,
+    pub resolve: &'c mut dyn FnMut(FieldRef<'_>) -> Option<ResolvedField<F>>,
     /// The index among the kept values of a field of an earlier slot.
     pub bound: &'c dyn Fn(&str, &FieldUse) -> usize,
     /// The variables of `foreach` around this place, with their elements; `None` for texts.
@@ -227,6 +227,8 @@ impl<F> Compiler<'_, F> {
                 Term::Bound { index: (self.bound)(alias, field), zero: zero(field) }
             }
             ExpressionKind::Element { variable, part } => self.element(variable, part.as_deref()),
+            ExpressionKind::Data(name) => Term::Field(self.data(name)),
+            ExpressionKind::Exists(name) => Term::Exists(self.data(name)),
             ExpressionKind::Text(text) => Term::Text(text.as_str().into()),
             ExpressionKind::Integer(number) => Term::Number(*number),
             ExpressionKind::Decimal(number) => Term::Decimal(*number),
@@ -254,9 +256,16 @@ impl<F> Compiler<'_, F> {
 
     /// Resolves a field.
     pub fn field(&mut self, field: &FieldUse) -> FieldTerm<F> {
-        let resolved = (self.resolve)(field);
+        let resolved = (self.resolve)(FieldRef::Field(field));
         let (resolved, cost) = resolved.map_or((None, 0), |found| (Some(found.field), found.cost));
-        FieldTerm { field: resolved, zero: zero(field), name: field.field.name, cost }
+        FieldTerm { field: resolved, zero: zero(field), name: field.field.name.into(), cost }
+    }
+
+    /// Resolves a name in the data of events.
+    pub fn data(&mut self, name: &str) -> FieldTerm<F> {
+        let resolved = (self.resolve)(FieldRef::Data(name));
+        let (resolved, cost) = resolved.map_or((None, 0), |found| (Some(found.field), found.cost));
+        FieldTerm { field: resolved, zero: Zero::Text, name: name.into(), cost }
     }
 
     fn element(&self, variable: &str, wanted: Option<&str>) -> Term<F> {

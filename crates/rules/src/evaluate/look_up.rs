@@ -50,6 +50,21 @@ pub(crate) fn look_up<E: RuleEvent>(
                 None => CONTINUE,
             })
         }
+        Term::Exists(FieldTerm { field, .. }) => {
+            let Some(field) = field else { return CONTINUE };
+            let (mut has_any, mut has_value, mut is_known) = (false, false, true);
+            let _ = scope.event.visit(field, &mut |value| {
+                has_any = true;
+                is_known &= value != Value::Unknown;
+                has_value |= value.to_text().is_some_and(|text| !text.is_empty());
+                CONTINUE
+            });
+            match (has_value, has_any && is_known) {
+                (true, _) => visit(Value::Bool(true)),
+                (false, true) => visit(Value::Bool(false)),
+                (false, false) => CONTINUE,
+            }
+        }
         Term::Bound { index, zero } => or_zero(*zero, scope.mode, visit, |visit| {
             scope.kept.get(*index).map_or(CONTINUE, |kept| kept.visit(visit))
         }),

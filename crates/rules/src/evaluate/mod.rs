@@ -5,6 +5,7 @@
 //! *possible*: the rule applies unless the exception does.
 
 mod compile;
+mod correlation;
 pub(crate) mod functions;
 mod look_up;
 mod ruleset;
@@ -22,6 +23,7 @@ pub use ruleset::{Answer, Counts, Missing, RuleSet, Verdict};
 pub use sequence::Position;
 
 use crate::fields::Part;
+use crate::syntax::FieldUse;
 
 /// How missing fields are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,6 +34,15 @@ pub enum Mode {
     /// As in Fibratus: they are empty, 0 or false. Lists are only compared with lists, and the
     /// longest time of a sequence applies to each step.
     Compatible,
+}
+
+/// A field that a rule reads.
+#[derive(Clone, Copy, Debug)]
+pub enum FieldRef<'f> {
+    /// A field of conditions.
+    Field(&'f FieldUse),
+    /// A value of the event's data by its name there, for rules of Sigma; `*` is each value.
+    Data(&'f str),
 }
 
 /// A field that a source of events has.

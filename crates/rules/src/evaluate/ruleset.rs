@@ -5,18 +5,19 @@ use std::sync::Arc;
 use stackhound_expr::Matcher;
 
 use super::compile::Compiler;
+use super::correlation::CorrelationState;
 use super::look_up::{Scope, look_up};
 use super::sequence::{Certainty, Chain, ChainEvent, Kept, Key, Position, SequenceState};
 use super::template::{self, TemplatePart};
 use super::term::Term;
-use super::{Mode, ResolvedField, RuleEvent};
+use super::{FieldRef, Mode, ResolvedField, RuleEvent};
 use crate::error::Error;
 use crate::events::EventName;
 use crate::fields::Field;
 use crate::library::Library;
 use crate::parse::SPAN_MAX;
 use crate::source::Span;
-use crate::syntax::{Condition, Expression, ExpressionKind, FieldUse, Sequence};
+use crate::syntax::{Condition, Correlation, CorrelationKind, Expression, ExpressionKind, FieldUse, Sequence};
 
 /// The answer of a rule that is not no.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -29,18 +30,28 @@ pub enum Verdict {
     Yes,
 }
 
+impl Verdict {
+    fn of(certainty: Certainty) -> Verdict {
+        match certainty {
+            Certainty::Certain => Verdict::Yes,
+            Certainty::Possible => Verdict::Possible,
+            Certainty::Undetermined => Verdict::Undetermined,
+        }
+    }
+}
+
 /// What a rule would need for a certain answer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Missing {
     /// A field, by its name in conditions.
-    Field(&'static str),
+    Field(Arc<str>),
     /// Events that were lost, or dropped to bound the memory.
     Events,
 }
 
 impl Missing {
     /// The name in output.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Missing::Field(name) => name,
             Missing::Events => "events",
@@ -120,6 +131,18 @@ struct Entry<F> {
     shown: Vec<Term<F>>,
     /// The text of the finding, if the event can be the last one.
     output: Vec<OutputPart<F>>,
+    correlated: Vec<Correlated<F>>,
+}
+
+/// The use of a rule by a correlation.
+#[derive(Debug)]
+struct Correlated<F> {
+    /// The index in [`RuleSet::correlations`].
+    correlation: usize,
+    /// The position among its rules.
+    position: usize,
+    group: Vec<Term<F>>,
+    value: Option<Term<F>>,
 }
 
 /// A rule that is used.
@@ -127,6 +150,8 @@ struct Entry<F> {
 struct Compiled {
     /// The index in the library.
     index: usize,
+    /// Whether only correlations use its answers.
+    is_silent: bool,
     /// The state and the number of slots of a sequence.
     sequence: Option<(SequenceState, usize)>,
 }
@@ -144,11 +169,23 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        *match verdict {
+            Verdict::Yes => &mut self.yes,
+            Verdict::Possible => &mut self.possible,
+            Verdict::Undetermined => &mut self.undetermined,
+        } += 1;
+    }
+}
+
 /// The rules of a library for a source with fields of type `F`.
 #[derive(Debug)]
 pub struct RuleSet<F> {
     mode: Mode,
     rules: Vec<Compiled>,
+    /// Correlations with their indexes in the library.
+    correlations: Vec<(usize, CorrelationState)>,
     /// By the index of the name.
     entries: Vec<Vec<Entry<F>>>,
     /// By the index in the library.
@@ -162,18 +199,24 @@ impl<F> RuleSet<F> {
     pub fn new(
         library: &Library,
         mode: Mode,
-        mut resolve: impl FnMut(&FieldUse, EventName) -> Option<ResolvedField<F>>,
+        mut resolve: impl FnMut(FieldRef<'_>, EventName) -> Option<ResolvedField<F>>,
     ) -> RuleSet<F> {
         let mut set = RuleSet {
             mode,
             rules: Vec::new(),
+            correlations: Vec::new(),
             entries: EventName::all().map(|_| Vec::new()).collect(),
             counts: vec![Counts::default(); library.rules.len()],
             errors: Vec::new(),
         };
+        let correlations = Correlations::of(library);
+        set.correlations = correlations.states();
         for (index, rule) in library.rules.iter().enumerate() {
             let Ok(condition) = &rule.condition else { continue };
             if !rule.head.is_enabled {
+                continue;
+            }
+            if condition.tree.expressions().is_empty() {
                 continue;
             }
             let compiled = Rule {
@@ -181,11 +224,13 @@ impl<F> RuleSet<F> {
                 names: &condition.events,
                 output: template::parts(&rule.head.output),
                 index: set.rules.len(),
+                correlated: correlations.of_rule(rule),
                 mode,
             };
             match compiled.entries(&mut resolve) {
                 Ok(entries) => {
-                    set.rules.push(Compiled { index, sequence: compiled.slots.state(mode) });
+                    let is_silent = correlations.silences(rule);
+                    set.rules.push(Compiled { index, is_silent, sequence: compiled.slots.state(mode) });
                     entries.into_iter().for_each(|(name, entry)| set.entries[name.index()].push(entry));
                 }
                 Err(error) => set.errors.push(error),
@@ -217,8 +262,9 @@ impl<F> RuleSet<F> {
     /// The numbers of answers of a rule, by its index in the library.
     pub fn counts(&self, rule: usize) -> Counts {
         let state = self.rules.iter().find(|compiled| compiled.index == rule);
-        let dropped =
-            state.and_then(|compiled| compiled.sequence.as_ref()).map_or(0, |(state, _)| state.dropped);
+        let of_sequence = state.and_then(|compiled| compiled.sequence.as_ref()).map(|(state, _)| state.dropped);
+        let correlation = self.correlations.iter().find(|(index, _)| *index == rule);
+        let dropped = of_sequence.or(correlation.map(|(_, state)| state.dropped)).unwrap_or(0);
         Counts { dropped, ..self.counts[rule] }
     }
 
@@ -239,10 +285,10 @@ impl<F> RuleSet<F> {
         event: &E,
         mut on: impl FnMut(&Answer<'_, E>),
     ) {
-        let RuleSet { mode, rules, entries, counts, .. } = self;
+        let RuleSet { mode, rules, entries, counts, correlations, .. } = self;
         let mode = *mode;
         for entry in &entries[name.index()] {
-            let Compiled { index, sequence } = &mut rules[entry.rule];
+            let Compiled { index, is_silent, sequence } = &mut rules[entry.rule];
             let found = match sequence {
                 None => entry.decide(event, mode, &[]).map(|(certainty, missing)| Found {
                     certainty,
@@ -252,20 +298,28 @@ impl<F> RuleSet<F> {
                 Some((state, slots)) => entry.advance(event, mode, at, state, *slots),
             };
             let Some(Found { certainty, missing, chain }) = found else { continue };
-            let verdict = match certainty {
-                Certainty::Certain => Verdict::Yes,
-                Certainty::Possible => Verdict::Possible,
-                Certainty::Undetermined => Verdict::Undetermined,
+            let mut answer = |rule: usize, certainty, missing: Option<Missing>, chain: &[ChainEvent], output| {
+                let verdict = Verdict::of(certainty);
+                counts[rule].add(verdict);
+                let missing = missing.filter(|_| verdict != Verdict::Yes);
+                on(&Answer { rule, verdict, missing, chain, output, event, mode });
             };
-            let count = &mut counts[*index];
-            *match verdict {
-                Verdict::Yes => &mut count.yes,
-                Verdict::Possible => &mut count.possible,
-                Verdict::Undetermined => &mut count.undetermined,
-            } += 1;
-            let missing = missing.filter(|_| verdict != Verdict::Yes);
-            let (rule, chain, output) = (*index, &*chain, &*entry.output);
-            on(&Answer { rule, verdict, missing, chain, output, event, mode });
+            if !*is_silent {
+                answer(*index, certainty, missing.clone(), &chain, &entry.output);
+            }
+            for correlated in &entry.correlated {
+                let scope = Scope { event, mode, kept: &[], element: None };
+                let kept = |term: &Term<F>| Kept::of(|visit| look_up(term, &scope, visit));
+                let group = correlated.group.iter().map(kept).collect();
+                let value = correlated.value.as_ref().map(kept).unwrap_or_default();
+                let (rule, state) = &mut correlations[correlated.correlation];
+                let found = state.add(group, at, (correlated.position, certainty), value);
+                let Some((certainty, earlier)) = found else { continue };
+                let shown: Arc<[Kept]> = Arc::default();
+                let chain: Vec<ChainEvent> =
+                    earlier.into_iter().map(|at| ChainEvent { at, shown: Arc::clone(&shown) }).collect();
+                answer(*rule, certainty, missing.clone(), &chain, &[]);
+            }
         }
     }
 }
@@ -292,7 +346,7 @@ impl<F> Entry<F> {
             // Only lists have no value.
             Err(_) if mode == Mode::Compatible => None,
             Err(undecided) => {
-                let missing = Missing::Field(self.matcher.fields()[undecided.0].name());
+                let missing = Missing::Field(self.matcher.fields()[undecided.0].name().into());
                 let passes =
                     self.matcher.passes_without_exceptions(|term, visit| look_up(term, &scope, visit));
                 let certainty = if passes { Certainty::Possible } else { Certainty::Undetermined };
@@ -334,13 +388,13 @@ impl<F> Entry<F> {
                 let Some((certainty, missing)) = self.decide(event, mode, &key.bound) else { continue };
                 let certainty = if by.is_some() { certainty } else { Certainty::Undetermined };
                 for chain in state.before(self.slot, Some(&key), at) {
-                    add(&key.bound, chain, certainty, missing);
+                    add(&key.bound, chain, certainty, missing.clone());
                 }
             }
         } else {
             let key = by.clone().map(|by| Key { by, bound: Box::default() });
             for chain in state.before(self.slot, key.as_ref(), at) {
-                add(&[], chain, certainty, missing);
+                add(&[], chain, certainty, missing.clone());
             }
         }
         if is_last {
@@ -374,6 +428,41 @@ fn first(chain: &Chain) -> Option<Position> {
     chain.events.first().map(|event| event.at)
 }
 
+/// The correlations of a library with their indexes.
+struct Correlations<'l>(Vec<(usize, &'l Correlation)>);
+
+impl<'l> Correlations<'l> {
+    fn of(library: &'l Library) -> Correlations<'l> {
+        let one = |(index, rule): (usize, &'l crate::library::Rule)| match &rule.condition.as_ref().ok()?.tree {
+            Condition::Correlation(correlation) if rule.head.is_enabled => Some((index, correlation)),
+            _ => None,
+        };
+        Correlations(library.rules.iter().enumerate().filter_map(one).collect())
+    }
+
+    fn states(&self) -> Vec<(usize, CorrelationState)> {
+        self.0.iter().map(|(index, correlation)| (*index, CorrelationState::new(correlation))).collect()
+    }
+
+    fn of_rule(&self, rule: &crate::library::Rule) -> Vec<(usize, usize, &'l Correlation)> {
+        let mut uses = Vec::new();
+        for (number, (_, correlation)) in self.0.iter().enumerate() {
+            for (position, name) in correlation.rules.iter().enumerate() {
+                if rule.head.is_named(name) {
+                    uses.push((number, position, *correlation));
+                }
+            }
+        }
+        uses
+    }
+
+    /// Whether only correlations use a rule.
+    fn silences(&self, rule: &crate::library::Rule) -> bool {
+        let uses = self.of_rule(rule);
+        !uses.is_empty() && uses.iter().all(|(_, _, correlation)| !correlation.generate)
+    }
+}
+
 /// A rule while it is compiled.
 struct Rule<'r> {
     slots: Slots<'r>,
@@ -382,6 +471,8 @@ struct Rule<'r> {
     output: Vec<TemplatePart>,
     /// The index in [`RuleSet::rules`].
     index: usize,
+    /// The correlations that use it: their index, the position among their rules, and themselves.
+    correlated: Vec<(usize, usize, &'r Correlation)>,
     mode: Mode,
 }
 
@@ -447,14 +538,14 @@ fn for_each_bound<'e>(expression: &'e Expression, on: &mut impl FnMut(&str, &'e 
 impl Rule<'_> {
     fn entries<F>(
         &self,
-        resolve: &mut impl FnMut(&FieldUse, EventName) -> Option<ResolvedField<F>>,
+        resolve: &mut impl FnMut(FieldRef<'_>, EventName) -> Option<ResolvedField<F>>,
     ) -> Result<Vec<(EventName, Entry<F>)>, Error> {
         let mut entries = Vec::new();
         let last = self.slots.conditions.len() - 1;
         // Of one event, the later slots come first, so that it is not used twice in a chain.
         for (slot, condition) in self.slots.conditions.iter().enumerate().rev() {
             for name in self.names[slot].iter().filter_map(|name| EventName::of(name)) {
-                let mut of_event = |field: &FieldUse| resolve(field, name);
+                let mut of_event = |field: FieldRef<'_>| resolve(field, name);
                 let mut compiler = Compiler {
                     event: name.event(),
                     mode: self.mode,
@@ -468,17 +559,35 @@ impl Rule<'_> {
                 let by = by.iter().map(&mut field).collect();
                 let bound = self.slots.bound.iter().filter(|(known, _)| *known == slot);
                 let bound = bound.map(|(_, used)| field(used)).collect();
+                let correlated = if slot == last { self.uses(&mut compiler) } else { Vec::new() };
+                let mut field = |field: &FieldUse| Term::Field(compiler.field(field));
                 let span = &condition.span;
                 let shown = self.shown(slot, span).iter().map(&mut field).collect();
                 let output = if slot == last { self.output(span, &mut field) } else { Vec::new() };
                 let uses_bound = !self.slots.bound.is_empty();
                 entries.push((
                     name,
-                    Entry { rule: self.index, slot, matcher, uses_bound, by, bound, shown, output },
+                    Entry { rule: self.index, slot, matcher, uses_bound, by, bound, shown, output, correlated },
                 ));
             }
         }
         Ok(entries)
+    }
+
+    fn uses<F>(&self, compiler: &mut Compiler<'_, F>) -> Vec<Correlated<F>> {
+        let mut one = |(correlation, position, used): &(usize, usize, &Correlation)| {
+            let mut data = |name: &String| Term::Field(compiler.data(name));
+            Correlated {
+                correlation: *correlation,
+                position: *position,
+                group: used.group_by.iter().map(&mut data).collect(),
+                value: match &used.kind {
+                    CorrelationKind::ValueCount(_, field) => Some(data(field)),
+                    _ => None,
+                },
+            }
+        };
+        self.correlated.iter().map(&mut one).collect()
     }
 
     /// The fields of the event of a slot in the text of the finding.

@@ -2,6 +2,7 @@
 //! functions.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use regex::RegexSet;
 use stackhound_expr::Matcher;
@@ -14,6 +15,8 @@ use crate::types::Type;
 #[derive(Clone, Debug)]
 pub(crate) enum Term<F> {
     Field(FieldTerm<F>),
+    /// Whether a field has a value that is not empty.
+    Exists(FieldTerm<F>),
     /// A field of an event of an earlier slot: the index among the values that were kept.
     Bound {
         index: usize,
@@ -54,7 +57,7 @@ pub(crate) struct FieldTerm<F> {
     pub field: Option<F>,
     pub zero: Zero,
     /// The name in conditions, for reports of missing evidence.
-    pub name: &'static str,
+    pub name: Arc<str>,
     /// How expensive it is to read: cheaper fields are read first.
     pub cost: u8,
 }
@@ -148,7 +151,7 @@ impl<F> Term<F> {
     pub fn cost(&self) -> u8 {
         let most = |terms: &[Term<F>]| terms.iter().map(Term::cost).max().unwrap_or(0);
         match self {
-            Term::Field(field) => field.cost,
+            Term::Field(field) | Term::Exists(field) => field.cost,
             Term::Bound { .. } | Term::Element { .. } => 0,
             Term::Text(_) | Term::Number(_) | Term::Decimal(_) | Term::Truth(_) => 0,
             Term::Holds(matcher) => most(matcher.fields()),
@@ -160,11 +163,12 @@ impl<F> Term<F> {
     }
 
     /// The name of a field that it reads; empty if it reads none.
-    pub fn name(&self) -> &'static str {
-        let first =
-            |terms: &[Term<F>]| terms.iter().map(Term::name).find(|name| !name.is_empty()).unwrap_or("");
+    pub fn name(&self) -> &str {
+        fn first<F>(terms: &[Term<F>]) -> &str {
+            terms.iter().map(Term::name).find(|name| !name.is_empty()).unwrap_or("")
+        }
         match self {
-            Term::Field(field) => field.name,
+            Term::Field(field) | Term::Exists(field) => &field.name,
             Term::Element { part, .. } => part.map_or("", |part| part.name),
             Term::Bound { .. } | Term::Text(_) | Term::Number(_) | Term::Decimal(_) | Term::Truth(_) => "",
             Term::Holds(matcher) => first(matcher.fields()),

@@ -1,16 +1,16 @@
 //! How Fibratus spells enumerated values and flags. Source: its public documentation and tables.
 
 /// Numbers with their names.
-pub(super) type Names = &'static [(u64, &'static str)];
+pub type Names = &'static [(u64, &'static str)];
 
 /// The name of a number.
-pub(super) fn name(names: Names, number: u64) -> Option<&'static str> {
+pub fn name(names: Names, number: u64) -> Option<&'static str> {
     names.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
 /// The names of the flags in a number, in the order of the table. What a name covers is not named
 /// again; a flag of 0 is only named if the whole number is 0.
-pub(super) fn flags(names: Names, number: u64) -> impl Iterator<Item = &'static str> {
+pub fn flags(names: Names, number: u64) -> impl Iterator<Item = &'static str> {
     let (mut left, is_zero) = (number, number == 0);
     names.iter().filter_map(move |(flag, name)| {
         let is_set = if *flag == 0 { is_zero } else { left & flag == *flag };
@@ -21,7 +21,8 @@ pub(super) fn flags(names: Names, number: u64) -> impl Iterator<Item = &'static 
     })
 }
 
-pub(super) const SIGNATURE_TYPES: Names = &[
+/// How the kernel found the signature of an image.
+pub const SIGNATURE_TYPES: Names = &[
     (0, "NONE"),
     (1, "EMBEDDED"),
     (2, "CACHED"),
@@ -32,7 +33,8 @@ pub(super) const SIGNATURE_TYPES: Names = &[
     (7, "FILE_VERIFIED"),
 ];
 
-pub(super) const SIGNATURE_LEVELS: Names = &[
+/// Signing levels of images.
+pub const SIGNATURE_LEVELS: Names = &[
     (0, "UNCHECKED"),
     (1, "UNSIGNED"),
     (2, "ENTERPRISE"),
@@ -51,9 +53,11 @@ pub(super) const SIGNATURE_LEVELS: Names = &[
     (15, "CUSTOM_6"),
 ];
 
-pub(super) const SHARES: Names = &[(0, "DENY"), (1, "READ"), (2, "WRITE"), (4, "DELETE")];
+/// Access that other opens of a file may have.
+pub const SHARES: Names = &[(0, "DENY"), (1, "READ"), (2, "WRITE"), (4, "DELETE")];
 
-pub(super) const FILE_ATTRIBUTES: Names = &[
+/// Attributes of files.
+pub const FILE_ATTRIBUTES: Names = &[
     (0x1, "READ_ONLY"),
     (0x2, "HIDDEN"),
     (0x4, "SYSTEM"),
@@ -77,7 +81,8 @@ pub(super) const FILE_ATTRIBUTES: Names = &[
     (0x40_0000, "RECALL_ACCESS"),
 ];
 
-pub(super) const CREATE_OPTIONS: Names = &[
+/// Options of an open.
+pub const CREATE_OPTIONS: Names = &[
     (0x1, "DIRECTORY_FILE"),
     (0x2, "WRITE_THROUGH"),
     (0x4, "SEQUENTIAL_ONLY"),
@@ -103,7 +108,7 @@ pub(super) const CREATE_OPTIONS: Names = &[
 ];
 
 /// Numbers of `FILE_INFORMATION_CLASS`, with the names that Fibratus gives them.
-pub(super) const INFO_CLASSES: Names = &[
+pub const INFO_CLASSES: Names = &[
     (1, "Directory"),
     (2, "Full Directory"),
     (3, "Both Directory"),
@@ -148,15 +153,19 @@ pub(super) const INFO_CLASSES: Names = &[
     (65, "Rename Extended"),
 ];
 
-pub(super) const INFO_ALLOCATION: u64 = 19;
-pub(super) const INFO_END_OF_FILE: u64 = 20;
-pub(super) const INFO_DISPOSITION: u64 = 13;
+/// The class that sets the size on disk.
+pub const INFO_ALLOCATION: u64 = 19;
+/// The class that sets the size.
+pub const INFO_END_OF_FILE: u64 = 20;
+/// The class that deletes the file.
+pub const INFO_DISPOSITION: u64 = 13;
 
-pub(super) const VIEW_TYPES: Names =
+/// Kinds of mapped sections.
+pub const VIEW_TYPES: Names =
     &[(0x0, "DATA"), (0x4, "IMAGE"), (0x8, "IMAGE_NO_EXECUTE"), (0xc, "PAGEFILE"), (0xd, "PHYSICAL")];
 
 /// The numbers overlap, and are tested in this order.
-pub(super) const VIEW_PROTECTIONS: Names = &[
+pub const VIEW_PROTECTIONS: Names = &[
     (0x6_0000, "EXECUTE_READWRITE"),
     (0x7_0000, "EXECUTE_WRITECOPY"),
     (0x8_0000, "NOCACHE"),
@@ -168,7 +177,8 @@ pub(super) const VIEW_PROTECTIONS: Names = &[
     (0x5_0000, "WRITECOPY"),
 ];
 
-pub(super) const ALLOCATIONS: Names = &[
+/// Kinds of allocations.
+pub const ALLOCATIONS: Names = &[
     (0x1000, "COMMIT"),
     (0x2000, "RESERVE"),
     (0x8_0000, "RESET"),
@@ -181,7 +191,8 @@ pub(super) const ALLOCATIONS: Names = &[
     (0x20_0000, "WRITE_WATCH"),
 ];
 
-pub(super) const PROCESS_ACCESS: Names = &[
+/// Access rights to processes.
+pub const PROCESS_ACCESS: Names = &[
     (0x1f_ffff, "ALL_ACCESS"),
     (0x1_0000, "DELETE"),
     (0x2_0000, "READ_CONTROL"),
@@ -204,7 +215,8 @@ pub(super) const PROCESS_ACCESS: Names = &[
     (0x1000, "QUERY_LIMITED_INFORMATION"),
 ];
 
-pub(super) const THREAD_ACCESS: Names = &[
+/// Access rights to threads.
+pub const THREAD_ACCESS: Names = &[
     (0x1f_ffff, "ALL_ACCESS"),
     (0x1_0000, "DELETE"),
     (0x2_0000, "READ_CONTROL"),
@@ -224,7 +236,8 @@ pub(super) const THREAD_ACCESS: Names = &[
     (0x800, "QUERY_LIMITED_INFORMATION"),
 ];
 
-pub(super) const OBJECT_ACCESS: Names = &[
+/// Access rights to other objects.
+pub const OBJECT_ACCESS: Names = &[
     (0x1_0000, "DELETE"),
     (0x2_0000, "READ_CONTROL"),
     (0x4_0000, "WRITE_DAC"),
@@ -239,7 +252,7 @@ pub(super) const OBJECT_ACCESS: Names = &[
 ];
 
 /// Types of DNS records.
-pub(super) const DNS_TYPES: Names = &[
+pub const DNS_TYPES: Names = &[
     (1, "A"),
     (2, "NS"),
     (5, "CNAME"),

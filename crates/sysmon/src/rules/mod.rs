@@ -1,0 +1,279 @@
+//! Evaluates rules on events of Windows logs: Sysmon's, and for rules of Sigma those of other
+//! channels.
+//!
+//! An event states all its data, so a name that it does not have is known to be absent for rules of
+//! Sigma. Fields of conditions that Sysmon does not report stay missing.
+
+mod event;
+mod field;
+
+use std::io::{BufRead, Seek};
+use std::ops::ControlFlow;
+
+pub use event::WindowsEvent;
+pub use field::LogField;
+use field::LogForm;
+use stackhound_detect::report::{EventContext, EventReport, ProcessReport, SourceLocation};
+use stackhound_expr::{Value, Visitor};
+use stackhound_rules::evaluate::{
+    Answer, Counts, Elements, Missing, Mode, Position, RuleEvent, RuleSet, Verdict, arguments,
+};
+use stackhound_rules::{Error as RuleError, Library, Part};
+
+use crate::blocks;
+use crate::hunt::{Error, Format, detect_format};
+
+const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());
+
+/// The rules of a library, for events of Windows logs.
+#[derive(Debug)]
+pub struct LogRules {
+    rules: RuleSet<LogField>,
+}
+
+/// The answer of a rule for an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogAnswer {
+    /// The index of the rule in the library.
+    pub rule: usize,
+    /// The answer; never no.
+    pub verdict: Verdict,
+    /// What is missing, unless the answer is yes.
+    pub missing: Option<Missing>,
+    /// The text for people; empty if the rule has none.
+    pub text: String,
+    /// The earlier events of a sequence, in their order.
+    pub earlier: Vec<Position>,
+}
+
+impl LogRules {
+    /// Compiles the rules of a library.
+    pub fn new(library: &Library, mode: Mode) -> LogRules {
+        LogRules { rules: RuleSet::new(library, mode, LogField::resolve) }
+    }
+
+    /// Rules that cannot be compiled.
+    pub fn errors(&self) -> &[RuleError] {
+        self.rules.errors()
+    }
+
+    /// The numbers of answers of a rule, by its index in the library.
+    pub fn counts(&self, rule: usize) -> Counts {
+        self.rules.counts(rule)
+    }
+
+    /// Evaluates the rules about an event; `record` is its number in its source. Events must be
+    /// passed in the order of their time for sequences.
+    pub fn evaluate(&mut self, event: &WindowsEvent, record: u64) -> Vec<LogAnswer> {
+        let time = event.time.and_then(|time| i64::try_from(time).ok()).unwrap_or(0);
+        let at = Position { time, record };
+        let mut answers = Vec::new();
+        for name in field::names(event) {
+            self.rules.evaluate(name, at, event, |answer: &Answer<'_, WindowsEvent>| {
+                answers.push(LogAnswer {
+                    rule: answer.rule,
+                    verdict: answer.verdict,
+                    missing: answer.missing.clone(),
+                    text: answer.text(),
+                    earlier: answer.earlier().collect(),
+                });
+            });
+        }
+        answers
+    }
+
+    /// Evaluates the rules about all events of a file, and calls `on` for each event with answers
+    /// until it breaks. Returns the number of events.
+    ///
+    /// # Errors
+    /// If the format is unknown, or the file cannot be read completely. Lines and records that
+    /// cannot be read are skipped, since the hunt for findings of detections reports them.
+    pub fn hunt(
+        &mut self,
+        mut input: impl BufRead + Seek,
+        mut on: impl FnMut(&WindowsEvent, u64, Vec<LogAnswer>) -> ControlFlow<()>,
+    ) -> Result<u64, Error> {
+        let mut count = 0;
+        let mut one = |json: &[u8], record: u64| {
+            let document: serde_json::Value = match serde_json::from_slice(json) {
+                Ok(document) => document,
+                Err(_) => return CONTINUE,
+            };
+            let Some(event) = WindowsEvent::of(&document) else { return CONTINUE };
+            count += 1;
+            let answers = self.evaluate(&event, record);
+            if answers.is_empty() { CONTINUE } else { on(&event, record, answers) }
+        };
+        match detect_format(input.fill_buf()?) {
+            Some(Format::Json) => blocks::for_each_json(blocks::lines(input), &mut one)?,
+            Some(Format::Evtx) => {
+                let mut parser = blocks::records(input, 1).map_err(crate::hunt::evtx_error)?;
+                blocks::for_each_json(blocks::listed(&mut parser), &mut one)?;
+            }
+            None => return Err(Error::UnknownFormat),
+        }
+        Ok(count)
+    }
+}
+
+impl WindowsEvent {
+    /// The event with its process, for findings.
+    pub fn context(&self, file: &str, record: u64) -> EventContext {
+        let get = |names: &[&str]| names.iter().find_map(|name| self.get(name)).unwrap_or_default().to_owned();
+        let number = |names: &[&str]| get(names).parse().ok();
+        let path = get(&["Image", "SourceImage", "NewProcessName", "ProcessName"]);
+        let target = get(&["TargetImage"]);
+        EventContext {
+            location: SourceLocation { file: file.to_owned(), record },
+            count: self.count,
+            time: self.time,
+            host: self.host.clone(),
+            process: ProcessReport {
+                pid: number(&["ProcessId", "SourceProcessId"]),
+                tid: number(&["SourceThreadId"]),
+                parent_pid: number(&["ParentProcessId"]),
+                name: path.rsplit('\\').next().unwrap_or_default().to_owned(),
+                path,
+                command_line: get(&["CommandLine"]),
+                user: get(&["User", "SourceUser"]),
+                integrity_level: get(&["IntegrityLevel"]),
+                ..ProcessReport::default()
+            },
+            event: EventReport {
+                name: self.id.map(|id| format!("EventID({id})")).unwrap_or_default(),
+                provider: if self.provider.is_empty() { self.channel.clone() } else { self.provider.clone() },
+                target_pid: number(&["TargetProcessId"]),
+                target,
+                ..EventReport::default()
+            },
+            ..EventContext::default()
+        }
+    }
+}
+
+impl RuleEvent for WindowsEvent {
+    type Field = LogField;
+
+    fn visit(&self, field: &LogField, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+        if field.form == LogForm::All {
+            return self.data.iter().try_for_each(|(_, text)| visit(Value::Text(text)));
+        }
+        if let LogForm::Constant(text) = field.form {
+            return visit(Value::Text(text));
+        }
+        match field.text(self) {
+            Some(text) => spelled(text, field.form, visit),
+            None if field.is_own() => match self.header_text(field) {
+                Some(text) => visit(Value::Text(&text)),
+                None => visit(Value::Absent),
+            },
+            None => CONTINUE,
+        }
+    }
+
+    fn elements(&self, _: &LogField) -> Elements {
+        Elements::default()
+    }
+
+    fn visit_part(&self, _: &LogField, _: usize, _: &'static Part, _: &mut Visitor<'_>) -> ControlFlow<()> {
+        CONTINUE
+    }
+}
+
+impl WindowsEvent {
+    /// Names of the header that rules of Sigma use like data.
+    fn header_text(&self, field: &LogField) -> Option<String> {
+        let is = |name: &str| field.is_named(name);
+        if is("EventID") {
+            return self.id.map(|id| id.to_string());
+        }
+        let known = [("Provider_Name", &self.provider), ("Channel", &self.channel), ("Computer", &self.host)];
+        let found = known.into_iter().find(|(name, _)| is(name)).map(|(_, text)| text.clone());
+        found.filter(|text| !text.is_empty())
+    }
+}
+
+/// Visits a text in the spelling of rules.
+fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    let file_name = |path: &str| path.rsplit('\\').next().unwrap_or(path).to_owned();
+    match form {
+        LogForm::Text | LogForm::All | LogForm::Constant(_) => visit(Value::Text(text)),
+        LogForm::FileName => visit(Value::Text(&file_name(text))),
+        LogForm::Extension => {
+            let name = file_name(text);
+            visit(Value::Text(name.rfind('.').map_or("", |at| &name[at..])))
+        }
+        LogForm::Upper => visit(Value::Text(&text.to_uppercase())),
+        LogForm::Domain => visit(Value::Text(text.split_once('\\').map_or("", |(domain, _)| domain))),
+        LogForm::User => visit(Value::Text(text.split_once('\\').map_or(text, |(_, user)| user))),
+        LogForm::Registry => {
+            const ROOTS: [(&str, &str); 3] =
+                [("HKLM\\", "HKEY_LOCAL_MACHINE"), ("HKU\\", "HKEY_USERS"), ("HKCR\\", "HKEY_CLASSES_ROOT")];
+            let root = ROOTS.iter().find(|(short, _)| text.starts_with(short));
+            let path = root.map_or_else(
+                || text.to_owned(),
+                |(short, long)| format!("{long}{}", &text[short.len() - 1..]),
+            );
+            visit(Value::Text(&path))
+        }
+        LogForm::ProcessAccess => {
+            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+            let Some(rights) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
+                return visit(Value::Unknown);
+            };
+            stackhound_rules::names::flags(stackhound_rules::names::PROCESS_ACCESS, rights)
+                .try_for_each(|name| visit(Value::Text(name)))
+        }
+        LogForm::Hex => {
+            let digits = text.trim_start_matches("0x").trim_start_matches('0').to_ascii_lowercase();
+            visit(Value::Text(&digits))
+        }
+        LogForm::Arguments => {
+            let all = arguments(text);
+            if all.is_empty() {
+                return visit(Value::Absent);
+            }
+            all.iter().try_for_each(|argument| visit(Value::Text(argument)))
+        }
+        LogForm::Truth => match text {
+            text if text.eq_ignore_ascii_case("true") => visit(Value::Bool(true)),
+            text if text.eq_ignore_ascii_case("false") => visit(Value::Bool(false)),
+            _ => visit(Value::Unknown),
+        },
+        LogForm::IsValid => match text {
+            text if text.eq_ignore_ascii_case("valid") => visit(Value::Bool(true)),
+            text if text.is_empty() || text == "-" || text.eq_ignore_ascii_case("unavailable") => {
+                visit(Value::Unknown)
+            }
+            _ => visit(Value::Bool(false)),
+        },
+        LogForm::Parts => {
+            text.split(';').filter(|part| !part.is_empty()).try_for_each(|part| visit(Value::Text(part)))
+        }
+        LogForm::StackModules => {
+            let modules: Vec<&str> = frames(text).collect();
+            modules.iter().rev().try_for_each(|module| visit(Value::Text(module)))?;
+            // Sysmon writes a limited number of frames.
+            visit(Value::Unknown)
+        }
+        LogForm::StackSummary => {
+            let mut names: Vec<String> = frames(text).map(file_name).collect();
+            names.dedup();
+            visit(Value::Text(&names.join("|")))
+        }
+        LogForm::IsUnbacked => {
+            let is_unbacked = frames(text).any(|module| module == "unbacked");
+            visit(if is_unbacked { Value::Bool(true) } else { Value::Unknown })
+        }
+    }
+}
+
+/// The modules of the frames of a stack in Sysmon's text, innermost first.
+fn frames(call_trace: &str) -> impl Iterator<Item = &str> {
+    call_trace.split('|').filter(|frame| !frame.is_empty()).map(|frame| {
+        if frame.starts_with("UNKNOWN(") {
+            return "unbacked";
+        }
+        frame.rsplit_once('+').map_or(frame, |(module, _)| module)
+    })
+}
