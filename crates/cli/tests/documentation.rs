@@ -168,7 +168,7 @@ fn rules(folder: &Path) {
         std::fs::write(path, rest.split("```").next().expect("a text")).unwrap();
         count += 1;
     }
-    assert_eq!(count, 2);
+    assert_eq!(count, 5);
 }
 
 /// Finds a file in a store by its name, with any key.
