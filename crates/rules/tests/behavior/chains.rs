@@ -3,8 +3,8 @@
 use stackhound_rules::evaluate::{Mode, Verdict};
 use stackhound_rules::syntax::{Condition, Sequence};
 
-use crate::event::{Data, Datum, Event};
-use crate::literal::{Scope, Truth, equal, verdict};
+use crate::event::{Data, Event};
+use crate::literal::{Scope, Truth, any_pair, equal, verdict};
 
 /// The answers of a condition for a stream of events, in the order of their positions.
 pub fn answers(condition: &Condition, mode: Mode, events: &[Event]) -> Vec<Option<Verdict>> {
@@ -32,12 +32,7 @@ pub fn has_same_key(sequence: &Sequence, mode: Mode, slot: usize, before: &Event
 }
 
 fn is_same(mode: Mode, one: &Data, other: &Data) -> Truth {
-    match (one.as_slice(), other.as_slice()) {
-        ([one], [other]) if ![one, other].contains(&&Datum::Unknown) => {
-            Truth::of(equal(one, other, mode == Mode::Strict))
-        }
-        _ => Truth::Unknown,
-    }
+    any_pair(one, other, |one, other| equal(one, other, mode == Mode::Strict))
 }
 
 struct Search<'s> {

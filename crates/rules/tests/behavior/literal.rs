@@ -130,7 +130,7 @@ impl<'e> Scope<'e> {
             _ => {
                 let fits = |datum: &Datum, _: &Datum| *datum == Datum::Truth(true);
                 let data = self.operand(expression).data;
-                self.settled(any_pair(&data, &[Datum::Absent], fits), is_negated)
+                self.settled(any_pair(&data, &[Datum::Truth(true)], fits), is_negated)
             }
         }
     }
@@ -380,7 +380,7 @@ impl<'e> Scope<'e> {
 }
 
 /// Whether a pair of known values fits.
-fn any_pair(left: &[Datum], right: &[Datum], fits: impl Fn(&Datum, &Datum) -> bool) -> Truth {
+pub fn any_pair(left: &[Datum], right: &[Datum], fits: impl Fn(&Datum, &Datum) -> bool) -> Truth {
     let is_known = |data: &[Datum]| !data.is_empty() && !data.contains(&Datum::Unknown);
     match left.iter().any(|own| right.iter().any(|other| fits(own, other))) {
         true => Truth::Yes,
@@ -495,20 +495,32 @@ fn is_in_range(address: &str, range: &str) -> bool {
     address & mask == network & mask
 }
 
-/// The functions of paths. Paths of tests are absolute, and have a file name.
+/// The functions of paths, by the rules of Go for Windows: of nothing, `.`.
 fn path_function(name: &str, path: &str, rest: &[Operand]) -> Datum {
     let is_false = rest.first().is_some_and(|truth| truth.data[0] == Datum::Truth(false));
-    let (folder, file) = path.rsplit_once('\\').unwrap_or(("", path));
-    let extension = file.rfind('.').map_or("", |dot| &file[dot..]);
+    let has_drive = path.as_bytes().get(1) == Some(&b':');
+    let (volume, inner) = path.split_at(if has_drive { 2 } else { 0 });
+    let trimmed = inner.trim_end_matches('\\');
+    let file = match trimmed.rsplit('\\').next() {
+        Some("") if inner.is_empty() => ".",
+        Some("") | None => r"\",
+        Some(file) => file,
+    };
+    let dot = inner.rsplit('\\').next().unwrap_or_default().rfind('.');
+    let extension = dot.map_or("", |dot| &inner.rsplit('\\').next().unwrap_or_default()[dot..]);
     match name {
         "base" => match file.rfind('.') {
             Some(dot) if is_false && dot > 0 => text(&file[..dot]),
             _ => text(file),
         },
-        "dir" => text(folder),
+        "dir" => match inner.rfind('\\') {
+            Some(0) => text(&format!(r"{volume}\")),
+            Some(end) => text(&path[..volume.len() + end]),
+            None => text(&format!("{volume}.")),
+        },
         "ext" => text(if is_false { extension.trim_start_matches('.') } else { extension }),
-        "volume" => text(if path.as_bytes().get(1) == Some(&b':') { &path[..2] } else { "" }),
-        "is_abs" => Datum::Truth(path.as_bytes().get(1) == Some(&b':') && path.as_bytes().get(2) == Some(&b'\\')),
+        "volume" => text(volume),
+        "is_abs" => Datum::Truth(has_drive && inner.starts_with('\\')),
         name => panic!("no function {name}"),
     }
 }

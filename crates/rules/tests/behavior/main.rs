@@ -7,3 +7,4 @@ mod event;
 mod literal;
 mod random;
 mod solve;
+mod three_values;

@@ -394,7 +394,10 @@ impl<'c> Solver<'c> {
             places.iter().filter(|other| *other != place).flat_map(|other| get(events, other)).collect();
         let is_number = match value_type {
             Type::Number | Type::Time => true,
-            Type::Any => !numbers.is_empty() && self.random.one_of(2),
+            Type::Any => {
+                let has_number = others.iter().any(|other| matches!(other, Datum::Number(_)));
+                (has_number || !numbers.is_empty()) && self.random.one_of(2)
+            }
             _ => false,
         };
         if value_type == Type::Truth {
