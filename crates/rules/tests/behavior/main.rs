@@ -6,5 +6,6 @@ mod corpus;
 mod event;
 mod literal;
 mod random;
+mod sequences;
 mod solve;
 mod three_values;
