@@ -117,10 +117,18 @@ step "hunt --live has the same findings as for the trace, and reports losses"
 # Findings without their location, because a session has no file, and without UTC times, which
 # depend on the start of the session. The names of alerts depend on their first time.
 findings() {
-  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g'
+  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"rule":\{"file":"[^"]*"/"rule":{"file":""/; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g'
 }
+# Rules with answers about the trace: two that apply to it, a sequence, and those of this project.
+mkdir "$folder/rules"
+cp rules/*.yml "$folder/rules"
+for rule in "1 sequence maxspan 1m |evt.name = 'OpenProcess'| by evt.pid |evt.name = 'RegSetValue'| by evt.pid" \
+  "2 evt.name = 'OpenProcess' and ps.exe iendswith 'updater.exe'" "3 evt.category = 'registry' and stack.finding = 'CS07'"; do
+  printf 'name: rule %s\nid: rule-%s\nversion: 1.0.0\nseverity: low\nmin-engine-version: 3.0.0\ncondition: >\n  %s\n' \
+    "${rule%% *}" "${rule%% *}" "${rule#* }" >"$folder/rules/own-${rule%% *}.yml"
+done
 status=0
-_NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson \
+_NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson --rules "$folder/rules" \
   "$folder/demo/stackhound-demo.etl" >"$folder/recorded" 2>"$folder/end" || status=$?
 [ "$status" = 1 ] || { cat "$folder/end" >&2; fail "hunt --one-pass finds nothing"; }
 export _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\none"
@@ -130,9 +138,10 @@ log = $folder/log
 trace = $folder/demo/stackhound-demo.etl
 delay_ms = 20
 EOF
-live hunt --live --session mine --preset syscalls --format ndjson --for 600s
+live hunt --live --session mine --preset syscalls --format ndjson --rules "Z:${folder//\//\\}\\rules" --for 600s
 [ "$(cat "$folder/status")" = 1 ] || { cat "$folder/err" >&2; fail "hunt --live"; }
 findings <"$folder/recorded" >"$folder/expected"
+for rule in 1 2 3; do has "$folder/expected" "\"detection\":\"rule-$rule\""; done
 findings <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "the findings of hunt --live differ from those of hunt --one-pass"
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ evaluated, [0-9,]+ of them with stacks; findings: .* high'
 echo "$(wc -l <"$folder/expected") equal findings: $(tr -d '\r' <"$folder/err" | tail -1)"

@@ -156,3 +156,71 @@ fn special_characters_do_not_reach_the_terminal() {
         assert!(!shown.contains('\u{1b}') && !errors.contains('\u{1b}'), "{shown}{errors}");
     }
 }
+
+/// The rules of this project find what their cases state, and nothing is suspicious about them.
+#[test]
+fn the_rules_of_this_project_pass_their_cases() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules");
+    let checked = stackhound(&["rules", "check", text(&folder)]);
+    assert_eq!((checked.status.code(), checked.stdout.as_slice()), (Some(0), &b""[..]));
+    let tested = stackhound(&["rules", "test", text(&folder)]);
+    assert_eq!((tested.status.code(), tested.stdout.as_slice()), (Some(0), &b""[..]));
+    let closing = String::from_utf8(tested.stderr).unwrap();
+    assert!(closing.contains(" 0 failed") && !closing.contains("without cases"), "{closing}");
+}
+
+const RULE: &str = "
+name: Opened by updater
+id: 0b1ff1c4-5b1c-4a7e-9c40-3f0d3f0f3a11
+version: 1.0.0
+severity: high
+labels: { tactic.id: TA0005, technique.id: T1106 }
+condition: evt.name = 'OpenProcess' and ps.name = 'updater.exe' and stack.finding = 'CS06'
+output: '%ps.exe opened %evt.arg[exe]'
+min-engine-version: 3.0.0
+";
+
+/// Findings of rules are in the same alerts and formats as those of detections, and exceptions apply to them.
+#[test]
+fn findings_of_rules_are_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = |name: &str| folder.path().join(name);
+    assert!(stackhound(&["demo", "-q", "--out", text(folder.path())]).status.success());
+    std::fs::write(location("rule.yml"), RULE).unwrap();
+    let (trace, rule) = (location("stackhound-demo.etl"), location("rule.yml"));
+    let hunt = |more: &[&str]| {
+        let fixed = ["hunt", "-q", text(&trace), "--rules", text(&rule), "--symbol-path", "", "--exit-zero"];
+        let output = stackhound(&[&fixed[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lines = hunt(&["--format", "ndjson"]);
+    let documents: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let findings: Vec<_> = documents.iter().filter(|document| !document["rule"].is_null()).collect();
+    // Two of the three events are opens with an unusual stack, by the answers of CS06.
+    let opens = documents
+        .iter()
+        .filter(|document| document["detection"] == "CS06" && document["event"] == "OpenProcess");
+    assert_eq!((findings.len(), opens.count()), (2, 2));
+    for finding in findings {
+        assert_eq!(
+            finding["rule"]["text"],
+            r"C:\ProgramData\Contoso\updater.exe opened C:\Windows\explorer.exe"
+        );
+        assert_eq!((&finding["severity"], &finding["attack"][0]), (&"high".into(), &"T1106".into()));
+        let of_alert = documents
+            .iter()
+            .find(|document| document["type"] == "alert" && document["alert"] == finding["alert"]);
+        let detections = of_alert.unwrap()["detections"].as_array().unwrap();
+        assert!(detections.iter().any(|one| one["detection"] == finding["detection"]));
+    }
+    assert!(hunt(&["--format", "table"]).contains("HIGH  0b1ff1c4  Opened by updater"));
+    for format in ["ecs", "ocsf", "navigator", "csv", "timesketch", "list", "summary"] {
+        assert!(hunt(&["--format", format]).contains("Opened by updater"), "{format}");
+    }
+    let lists = "[[exceptions]]\nrule = 'Opened by*'\nreason = 'expected'\n";
+    std::fs::write(location("lists.toml"), lists).unwrap();
+    let tuned = hunt(&["--format", "ndjson", "--lists", text(&location("lists.toml"))]);
+    assert!(!tuned.contains("Opened by updater") && tuned.contains("CS06"));
+}

@@ -62,7 +62,9 @@ impl Library {
             }
             match content(name, bytes) {
                 Ok(Content::Rule(rule)) => texts.push((name.to_owned(), rule)),
-                Ok(Content::Sigma(rules)) => library.rules.extend(rules.into_iter().map(|rule| rule.into_rule(name))),
+                Ok(Content::Sigma(rules)) => {
+                    library.rules.extend(rules.into_iter().map(|rule| rule.into_rule(name)))
+                }
                 Ok(Content::Macros(found)) => {
                     found.into_iter().for_each(|(name, text)| macros.add(&name, text));
                 }

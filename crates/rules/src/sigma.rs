@@ -55,8 +55,7 @@ pub(crate) fn read(file: &Arc<File>) -> Result<Vec<SigmaRule>, Error> {
     if let Some(error) = collection.errors.first() {
         return Err(Error::new(place_of(file, error), ErrorKind::Yaml(one_line(error))));
     }
-    let mut rules: Vec<SigmaRule> =
-        collection.rules.iter().map(|rule| of_detections(file, rule)).collect();
+    let mut rules: Vec<SigmaRule> = collection.rules.iter().map(|rule| of_detections(file, rule)).collect();
     rules.extend(collection.correlations.iter().map(|rule| of_correlation(file, rule)));
     if rules.is_empty() {
         return Err(Error::new(whole(), ErrorKind::NoRule));
@@ -162,9 +161,10 @@ fn of_correlation(file: &Arc<File>, rule: &CorrelationRule) -> SigmaRule {
     let unsupported = |what: &str| Error::new(file.place(0..0), ErrorKind::Unsupported(what.to_owned()));
     let correlation = || {
         let range = || match &rule.condition {
-            CorrelationCondition::Threshold { predicates, field, .. } => {
-                Ok((range(predicates).ok_or_else(|| unsupported("the operator `neq` in a correlation"))?, field))
-            }
+            CorrelationCondition::Threshold { predicates, field, .. } => Ok((
+                range(predicates).ok_or_else(|| unsupported("the operator `neq` in a correlation"))?,
+                field,
+            )),
             CorrelationCondition::Extended(_) => Err(unsupported("a condition of rules in a correlation")),
         };
         let kind = match rule.correlation_type {
@@ -254,9 +254,8 @@ impl Builder<'_> {
 
     /// The log source as a name of events.
     fn log_source(&self, source: &LogSource) -> Result<Vec<String>, Error> {
-        let other = |what: &str, name: &str| {
-            Err(self.error(name, ErrorKind::LogSource(format!("{what} `{name}`"))))
-        };
+        let other =
+            |what: &str, name: &str| Err(self.error(name, ErrorKind::LogSource(format!("{what} `{name}`"))));
         if let Some(product) = source.product.as_deref().filter(|product| *product != "windows") {
             return other("the product", product);
         }
@@ -347,9 +346,8 @@ impl Builder<'_> {
             }
         }
         let whole = sets.into_iter().filter(|set| set.len() == count);
-        let any = whole.map(|set| {
-            self.all("condition", set.into_iter().map(|index| parts[index].clone()).collect())
-        });
+        let any = whole
+            .map(|set| self.all("condition", set.into_iter().map(|index| parts[index].clone()).collect()));
         Ok(self.any("condition", any.collect()))
     }
 
@@ -400,7 +398,8 @@ impl Builder<'_> {
         let parts: Result<Vec<_>, Error> =
             item.values.iter().map(|value| self.value(name, value, &modifiers_of_values)).collect();
         let (parts, is_negated) = (parts?, modifiers.contains(&Modifier::Neq));
-        let joined = if modifiers.contains(&Modifier::All) { self.all(name, parts) } else { self.any(name, parts) };
+        let joined =
+            if modifiers.contains(&Modifier::All) { self.all(name, parts) } else { self.any(name, parts) };
         Ok(match is_negated {
             true => self.expression(name, ExpressionKind::Not(Box::new(joined))),
             false => joined,
@@ -412,12 +411,8 @@ impl Builder<'_> {
         let has = |modifier| modifiers.contains(&modifier);
         let data = || self.expression(name, ExpressionKind::Data(name.to_owned()));
         let compared = |operator, right| {
-            let comparison = Comparison {
-                left: data(),
-                operator,
-                is_negated: false,
-                right: self.expression(name, right),
-            };
+            let comparison =
+                Comparison { left: data(), operator, is_negated: false, right: self.expression(name, right) };
             self.expression(name, ExpressionKind::Comparison(Box::new(comparison)))
         };
         let exists = |wanted: bool| {
@@ -648,9 +643,14 @@ mod tests {
     /// The test vectors of RFC 4648, and a text within others.
     #[test]
     fn texts_are_encoded() {
-        for (text, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
-        {
+        for (text, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ] {
             assert_eq!(base64(text.as_bytes()), expected);
         }
         for before in ["", "x", "xy", "xyz"] {

@@ -33,6 +33,7 @@ fn shown(expression: &Expression) -> String {
         format!("({})", parts.iter().map(shown).collect::<Vec<_>>().join(between))
     };
     match &expression.kind {
+        ExpressionKind::Data(name) | ExpressionKind::Exists(name) => name.clone(),
         ExpressionKind::Or(parts) => all(parts, " or "),
         ExpressionKind::And(parts) => all(parts, " and "),
         ExpressionKind::Not(part) => format!("(not {})", shown(part)),

@@ -82,7 +82,9 @@ fn documented() -> Vec<(String, u64, u64)> {
     let rows = table.lines().filter(|line| line.starts_with("| `"));
     let cells = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     cells
-        .map(|cells| (cells[1].trim_matches('`').to_owned(), cells[3].parse().unwrap(), cells[4].parse().unwrap()))
+        .map(|cells| {
+            (cells[1].trim_matches('`').to_owned(), cells[3].parse().unwrap(), cells[4].parse().unwrap())
+        })
         .collect()
 }
 
@@ -176,7 +178,11 @@ fn remote_threads_equal_a_literal_evaluation() {
     assert_eq!(events.len(), 144);
     let compared = [
         Compared {
-            yaml: rule("create_remote_thread", &json!({ "s": { "TargetImage|endswith": "\\lsass.exe" } }), "s"),
+            yaml: rule(
+                "create_remote_thread",
+                &json!({ "s": { "TargetImage|endswith": "\\lsass.exe" } }),
+                "s",
+            ),
             literal: |get| get("TargetImage").ends_with("\\lsass.exe"),
         },
         Compared {
@@ -264,29 +270,49 @@ fn generated_rows_equal_a_literal_evaluation() {
         process(&json!({ "s": { "CommandLine": "x \\* y" } }), "s", |get| {
             is_process(get) && get("CommandLine") == "x * y"
         }),
-        process(&json!({ "s": { "ProcessId|gte": 10 }, "f": { "IntegrityLevel": ["High", "System"] } }), "s and not f", |get| {
-            is_process(get)
-                && get("ProcessId").parse::<u64>().unwrap() >= 10
-                && !["high", "system"].contains(&&*get("IntegrityLevel"))
-        }),
+        process(
+            &json!({ "s": { "ProcessId|gte": 10 }, "f": { "IntegrityLevel": ["High", "System"] } }),
+            "s and not f",
+            |get| {
+                is_process(get)
+                    && get("ProcessId").parse::<u64>().unwrap() >= 10
+                    && !["high", "system"].contains(&&*get("IntegrityLevel"))
+            },
+        ),
         process(&json!({ "s": { "ParentImage|exists": false } }), "s", |get| {
             is_process(get) && get("ParentImage").is_empty()
         }),
-        process(&json!({ "s": { "Image|fieldref": "ParentImage" }, "t": { "Image|exists": true } }), "s and t", |get| {
-            is_process(get) && get("Image") == get("ParentImage") && !get("Image").is_empty()
-        }),
+        process(
+            &json!({ "s": { "Image|fieldref": "ParentImage" }, "t": { "Image|exists": true } }),
+            "s and t",
+            |get| is_process(get) && get("Image") == get("ParentImage") && !get("Image").is_empty(),
+        ),
         process(&json!({ "a": { "Image|cased|endswith": "CMD.exe" } }), "a", |_| false),
         process(&json!({ "a": ["whoami", "encoded"] }), "a", |get| {
             is_process(get) && ["whoami", "encoded"].iter().any(|word| get("CommandLine").contains(word))
         }),
-        process(&json!({ "a1": { "Image|contains": "Temp" }, "a2": { "ParentImage|contains": "Temp" }, "a3": { "CommandLine|contains": "enc" } }), "2 of a*", |get| {
-            let parts = [get("Image").contains("temp"), get("ParentImage").contains("temp"), get("CommandLine").contains("enc")];
-            is_process(get) && parts.iter().filter(|holds| **holds).count() >= 2
-        }),
+        process(
+            &json!({ "a1": { "Image|contains": "Temp" }, "a2": { "ParentImage|contains": "Temp" }, "a3": { "CommandLine|contains": "enc" } }),
+            "2 of a*",
+            |get| {
+                let parts = [
+                    get("Image").contains("temp"),
+                    get("ParentImage").contains("temp"),
+                    get("CommandLine").contains("enc"),
+                ];
+                is_process(get) && parts.iter().filter(|holds| **holds).count() >= 2
+            },
+        ),
         Compared {
-            yaml: rule("image_load", &json!({ "s": { "ImageLoaded|startswith": "C:\\Temp", "Signed": false } }), "s"),
+            yaml: rule(
+                "image_load",
+                &json!({ "s": { "ImageLoaded|startswith": "C:\\Temp", "Signed": false } }),
+                "s",
+            ),
             literal: |get| {
-                get("EventID") == "7" && get("ImageLoaded").starts_with("c:\\temp") && get("Signed") == "false"
+                get("EventID") == "7"
+                    && get("ImageLoaded").starts_with("c:\\temp")
+                    && get("Signed") == "false"
             },
         },
     ];
@@ -304,7 +330,8 @@ fn other_log_sources_are_refused() {
         ("product: windows\n  service: nothing", "the service `nothing`"),
         ("product: windows", "a log source without category and service"),
     ] {
-        let text = format!("title: t\nid: t\nlogsource:\n  {source}\ndetection:\n  s:\n    a: b\n  condition: s\n");
+        let text =
+            format!("title: t\nid: t\nlogsource:\n  {source}\ndetection:\n  s:\n    a: b\n  condition: s\n");
         let library = Library::read([("a.yml", text.as_bytes())]);
         let error = library.rules[0].condition.as_ref().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("is not a log source"), "{error}");
@@ -377,7 +404,8 @@ fn correlations_equal_a_literal_count() {
             let same = earlier.map(|(_, other)| other).filter(|other| other["EventID"] == 4625);
             same.filter(|other| other[field] == event[field]).collect()
         };
-        let mut users: Vec<String> = near("IpAddress").iter().map(|event| event["TargetUserName"].to_string()).collect();
+        let mut users: Vec<String> =
+            near("IpAddress").iter().map(|event| event["TargetUserName"].to_string()).collect();
         users.sort();
         users.dedup();
         let mut rules = Vec::new();

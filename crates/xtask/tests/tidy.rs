@@ -165,8 +165,10 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         "stackhound-sysmon",
         &[
             "stackhound-detect",
+            "stackhound-expr",
             "stackhound-frames",
             "stackhound-images",
+            "stackhound-rules",
             "stackhound-symbols",
             "stackhound-types",
         ],

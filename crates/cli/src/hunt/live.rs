@@ -62,6 +62,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         |view| {
             record += 1;
             hunt_session.observe(view);
+            rules.count();
             if live::is_own(view) || !filter.choose(view)? {
                 return std::ops::ControlFlow::Continue(false);
             }

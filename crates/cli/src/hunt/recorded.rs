@@ -51,6 +51,7 @@ pub fn hunt(
         records[source] += 1;
         // Changes of memory matter for later events, whether they are selected or not.
         hunt_session.observe(view);
+        rules.count();
         if !filter.choose(view)? {
             return ControlFlow::Continue(());
         }

@@ -143,9 +143,13 @@ impl Session<'_> {
         self.session.names_functions()
     }
 
-    /// Counts an event, and returns whether rules are about it.
-    pub fn is_about(&mut self, view: &EventView<'_>) -> bool {
+    /// Counts an event of the input, whether it is evaluated or not.
+    pub fn count(&mut self) {
         self.record += 1;
+    }
+
+    /// Whether rules are about an event.
+    pub fn is_about(&self, view: &EventView<'_>) -> bool {
         self.session.is_about(view)
     }
 

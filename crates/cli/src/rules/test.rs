@@ -149,7 +149,8 @@ impl Case {
     fn verdict(&self, library: &Library, rule: usize, mode: Mode, folder: &Path) -> Result<Option<Verdict>> {
         let mut events = self.events.clone();
         if let Some(file) = &self.events_file {
-            let text = std::fs::read_to_string(folder.join(file)).with_context(|| file.display().to_string())?;
+            let text =
+                std::fs::read_to_string(folder.join(file)).with_context(|| file.display().to_string())?;
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
                 events.push(serde_json::from_str(line).with_context(|| file.display().to_string())?);
             }
@@ -180,7 +181,11 @@ impl Case {
                         anyhow!("event {record}: expected `event` with a name, or an event of a Windows log")
                     })?;
                     let answers = of_logs.evaluate(&event, record);
-                    answers.into_iter().filter(|answer| answer.rule == rule).map(|answer| answer.verdict).max()
+                    answers
+                        .into_iter()
+                        .filter(|answer| answer.rule == rule)
+                        .map(|answer| answer.verdict)
+                        .max()
                 }
             };
             best = best.max(found);

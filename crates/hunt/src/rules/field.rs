@@ -5,8 +5,8 @@ use stackhound_pipeline::FilterField;
 use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
 
-use stackhound_rules::names::{self, Names};
 use super::sigma;
+use stackhound_rules::names::{self, Names};
 
 /// A field as traces have it.
 #[derive(Clone, Debug)]

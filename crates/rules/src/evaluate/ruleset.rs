@@ -17,7 +17,9 @@ use crate::fields::Field;
 use crate::library::Library;
 use crate::parse::SPAN_MAX;
 use crate::source::Span;
-use crate::syntax::{Condition, Correlation, CorrelationKind, Expression, ExpressionKind, FieldUse, Sequence};
+use crate::syntax::{
+    Condition, Correlation, CorrelationKind, Expression, ExpressionKind, FieldUse, Sequence,
+};
 
 /// The answer of a rule that is not no.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -262,7 +264,8 @@ impl<F> RuleSet<F> {
     /// The numbers of answers of a rule, by its index in the library.
     pub fn counts(&self, rule: usize) -> Counts {
         let state = self.rules.iter().find(|compiled| compiled.index == rule);
-        let of_sequence = state.and_then(|compiled| compiled.sequence.as_ref()).map(|(state, _)| state.dropped);
+        let of_sequence =
+            state.and_then(|compiled| compiled.sequence.as_ref()).map(|(state, _)| state.dropped);
         let correlation = self.correlations.iter().find(|(index, _)| *index == rule);
         let dropped = of_sequence.or(correlation.map(|(_, state)| state.dropped)).unwrap_or(0);
         Counts { dropped, ..self.counts[rule] }
@@ -298,12 +301,13 @@ impl<F> RuleSet<F> {
                 Some((state, slots)) => entry.advance(event, mode, at, state, *slots),
             };
             let Some(Found { certainty, missing, chain }) = found else { continue };
-            let mut answer = |rule: usize, certainty, missing: Option<Missing>, chain: &[ChainEvent], output| {
-                let verdict = Verdict::of(certainty);
-                counts[rule].add(verdict);
-                let missing = missing.filter(|_| verdict != Verdict::Yes);
-                on(&Answer { rule, verdict, missing, chain, output, event, mode });
-            };
+            let mut answer =
+                |rule: usize, certainty, missing: Option<Missing>, chain: &[ChainEvent], output| {
+                    let verdict = Verdict::of(certainty);
+                    counts[rule].add(verdict);
+                    let missing = missing.filter(|_| verdict != Verdict::Yes);
+                    on(&Answer { rule, verdict, missing, chain, output, event, mode });
+                };
             if !*is_silent {
                 answer(*index, certainty, missing.clone(), &chain, &entry.output);
             }
@@ -433,7 +437,8 @@ struct Correlations<'l>(Vec<(usize, &'l Correlation)>);
 
 impl<'l> Correlations<'l> {
     fn of(library: &'l Library) -> Correlations<'l> {
-        let one = |(index, rule): (usize, &'l crate::library::Rule)| match &rule.condition.as_ref().ok()?.tree {
+        let one = |(index, rule): (usize, &'l crate::library::Rule)| match &rule.condition.as_ref().ok()?.tree
+        {
             Condition::Correlation(correlation) if rule.head.is_enabled => Some((index, correlation)),
             _ => None,
         };
@@ -567,7 +572,17 @@ impl Rule<'_> {
                 let uses_bound = !self.slots.bound.is_empty();
                 entries.push((
                     name,
-                    Entry { rule: self.index, slot, matcher, uses_bound, by, bound, shown, output, correlated },
+                    Entry {
+                        rule: self.index,
+                        slot,
+                        matcher,
+                        uses_bound,
+                        by,
+                        bound,
+                        shown,
+                        output,
+                        correlated,
+                    },
                 ));
             }
         }

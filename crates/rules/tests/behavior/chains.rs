@@ -79,8 +79,11 @@ impl Search<'_> {
                 Truth::Yes => {}
             }
         }
-        let earlier: Vec<_> =
-            chain.iter().zip(&sequence.slots).map(|(index, slot)| (slot.alias.clone(), &events[*index])).collect();
+        let earlier: Vec<_> = chain
+            .iter()
+            .zip(&sequence.slots)
+            .map(|(index, slot)| (slot.alias.clone(), &events[*index]))
+            .collect();
         let scope = Scope { earlier: &earlier, ..Scope::of(event, *mode) };
         Some(verdict(&sequence.slots[slot].expression, scope)?.min(certainty))
     }

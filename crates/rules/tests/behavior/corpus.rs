@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use stackhound_rules::evaluate::{Mode, Verdict};
-use stackhound_rules::syntax::{Condition, ExpressionKind, Expression, FieldUse};
+use stackhound_rules::syntax::{Condition, Expression, ExpressionKind, FieldUse};
 use stackhound_rules::{Library, Need, Needs, Rule};
 
 use crate::chains::answers;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use stackhound_expr::{Value, Visitor};
-use stackhound_rules::evaluate::{Elements, Mode, Position, ResolvedField, RuleEvent, RuleSet, Verdict};
+use stackhound_rules::evaluate::{
+    Elements, FieldRef, Mode, Position, ResolvedField, RuleEvent, RuleSet, Verdict,
+};
 use stackhound_rules::syntax::FieldUse;
 use stackhound_rules::{EventName, Library, Part};
 
@@ -121,7 +123,11 @@ pub fn key(field: &FieldUse) -> String {
 
 /// The rules of a library for events of tests, which have all fields.
 pub fn rule_set(library: &Library, mode: Mode) -> RuleSet<String> {
-    let set = RuleSet::new(library, mode, |field, _| Some(ResolvedField { field: key(field), cost: 0 }));
+    let resolve = |field: FieldRef<'_>| match field {
+        FieldRef::Field(field) => key(field),
+        FieldRef::Data(name) => name.to_owned(),
+    };
+    let set = RuleSet::new(library, mode, |field, _| Some(ResolvedField { field: resolve(field), cost: 0 }));
     assert_eq!(set.errors(), []);
     set
 }

@@ -195,7 +195,9 @@ impl<'e> Scope<'e> {
         let is_scalar = left.is_list && !right.is_list;
         let (own, other) = (&left.data, &right.data);
         match operator {
-            Operator::Equal | Operator::NotEqual => any_pair(own, other, |own, other| equal(own, other, false)),
+            Operator::Equal | Operator::NotEqual => {
+                any_pair(own, other, |own, other| equal(own, other, false))
+            }
             Operator::EqualIgnoringCase => any_pair(own, other, |own, other| equal(own, other, true)),
             Operator::Less => any_pair(own, other, |own, other| order(own, other, &[-1])),
             Operator::LessOrEqual => any_pair(own, other, |own, other| order(own, other, &[-1, 0])),
@@ -280,10 +282,7 @@ impl<'e> Scope<'e> {
                     (Item::Element(list, index), Some(part)) => {
                         let data = list.elements[index].get(part).cloned().unwrap_or_default();
                         let value_type = part_type(part);
-                        Operand {
-                            data: self.filled(data, value_type),
-                            is_list: value_type == Type::Texts,
-                        }
+                        Operand { data: self.filled(data, value_type), is_list: value_type == Type::Texts }
                     }
                     (Item::Value(datum), None) => one(datum.clone()),
                     _ => panic!("no value"),
@@ -363,14 +362,17 @@ impl<'e> Scope<'e> {
             "substr" => {
                 let length = texts[0].len() as i64;
                 let (start, end) = (number(1).unwrap_or(0), number(2));
-                let is_inside = (0..length).contains(&start) && end.is_none_or(|end| end >= start && end < length);
+                let is_inside =
+                    (0..length).contains(&start) && end.is_none_or(|end| end >= start && end < length);
                 match is_inside {
                     true => text(&texts[0][start as usize..end.unwrap_or(length) as usize]),
                     false => text(&texts[0]),
                 }
             }
             "regex" => {
-                let fits = |pattern: &String| regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(&texts[0]));
+                let fits = |pattern: &String| {
+                    regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(&texts[0]))
+                };
                 Datum::Truth(texts[1..].iter().any(fits))
             }
             "cidr_contains" => Datum::Truth(texts[1..].iter().any(|range| is_in_range(&texts[0], range))),
@@ -488,7 +490,8 @@ fn count(items: &[String], rest: &[Operand]) -> i64 {
 fn is_in_range(address: &str, range: &str) -> bool {
     let bits = |text: &str| text.parse::<Ipv4Addr>().ok().map(u32::from);
     let Some((network, length)) = range.split_once('/') else { return false };
-    let (Some(address), Some(network), Ok(length)) = (bits(address), bits(network), length.parse::<u32>()) else {
+    let (Some(address), Some(network), Ok(length)) = (bits(address), bits(network), length.parse::<u32>())
+    else {
         return false;
     };
     let mask = if length == 0 { 0 } else { u32::MAX << (32 - length) };

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use stackhound_rules::evaluate::{Mode, RuleSet, Verdict};
 use stackhound_rules::Library;
+use stackhound_rules::evaluate::{Mode, RuleSet, Verdict};
 
 use crate::chains::answers;
 use crate::event::{Data, Datum, Event, answer, library, rule_set, text};
@@ -110,8 +110,10 @@ fn what_fibratus_misses_is_found() {
         let library = library(condition);
         let events = stream("ps.uuid", &events);
         for (mode, expected) in [(Mode::Strict, strict), (Mode::Compatible, compatible)] {
-            let found: String =
-                run(&library, mode, &events).into_iter().map(|found| if found == YES { 'y' } else { '.' }).collect();
+            let found: String = run(&library, mode, &events)
+                .into_iter()
+                .map(|found| if found == YES { 'y' } else { '.' })
+                .collect();
             assert_eq!(found, expected, "{what}, {mode:?}");
         }
     }
@@ -125,7 +127,8 @@ fn events_that_share_a_part_are_different() {
         ("evt.arg[exe]", "OpenProcess", ["a.exe", "b.exe"]),
         ("file.path", "CreateFile", ["a", "b"]),
     ] {
-        let condition = format!("sequence maxspan 1m by {field} |evt.name = '{last}'| |evt.name = 'LoadModule'|");
+        let condition =
+            format!("sequence maxspan 1m by {field} |evt.name = '{last}'| |evt.name = 'LoadModule'|");
         let value = |index: usize| vec![text(values[index])];
         let events = [(last, 0.0, value(0)), (last, 1.0, value(1)), (M, 2.0, value(1)), (M, 3.0, value(0))];
         let found = run(&library(&condition), Mode::Strict, &stream(field, &events));
@@ -231,8 +234,10 @@ fn compare_streams(mode: Mode) {
             if run(&library, mode, &events) != answers(tree, mode, &events) {
                 let events = smallest(&library, mode, events);
                 let (found, expected) = (run(&library, mode, &events), answers(tree, mode, &events));
-                let shown: String =
-                    events.iter().map(|event| format!("  {} {:?} {:?}\n", event.name.name(), event.at, event.fields)).collect();
+                let shown: String = events
+                    .iter()
+                    .map(|event| format!("  {} {:?} {:?}\n", event.name.name(), event.at, event.fields))
+                    .collect();
                 different.push(format!("{condition}, {mode:?}: {found:?}, not {expected:?}\n{shown}"));
                 break;
             }
@@ -270,7 +275,8 @@ fn a_million_open_keys_are_bounded() {
     let dropped = set.counts(0).dropped;
     assert!(dropped > 0 && dropped < keys as u64, "{dropped}");
     let mut later = |key, seconds| {
-        let event = Event::new(B).at(seconds * SECOND, keys as u64 + seconds as u64).with("ps.uuid", number(key));
+        let event =
+            Event::new(B).at(seconds * SECOND, keys as u64 + seconds as u64).with("ps.uuid", number(key));
         answer(&mut set, &event)
     };
     let found: Vec<_> = [0, keys / 2, keys - 1, -1].into_iter().map(|key| later(key, 1)).collect();
@@ -318,7 +324,8 @@ fn losses_within_the_time_count() {
 /// A loss changes nothing for an event that fits no slot, nor for rules about one event.
 #[test]
 fn losses_do_not_count_elsewhere() {
-    let condition = "sequence maxspan 1m |evt.name = 'CreateProcess'| |evt.name = 'CreateFile' and file.name = 'x'|";
+    let condition =
+        "sequence maxspan 1m |evt.name = 'CreateProcess'| |evt.name = 'CreateFile' and file.name = 'x'|";
     for (condition, file, expected) in [
         (condition, "x", UNDETERMINED),
         (condition, "y", None),

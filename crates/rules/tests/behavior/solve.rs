@@ -147,7 +147,8 @@ impl<'c> Solver<'c> {
                 _ => {}
             });
         }
-        for (slot, one) in self.sequence().into_iter().flat_map(|sequence| sequence.slots.iter().enumerate()) {
+        for (slot, one) in self.sequence().into_iter().flat_map(|sequence| sequence.slots.iter().enumerate())
+        {
             fields[slot].extend(&one.by);
         }
         fields
@@ -289,7 +290,10 @@ impl<'c> Solver<'c> {
         let Some(goal) = self.descend(goal, events) else { return };
         let Goal { part, wanted, slot, variables } = &goal;
         let mut places = self.places_of(part, *slot, variables);
-        places.retain(|place| !is_local || matches!(place, Place::Field { slot, .. } | Place::Part { slot, .. } if *slot == goal.slot));
+        places.retain(|place| {
+            !is_local
+                || matches!(place, Place::Field { slot, .. } | Place::Part { slot, .. } if *slot == goal.slot)
+        });
         if places.is_empty() {
             let name = self.random.pick(&self.condition.events[*slot]).clone();
             events[*slot].name = EventName::of(&name).unwrap_or(events[*slot].name);
@@ -359,7 +363,8 @@ impl<'c> Solver<'c> {
     /// The places that a comparison reads.
     fn places_of(&self, part: &Expression, slot: usize, variables: &Variables) -> Vec<Place> {
         let mut places = Vec::new();
-        let field_of = |slot, field: &FieldUse| Place::Field { slot, key: key(field), value_type: field_type(field) };
+        let field_of =
+            |slot, field: &FieldUse| Place::Field { slot, key: key(field), value_type: field_type(field) };
         for_each(part, &mut |part| match &part.kind {
             ExpressionKind::Field(field) if !matches!(field.field.name, "evt.name" | "evt.category") => {
                 places.push(field_of(slot, field));
@@ -425,7 +430,10 @@ impl<'c> Solver<'c> {
                 data.push(Datum::Text(self.text(texts, &others)));
                 data
             }
-            3 => vec![Datum::Text(self.text(texts, &others)); numbers.first().map_or(2, |number| *number as usize).min(9)],
+            3 => vec![
+                Datum::Text(self.text(texts, &others));
+                numbers.first().map_or(2, |number| *number as usize).min(9)
+            ],
             _ => vec![Datum::Text(self.text(texts, &others))],
         }
     }

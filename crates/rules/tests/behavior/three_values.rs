@@ -115,7 +115,8 @@ fn other_rows() -> Vec<Row> {
         ("file.view.size", operator, right, Number(fits), Number(other), zero)
     });
     let truths = [("true", true, false), ("false", false, true)];
-    let truths = truths.map(|(right, fits, zero)| ("file.is_dll", "=", right, Truth(fits), Truth(!fits), zero));
+    let truths =
+        truths.map(|(right, fits, zero)| ("file.is_dll", "=", right, Truth(fits), Truth(!fits), zero));
     let addresses = [
         ("net.dip", "=", "10.0.0.1", text("10.0.0.1"), text("10.0.0.2"), false),
         ("net.dip", "=", "0.0.0.0", text("0.0.0.0"), text("10.0.0.2"), true),
@@ -407,26 +408,38 @@ fn functions_without_values() {
         "concat(file.name, 'a')",
         "split(file.name, ',')",
     ] {
-        for (data, expected, negated) in [(vec![], 'u', 'p'), (vec![Unknown], 'u', 'p'), (vec![Absent], 'n', 'y')]
+        for (data, expected, negated) in
+            [(vec![], 'u', 'p'), (vec![Unknown], 'u', 'p'), (vec![Absent], 'n', 'y')]
         {
             let fields = [("file.name", data)];
             checks.check(&format!("{call} = 'other'"), &fields, Mode::Strict, expected);
             checks.check(&format!("{call} != 'other'"), &fields, Mode::Strict, negated);
-            checks.check(&format!("ps.name = {call}"), &[fields[0].clone(), ("ps.name", words(&["x"]))], Mode::Strict, expected);
-            checks.check(&format!("ps.name imatches {call}"), &[fields[0].clone(), ("ps.name", words(&["x"]))], Mode::Strict, expected);
+            checks.check(
+                &format!("ps.name = {call}"),
+                &[fields[0].clone(), ("ps.name", words(&["x"]))],
+                Mode::Strict,
+                expected,
+            );
+            checks.check(
+                &format!("ps.name imatches {call}"),
+                &[fields[0].clone(), ("ps.name", words(&["x"]))],
+                Mode::Strict,
+                expected,
+            );
         }
     }
-    for call in ["length(file.name)", "indexof(file.name, 'a')", "entropy(file.name)", "count(file.name, '*')"] {
+    for call in
+        ["length(file.name)", "indexof(file.name, 'a')", "entropy(file.name)", "count(file.name, '*')"]
+    {
         for data in [vec![], vec![Unknown]] {
             let fields = [("file.name", data)];
             checks.check(&format!("{call} = 99"), &fields, Mode::Strict, 'u');
             checks.check(&format!("{call} != 99"), &fields, Mode::Strict, 'p');
         }
     }
-    for call in
-        ["is_abs(file.name)", "regex(file.name, 'a')", "cidr_contains(file.name, '10.0.0.0/8')"]
-    {
-        for (data, expected, negated) in [(vec![], 'u', 'p'), (vec![Unknown], 'u', 'p'), (vec![Absent], 'n', 'y')]
+    for call in ["is_abs(file.name)", "regex(file.name, 'a')", "cidr_contains(file.name, '10.0.0.0/8')"] {
+        for (data, expected, negated) in
+            [(vec![], 'u', 'p'), (vec![Unknown], 'u', 'p'), (vec![Absent], 'n', 'y')]
         {
             let fields = [("file.name", data)];
             checks.check(call, &fields, Mode::Strict, expected);
@@ -465,8 +478,18 @@ fn functions_of_zero() {
         "count(file.name, '*') = 0",
     ] {
         checks.check(condition, &[], Mode::Compatible, 'y');
-        checks.check(condition, &[("file.name", vec![Unknown]), ("net.dip", vec![Unknown])], Mode::Compatible, 'y');
-        checks.check(condition, &[("file.name", vec![Absent]), ("net.dip", vec![Absent])], Mode::Compatible, 'y');
+        checks.check(
+            condition,
+            &[("file.name", vec![Unknown]), ("net.dip", vec![Unknown])],
+            Mode::Compatible,
+            'y',
+        );
+        checks.check(
+            condition,
+            &[("file.name", vec![Absent]), ("net.dip", vec![Absent])],
+            Mode::Compatible,
+            'y',
+        );
     }
     checks.end();
 }

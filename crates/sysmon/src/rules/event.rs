@@ -101,7 +101,9 @@ impl WindowsEvent {
                     event.put(name, found);
                 }
             }
-            event.time = event.time.or_else(|| root.get("@timestamp").and_then(text).and_then(|time| time::parse(&time)));
+            event.time = event
+                .time
+                .or_else(|| root.get("@timestamp").and_then(text).and_then(|time| time::parse(&time)));
         } else if let Some(win) = root.get("win") {
             event.system(win.get("system")?, true);
             event.add(win.get("eventdata").unwrap_or(&Value::Null), true);
@@ -141,7 +143,13 @@ impl WindowsEvent {
         let get = |name: &str| member(system, name).and_then(text).unwrap_or_default();
         let names = match is_wazuh {
             true => ["providerName", "channel", "computer", "systemTime", "eventID"],
-            false => ["Provider.#attributes.Name", "Channel", "Computer", "TimeCreated.#attributes.SystemTime", "EventID"],
+            false => [
+                "Provider.#attributes.Name",
+                "Channel",
+                "Computer",
+                "TimeCreated.#attributes.SystemTime",
+                "EventID",
+            ],
         };
         let [provider, channel, host, time, id] = names.map(get);
         let plain = |text: String, other: &str| if text.is_empty() { get(other) } else { text };

@@ -119,7 +119,8 @@ impl LogRules {
 impl WindowsEvent {
     /// The event with its process, for findings.
     pub fn context(&self, file: &str, record: u64) -> EventContext {
-        let get = |names: &[&str]| names.iter().find_map(|name| self.get(name)).unwrap_or_default().to_owned();
+        let get =
+            |names: &[&str]| names.iter().find_map(|name| self.get(name)).unwrap_or_default().to_owned();
         let number = |names: &[&str]| get(names).parse().ok();
         let path = get(&["Image", "SourceImage", "NewProcessName", "ProcessName"]);
         let target = get(&["TargetImage"]);
