@@ -223,6 +223,10 @@ impl<'e> Scope<'e> {
                 if self.mode == Mode::Compatible && is_scalar && only_for_lists {
                     return Truth::No;
                 }
+                // Of no value, the pattern need not be known.
+                if test == TextTest::Matches && own.iter().all(|own| *own == Datum::Absent) && !own.is_empty() {
+                    return Truth::No;
+                }
                 any_pair(own, other, |own, other| match (own, other) {
                     (Datum::Text(own), Datum::Text(other)) => match ignores_case {
                         true => test_text(test, &own.to_lowercase(), &other.to_lowercase()),
@@ -498,14 +502,14 @@ fn is_in_range(address: &str, range: &str) -> bool {
     address & mask == network & mask
 }
 
-/// The functions of paths, by the rules of Go for Windows: of nothing, `.`.
+/// The functions of paths. The folder of nothing is `.`, as in Go.
 fn path_function(name: &str, path: &str, rest: &[Operand]) -> Datum {
     let is_false = rest.first().is_some_and(|truth| truth.data[0] == Datum::Truth(false));
     let has_drive = path.as_bytes().get(1) == Some(&b':');
     let (volume, inner) = path.split_at(if has_drive { 2 } else { 0 });
     let trimmed = inner.trim_end_matches('\\');
     let file = match trimmed.rsplit('\\').next() {
-        Some("") if inner.is_empty() => ".",
+        Some("") if inner.is_empty() => "",
         Some("") | None => r"\",
         Some(file) => file,
     };
