@@ -2,6 +2,7 @@
 //! it reads the syntax tree for each event, and looks for the chains of sequences by trying all.
 
 mod chains;
+mod conditions;
 mod corpus;
 mod event;
 mod literal;
