@@ -18,6 +18,7 @@ pub fn answers(condition: &Condition, mode: Mode, events: &[Event]) -> Vec<Optio
             search.from(0, Verdict::Yes);
             search.found
         }
+        Condition::Correlation(_) => panic!("a rule of Sigma"),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::random::Random;
 
 const TEXTS: [&str; 6] = ["ab", "AB", "abc", r"C:\a\ab.exe", r"C:\A\b.dll", ""];
 const PATTERNS: [&str; 5] = ["a*", "*B", "?b", r"C:\\a\\*", "*"];
-const CONDITIONS: usize = 500;
+const CONDITIONS: usize = 300;
 const EVENTS: usize = 12;
 
 struct Writer {
@@ -82,7 +82,12 @@ impl Writer {
             0 => format!("{field} {} '{}'", self.pick(&["=", "!=", "~=", "<>", "<", ">="]), self.literal()),
             1 => format!("{field} {not}{} {}", self.text_operator(), self.literals(&TEXTS)),
             2 => format!("{field} {not}{} {}", self.pick(&["matches", "imatches"]), self.literals(&PATTERNS)),
-            3 => format!("{field} {not}{} ('{}', '{}')", self.pick(&["in", "iin"]), self.literal(), self.literal()),
+            3 => format!(
+                "{field} {not}{} ('{}', '{}')",
+                self.pick(&["in", "iin"]),
+                self.literal(),
+                self.literal()
+            ),
             4 => format!("{field} {} {other}", self.pick(&["=", "!=", "~=", "<"])),
             5 => format!("{field} {not}{} {other}", self.text_operator()),
             6 => format!("{} {} {}", self.computed(), self.pick(&["=", "!=", "~="]), other),
@@ -99,7 +104,8 @@ impl Writer {
                 _ => format!("regex({field}, '^a', '{}$')", self.pick(&["b", "c"])),
             },
             10 => {
-                let operator = self.pick(&["contains", "startswith", "endswith", "matches", "in", "intersects"]);
+                let operator =
+                    self.pick(&["contains", "startswith", "endswith", "matches", "in", "intersects"]);
                 let operator = format!("{}{operator}", self.pick(&["", "i"]));
                 let right = match operator.ends_with("in") {
                     true => format!("('{}')", self.literal()),
@@ -160,9 +166,12 @@ impl Writer {
         let mut list = List { elements: Vec::new(), is_complete: self.random.one_of(2) };
         for _ in 0..self.random.below(3) {
             let mut element = BTreeMap::new();
-            for (part, value) in
-                [("symbol", of_text), ("module", of_text), ("allocation_size", of_number), ("is_unbacked", of_truth)]
-            {
+            for (part, value) in [
+                ("symbol", of_text),
+                ("module", of_text),
+                ("allocation_size", of_number),
+                ("is_unbacked", of_truth),
+            ] {
                 element.insert(part.to_owned(), self.data(value, false));
             }
             list.elements.push(element);

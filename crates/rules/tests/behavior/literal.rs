@@ -17,10 +17,6 @@ pub enum Truth {
 }
 
 impl Truth {
-    pub fn of(truth: bool) -> Truth {
-        if truth { Truth::Yes } else { Truth::No }
-    }
-
     pub fn not(self) -> Truth {
         match self {
             Truth::No => Truth::Yes,
@@ -224,10 +220,14 @@ impl<'e> Scope<'e> {
                     return Truth::No;
                 }
                 // Of no value, the pattern need not be known.
-                if test == TextTest::Matches && own.iter().all(|own| *own == Datum::Absent) && !own.is_empty() {
+                if test == TextTest::Matches && own.iter().all(|own| *own == Datum::Absent) && !own.is_empty()
+                {
                     return Truth::No;
                 }
                 any_pair(own, other, |own, other| match (own, other) {
+                    (Datum::Text(own), Datum::Text(other)) if test == TextTest::Matches => {
+                        fits_pattern(own.as_bytes(), other.as_bytes(), ignores_case)
+                    }
                     (Datum::Text(own), Datum::Text(other)) => match ignores_case {
                         true => test_text(test, &own.to_lowercase(), &other.to_lowercase()),
                         false => test_text(test, own, other),
@@ -429,16 +429,15 @@ fn order(own: &Datum, other: &Datum, allowed: &[i8]) -> bool {
     order.is_some_and(|order| allowed.contains(&(order as i8)))
 }
 
-/// An operator on texts, apart from equality.
+/// An operator on texts, apart from patterns and equality.
 fn test_text(test: TextTest, own: &str, other: &str) -> bool {
     match test {
         TextTest::Contains => own.contains(other),
         TextTest::StartsWith => own.starts_with(other),
         TextTest::EndsWith => own.ends_with(other),
-        TextTest::Matches => fits_pattern(own.as_bytes(), other.as_bytes()),
         TextTest::Fuzzy => is_subsequence(own, other),
         TextTest::FuzzyNormalized => is_subsequence(&without_marks(own), &without_marks(other)),
-        TextTest::In | TextTest::Intersects => panic!("a test of equality"),
+        TextTest::Matches | TextTest::In | TextTest::Intersects => panic!("another test"),
     }
 }
 
@@ -457,8 +456,12 @@ fn without_marks(text: &str) -> String {
         .collect()
 }
 
-/// Patterns of tests are ASCII where they have `?`.
-pub fn fits_pattern(own: &[u8], pattern: &[u8]) -> bool {
+/// Patterns of tests are ASCII.
+fn fits_pattern(own: &[u8], pattern: &[u8], ignores_case: bool) -> bool {
+    let is_same = |wanted: u8, found: u8| match ignores_case {
+        true => wanted.eq_ignore_ascii_case(&found),
+        false => wanted == found,
+    };
     let (mut at, mut next, mut star) = (0, 0, None);
     while at < own.len() {
         match pattern.get(next) {
@@ -466,7 +469,7 @@ pub fn fits_pattern(own: &[u8], pattern: &[u8]) -> bool {
                 star = Some((at, next));
                 next += 1;
             }
-            Some(wanted) if *wanted == b'?' || *wanted == own[at] => {
+            Some(wanted) if *wanted == b'?' || is_same(*wanted, own[at]) => {
                 at += 1;
                 next += 1;
             }
@@ -484,10 +487,7 @@ pub fn fits_pattern(own: &[u8], pattern: &[u8]) -> bool {
 fn count(items: &[String], rest: &[Operand]) -> i64 {
     let ignores_case = rest.get(1).is_none_or(|truth| truth.data[0] == Datum::Truth(true));
     let pattern = shown(&rest[0].data[0]);
-    let fits = |item: &&String| match ignores_case {
-        true => test_text(TextTest::Matches, &item.to_lowercase(), &pattern.to_lowercase()),
-        false => test_text(TextTest::Matches, item, &pattern),
-    };
+    let fits = |item: &&String| fits_pattern(item.as_bytes(), pattern.as_bytes(), ignores_case);
     items.iter().filter(fits).count() as i64
 }
 

@@ -131,7 +131,7 @@ impl<'c> Solver<'c> {
 
     fn sequence(&self) -> Option<&'c Sequence> {
         match &self.condition.tree {
-            Condition::Event(_) => None,
+            Condition::Event(_) | Condition::Correlation(_) => None,
             Condition::Sequence(sequence) => Some(sequence),
         }
     }

@@ -166,7 +166,12 @@ fn operators_between_fields() {
         ("contains", ["yyuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
         ("startswith", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
         ("endswith", ["yyuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
+        ("fuzzy", ["yyuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
+        ("ifuzzynorm", ["yyuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
         ("<", ["nyuun", "nnuun", "uuuuu", "uuuuu", "nnuun"]),
+        // Of no value, the pattern need not be known.
+        ("matches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnnnn"]),
+        ("imatches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnnnn"]),
     ] {
         for (left, row) in sides.iter().zip(table) {
             for (right, expected) in sides.iter().zip(row.chars()) {
@@ -512,6 +517,26 @@ fn numbers() {
         checks.check(condition, &[(field, vec![data])], Mode::Strict, expected);
     }
     checks.end();
+}
+
+/// Exceptions in `foreach` are exceptions as elsewhere, and negated twice they are none.
+#[test]
+fn exceptions_about_elements() {
+    for (condition, expected) in [
+        ("foreach(thread._callstack, $f, $f.module = 'a' and $f.symbol != 'b')", Verdict::Possible),
+        ("foreach(thread._callstack, $f, $f.module = 'a' and $f.symbol not imatches 'b')", Verdict::Possible),
+        ("foreach(thread._callstack, $f, $f.module = 'a' and $f.symbol = 'b')", Verdict::Undetermined),
+        ("not foreach(thread._callstack, $f, $f.module = 'a' and $f.symbol = 'b')", Verdict::Possible),
+        ("not foreach(thread._callstack, $f, $f.module = 'a' and $f.symbol != 'b')", Verdict::Undetermined),
+    ] {
+        let library = library(&format!("evt.name = 'CreateFile' and {condition}"));
+        let mut event = Event::new("CreateFile");
+        let element = [("module".to_owned(), words(&["a"]))].into();
+        let list = crate::event::List { elements: vec![element], is_complete: true };
+        event.lists.insert("thread._callstack".to_owned(), list);
+        let found = answer(&mut rule_set(&library, Mode::Strict), &event);
+        assert_eq!(found, Some(expected), "{condition}");
+    }
 }
 
 /// `foreach` with elements that are known or not, and more that are not known.
