@@ -137,6 +137,7 @@ pub fn answer(set: &mut RuleSet<String>, event: &Event) -> Option<Verdict> {
     let mut found = None;
     set.evaluate(event.name, event.at, event, |answer| {
         assert_eq!(found, None, "two answers");
+        assert_eq!(answer.missing.is_none(), answer.verdict == Verdict::Yes, "{:?}", answer.missing);
         found = Some(answer.verdict);
     });
     found

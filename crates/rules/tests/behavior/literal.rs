@@ -85,7 +85,8 @@ fn zero(value_type: Type) -> Datum {
     }
 }
 
-fn part_type(part: &str) -> Type {
+/// The type of a part of an element.
+pub fn part_type(part: &str) -> Type {
     match part {
         "offset" | "allocation_size" | "size" | "pid" | "tid" | "sessionid" | "checksum" => Type::Number,
         "is_unbacked" | "module.signature.exists" | "module.signature.trusted" | "token.is_elevated" => {

@@ -9,7 +9,7 @@ use stackhound_rules::{EventName, RuleCondition, Type};
 
 use crate::chains::has_same_key;
 use crate::event::{Data, Datum, Event, List, key, text};
-use crate::literal::{Item, Scope, Truth};
+use crate::literal::{Item, Scope, Truth, part_type};
 use crate::random::Random;
 
 const NEUTRAL: &str = r"C:\Other\thing.xyz";
@@ -32,7 +32,6 @@ pub struct Solver<'c> {
     pieces: Vec<String>,
     /// The parts that are used of the elements of each field.
     parts: BTreeMap<String, Vec<String>>,
-    /// Elements of a field by the variable of `foreach`.
     pub random: Random,
 }
 
@@ -86,14 +85,6 @@ fn neutral(value_type: Type) -> Data {
         Type::Truth => vec![Datum::Truth(false)],
         Type::Address => vec![text("8.8.8.8")],
         _ => vec![text(NEUTRAL)],
-    }
-}
-
-fn part_type(part: &str) -> Type {
-    match part {
-        "offset" | "allocation_size" => Type::Number,
-        "is_unbacked" | "module.signature.exists" | "module.signature.trusted" => Type::Truth,
-        _ => Type::Text,
     }
 }
 
