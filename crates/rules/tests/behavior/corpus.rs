@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use stackhound_rules::evaluate::{Mode, ResolvedField, RuleSet, Verdict};
+use stackhound_rules::evaluate::{FieldRef, Mode, ResolvedField, RuleSet, Verdict};
 use stackhound_rules::syntax::{Condition, Expression, ExpressionKind, FieldUse};
 use stackhound_rules::{Library, Need, Needs, Rule};
 
@@ -95,6 +95,7 @@ fn rules() -> Option<Vec<Library>> {
 /// A set for a source that never has the fields that the level does not have.
 fn set_without(library: &Library, mode: Mode, level: Level) -> RuleSet<String> {
     RuleSet::new(library, mode, |field, _| {
+        let FieldRef::Field(field) = field else { return None };
         level.has(field.field.needs).then(|| ResolvedField { field: key(field), cost: 1 })
     })
 }
