@@ -290,6 +290,10 @@ fn random_stream(random: &mut Random) -> Vec<Event> {
     events.collect()
 }
 
+fn shown(event: &Event) -> String {
+    format!("  {} {:?} {:?}\n", event.name.name(), event.at, event.fields)
+}
+
 /// The smallest part of a stream whose answers differ.
 fn smallest(library: &Library, mode: Mode, mut events: Vec<Event>) -> Vec<Event> {
     let tree = &library.rules[0].condition.as_ref().unwrap().tree;
@@ -318,10 +322,7 @@ fn compare_streams(mode: Mode) {
             if run(&library, mode, &events) != answers(tree, mode, &events) {
                 let events = smallest(&library, mode, events);
                 let (found, expected) = (run(&library, mode, &events), answers(tree, mode, &events));
-                let shown: String = events
-                    .iter()
-                    .map(|event| format!("  {} {:?} {:?}\n", event.name.name(), event.at, event.fields))
-                    .collect();
+                let shown: String = events.iter().map(shown).collect();
                 different.push(format!("{condition}, {mode:?}: {found:?}, not {expected:?}\n{shown}"));
                 break;
             }
@@ -420,6 +421,37 @@ fn losses_within_the_time_count() {
         let found = answer(&mut set, &event(B, last));
         assert_eq!(found, expected, "{condition}, {first:?}, lost at {lost}, {last}");
     }
+}
+
+/// What is no although an event was lost is also no with that event.
+#[test]
+fn losses_hide_nothing() {
+    let mut different = Vec::new();
+    for (seed, condition) in STREAMS.into_iter().enumerate() {
+        let library = library(condition);
+        let mut random = Random(seed as u64 + 100);
+        for _ in 0..100 {
+            let events = random_stream(&mut random);
+            let whole = run(&library, Mode::Strict, &events);
+            let lost = random.below(events.len());
+            let mut set = rule_set(&library, Mode::Strict);
+            for (index, event) in events.iter().enumerate() {
+                if index == lost {
+                    set.lose(event.at.time);
+                    continue;
+                }
+                let found = answer(&mut set, event);
+                if found.is_none() && whole[index].is_some() || found == YES && whole[index] != YES {
+                    let shown: String = events.iter().map(shown).collect();
+                    different.push(format!(
+                        "{condition}, without {lost}: {found:?} for {index}, {whole:?}\n{shown}"
+                    ));
+                }
+            }
+        }
+    }
+    different.truncate(3);
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
 /// A loss changes nothing for an event that fits no slot, nor for rules about one event.
