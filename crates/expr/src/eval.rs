@@ -158,14 +158,17 @@ impl<F> Matcher<F> {
         self.holds(&self.root, false, &lookup)
     }
 
-    /// Whether an event passes if only negated comparisons are undecided: `!=`, and those under
-    /// `not`. Where an exception depends on a missing field, the event then passes, although
-    /// [`decide`](Matcher::decide) cannot say so.
-    pub fn passes_without_exceptions(
+    /// The same as [`decide`](Matcher::decide), where negated comparisons that are undecided hold:
+    /// `!=`, and those under `not`. An event then passes although an exception depends on a missing
+    /// field.
+    ///
+    /// # Errors
+    /// Comparisons that are not negated are undecided.
+    pub fn decide_without_exceptions(
         &self,
         lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
-    ) -> bool {
-        self.holds(&self.root, true, &lookup) == Ok(true)
+    ) -> Result<bool, Undecided> {
+        self.holds(&self.root, true, &lookup)
     }
 
     /// `assumes`: negated comparisons that are undecided hold.

@@ -222,14 +222,13 @@ struct Builder<'f> {
     source: Arc<Source>,
 }
 
-/// How the text of a value is compared.
+/// Where in the text of a value the text of the rule is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    /// As a whole.
-    None,
-    Contains,
-    Starts,
-    Ends,
+enum Anchor {
+    Whole,
+    Anywhere,
+    Start,
+    End,
 }
 
 impl Builder<'_> {
@@ -487,10 +486,10 @@ impl Builder<'_> {
             return Ok(call("regex", format!("{flags}{}", text.original)));
         }
         let ends = match (has(Contains), has(StartsWith), has(EndsWith)) {
-            (true, ..) => Ends::Contains,
-            (_, true, _) => Ends::Starts,
-            (_, _, true) => Ends::Ends,
-            _ => Ends::None,
+            (true, ..) => Anchor::Anywhere,
+            (_, true, _) => Anchor::Start,
+            (_, _, true) => Anchor::End,
+            _ => Anchor::Whole,
         };
         let is_cased = has(Cased) || has(Base64) || has(Base64Offset);
         let mut any = Vec::new();
@@ -513,7 +512,7 @@ fn text_operator(test: TextTest, ignores_case: bool) -> Operator {
 
 /// The operator and the text that a value means; `None` if it has a literal `*` or `?` beside
 /// wildcards, which a pattern cannot express.
-fn operator_of(text: &SigmaString, ends: Ends, is_cased: bool) -> Option<(Operator, String)> {
+fn operator_of(text: &SigmaString, ends: Anchor, is_cased: bool) -> Option<(Operator, String)> {
     let plain = |parts: &[StringPart]| -> String {
         let texts = parts.iter().map(|part| match part {
             StringPart::Plain(text) => text.as_str(),
@@ -524,11 +523,11 @@ fn operator_of(text: &SigmaString, ends: Ends, is_cased: bool) -> Option<(Operat
     };
     if text.is_plain() {
         let operator = match (ends, is_cased) {
-            (Ends::None, true) => Operator::Equal,
-            (Ends::None, false) => Operator::EqualIgnoringCase,
-            (Ends::Contains, _) => text_operator(TextTest::Contains, !is_cased),
-            (Ends::Starts, _) => text_operator(TextTest::StartsWith, !is_cased),
-            (Ends::Ends, _) => text_operator(TextTest::EndsWith, !is_cased),
+            (Anchor::Whole, true) => Operator::Equal,
+            (Anchor::Whole, false) => Operator::EqualIgnoringCase,
+            (Anchor::Anywhere, _) => text_operator(TextTest::Contains, !is_cased),
+            (Anchor::Start, _) => text_operator(TextTest::StartsWith, !is_cased),
+            (Anchor::End, _) => text_operator(TextTest::EndsWith, !is_cased),
         };
         return Some((operator, plain(&text.parts)));
     }
@@ -541,23 +540,23 @@ fn operator_of(text: &SigmaString, ends: Ends, is_cased: bool) -> Option<(Operat
     }
     let pattern = plain(&text.parts);
     let pattern = match ends {
-        Ends::None => pattern,
-        Ends::Contains => format!("*{pattern}*"),
-        Ends::Starts => format!("{pattern}*"),
-        Ends::Ends => format!("*{pattern}"),
+        Anchor::Whole => pattern,
+        Anchor::Anywhere => format!("*{pattern}*"),
+        Anchor::Start => format!("{pattern}*"),
+        Anchor::End => format!("*{pattern}"),
     };
     Some((text_operator(TextTest::Matches, !is_cased), pattern))
 }
 
-fn regular_expression(text: &SigmaString, ends: Ends, is_cased: bool) -> String {
+fn regular_expression(text: &SigmaString, ends: Anchor, is_cased: bool) -> String {
     let parts = text.parts.iter().map(|part| match part {
         StringPart::Plain(text) => regex::escape(text),
         StringPart::Special(SpecialChar::WildcardMulti) => ".*".to_owned(),
         StringPart::Special(SpecialChar::WildcardSingle) => ".".to_owned(),
     });
     let body: String = parts.collect();
-    let start = if matches!(ends, Ends::None | Ends::Starts) { "^" } else { "" };
-    let end = if matches!(ends, Ends::None | Ends::Ends) { "$" } else { "" };
+    let start = if matches!(ends, Anchor::Whole | Anchor::Start) { "^" } else { "" };
+    let end = if matches!(ends, Anchor::Whole | Anchor::End) { "$" } else { "" };
     format!("(?s{}){start}{body}{end}", if is_cased { "" } else { "i" })
 }
 

@@ -256,7 +256,10 @@ fn files_with_errors_are_reported() {
         (whole.replace("version: 1.0.0\n", ""), "missing field `version`"),
         (whole.replace("version: 1.0.0\n", "version: 1.0.0\nfoo: 1\n"), "unknown field `foo`"),
         (whole.replace("name: R", "name: R\nseverity: severe"), "2:11: `severe` is not a severity"),
-        (whole.replace("condition", "conditions"), "expected a rule with `condition`, or a list of macros"),
+        (
+            whole.replace("condition", "conditions"),
+            "expected a rule with `condition`, a rule of Sigma with `detection`, or a list of macros",
+        ),
         ("- macro: a\n".to_owned(), "the macro `a` needs either `expr` or `list`"),
         ("- macro: a\n  list: []\n".to_owned(), "the list has no values"),
         ("name: [\n".to_owned(), "x.yml:"),

@@ -6,7 +6,7 @@
 use regex::{Regex, RegexSetBuilder};
 use stackhound_expr::{self as expr, Case, Filter, Literal, Matcher, Operand, TextOperator, field};
 
-use super::term::{Call, FieldTerm, Folding, ForEach, Network, Prepared, Term, Zero};
+use super::term::{Call, FieldTerm, ForEach, Network, PatternTest, Prepared, Term, Zero};
 use super::{FieldRef, Mode, ResolvedField};
 use crate::error::{Error, ErrorKind};
 use crate::events::Event;
@@ -27,6 +27,8 @@ pub(crate) struct Compiler<'c, F> {
     pub bound: &'c dyn Fn(&str, &FieldUse) -> usize,
     /// The variables of `foreach` around this place, with their elements; `None` for texts.
     pub variables: Vec<(String, Option<Elements>)>,
+    /// Whether this place is negated.
+    pub is_negated: bool,
 }
 
 /// A filter under construction, whose field names are indexes of terms.
@@ -47,9 +49,17 @@ impl<F> Compiler<'_, F> {
     pub fn matcher(&mut self, expression: &Expression) -> Result<Option<Matcher<Term<F>>>, Error> {
         let mut terms = Terms(Vec::new());
         let filter = self.predicate(expression, &mut terms)?;
-        if filter == Filter::nothing() {
-            return Ok(None);
+        match filter == Filter::nothing() {
+            true => Ok(None),
+            false => Self::compile(&filter, terms, expression).map(Some),
         }
+    }
+
+    fn compile(
+        filter: &Filter,
+        mut terms: Terms<F>,
+        expression: &Expression,
+    ) -> Result<Matcher<Term<F>>, Error> {
         let mut take = |name: &str| terms.0.get_mut(name.parse::<usize>().ok()?)?.take();
         let matcher = filter.compile(&[], &mut take).map_err(|error| {
             let kind = match error {
@@ -58,7 +68,7 @@ impl<F> Compiler<'_, F> {
             };
             Error::new(expression.span.place(), kind)
         })?;
-        Ok(Some(matcher.cheapest_first(Term::cost)))
+        Ok(matcher.cheapest_first(Term::cost))
     }
 
     fn predicate(&mut self, expression: &Expression, terms: &mut Terms<F>) -> Result<Filter, Error> {
@@ -95,7 +105,12 @@ impl<F> Compiler<'_, F> {
             {
                 Ok(Filter::nothing())
             }
-            ExpressionKind::Not(part) => Ok(!self.predicate(part, terms)?),
+            ExpressionKind::Not(part) => {
+                self.is_negated = !self.is_negated;
+                let part = self.predicate(part, terms);
+                self.is_negated = !self.is_negated;
+                Ok(!part?)
+            }
             ExpressionKind::Macro { body, .. } => self.predicate(body, terms),
             ExpressionKind::Comparison(comparison) => self.comparison(comparison, terms),
             ExpressionKind::Truth(truth) => Ok(if *truth { Filter::everything() } else { Filter::nothing() }),
@@ -176,15 +191,20 @@ impl<F> Compiler<'_, F> {
             TextTest::EndsWith => TextOperator::EndsWith,
             TextTest::Matches => {
                 let Some(literals) = literals else {
-                    let (value, pattern) = (Box::new(left_term), Box::new(self.term(right)?));
-                    return Ok(terms.field(Term::Pattern { value, pattern, ignores_case }).equals(true));
+                    let (value, patterns) = (Box::new(left_term), [self.term(right)?].into());
+                    let test = PatternTest::Glob { ignores_case };
+                    return Ok(terms.field(Term::Pattern { value, patterns, test }).equals(true));
                 };
                 return Ok(terms.field(left_term).compares(TextOperator::Glob, case(ignores_case), literals));
             }
             TextTest::Fuzzy | TextTest::FuzzyNormalized => {
-                let patterns = texts(right).into_iter().map(Into::into).collect();
-                let folding = Folding { case: ignores_case, diacritics: test == TextTest::FuzzyNormalized };
-                let term = Term::Fuzzy { value: Box::new(left_term), patterns, folding };
+                let patterns = match literals {
+                    Some(_) => texts(right).into_iter().map(|text| Term::Text(text.into())).collect(),
+                    None => [self.term(right)?].into(),
+                };
+                let ignores_diacritics = test == TextTest::FuzzyNormalized;
+                let test = PatternTest::Fuzzy { ignores_case, ignores_diacritics };
+                let term = Term::Pattern { value: Box::new(left_term), patterns, test };
                 return Ok(terms.field(term).equals(true));
             }
             TextTest::Intersects => {
@@ -285,13 +305,18 @@ impl<F> Compiler<'_, F> {
             _ => None,
         };
         let elements = self.term(elements)?;
+        let is_negated = self.is_negated;
+        let mut terms = Terms(Vec::new());
         self.variables.push((variable.clone(), kind));
-        let predicate = self.matcher(predicate);
+        let filter = self.predicate(predicate, &mut terms);
         self.variables.pop();
-        Ok(match predicate? {
-            Some(predicate) => Term::ForEach(Box::new(ForEach { elements, predicate })),
-            None => Term::Truth(false),
-        })
+        let filter = filter?;
+        if filter == Filter::nothing() {
+            return Ok(Term::Truth(false));
+        }
+        let filter = if is_negated { !filter } else { filter };
+        let predicate = Self::compile(&filter, terms, predicate)?;
+        Ok(Term::ForEach(Box::new(ForEach { elements, predicate, is_negated })))
     }
 
     fn call(

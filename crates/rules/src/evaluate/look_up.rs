@@ -5,19 +5,21 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use md5::{Digest, Md5};
-use stackhound_expr::{Undecided, Value, Visitor, fits_pattern};
+use stackhound_expr::{Matcher, Undecided, Value, Visitor, fits_pattern};
 
 use super::functions as texts;
 use super::sequence::Kept;
-use super::term::{Call, FieldTerm, ForEach, Prepared, Term, Zero};
+use super::term::{Call, FieldTerm, ForEach, PatternTest, Prepared, Term, Zero};
 use super::{Mode, RuleEvent};
 
 /// What a condition can refer to.
 pub(crate) struct Scope<'s, E: RuleEvent> {
     pub event: &'s E,
     pub mode: Mode,
-    /// Values of events of earlier slots.
-    pub kept: &'s [Kept],
+    /// Values of events of earlier slots; `None` if they are not known yet.
+    pub kept: Option<&'s [Kept]>,
+    /// Whether undecided exceptions hold.
+    pub assumes: bool,
     /// The innermost element.
     pub element: Option<&'s Element<'s, E::Field>>,
 }
@@ -65,9 +67,12 @@ pub(crate) fn look_up<E: RuleEvent>(
                 (false, false) => CONTINUE,
             }
         }
-        Term::Bound { index, zero } => or_zero(*zero, scope.mode, visit, |visit| {
-            scope.kept.get(*index).map_or(CONTINUE, |kept| kept.visit(visit))
-        }),
+        Term::Bound { index, zero } => match scope.kept {
+            Some(all) => or_zero(*zero, scope.mode, visit, |visit| {
+                all.get(*index).map_or(CONTINUE, |kept| kept.visit(visit))
+            }),
+            None => CONTINUE,
+        },
         Term::Element { outward, part } => {
             let mut element = scope.element;
             for _ in 0..*outward {
@@ -88,28 +93,70 @@ pub(crate) fn look_up<E: RuleEvent>(
         Term::Number(number) => visit(Value::Unsigned(*number)),
         Term::Decimal(number) => visit(Value::Float(*number)),
         Term::Truth(truth) => visit(Value::Bool(*truth)),
-        Term::Holds(matcher) => known(matcher.decide(|term, visit| look_up(term, scope, visit)), visit),
+        Term::Holds(matcher) => known(scope.decide(matcher), visit),
         Term::Call(call) => call.visit(scope, visit),
         Term::ForEach(each) => known(each.decide(scope), visit),
-        Term::Pattern { value, pattern, ignores_case } => {
-            each_text(value, scope, visit, |text, visit| {
-                let pattern = first_text(pattern, scope);
-                visit(pattern.map_or(Value::Unknown, |pattern| {
-                    Value::Bool(fits_pattern(text, &pattern, *ignores_case))
-                }))
-            })
+        Term::Pattern { value, patterns, test } => {
+            let fits = test.any(value, patterns, scope);
+            visit(fits.map_or(Value::Unknown, Value::Bool))
         }
-        Term::Fuzzy { value, patterns, folding } => each_text(value, scope, visit, |text, visit| {
-            let fold = |c: char| {
-                let c = if folding.diacritics { texts::without_diacritics(c) } else { c };
-                if folding.case { c.to_lowercase().next().unwrap_or(c) } else { c }
-            };
-            let fits = patterns.iter().any(|pattern| {
+    }
+}
+
+impl<E: RuleEvent> Scope<'_, E> {
+    /// Whether the event fits a matcher.
+    pub fn decide(&self, matcher: &Matcher<Term<E::Field>>) -> Result<bool, Undecided> {
+        let look_up = |term: &Term<E::Field>, visit: &mut Visitor<'_>| look_up(term, self, visit);
+        match self.assumes {
+            true => matcher.decide_without_exceptions(look_up),
+            false => matcher.decide(look_up),
+        }
+    }
+}
+
+impl PatternTest {
+    /// Whether a value fits a pattern; `None` if that depends on what is missing.
+    fn any<E: RuleEvent>(
+        self,
+        value: &Term<E::Field>,
+        patterns: &[Term<E::Field>],
+        scope: &Scope<'_, E>,
+    ) -> Option<bool> {
+        // Of the value and of the patterns: whether there are any, and whether all are known.
+        let (mut own, mut other) = ((false, true), (patterns.is_empty(), true));
+        let mut fits = false;
+        let note = |side: &mut (bool, bool), value: Value<'_>| {
+            side.0 = true;
+            side.1 &= value != Value::Unknown;
+        };
+        let _ = look_up(value, scope, &mut |value| {
+            note(&mut own, value);
+            let text = value.to_text();
+            patterns.iter().try_for_each(|pattern| {
+                look_up(pattern, scope, &mut |pattern| {
+                    note(&mut other, pattern);
+                    let texts = text.as_deref().zip(pattern.to_text());
+                    fits |= texts.is_some_and(|(text, pattern)| self.fits(text, &pattern));
+                    if fits { ControlFlow::Break(()) } else { CONTINUE }
+                })
+            })
+        });
+        let is_known = own == (true, true) && other == (true, true);
+        (fits || is_known).then_some(fits)
+    }
+
+    fn fits(self, text: &str, pattern: &str) -> bool {
+        match self {
+            PatternTest::Glob { ignores_case } => fits_pattern(text, pattern, ignores_case),
+            PatternTest::Fuzzy { ignores_case, ignores_diacritics } => {
+                let fold = |c: char| {
+                    let c = if ignores_diacritics { texts::without_diacritics(c) } else { c };
+                    if ignores_case { c.to_lowercase().next().unwrap_or(c) } else { c }
+                };
                 let pattern: String = pattern.chars().map(fold).collect();
                 texts::is_fuzzy(text.chars().map(fold), &pattern)
-            });
-            visit(Value::Bool(fits))
-        }),
+            }
+        }
     }
 }
 
@@ -125,7 +172,7 @@ fn or_zero(
     }
     let mut has_value = false;
     look_up(&mut |value| match value {
-        Value::Unknown => CONTINUE,
+        Value::Unknown | Value::Absent => CONTINUE,
         value => {
             has_value = true;
             visit(value)
@@ -140,6 +187,7 @@ impl Zero {
             Zero::Text => Value::Text(""),
             Zero::Number => Value::Unsigned(0),
             Zero::Truth => Value::Bool(false),
+            Zero::Address => Value::Text("0.0.0.0"),
             Zero::List => Value::Absent,
         }
     }
@@ -167,20 +215,24 @@ fn each_text<E: RuleEvent>(
     if has_value { CONTINUE } else { visit(Value::Unknown) }
 }
 
-/// The text of the first value.
-fn first_text<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Option<String> {
-    let mut found = None;
-    let _ = look_up(term, scope, &mut |value| {
-        found = value.to_text().map(Cow::into_owned);
-        ControlFlow::Break(())
-    });
-    found
+/// The text of the first value; otherwise whether there is none.
+fn first_text<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Result<String, Value<'static>> {
+    first(term, scope, |value| value.to_text().map(Cow::into_owned))
 }
 
-fn first_integer<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Option<i128> {
-    let mut found = None;
+fn first_integer<E: RuleEvent>(term: &Term<E::Field>, scope: &Scope<'_, E>) -> Result<i128, Value<'static>> {
+    first(term, scope, |value| value.to_integer())
+}
+
+fn first<E: RuleEvent, T>(
+    term: &Term<E::Field>,
+    scope: &Scope<'_, E>,
+    read: impl Fn(Value<'_>) -> Option<T>,
+) -> Result<T, Value<'static>> {
+    let mut found = Err(Value::Unknown);
     let _ = look_up(term, scope, &mut |value| {
-        found = value.to_integer();
+        let none = if value == Value::Absent { Value::Absent } else { Value::Unknown };
+        found = read(value).ok_or(none);
         ControlFlow::Break(())
     });
     found
@@ -193,9 +245,14 @@ impl<F> ForEach<F> {
         let mut add = |kind: ElementKind<'_, F>| {
             let element = Element { kind, outer: scope.element };
             let scope = Scope { element: Some(&element), ..*scope };
-            match self.predicate.decide(|term, visit| look_up(term, &scope, visit)) {
-                Ok(false) => CONTINUE,
-                Ok(true) => {
+            match scope.decide(&self.predicate) {
+                Ok(holds) if holds == self.is_negated => CONTINUE,
+                Ok(_) => {
+                    result = Ok(true);
+                    ControlFlow::Break(())
+                }
+                // It may hold for reasons that are no exceptions.
+                Err(_) if scope.assumes && self.is_negated => {
                     result = Ok(true);
                     ControlFlow::Break(())
                 }
@@ -251,14 +308,15 @@ impl<F> Call<F> {
         visit: &mut Visitor<'_>,
     ) -> ControlFlow<()> {
         let Some((first, later)) = self.arguments.split_first() else { return CONTINUE };
-        let text = |index: usize| later.get(index).and_then(|term| first_text(term, scope));
-        let integer = |index: usize| later.get(index).and_then(|term| first_integer(term, scope));
+        let text =
+            |index: usize| later.get(index).map_or(Err(Value::Unknown), |term| first_text(term, scope));
+        let integer =
+            |index: usize| later.get(index).map_or(Err(Value::Unknown), |term| first_integer(term, scope));
         let is_false = |index: usize| matches!(later.get(index), Some(Term::Truth(false)));
         let each = |visit: &mut Visitor<'_>,
                     with: &mut dyn FnMut(&str, &mut Visitor<'_>) -> ControlFlow<()>| {
             each_text(first, scope, visit, with)
         };
-        let unknown = |visit: &mut Visitor<'_>| visit(Value::Unknown);
         match self.function.name {
             "base" if is_false(0) => {
                 each(visit, &mut |text, visit| visit(Value::Text(texts::file_stem(text))))
@@ -280,7 +338,10 @@ impl<F> Call<F> {
             }),
             "entropy" => each(visit, &mut |text, visit| visit(Value::Unsigned(texts::entropy(text)))),
             "ltrim" | "rtrim" => {
-                let Some(end) = text(0) else { return unknown(visit) };
+                let end = match text(0) {
+                    Ok(end) => end,
+                    Err(none) => return visit(none),
+                };
                 let is_left = self.function.name == "ltrim";
                 each(visit, &mut |text, visit| {
                     let cut = if is_left { text.strip_prefix(&*end) } else { text.strip_suffix(&*end) };
@@ -288,30 +349,41 @@ impl<F> Call<F> {
                 })
             }
             "split" => {
-                let Some(separator) = text(0) else { return unknown(visit) };
+                let separator = match text(0) {
+                    Ok(separator) => separator,
+                    Err(none) => return visit(none),
+                };
                 each(visit, &mut |text, visit| {
                     text.split(&*separator).try_for_each(|part| visit(Value::Text(part)))
                 })
             }
             "substr" => {
-                let Some(start) = integer(0) else { return unknown(visit) };
-                let end = integer(1);
-                if later.len() > 1 && end.is_none() {
-                    return unknown(visit);
-                }
+                let start = match integer(0) {
+                    Ok(start) => start,
+                    Err(none) => return visit(none),
+                };
+                let end = match (later.len() > 1).then(|| integer(1)).transpose() {
+                    Ok(end) => end,
+                    Err(none) => return visit(none),
+                };
                 each(visit, &mut |text, visit| visit(Value::Text(texts::part(text, start, end))))
             }
             "indexof" => {
-                let Some(wanted) = text(0) else { return unknown(visit) };
-                let order = if later.len() > 1 { text(1) } else { Some("first".to_owned()) };
+                let wanted = match text(0) {
+                    Ok(wanted) => wanted,
+                    Err(none) => return visit(none),
+                };
+                let order = if later.len() > 1 { text(1).ok() } else { Some("first".to_owned()) };
                 each(visit, &mut |text, visit| {
                     let found = order.as_deref().and_then(|order| texts::index_of(text, &wanted, order));
                     visit(found.map_or(Value::Unknown, Value::Signed))
                 })
             }
             "replace" => {
-                let all: Option<Vec<String>> = (0..later.len()).map(text).collect();
-                let Some(all) = all else { return unknown(visit) };
+                let all: Vec<String> = match (0..later.len()).map(text).collect() {
+                    Ok(all) => all,
+                    Err(none) => return visit(none),
+                };
                 each(visit, &mut |text, visit| {
                     let mut replaced = text.to_owned();
                     for pair in all.as_chunks::<2>().0 {
@@ -321,11 +393,11 @@ impl<F> Call<F> {
                 })
             }
             "concat" => {
-                let all: Option<String> =
+                let all: Result<String, _> =
                     self.arguments.iter().map(|argument| first_text(argument, scope)).collect();
                 match all {
-                    Some(all) => visit(Value::Text(&bounded(all))),
-                    None => unknown(visit),
+                    Ok(all) => visit(Value::Text(&bounded(all))),
+                    Err(none) => visit(none),
                 }
             }
             "length" => length(first, scope, visit),
@@ -356,8 +428,9 @@ impl<F> Call<F> {
         scope: &Scope<'_, E>,
         visit: &mut Visitor<'_>,
     ) -> ControlFlow<()> {
-        let Some(pattern) = later.first().and_then(|term| first_text(term, scope)) else {
-            return visit(Value::Unknown);
+        let pattern = match later.first().map_or(Err(Value::Unknown), |term| first_text(term, scope)) {
+            Ok(pattern) => pattern,
+            Err(none) => return visit(none),
         };
         let ignores_case = !matches!(later.get(1), Some(Term::Truth(false)));
         let is_list = first.is_list();

@@ -84,7 +84,8 @@ impl<E: RuleEvent> Answer<'_, E> {
 
     /// The text that the rule has for people, with the values of this event; empty if it has none.
     pub fn text(&self) -> String {
-        let scope = Scope { event: self.event, mode: self.mode, kept: &[], element: None };
+        let scope =
+            Scope { event: self.event, mode: self.mode, kept: Some(&[]), assumes: false, element: None };
         let parts = self.output.iter().map(|part| match part {
             OutputPart::Text(text) => text.clone(),
             OutputPart::Own(term) => shown(&Kept::of(|visit| look_up(term, &scope, visit))),
@@ -293,7 +294,7 @@ impl<F> RuleSet<F> {
         for entry in &entries[name.index()] {
             let Compiled { index, is_silent, sequence } = &mut rules[entry.rule];
             let found = match sequence {
-                None => entry.decide(event, mode, &[]).map(|(certainty, missing)| Found {
+                None => entry.decide(event, mode, Some(&[])).map(|(certainty, missing)| Found {
                     certainty,
                     missing,
                     chain: Vec::new(),
@@ -312,7 +313,7 @@ impl<F> RuleSet<F> {
                 answer(*index, certainty, missing.clone(), &chain, &entry.output);
             }
             for correlated in &entry.correlated {
-                let scope = Scope { event, mode, kept: &[], element: None };
+                let scope = Scope { event, mode, kept: Some(&[]), assumes: false, element: None };
                 let kept = |term: &Term<F>| Kept::of(|visit| look_up(term, &scope, visit));
                 let group = correlated.group.iter().map(kept).collect();
                 let value = correlated.value.as_ref().map(kept).unwrap_or_default();
@@ -336,23 +337,23 @@ struct Found {
 }
 
 impl<F> Entry<F> {
-    /// Whether the condition holds; `None` if it does not.
+    /// Whether the condition holds; `None` if it does not. `kept`: values of events of earlier slots,
+    /// `None` if they are not known yet.
     fn decide<E: RuleEvent<Field = F>>(
         &self,
         event: &E,
         mode: Mode,
-        kept: &[Kept],
+        kept: Option<&[Kept]>,
     ) -> Option<(Certainty, Option<Missing>)> {
-        let scope = Scope { event, mode, kept, element: None };
-        match self.matcher.decide(|term, visit| look_up(term, &scope, visit)) {
+        let scope = Scope { event, mode, kept, assumes: false, element: None };
+        match scope.decide(&self.matcher) {
             Ok(false) => None,
             Ok(true) => Some((Certainty::Certain, None)),
             // Only lists have no value.
-            Err(_) if mode == Mode::Compatible => None,
+            Err(_) if mode == Mode::Compatible && kept.is_some() => None,
             Err(undecided) => {
                 let missing = Missing::Field(self.matcher.fields()[undecided.0].name().into());
-                let passes =
-                    self.matcher.passes_without_exceptions(|term, visit| look_up(term, &scope, visit));
+                let passes = Scope { assumes: true, ..scope }.decide(&self.matcher) == Ok(true);
                 let certainty = if passes { Certainty::Possible } else { Certainty::Undetermined };
                 Some((certainty, Some(missing)))
             }
@@ -369,9 +370,9 @@ impl<F> Entry<F> {
         slots: usize,
     ) -> Option<Found> {
         // What is not bound yet is unknown, so this is no only if it is no for all earlier events.
-        let first_mode = if self.uses_bound { Mode::Strict } else { mode };
-        let (certainty, missing) = self.decide(event, first_mode, &[])?;
-        let scope = Scope { event, mode, kept: &[], element: None };
+        let bound = if self.uses_bound && self.slot > 0 { None } else { Some(&[][..]) };
+        let (certainty, missing) = self.decide(event, mode, bound)?;
+        let scope = Scope { event, mode, kept: Some(&[]), assumes: false, element: None };
         let kept = |terms: &[Term<F>]| -> Vec<Kept> {
             terms.iter().map(|term| Kept::of(|visit| look_up(term, &scope, visit))).collect()
         };
@@ -385,19 +386,16 @@ impl<F> Entry<F> {
         if self.slot == 0 {
             add(&[], Chain { events: Vec::new(), certainty: Certainty::Certain }, certainty, missing);
         } else if self.uses_bound {
-            for key in state.keys(self.slot, at) {
-                if by.as_ref().is_some_and(|by| *by != key.by) {
-                    continue;
-                }
-                let Some((certainty, missing)) = self.decide(event, mode, &key.bound) else { continue };
-                let certainty = if by.is_some() { certainty } else { Certainty::Undetermined };
-                for chain in state.before(self.slot, Some(&key), at) {
+            for key in state.keys(self.slot, &by, at) {
+                let Some((certainty, missing)) = self.decide(event, mode, Some(&key.bound)) else { continue };
+                let is_same = key.agrees(&by).is_some();
+                let certainty = if is_same { certainty } else { Certainty::Undetermined };
+                for chain in state.chains_of(self.slot, &key, at) {
                     add(&key.bound, chain, certainty, missing.clone());
                 }
             }
         } else {
-            let key = by.clone().map(|by| Key { by, bound: Box::default() });
-            for chain in state.before(self.slot, key.as_ref(), at) {
+            for chain in state.before(self.slot, &by, at) {
                 add(&[], chain, certainty, missing.clone());
             }
         }
@@ -421,8 +419,7 @@ impl<F> Entry<F> {
         for (mut bound, mut chain, _) in next {
             bound.extend(own.iter().cloned());
             chain.events.push(ChainEvent { at, shown: Arc::clone(&shown) });
-            let key = by.clone().map(|by| Key { by, bound: bound.into() });
-            state.keep(key, chain);
+            state.keep(Key { by: by.clone(), bound: bound.into() }, chain);
         }
         None
     }
@@ -557,6 +554,7 @@ impl Rule<'_> {
                     resolve: &mut of_event,
                     bound: &|alias, field| self.slots.index(alias, field),
                     variables: Vec::new(),
+                    is_negated: false,
                 };
                 let Some(matcher) = compiler.matcher(condition)? else { continue };
                 let mut field = |field: &FieldUse| Term::Field(compiler.field(field));

@@ -90,6 +90,11 @@ impl Kept {
         !self.0.is_empty() && !self.0.contains(&KeptValue::Unknown)
     }
 
+    /// Whether the event is known to have no value, which equals no other.
+    fn is_absent(&self) -> bool {
+        self.0.contains(&KeptValue::Absent)
+    }
+
     fn ignoring_case(self) -> Kept {
         let lower = |value| match value {
             KeptValue::Text(text) => KeptValue::Text(text.to_lowercase().into()),
@@ -129,16 +134,35 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key of an event: `None` if a value is missing, so that it may fit every key.
-    pub fn by(values: impl Iterator<Item = Kept>, mode: Mode) -> Option<Box<[Kept]>> {
-        let one = |kept: Kept| kept.is_known().then_some(kept);
+    /// The values after `by` of an event.
+    pub fn by(values: impl Iterator<Item = Kept>, mode: Mode) -> Box<[Kept]> {
         values
             .map(|kept| match mode {
                 // Names of files differ in case only.
-                Mode::Strict => one(kept.ignoring_case()),
-                Mode::Compatible => one(kept),
+                Mode::Strict => kept.ignoring_case(),
+                Mode::Compatible if kept.is_absent() => Kept([KeptValue::Text("".into())].into()),
+                Mode::Compatible => kept,
             })
             .collect()
+    }
+
+    /// Whether the values after `by` are those of another event; `None` if that depends on a missing
+    /// one.
+    pub fn agrees(&self, by: &[Kept]) -> Option<bool> {
+        let mut all = Some(true);
+        for (own, other) in self.by.iter().zip(by) {
+            match own.is_known() && other.is_known() {
+                true if own != other || own.is_absent() => return Some(false),
+                true => {}
+                false => all = None,
+            }
+        }
+        all
+    }
+
+    /// Whether equal keys agree.
+    fn is_known(&self) -> bool {
+        self.by.iter().all(|kept| kept.is_known() && !kept.is_absent())
     }
 
     fn size(&self) -> usize {
@@ -203,6 +227,89 @@ impl Chains {
 pub(crate) const KEYS_MAX: usize = 1 << 16;
 pub(crate) const BOUND_KEYS_MAX: usize = 1 << 10;
 const BYTES_MAX: usize = 16 << 20;
+/// The number of keys that are compared one by one with an event whose own key is not known.
+const COMPARED_KEYS_MAX: usize = 1 << 10;
+
+/// Chains by their key, and by their length minus 1.
+#[derive(Debug)]
+struct Table {
+    chains: HashMap<Key, Vec<Chains>, foldhash::fast::RandomState>,
+    keys_max: usize,
+    /// The size of the keys in bytes.
+    bytes: usize,
+    /// The number of keys at which those that are too old are removed.
+    sweep_at: usize,
+}
+
+/// Keys that were removed to bound the memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dropped {
+    keys: u64,
+    /// The time of the newest of them.
+    time: Option<i64>,
+}
+
+impl Table {
+    fn new(keys_max: usize) -> Table {
+        Table { chains: HashMap::default(), keys_max, bytes: 0, sweep_at: 1024 }
+    }
+
+    /// Adds a chain. `lengths`: the number of lengths that chains can have; `from`: those that begin
+    /// earlier can no longer be completed.
+    fn keep(&mut self, key: Key, chain: Chain, lengths: usize, from: i64, mode: Mode) -> Dropped {
+        let mut dropped = Dropped::default();
+        if !self.chains.contains_key(&key) {
+            if self.chains.len() >= self.sweep_at || self.bytes >= BYTES_MAX {
+                self.sweep(from, mode);
+            }
+            if self.chains.len() >= self.keys_max || self.bytes >= BYTES_MAX {
+                dropped = self.drop_oldest(mode);
+            }
+            self.bytes += key.size();
+        }
+        let chains = self.chains.entry(key).or_insert_with(|| vec![Chains::default(); lengths]);
+        chains[chain.events.len() - 1].add(chain, mode);
+        dropped
+    }
+
+    /// Removes chains that can no longer be completed.
+    fn sweep(&mut self, from: i64, mode: Mode) {
+        let bytes = &mut self.bytes;
+        self.chains.retain(|key, chains| {
+            chains.iter_mut().for_each(|chains| chains.forget_before(from, mode));
+            let is_open = chains.iter().any(|chains| !chains.0.is_empty());
+            *bytes -= if is_open { 0 } else { key.size() };
+            is_open
+        });
+        self.sweep_at = (self.chains.len() * 2).max(1024);
+    }
+
+    /// Drops the older half of all keys.
+    fn drop_oldest(&mut self, mode: Mode) -> Dropped {
+        let newest = |chains: &[Chains]| {
+            let starts = chains.iter().flat_map(|chains| &chains.0).map(|chain| chain.start(mode));
+            starts.max().unwrap_or(i64::MIN)
+        };
+        let mut starts: Vec<i64> = self.chains.values().map(|chains| newest(chains)).collect();
+        let half = starts.len() / 2;
+        let (_, limit, _) = starts.select_nth_unstable(half);
+        let limit = *limit;
+        let (mut left, mut bytes, mut dropped) = (half.max(1), self.bytes, Dropped::default());
+        self.chains.retain(|key, chains| {
+            let start = newest(chains);
+            // Of equal times, as many as needed.
+            if start > limit || left == 0 {
+                return true;
+            }
+            left -= 1;
+            bytes -= key.size();
+            dropped = Dropped { keys: dropped.keys + 1, time: dropped.time.max(Some(start)) };
+            false
+        });
+        self.bytes = bytes;
+        dropped
+    }
+}
 
 /// The state of a sequence.
 #[derive(Debug)]
@@ -210,16 +317,12 @@ pub(crate) struct SequenceState {
     mode: Mode,
     /// The longest time in units of 100 ns.
     span: i64,
-    keys_max: usize,
-    /// By key: chains by their length minus 1.
-    chains: HashMap<Key, Vec<Chains>, foldhash::fast::RandomState>,
-    /// Chains of any key, and chains whose last event may have any key.
+    /// Chains whose keys are known.
+    known: Table,
+    /// Chains with a key of which a value is missing or absent.
+    partial: Table,
+    /// The best chains of `known` with any key, by their length minus 1.
     any: Vec<Chains>,
-    open: Vec<Chains>,
-    /// The size of the keys in bytes.
-    bytes: usize,
-    /// The number of keys at which those that are too old are removed.
-    sweep_at: usize,
     /// The time of the last event that was dropped or lost.
     lost: Option<i64>,
     /// The number of keys that were dropped.
@@ -229,16 +332,12 @@ pub(crate) struct SequenceState {
 impl SequenceState {
     /// The state of a sequence with at least two slots. `span` is in units of 100 ns.
     pub fn new(slots: usize, span: i64, has_bound: bool, mode: Mode) -> SequenceState {
-        let empty = || vec![Chains::default(); slots.saturating_sub(1)];
         SequenceState {
             mode,
             span,
-            keys_max: if has_bound { BOUND_KEYS_MAX } else { KEYS_MAX },
-            chains: HashMap::default(),
-            any: empty(),
-            open: empty(),
-            bytes: 0,
-            sweep_at: 1024,
+            known: Table::new(if has_bound { BOUND_KEYS_MAX } else { KEYS_MAX }),
+            partial: Table::new(BOUND_KEYS_MAX),
+            any: vec![Chains::default(); slots.saturating_sub(1)],
             lost: None,
             dropped: 0,
         }
@@ -251,96 +350,75 @@ impl SequenceState {
 
     /// Whether a chain before an event may be missing.
     pub fn has_lost(&self, at: Position) -> bool {
-        self.lost.is_some_and(|lost| lost >= at.time.saturating_sub(self.span))
-    }
-
-    /// The keys with open chains of a length, for conditions that refer to earlier events.
-    pub fn keys(&self, length: usize, at: Position) -> Vec<Key> {
-        let from = at.time.saturating_sub(self.span);
-        let is_open = |chains: &[Chains]| chains[length - 1].is_open(from, self.mode);
-        self.chains.iter().filter(|(_, chains)| is_open(chains)).map(|(key, _)| key.clone()).collect()
-    }
-
-    /// The chains of a length that an event with this key can continue. The key is `None` if it may
-    /// be any.
-    pub fn before(&self, length: usize, key: Option<&Key>, at: Position) -> Vec<Chain> {
-        let (from, mode) = (at.time.saturating_sub(self.span), self.mode);
-        let is_open = |chain: &&Chain| chain.start(mode) >= from;
-        let undetermined = |chain: &Chain| Chain { certainty: Certainty::Undetermined, ..chain.clone() };
-        let open = self.open[length - 1].0.iter().filter(is_open).map(undetermined);
-        let known = match key {
-            Some(key) => self.chains.get(key).map(|chains| &chains[length - 1]),
-            None => Some(&self.any[length - 1]),
+        let steps = match self.mode {
+            Mode::Strict => 1,
+            Mode::Compatible => self.any.len() as i64,
         };
-        let known = known.into_iter().flat_map(|chains| &chains.0).filter(is_open);
-        let known = known.map(|chain| if key.is_some() { chain.clone() } else { undetermined(chain) });
-        known.chain(open).collect()
+        self.lost.is_some_and(|lost| lost >= at.time.saturating_sub(self.span.saturating_mul(steps)))
+    }
+
+    /// The earliest time at which chains can begin that an event continues.
+    fn from(&self, at: Position) -> i64 {
+        at.time.saturating_sub(self.span)
+    }
+
+    /// The keys with open chains of a length that may have these values after `by`.
+    pub fn keys(&self, length: usize, by: &[Kept], at: Position) -> Vec<Key> {
+        let from = self.from(at);
+        let tables = self.known.chains.iter().chain(&self.partial.chains);
+        let open = tables.filter(|(key, chains)| {
+            chains[length - 1].is_open(from, self.mode) && key.agrees(by) != Some(false)
+        });
+        open.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The open chains of a length with exactly this key.
+    pub fn chains_of(&self, length: usize, key: &Key, at: Position) -> Vec<Chain> {
+        let table = if key.is_known() { &self.known } else { &self.partial };
+        let chains = table.chains.get(key).map(|chains| &chains[length - 1]);
+        chains.into_iter().flat_map(|chains| self.open(chains, at)).cloned().collect()
+    }
+
+    /// The chains of a length that an event with these values after `by` can continue.
+    pub fn before(&self, length: usize, by: &[Kept], at: Position) -> Vec<Chain> {
+        let undetermined = |chain: &Chain| Chain { certainty: Certainty::Undetermined, ..chain.clone() };
+        let mut found = Vec::new();
+        let mut add = |chains: &Chains| found.extend(self.open(chains, at).map(undetermined));
+        let mut add_all = |table: &Table| {
+            for (key, chains) in &table.chains {
+                if key.agrees(by) != Some(false) {
+                    add(&chains[length - 1]);
+                }
+            }
+        };
+        add_all(&self.partial);
+        let key = Key { by: by.into(), bound: Box::default() };
+        if key.is_known() {
+            found.extend(self.chains_of(length, &key, at));
+        } else if by.iter().any(Kept::is_known) && self.known.chains.len() <= COMPARED_KEYS_MAX {
+            add_all(&self.known);
+        } else {
+            add(&self.any[length - 1]);
+        }
+        found
+    }
+
+    fn open<'c>(&self, chains: &'c Chains, at: Position) -> impl Iterator<Item = &'c Chain> {
+        let (from, mode) = (self.from(at), self.mode);
+        chains.0.iter().filter(move |chain| chain.start(mode) >= from)
     }
 
     /// Keeps a chain that is not complete, under the key of its last event.
-    pub fn keep(&mut self, key: Option<Key>, chain: Chain) {
-        let (length, mode) = (chain.events.len(), self.mode);
-        let Some(now) = chain.events.last().map(|event| event.at.time) else { return };
-        let Some(key) = key else {
-            self.open[length - 1].add(chain, mode);
-            return;
+    pub fn keep(&mut self, key: Key, chain: Chain) {
+        let Some(last) = chain.events.last() else { return };
+        let (from, mode, lengths) = (self.from(last.at), self.mode, self.any.len());
+        let dropped = if key.is_known() {
+            self.any[chain.events.len() - 1].add(chain.clone(), mode);
+            self.known.keep(key, chain, lengths, from, mode)
+        } else {
+            self.partial.keep(key, chain, lengths, from, mode)
         };
-        if !self.chains.contains_key(&key) {
-            if self.chains.len() >= self.sweep_at || self.bytes >= BYTES_MAX {
-                self.sweep(now);
-            }
-            if self.chains.len() >= self.keys_max || self.bytes >= BYTES_MAX {
-                self.drop_oldest();
-            }
-            self.bytes += key.size();
-        }
-        self.any[length - 1].add(chain.clone(), mode);
-        let lengths = self.any.len();
-        let chains = self.chains.entry(key).or_insert_with(|| vec![Chains::default(); lengths]);
-        chains[length - 1].add(chain, mode);
-    }
-
-    /// Removes chains that can no longer be completed.
-    fn sweep(&mut self, now: i64) {
-        let (from, mode) = (now.saturating_sub(self.span), self.mode);
-        let bytes = &mut self.bytes;
-        self.chains.retain(|key, chains| {
-            chains.iter_mut().for_each(|chains| chains.forget_before(from, mode));
-            let is_open = chains.iter().any(|chains| !chains.0.is_empty());
-            *bytes -= if is_open { 0 } else { key.size() };
-            is_open
-        });
-        self.sweep_at = (self.chains.len() * 2).max(1024);
-    }
-
-    /// Drops the older half of all keys.
-    fn drop_oldest(&mut self) {
-        let mode = self.mode;
-        let newest = |chains: &[Chains]| {
-            chains
-                .iter()
-                .flat_map(|chains| &chains.0)
-                .map(|chain| chain.start(mode))
-                .max()
-                .unwrap_or(i64::MIN)
-        };
-        let mut starts: Vec<i64> = self.chains.values().map(|chains| newest(chains)).collect();
-        let half = starts.len() / 2;
-        let (_, limit, _) = starts.select_nth_unstable(half);
-        let limit = *limit;
-        let (mut left, mut bytes, mut dropped, mut last) = (half, self.bytes, 0, i64::MIN);
-        self.chains.retain(|key, chains| {
-            let start = newest(chains);
-            // Of equal times, as many as needed.
-            if start > limit || left == 0 {
-                return true;
-            }
-            left -= 1;
-            (bytes, dropped, last) = (bytes - key.size(), dropped + 1, last.max(start));
-            false
-        });
-        self.bytes = bytes;
-        self.dropped += dropped;
-        self.lose(last);
+        self.dropped += dropped.keys;
+        self.lost = self.lost.max(dropped.time);
     }
 }

@@ -36,17 +36,12 @@ pub(crate) enum Term<F> {
     Call(Box<Call<F>>),
     /// Whether a predicate holds for an element.
     ForEach(Box<ForEach<F>>),
-    /// Whether a text fits a pattern that is a field or the result of a function.
+    /// Whether a text fits one of the patterns, where an [`expr`](stackhound_expr) filter has no such
+    /// comparison.
     Pattern {
         value: Box<Term<F>>,
-        pattern: Box<Term<F>>,
-        ignores_case: bool,
-    },
-    /// Whether the characters of one of the patterns occur in the text in their order.
-    Fuzzy {
-        value: Box<Term<F>>,
-        patterns: Box<[Box<str>]>,
-        folding: Folding,
+        patterns: Box<[Term<F>]>,
+        test: PatternTest,
     },
 }
 
@@ -68,6 +63,7 @@ pub(crate) enum Zero {
     Text,
     Number,
     Truth,
+    Address,
     List,
 }
 
@@ -78,16 +74,19 @@ impl Zero {
             Type::Texts | Type::Elements(_) => Zero::List,
             Type::Number | Type::Decimal => Zero::Number,
             Type::Truth => Zero::Truth,
-            Type::Text | Type::Address | Type::Time | Type::Any => Zero::Text,
+            Type::Address => Zero::Address,
+            Type::Text | Type::Time | Type::Any => Zero::Text,
         }
     }
 }
 
-/// What a fuzzy comparison ignores.
+/// How a text fits a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Folding {
-    pub case: bool,
-    pub diacritics: bool,
+pub(crate) enum PatternTest {
+    /// A pattern with `*` and `?`.
+    Glob { ignores_case: bool },
+    /// The characters of the pattern occur in the text in their order.
+    Fuzzy { ignores_case: bool, ignores_diacritics: bool },
 }
 
 /// A call of a function.
@@ -110,7 +109,10 @@ pub(crate) enum Prepared {
 #[derive(Clone, Debug)]
 pub(crate) struct ForEach<F> {
     pub elements: Term<F>,
+    /// The predicate; its negation if the call is negated, so that the exceptions of the condition
+    /// are those of the matcher.
     pub predicate: Matcher<Term<F>>,
+    pub is_negated: bool,
 }
 
 /// Addresses with a common prefix.
@@ -157,8 +159,7 @@ impl<F> Term<F> {
             Term::Holds(matcher) => most(matcher.fields()),
             Term::Call(call) => most(&call.arguments).saturating_add(1),
             Term::ForEach(each) => each.elements.cost().max(most(each.predicate.fields())).saturating_add(1),
-            Term::Pattern { value, pattern, .. } => value.cost().max(pattern.cost()).saturating_add(1),
-            Term::Fuzzy { value, .. } => value.cost().saturating_add(1),
+            Term::Pattern { value, patterns, .. } => value.cost().max(most(patterns)).saturating_add(1),
         }
     }
 
@@ -177,11 +178,10 @@ impl<F> Term<F> {
                 "" => first(each.predicate.fields()),
                 name => name,
             },
-            Term::Pattern { value, pattern, .. } => match value.name() {
-                "" => pattern.name(),
+            Term::Pattern { value, patterns, .. } => match value.name() {
+                "" => first(patterns),
                 name => name,
             },
-            Term::Fuzzy { value, .. } => value.name(),
         }
     }
 }

@@ -220,11 +220,6 @@ impl<'e> Scope<'e> {
                 if self.mode == Mode::Compatible && is_scalar && only_for_lists {
                     return Truth::No;
                 }
-                // Of no value, the pattern need not be known.
-                if test == TextTest::Matches && own.iter().all(|own| *own == Datum::Absent) && !own.is_empty()
-                {
-                    return Truth::No;
-                }
                 any_pair(own, other, |own, other| match (own, other) {
                     (Datum::Text(own), Datum::Text(other)) if test == TextTest::Matches => {
                         fits_pattern(own.as_bytes(), other.as_bytes(), ignores_case)

@@ -170,8 +170,8 @@ fn operators_between_fields() {
         ("ifuzzynorm", ["yyuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
         ("<", ["nyuun", "nnuun", "uuuuu", "uuuuu", "nnuun"]),
         // Of no value, the pattern need not be known.
-        ("matches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnnnn"]),
-        ("imatches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnnnn"]),
+        ("matches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
+        ("imatches", ["ynuun", "nyuun", "uuuuu", "uuuuu", "nnuun"]),
     ] {
         for (left, row) in sides.iter().zip(table) {
             for (right, expected) in sides.iter().zip(row.chars()) {
