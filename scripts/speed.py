@@ -4,6 +4,7 @@
 usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [TRACE...]
        scripts/speed.py --live
        scripts/speed.py --hunt [--runs N] [--events N]
+       scripts/speed.py --rules DIR [--runs N] [--events N]
 
 Without TRACE: the demo trace with the profiling mix (generated once, in target/speed/), and
 perfview-net452-x64 of the corpus if available. Its buffers are compressed, so it has no bare walk.
@@ -13,6 +14,9 @@ measured, if it is installed for the Python that runs this script.
 --hunt: the cost of evaluating stacks in addition to the full pipeline (medians of pairs of runs),
 on a demo trace in which every third event has a stack; and the cost of evaluating one new stack,
 from the benchmark.
+
+--rules: the time to load the rules in a folder, and the cost of evaluating them in addition to the
+full pipeline, on the same trace.
 
 --live: the cost of single events in a live session, in filters and in parsers, from the benchmarks.
 """
@@ -35,8 +39,10 @@ def run(*command, **options):
     return subprocess.run([str(part) for part in command], check=True, cwd=ROOT, **options)
 
 
-def stage(name, file, threads=1):
-    out = run(RELEASE / "examples" / "stages", name, file, threads, capture_output=True, text=True).stdout
+def stage(name, file, threads=1, rules=""):
+    environment = dict(os.environ, STACKHOUND_RULES=str(rules))
+    command = [RELEASE / "examples" / "stages", name, file, threads]
+    out = run(*command, capture_output=True, text=True, env=environment).stdout
     return json.loads(out)
 
 
@@ -159,12 +165,31 @@ def measure_live():
             print(f"| {about['full_id']} | {nanoseconds / events:.1f} |")
 
 
-def measure_hunt(events, runs):
+def hunt_trace(events):
     WORK.mkdir(parents=True, exist_ok=True)
     folder = WORK / f"hunt-{events}"
     file = folder / "stackhound-demo.etl"
     if not file.exists():
         run(RELEASE / "stackhound", "demo", "--quiet", "--events", events, "--out", folder, stdout=subprocess.DEVNULL)
+    return file
+
+
+def measure_rules(folder, events, runs):
+    file = hunt_trace(events)
+    pairs = [(stage("full", file), stage("rules", file, rules=folder)) for _ in range(runs)]
+    full, rules = sorted(pairs, key=lambda pair: pair[1]["processor_seconds"] - pair[0]["processor_seconds"])[runs // 2]
+    spent = max(rules["processor_seconds"] - full["processor_seconds"], 0.01)
+    answers = ", ".join(f"{rules[answer]:,} {answer}" for answer in ("yes", "possible", "undetermined"))
+    print(f"{rules['rules']} rules, loaded in {rules['loading_ms']:.1f} ms")
+    print(f"{rules['events']:,} events, {rules['about']:,} that rules are about: {answers}")
+    print(f"full pipeline: {full['processor_seconds']:.2f} s of processor time, with rules {rules['processor_seconds']:.2f} s")
+    share = spent / full["processor_seconds"]
+    print(f"rules alone: {rules['events'] / spent / 1e6:.1f} M events/s, {share:.2f} of the pipeline's time")
+    print(f"pipeline with rules: {rules['events'] / rules['processor_seconds'] / 1e6:.2f} M events/s")
+
+
+def measure_hunt(events, runs):
+    file = hunt_trace(events)
     # Alternate runs, so that other load affects both. Processor time depends least on other load.
     pairs = [(stage("full", file), stage("hunt", file)) for _ in range(runs)]
     full, hunt = sorted(pairs, key=lambda pair: pair[1]["processor_seconds"] - pair[0]["processor_seconds"])[runs // 2]
@@ -190,11 +215,14 @@ def main():
     parser.add_argument("traces", nargs="*", metavar="TRACE")
     parser.add_argument("--live", action="store_true")
     parser.add_argument("--hunt", action="store_true")
+    parser.add_argument("--rules", metavar="DIR", type=pathlib.Path)
     options = parser.parse_args()
     if options.live:
         return measure_live()
     run("cargo", "build", "--release", "--quiet", "--bin", "stackhound")
     run("cargo", "build", "--release", "--quiet", "-p", "stackhound", "--example", "stages")
+    if options.rules:
+        return measure_rules(options.rules.resolve(), options.events, options.runs)
     if options.hunt:
         return measure_hunt(options.events, options.runs)
     WORK.mkdir(parents=True, exist_ok=True)

@@ -224,3 +224,46 @@ fn findings_of_rules_are_findings() {
     let tuned = hunt(&["--format", "ndjson", "--lists", text(&location("lists.toml"))]);
     assert!(!tuned.contains("Opened by updater") && tuned.contains("CS06"));
 }
+
+const RULE_OF_LOGS: &str = "\
+name: Started
+id: 0b1ff1c4-1111-4222-8333-444455556666
+version: 1.0.0
+severity: high
+condition: evt.name = 'CreateProcess'
+";
+
+/// Filters select the findings of rules in logs by their last event.
+#[test]
+fn filters_select_findings_of_rules_in_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = |name: &str| folder.path().join(name);
+    std::fs::write(location("rule.yml"), RULE_OF_LOGS).unwrap();
+    let row = |minute: u32, image: &str| {
+        format!(
+            "{{\"EventID\":1,\"Channel\":\"Microsoft-Windows-Sysmon/Operational\",\"UtcTime\":\"2026-01-01 00:{minute:02}:00.000\",\
+             \"ProcessId\":\"{minute}\",\"Image\":\"C:\\\\\\\\Temp\\\\\\\\{image}\",\"CommandLine\":\"{image} -x\"}}\n"
+        )
+    };
+    let rows = row(1, "one.exe") + &row(2, "two.exe") + &row(3, "one.exe");
+    std::fs::write(location("sysmon.jsonl"), rows).unwrap();
+    for (filter, expected) in [
+        (&[][..], "1 2 3"),
+        (&["--process", "one.exe"], "1 3"),
+        (&["--where", "id = 1 and not process = 'one.exe'"], "2"),
+        (&["--from", "2026-01-01T00:02:00Z"], "2 3"),
+        (&["--where", "fields.SourceImage = 'x'"], ""),
+    ] {
+        let (rows, rule) = (location("sysmon.jsonl"), location("rule.yml"));
+        let fixed = ["hunt", "-q", text(&rows), "--rules", text(&rule), "--format", "ndjson", "--exit-zero"];
+        let output = stackhound(&[&fixed[..], filter].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let documents = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let pids: Vec<String> = documents
+            .filter(|document| document["type"] == "finding")
+            .map(|document| document["pid"].to_string())
+            .collect();
+        assert_eq!(pids.join(" "), expected, "{filter:?}");
+    }
+}

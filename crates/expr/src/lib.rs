@@ -242,9 +242,23 @@ impl Filter {
         candidates: &[&str],
         resolve: impl FnMut(&str) -> Option<F>,
     ) -> Result<Matcher<F>, Error> {
+        self.compile_within(MAX_LENGTH, candidates, resolve)
+    }
+
+    /// The same with another limit than [`MAX_LENGTH`], in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Filter::compile).
+    pub fn compile_within<F>(
+        &self,
+        length_max: usize,
+        candidates: &[&str],
+        resolve: impl FnMut(&str) -> Option<F>,
+    ) -> Result<Matcher<F>, Error> {
         let expression = self.expression.as_ref().ok_or(Error::TooDeep { at: 0 })?;
         match expression.length() {
-            length if length > MAX_LENGTH => Err(Error::TooLong { length }),
+            length if length > length_max => Err(Error::TooLong { length }),
             _ => compile::compile(expression, candidates, resolve),
         }
     }

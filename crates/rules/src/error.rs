@@ -77,7 +77,7 @@ pub enum ErrorKind {
     #[error("the condition is nested deeper than 64 levels")]
     TooDeep,
     /// The condition is too long.
-    #[error("the condition is too long: at most 64 KiB, and 65,536 words with those of its macros")]
+    #[error("the condition is too long: at most 64 KiB, and 65,536 words or 4 MiB with its macros")]
     TooLong,
     /// A macro uses itself.
     #[error("the macro `{0}` uses itself")]

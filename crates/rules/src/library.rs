@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::check::{self, Checked};
 use crate::error::{Error, ErrorKind, Lint, LintKind};
+use crate::evaluate;
 use crate::file::{self, Content, Head, RuleText};
 use crate::macros::Macros;
 use crate::needs::Needs;
@@ -121,7 +122,9 @@ fn rule(file: String, text: RuleText, same_id: Option<String>, macros: &mut Macr
         if events.iter().any(Vec::is_empty) {
             return Err(Error::new(whole, ErrorKind::NoEvent));
         }
-        Ok(RuleCondition { tree: parsed.tree, events, needs })
+        let condition = RuleCondition { tree: parsed.tree, events, needs };
+        evaluate::check(&condition)?;
+        Ok(condition)
     });
     lints.sort();
     lints.dedup();

@@ -1,12 +1,14 @@
 //! Runs one stage on a trace and prints its cost, for `scripts/speed.py`.
 //!
-//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object:
+//! `stages walk|decompress|merge|full|frames|names|hunt|rules FILE [THREADS]` prints one JSON object:
 //! events, bytes, seconds, seconds of processor time (0 if the system does not report it), and the
 //! peak of anonymous memory. Files are mapped, so their pages do not count as anonymous. `frames`
 //! resolves each frame of each stack. `names` also names it, with the symbol store `symbols` in the
 //! folder of the file. Both also print the number of frames, modules and loads of symbol tables.
 //! `hunt` evaluates each event that can be evaluated, without image files, and prints the number of
-//! events with stacks and of cached evaluations.
+//! events with stacks and of cached evaluations. `rules` evaluates the rules in the folder that the
+//! variable `STACKHOUND_RULES` names, and prints the number of rules, the milliseconds to load and
+//! compile them, the number of events that they are about, and the numbers of their answers.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -17,7 +19,9 @@ use std::time::{Duration, Instant};
 use stackhound::detect::Binaries;
 use stackhound::etl::record::Records;
 use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
-use stackhound::hunt::HuntSession;
+use stackhound::hunt::{HuntSession, RuleSession};
+use stackhound::rules::Library;
+use stackhound::rules::evaluate::{Counts, Mode};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
@@ -27,7 +31,7 @@ use stackhound::{Depth, Enrichment, Passes, Pipeline};
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, stage, file, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]");
+        eprintln!("usage: stages walk|decompress|merge|full|frames|names|hunt|rules FILE [THREADS]");
         std::process::exit(2);
     };
     let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
@@ -42,6 +46,7 @@ fn main() {
         "frames" => frames(&trace, None),
         "names" => frames(&trace, Some(symbolizer(Path::new(file)))),
         "hunt" => hunt(&trace),
+        "rules" => rules(&trace),
         _ => panic!("unknown stage {stage}"),
     };
     let seconds = started.elapsed().as_secs_f64();
@@ -172,6 +177,50 @@ fn hunt(trace: &OpenTrace) -> Worked {
     let details = format!(
         ", \"evaluated\": {evaluated}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
         stats.with_stack, stats.remembered
+    );
+    Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
+}
+
+/// Reads the rules in a folder and its subfolders.
+fn rule_files(folder: &Path, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rule_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "yml") {
+            files.push((path.display().to_string(), std::fs::read(&path).expect("a file")));
+        }
+    }
+}
+
+/// As `full`, and evaluates the rules of a folder.
+fn rules(trace: &OpenTrace) -> Worked {
+    let folder = std::env::var_os("STACKHOUND_RULES").expect("STACKHOUND_RULES");
+    let mut files = Vec::new();
+    rule_files(Path::new(&folder), &mut files);
+    let started = Instant::now();
+    let library = Library::read(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+    let mut session = RuleSession::new(&library, Mode::Strict);
+    let loading = started.elapsed().as_secs_f64() * 1e3;
+    let usable = library.rules.iter().filter(|rule| rule.condition.is_ok()).count();
+    let (mut record, mut about, mut answers) = (0, 0u64, Vec::new());
+    let outcome = Pipeline::new(trace, Passes::Two).run(|view| {
+        record += 1;
+        if session.is_about(view) {
+            about += 1;
+            session.evaluate(view, record, None, &mut answers);
+            answers.clear();
+        }
+        ControlFlow::Continue(())
+    });
+    let counts: Vec<_> = (0..library.rules.len()).map(|rule| session.counts(rule)).collect();
+    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+    let (yes, possible) = (sum(|counts| counts.yes), sum(|counts| counts.possible));
+    let details = format!(
+        ", \"rules\": {}, \"loading_ms\": {loading:.1}, \"about\": {about}, \"yes\": {yes}, \"possible\": {possible}, \
+         \"undetermined\": {}",
+        usable,
+        sum(|counts| counts.undetermined)
     );
     Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
 }

@@ -71,6 +71,7 @@ pub use stackhound_pipeline::{
 pub use stackhound_pipeline::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
 };
+pub use stackhound_rules as rules;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;

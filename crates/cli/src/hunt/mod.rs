@@ -250,7 +250,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 report.failed()?;
                 let of_rules = match rules.is_empty() {
                     true => Ok(0),
-                    false => sysmon::hunt_rules((&mut log_rules, &rules), path, &mut report),
+                    false => sysmon::hunt_rules((&mut log_rules, &rules), &chosen, path, &mut report),
                 };
                 match of_rules {
                     Ok(count) => recognized |= count > 0,

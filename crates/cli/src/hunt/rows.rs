@@ -9,6 +9,7 @@ use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
 use stackhound::types::Rfc3339;
 use stackhound_sysmon::Evaluated;
+use stackhound_sysmon::rules::WindowsEvent;
 
 use crate::filter::{self, Filters};
 use crate::output::counted;
@@ -89,7 +90,25 @@ impl RowFilter {
 
     /// Whether an event is selected.
     pub fn wants(&self, evaluated: &Evaluated<'_>) -> bool {
-        let time = evaluated.row.time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
+        let event_context = OnceCell::new();
+        let look_up =
+            |field: &Field, visit: &mut Visitor<'_>| look_up(evaluated, *field, &event_context, visit);
+        self.decide(evaluated.row.time, look_up)
+    }
+
+    /// Whether an event for which a rule was evaluated is selected.
+    pub fn wants_event(&self, event: &WindowsEvent, event_context: &EventContext) -> bool {
+        let look_up =
+            |field: &Field, visit: &mut Visitor<'_>| look_up_event(event, event_context, *field, visit);
+        self.decide(event.time, look_up)
+    }
+
+    fn decide(
+        &self,
+        time: Option<u64>,
+        look_up: impl Fn(&Field, &mut Visitor<'_>) -> ControlFlow<()>,
+    ) -> bool {
+        let time = time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
         let is_between = match time {
             Some(time) => {
                 self.from.is_none_or(|from| time.0 >= from.0) && self.to.is_none_or(|to| time.0 < to.0)
@@ -99,10 +118,9 @@ impl RowFilter {
         if !is_between {
             return false;
         }
-        let event_context = OnceCell::new();
         let mut is_open = false;
         for matcher in &self.matchers {
-            match matcher.decide(|field, visit| look_up(evaluated, *field, &event_context, visit)) {
+            match matcher.decide(&look_up) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(_) => is_open = true,
@@ -130,6 +148,49 @@ fn absolute(point: Point) -> Result<FileTime> {
             )
         }
     }
+}
+
+/// Looks up a field of an event of any log. Stacks are missing.
+fn look_up_event(
+    event: &WindowsEvent,
+    event_context: &EventContext,
+    field: Field,
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    let missing = ControlFlow::Continue(());
+    let mut text = |text: &str| if text.is_empty() { missing } else { visit(Value::Text(text)) };
+    let mut data = |name: &str| text(event.get(name).unwrap_or_default());
+    let number = match field {
+        Field::Pid => event_context.process.pid,
+        Field::Tid => event_context.process.tid,
+        Field::Id => event.id,
+        Field::TargetPid => event_context.event.target_pid,
+        Field::Time => {
+            let time = event.time.and_then(|time| i64::try_from(time).ok());
+            return time.map_or(missing, |time| text(&Rfc3339(FileTime(time)).to_string()));
+        }
+        Field::Host => return text(&event.host),
+        Field::Process => return text(&event_context.process.name),
+        Field::Provider => return text(&event_context.event.provider),
+        Field::Event => {
+            let name = match event.id {
+                Some(8) if event.is_of_sysmon() => "CreateRemoteThread",
+                Some(10) if event.is_of_sysmon() => "ProcessAccess",
+                Some(25) if event.is_of_sysmon() => "ProcessTampering",
+                _ => return text(&event_context.event.name),
+            };
+            text(name)?;
+            return text(&format!("Sysmon/{name}"));
+        }
+        Field::SourceImage => return data("SourceImage"),
+        Field::TargetImage => return data("TargetImage"),
+        Field::Access => return data("GrantedAccess"),
+        Field::StartModule => return data("StartModule"),
+        Field::StartFunction => return data("StartFunction"),
+        Field::CallTrace => return data("CallTrace"),
+        Field::StackModule | Field::StackSummary | Field::FinalUserModule => return missing,
+    };
+    number.map_or(missing, |number| visit(Value::Unsigned(number.into())))
 }
 
 fn look_up(

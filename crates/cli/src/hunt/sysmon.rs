@@ -166,6 +166,7 @@ pub fn hunt(
 /// Evaluates rules on all events of a file or an event log, whatever their channels.
 pub fn hunt_rules(
     (rules, definitions): (&mut LogRules, &Rules),
+    chosen: &RowFilter,
     path: &Path,
     report: &mut Report<'_>,
 ) -> Result<u64> {
@@ -175,11 +176,15 @@ pub fn hunt_rules(
     let name = path.display().to_string();
     let (content, is_packed) = recognition::open(path)?;
     let on = |event: &WindowsEvent, record: u64, answers: Vec<LogAnswer>| {
+        let event_context = event.context(&name, record);
+        if !chosen.wants_event(event, &event_context) {
+            return ControlFlow::Continue(());
+        }
         let findings = answers.into_iter().map(|answer| definitions.of_log(answer));
         let findings: Vec<_> = findings.filter(|finding| report.wants_rule(finding, event.count)).collect();
         match findings.is_empty() {
             true => ControlFlow::Continue(()),
-            false => report.write(&event.context(&name, record), None, findings),
+            false => report.write(&event_context, None, findings),
         }
     };
     let events = match is_packed {

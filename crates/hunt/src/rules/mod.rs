@@ -9,7 +9,7 @@ mod sigma;
 use stackhound_detect::Evaluation;
 use stackhound_pipeline::EventView;
 use stackhound_rules::evaluate::{Answer, Counts, Missing, Mode, Position, RuleSet, Verdict};
-use stackhound_rules::{Error, EventName, Library, Need};
+use stackhound_rules::{EventName, Library, Need};
 use stackhound_trace::TraceTime;
 
 use event_name::event_name;
@@ -67,11 +67,6 @@ impl RuleSession {
     /// Whether rules use the answers of detections.
     pub fn needs_detections(&self) -> bool {
         self.needs_detections
-    }
-
-    /// Rules that cannot be compiled.
-    pub fn errors(&self) -> &[Error] {
-        self.rules.errors()
     }
 
     /// The numbers of answers of a rule, by its index in the library.

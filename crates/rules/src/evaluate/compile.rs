@@ -18,10 +18,37 @@ use crate::types::{Elements, Type};
 /// The limit of memory of a compiled regular expression, in bytes.
 const EXPRESSION_SIZE_MAX: usize = 1 << 20;
 
+/// The fields that rules read of events with one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FieldNames(Vec<FieldName>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum FieldName {
+    Field(&'static str, Option<String>),
+    Data(String),
+}
+
+impl FieldNames {
+    fn index(&mut self, name: FieldName) -> usize {
+        self.0.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.0.push(name);
+            self.0.len() - 1
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The limit of a compiled condition with its macros, in bytes of its text as a filter.
+const CONDITION_SIZE_MAX: usize = 4 << 20;
+
 /// Compiles conditions about events with one name.
 pub(crate) struct Compiler<'c, F> {
     pub event: Event,
     pub mode: Mode,
+    pub names: &'c mut FieldNames,
     pub resolve: &'c mut dyn FnMut(FieldRef<'_>) -> Option<ResolvedField<F>>,
     /// The index among the kept values of a field of an earlier slot.
     pub bound: &'c dyn Fn(&str, &FieldUse) -> usize,
@@ -61,7 +88,7 @@ impl<F> Compiler<'_, F> {
         expression: &Expression,
     ) -> Result<Matcher<Term<F>>, Error> {
         let mut take = |name: &str| terms.0.get_mut(name.parse::<usize>().ok()?)?.take();
-        let matcher = filter.compile(&[], &mut take).map_err(|error| {
+        let matcher = filter.compile_within(CONDITION_SIZE_MAX, &[], &mut take).map_err(|error| {
             let kind = match error {
                 expr::Error::TooLong { .. } => ErrorKind::TooLong,
                 _ => ErrorKind::TooDeep,
@@ -278,14 +305,16 @@ impl<F> Compiler<'_, F> {
     pub fn field(&mut self, field: &FieldUse) -> FieldTerm<F> {
         let resolved = (self.resolve)(FieldRef::Field(field));
         let (resolved, cost) = resolved.map_or((None, 0), |found| (Some(found.field), found.cost));
-        FieldTerm { field: resolved, zero: zero(field), name: field.field.name.into(), cost }
+        let index = self.names.index(FieldName::Field(field.field.name, field.argument.clone()));
+        FieldTerm { field: resolved, index, zero: zero(field), name: field.field.name.into(), cost }
     }
 
     /// Resolves a name in the data of events.
     pub fn data(&mut self, name: &str) -> FieldTerm<F> {
         let resolved = (self.resolve)(FieldRef::Data(name));
         let (resolved, cost) = resolved.map_or((None, 0), |found| (Some(found.field), found.cost));
-        FieldTerm { field: resolved, zero: Zero::Text, name: name.into(), cost }
+        let index = self.names.index(FieldName::Data(name.to_owned()));
+        FieldTerm { field: resolved, index, zero: Zero::Text, name: name.into(), cost }
     }
 
     fn element(&self, variable: &str, wanted: Option<&str>) -> Term<F> {

@@ -1,6 +1,7 @@
 //! Looks up the values of terms for an event.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
@@ -16,6 +17,8 @@ use super::{Mode, RuleEvent};
 pub(crate) struct Scope<'s, E: RuleEvent> {
     pub event: &'s E,
     pub mode: Mode,
+    /// The values of fields of the event that were looked up before, by their index.
+    pub values: &'s [OnceCell<Kept>],
     /// Values of events of earlier slots; `None` if they are not known yet.
     pub kept: Option<&'s [Kept]>,
     /// Whether undecided exceptions hold.
@@ -46,16 +49,10 @@ pub(crate) fn look_up<E: RuleEvent>(
     visit: &mut Visitor<'_>,
 ) -> ControlFlow<()> {
     match term {
-        Term::Field(FieldTerm { field, zero, .. }) => {
-            or_zero(*zero, scope.mode, visit, |visit| match field {
-                Some(field) => scope.event.visit(field, visit),
-                None => CONTINUE,
-            })
-        }
-        Term::Exists(FieldTerm { field, .. }) => {
-            let Some(field) = field else { return CONTINUE };
+        Term::Field(field) => or_zero(field.zero, scope.mode, visit, |visit| scope.values_of(field, visit)),
+        Term::Exists(field) => {
             let (mut has_any, mut has_value, mut is_known) = (false, false, true);
-            let _ = scope.event.visit(field, &mut |value| {
+            let _ = scope.values_of(field, &mut |value| {
                 has_any = true;
                 is_known &= value != Value::Unknown;
                 has_value |= value.to_text().is_some_and(|text| !text.is_empty());
@@ -104,6 +101,18 @@ pub(crate) fn look_up<E: RuleEvent>(
 }
 
 impl<E: RuleEvent> Scope<'_, E> {
+    /// Passes all values of a field to `visit`. Many rules read the same fields, which are looked up
+    /// once for an event.
+    fn values_of(&self, field: &FieldTerm<E::Field>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+        let FieldTerm { field: Some(resolved), index, .. } = field else { return CONTINUE };
+        match self.values.get(*index) {
+            Some(cell) => {
+                cell.get_or_init(|| Kept::all(|visit| self.event.visit(resolved, visit))).visit(visit)
+            }
+            None => self.event.visit(resolved, visit),
+        }
+    }
+
     /// Whether the event fits a matcher.
     pub fn decide(&self, matcher: &Matcher<Term<E::Field>>) -> Result<bool, Undecided> {
         let look_up = |term: &Term<E::Field>, visit: &mut Visitor<'_>| look_up(term, self, visit);

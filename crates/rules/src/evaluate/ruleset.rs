@@ -1,10 +1,12 @@
 //! Rules that are compiled for a source of events, by the names of the events they are about.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stackhound_expr::Matcher;
 
-use super::compile::Compiler;
+use super::compile::{Compiler, FieldNames};
 use super::correlation::CorrelationState;
 use super::look_up::{Scope, look_up};
 use super::sequence::{Certainty, Chain, ChainEvent, Kept, Key, Position, SequenceState};
@@ -14,7 +16,7 @@ use super::{FieldRef, Mode, ResolvedField, RuleEvent};
 use crate::error::Error;
 use crate::events::EventName;
 use crate::fields::Field;
-use crate::library::Library;
+use crate::library::{Library, RuleCondition};
 use crate::parse::SPAN_MAX;
 use crate::source::Span;
 use crate::syntax::{
@@ -74,6 +76,7 @@ pub struct Answer<'a, E: RuleEvent> {
     output: &'a [OutputPart<E::Field>],
     event: &'a E,
     mode: Mode,
+    values: &'a [OnceCell<Kept>],
 }
 
 impl<E: RuleEvent> Answer<'_, E> {
@@ -84,8 +87,8 @@ impl<E: RuleEvent> Answer<'_, E> {
 
     /// The text that the rule has for people, with the values of this event; empty if it has none.
     pub fn text(&self) -> String {
-        let scope =
-            Scope { event: self.event, mode: self.mode, kept: Some(&[]), assumes: false, element: None };
+        let (event, mode, values) = (self.event, self.mode, self.values);
+        let scope = Scope { event, mode, values, kept: Some(&[]), assumes: false, element: None };
         let parts = self.output.iter().map(|part| match part {
             OutputPart::Text(text) => text.clone(),
             OutputPart::Own(term) => shown(&Kept::of(|visit| look_up(term, &scope, visit))),
@@ -182,6 +185,22 @@ impl Counts {
     }
 }
 
+/// Whether a condition can be compiled.
+pub(crate) fn check(condition: &RuleCondition) -> Result<(), Error> {
+    if condition.tree.expressions().is_empty() {
+        return Ok(());
+    }
+    let rule = Rule {
+        slots: Slots::of(&condition.tree),
+        names: &condition.events,
+        output: Vec::new(),
+        index: 0,
+        correlated: Vec::new(),
+        mode: Mode::Strict,
+    };
+    rule.entries::<()>(&mut FieldsByName::default(), &mut |_, _| None).map(drop)
+}
+
 /// The rules of a library for a source with fields of type `F`.
 #[derive(Debug)]
 pub struct RuleSet<F> {
@@ -191,9 +210,10 @@ pub struct RuleSet<F> {
     correlations: Vec<(usize, CorrelationState)>,
     /// By the index of the name.
     entries: Vec<Vec<Entry<F>>>,
+    /// The values of the fields of one event, with as many cells as any event needs.
+    values: Vec<OnceCell<Kept>>,
     /// By the index in the library.
     counts: Vec<Counts>,
-    errors: Vec<Error>,
 }
 
 impl<F> RuleSet<F> {
@@ -209,9 +229,10 @@ impl<F> RuleSet<F> {
             rules: Vec::new(),
             correlations: Vec::new(),
             entries: EventName::all().map(|_| Vec::new()).collect(),
+            values: Vec::new(),
             counts: vec![Counts::default(); library.rules.len()],
-            errors: Vec::new(),
         };
+        let mut fields = FieldsByName::default();
         let correlations = Correlations::of(library);
         set.correlations = correlations.states();
         for (index, rule) in library.rules.iter().enumerate() {
@@ -230,21 +251,15 @@ impl<F> RuleSet<F> {
                 correlated: correlations.of_rule(rule),
                 mode,
             };
-            match compiled.entries(&mut resolve) {
-                Ok(entries) => {
-                    let is_silent = correlations.silences(rule);
-                    set.rules.push(Compiled { index, is_silent, sequence: compiled.slots.state(mode) });
-                    entries.into_iter().for_each(|(name, entry)| set.entries[name.index()].push(entry));
-                }
-                Err(error) => set.errors.push(error),
-            }
+            // Libraries contain no conditions that cannot be compiled.
+            let Ok(entries) = compiled.entries(&mut fields, &mut resolve) else { continue };
+            let is_silent = correlations.silences(rule);
+            set.rules.push(Compiled { index, is_silent, sequence: compiled.slots.state(mode) });
+            entries.into_iter().for_each(|(name, entry)| set.entries[name.index()].push(entry));
         }
+        let most = fields.values().map(FieldNames::len).max().unwrap_or(0);
+        set.values = vec![OnceCell::new(); most];
         set
-    }
-
-    /// Rules that cannot be compiled.
-    pub fn errors(&self) -> &[Error] {
-        &self.errors
     }
 
     /// The number of rules that are evaluated.
@@ -289,31 +304,32 @@ impl<F> RuleSet<F> {
         event: &E,
         mut on: impl FnMut(&Answer<'_, E>),
     ) {
-        let RuleSet { mode, rules, entries, counts, correlations, .. } = self;
+        let RuleSet { mode, rules, entries, values, counts, correlations } = self;
         let mode = *mode;
+        values.iter_mut().for_each(|value| drop(value.take()));
+        let values: &[OnceCell<Kept>] = values;
         for entry in &entries[name.index()] {
             let Compiled { index, is_silent, sequence } = &mut rules[entry.rule];
-            let found = match sequence {
-                None => entry.decide(event, mode, Some(&[])).map(|(certainty, missing)| Found {
-                    certainty,
-                    missing,
-                    chain: Vec::new(),
-                }),
-                Some((state, slots)) => entry.advance(event, mode, at, state, *slots),
-            };
+            let found =
+                match sequence {
+                    None => entry
+                        .decide((event, values), mode, Some(&[]))
+                        .map(|(certainty, missing)| Found { certainty, missing, chain: Vec::new() }),
+                    Some((state, slots)) => entry.advance((event, values), mode, at, state, *slots),
+                };
             let Some(Found { certainty, missing, chain }) = found else { continue };
             let mut answer =
                 |rule: usize, certainty, missing: Option<Missing>, chain: &[ChainEvent], output| {
                     let verdict = Verdict::of(certainty);
                     counts[rule].add(verdict);
                     let missing = missing.filter(|_| verdict != Verdict::Yes);
-                    on(&Answer { rule, verdict, missing, chain, output, event, mode });
+                    on(&Answer { rule, verdict, missing, chain, output, event, mode, values });
                 };
             if !*is_silent {
                 answer(*index, certainty, missing.clone(), &chain, &entry.output);
             }
             for correlated in &entry.correlated {
-                let scope = Scope { event, mode, kept: Some(&[]), assumes: false, element: None };
+                let scope = Scope { event, mode, values, kept: Some(&[]), assumes: false, element: None };
                 let kept = |term: &Term<F>| Kept::of(|visit| look_up(term, &scope, visit));
                 let group = correlated.group.iter().map(kept).collect();
                 let value = correlated.value.as_ref().map(kept).unwrap_or_default();
@@ -341,11 +357,11 @@ impl<F> Entry<F> {
     /// `None` if they are not known yet.
     fn decide<E: RuleEvent<Field = F>>(
         &self,
-        event: &E,
+        (event, values): (&E, &[OnceCell<Kept>]),
         mode: Mode,
         kept: Option<&[Kept]>,
     ) -> Option<(Certainty, Option<Missing>)> {
-        let scope = Scope { event, mode, kept, assumes: false, element: None };
+        let scope = Scope { event, mode, values, kept, assumes: false, element: None };
         match scope.decide(&self.matcher) {
             Ok(false) => None,
             Ok(true) => Some((Certainty::Certain, None)),
@@ -363,7 +379,7 @@ impl<F> Entry<F> {
     /// Continues and completes the chains of a sequence.
     fn advance<E: RuleEvent<Field = F>>(
         &self,
-        event: &E,
+        (event, values): (&E, &[OnceCell<Kept>]),
         mode: Mode,
         at: Position,
         state: &mut SequenceState,
@@ -371,8 +387,8 @@ impl<F> Entry<F> {
     ) -> Option<Found> {
         // What is not bound yet is unknown, so this is no only if it is no for all earlier events.
         let bound = if self.uses_bound && self.slot > 0 { None } else { Some(&[][..]) };
-        let (certainty, missing) = self.decide(event, mode, bound)?;
-        let scope = Scope { event, mode, kept: Some(&[]), assumes: false, element: None };
+        let (certainty, missing) = self.decide((event, values), mode, bound)?;
+        let scope = Scope { event, mode, values, kept: Some(&[]), assumes: false, element: None };
         let kept = |terms: &[Term<F>]| -> Vec<Kept> {
             terms.iter().map(|term| Kept::of(|visit| look_up(term, &scope, visit))).collect()
         };
@@ -387,7 +403,9 @@ impl<F> Entry<F> {
             add(&[], Chain { events: Vec::new(), certainty: Certainty::Certain }, certainty, missing);
         } else if self.uses_bound {
             for key in state.keys(self.slot, &by, at) {
-                let Some((certainty, missing)) = self.decide(event, mode, Some(&key.bound)) else { continue };
+                let Some((certainty, missing)) = self.decide((event, values), mode, Some(&key.bound)) else {
+                    continue;
+                };
                 let is_same = key.agrees(&by).is_some();
                 let certainty = if is_same { certainty } else { Certainty::Undetermined };
                 for chain in state.chains_of(self.slot, &key, at) {
@@ -465,6 +483,9 @@ impl<'l> Correlations<'l> {
     }
 }
 
+/// The fields that rules read, by the index of the name of the event.
+type FieldsByName = BTreeMap<usize, FieldNames>;
+
 /// A rule while it is compiled.
 struct Rule<'r> {
     slots: Slots<'r>,
@@ -540,6 +561,7 @@ fn for_each_bound<'e>(expression: &'e Expression, on: &mut impl FnMut(&str, &'e 
 impl Rule<'_> {
     fn entries<F>(
         &self,
+        fields: &mut FieldsByName,
         resolve: &mut impl FnMut(FieldRef<'_>, EventName) -> Option<ResolvedField<F>>,
     ) -> Result<Vec<(EventName, Entry<F>)>, Error> {
         let mut entries = Vec::new();
@@ -551,6 +573,7 @@ impl Rule<'_> {
                 let mut compiler = Compiler {
                     event: name.event(),
                     mode: self.mode,
+                    names: fields.entry(name.index()).or_default(),
                     resolve: &mut of_event,
                     bound: &|alias, field| self.slots.index(alias, field),
                     variables: Vec::new(),

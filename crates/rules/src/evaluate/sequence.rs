@@ -53,11 +53,20 @@ enum KeptValue {
 const VALUES_MAX: usize = 256;
 
 impl Kept {
-    /// Copies the values that `look_up` visits.
+    /// Copies the values that `look_up` visits, up to a limit.
     pub fn of(look_up: impl FnOnce(&mut Visitor<'_>) -> ControlFlow<()>) -> Kept {
+        Kept::some(VALUES_MAX, look_up)
+    }
+
+    /// Copies the values that `look_up` visits.
+    pub fn all(look_up: impl FnOnce(&mut Visitor<'_>) -> ControlFlow<()>) -> Kept {
+        Kept::some(usize::MAX, look_up)
+    }
+
+    fn some(limit: usize, look_up: impl FnOnce(&mut Visitor<'_>) -> ControlFlow<()>) -> Kept {
         let mut values = Vec::new();
         let _ = look_up(&mut |value| {
-            if values.len() == VALUES_MAX {
+            if values.len() == limit {
                 values.push(KeptValue::Unknown);
                 return ControlFlow::Break(());
             }

@@ -50,6 +50,8 @@ pub(crate) enum Term<F> {
 pub(crate) struct FieldTerm<F> {
     /// `None` if the source does not have it: it is missing in every event.
     pub field: Option<F>,
+    /// The index among the [fields](super::compile::FieldNames) of events with this name.
+    pub index: usize,
     pub zero: Zero,
     /// The name in conditions, for reports of missing evidence.
     pub name: Arc<str>,

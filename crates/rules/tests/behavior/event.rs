@@ -127,9 +127,7 @@ pub fn rule_set(library: &Library, mode: Mode) -> RuleSet<String> {
         FieldRef::Field(field) => key(field),
         FieldRef::Data(name) => name.to_owned(),
     };
-    let set = RuleSet::new(library, mode, |field, _| Some(ResolvedField { field: resolve(field), cost: 0 }));
-    assert_eq!(set.errors(), []);
-    set
+    RuleSet::new(library, mode, |field, _| Some(ResolvedField { field: resolve(field), cost: 0 }))
 }
 
 /// The answer of the only rule of a set for the next event.

@@ -18,7 +18,7 @@ use stackhound_expr::{Value, Visitor};
 use stackhound_rules::evaluate::{
     Answer, Counts, Elements, Missing, Mode, Position, RuleEvent, RuleSet, Verdict, arguments,
 };
-use stackhound_rules::{Error as RuleError, Library, Part};
+use stackhound_rules::{Library, Part};
 
 use crate::blocks;
 use crate::hunt::{Error, Format, detect_format};
@@ -50,11 +50,6 @@ impl LogRules {
     /// Compiles the rules of a library.
     pub fn new(library: &Library, mode: Mode) -> LogRules {
         LogRules { rules: RuleSet::new(library, mode, LogField::resolve) }
-    }
-
-    /// Rules that cannot be compiled.
-    pub fn errors(&self) -> &[RuleError] {
-        self.rules.errors()
     }
 
     /// The numbers of answers of a rule, by its index in the library.
