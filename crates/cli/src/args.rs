@@ -83,7 +83,7 @@ pub enum Verb {
     /// per line, also from a pipe (`-` is standard input).
     ///
     /// The exit code is 1 if findings were written, 0 if not, and 2 on an error.
-    Hunt(crate::hunt::Arguments),
+    Hunt(Box<crate::hunt::Arguments>),
     /// Explain a detection: its meaning, the evidence it needs, its limitations and the next steps
     Explain(crate::explain::Arguments),
     /// Check, list and explain detection rules, which users write in YAML

@@ -54,7 +54,7 @@ fn problems_are_shown_with_their_lines() {
     let path = |name: &str| text(&folder.path().join(name)).to_owned();
     let line = "  evt.name = 'CreateProcess' and ps.parent.nam ~= 'winword.exe'";
     let expected = format!(
-        "{}:1:1: error: expected a rule with `condition`, or a list of macros\n  a: 1\n  ^\n\
+        "{}:1:1: error: expected a rule with `condition`, a rule of Sigma with `detection`, or a list of macros\n  a: 1\n  ^\n\
          {}:9:34: error: there is no field, function or macro `ps.parent.nam`, did you mean `ps.parent.name`?\n  {line}\n  {}^^^^^^^^^^^^^\n\
          {}:9:65: ignored-end: the parenthesis or comma is superfluous, and what follows is ignored\n  {})\n  {}^\n",
         path("none.yml"),
@@ -215,7 +215,7 @@ fn findings_of_rules_are_findings() {
         let detections = of_alert.unwrap()["detections"].as_array().unwrap();
         assert!(detections.iter().any(|one| one["detection"] == finding["detection"]));
     }
-    assert!(hunt(&["--format", "table"]).contains("HIGH  0b1ff1c4  Opened by updater"));
+    assert!(hunt(&["--format", "table"]).contains("0b1ff1c4 high 2"));
     for format in ["ecs", "ocsf", "navigator", "csv", "timesketch", "list", "summary"] {
         assert!(hunt(&["--format", format]).contains("Opened by updater"), "{format}");
     }
@@ -229,6 +229,7 @@ const RULE_OF_LOGS: &str = "\
 name: Started
 id: 0b1ff1c4-1111-4222-8333-444455556666
 version: 1.0.0
+min-engine-version: 3.0.0
 severity: high
 condition: evt.name = 'CreateProcess'
 ";

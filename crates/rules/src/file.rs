@@ -10,6 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use crate::error::{Error, ErrorKind};
 use crate::macros::MacroText;
+use crate::rule::Head;
 use crate::sigma::{self, SigmaRule};
 use crate::source::{File, Place, Source};
 
@@ -25,48 +26,6 @@ pub(crate) enum Content {
 pub(crate) struct RuleText {
     pub head: Head,
     pub condition: Arc<Source>,
-}
-
-/// What a rule states beside its condition.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Head {
-    /// A UUID.
-    pub id: String,
-    /// The title.
-    pub name: String,
-    /// The name by which correlations refer to it; empty if it has none.
-    pub alias: String,
-    /// Such as `1.0.5`.
-    pub version: String,
-    /// What the rule detects.
-    pub description: String,
-    /// The text of a finding, with fields such as `%ps.exe`.
-    pub output: String,
-    /// Notes for people.
-    pub notes: String,
-    /// One of `low`, `medium`, `high` and `critical`; empty if it is not stated.
-    pub severity: String,
-    /// Whether the rule is used.
-    pub is_enabled: bool,
-    /// Such as `technique.id: T1055`.
-    pub labels: BTreeMap<String, String>,
-    /// Free tags.
-    pub tags: Vec<String>,
-    /// Links.
-    pub references: Vec<String>,
-    /// Who wrote it.
-    pub authors: Vec<String>,
-    /// What Fibratus does, such as `kill`. Never executed here.
-    pub actions: Vec<String>,
-    /// The version of Fibratus that the rule is written for.
-    pub min_engine_version: String,
-}
-
-impl Head {
-    /// Whether a correlation means this rule.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.id == name || self.alias == name || self.name == name
-    }
 }
 
 #[derive(Deserialize)]

@@ -6,52 +6,14 @@ use std::sync::Arc;
 use crate::check::{self, Checked};
 use crate::error::{Error, ErrorKind, Lint, LintKind};
 use crate::evaluate;
-use crate::file::{self, Content, Head, RuleText};
+use crate::file::{self, Content, RuleText};
 use crate::macros::Macros;
-use crate::needs::Needs;
 use crate::parse;
+use crate::rule::{Library, Rule, RuleCondition};
 use crate::source::File;
-use crate::syntax::Condition;
 
 /// The limit of bytes of a file.
 pub const FILE_MAX: usize = 1 << 20;
-
-/// Rules with their macros.
-#[derive(Debug, Default)]
-pub struct Library {
-    /// The rules in the order of their files.
-    pub rules: Vec<Rule>,
-    /// Files that cannot be read, and files of macros with errors.
-    pub errors: Vec<Error>,
-    /// What is suspicious about macros.
-    pub lints: Vec<Lint>,
-}
-
-/// A rule of a library.
-#[derive(Debug)]
-pub struct Rule {
-    /// The path of its file as the user named it.
-    pub file: String,
-    /// What it states beside its condition.
-    pub head: Head,
-    /// The text of its condition.
-    pub text: String,
-    /// Its condition, or why it cannot be used.
-    pub condition: Result<RuleCondition, Error>,
-    /// What is suspicious about it, in the order of places.
-    pub lints: Vec<Lint>,
-}
-
-/// A condition that was checked.
-#[derive(Debug)]
-pub struct RuleCondition {
-    /// The condition.
-    pub tree: Condition,
-    /// The names of the events that it can hold for, of each slot.
-    pub events: Vec<Vec<String>>,
-    /// What an evaluation needs.
-    pub needs: Needs,
-}
 
 impl Library {
     /// Reads files, each with its path as the user named it and its bytes.

@@ -24,6 +24,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-images",
             "stackhound-live",
             "stackhound-pipeline",
+            "stackhound-rules",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",

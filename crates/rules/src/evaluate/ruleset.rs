@@ -16,8 +16,8 @@ use super::{FieldRef, Mode, ResolvedField, RuleEvent};
 use crate::error::Error;
 use crate::events::EventName;
 use crate::fields::Field;
-use crate::library::{Library, RuleCondition};
 use crate::parse::SPAN_MAX;
+use crate::rule::{Library, RuleCondition};
 use crate::source::Span;
 use crate::syntax::{
     Condition, Correlation, CorrelationKind, Expression, ExpressionKind, FieldUse, Sequence,
@@ -452,8 +452,7 @@ struct Correlations<'l>(Vec<(usize, &'l Correlation)>);
 
 impl<'l> Correlations<'l> {
     fn of(library: &'l Library) -> Correlations<'l> {
-        let one = |(index, rule): (usize, &'l crate::library::Rule)| match &rule.condition.as_ref().ok()?.tree
-        {
+        let one = |(index, rule): (usize, &'l crate::rule::Rule)| match &rule.condition.as_ref().ok()?.tree {
             Condition::Correlation(correlation) if rule.head.is_enabled => Some((index, correlation)),
             _ => None,
         };
@@ -464,7 +463,7 @@ impl<'l> Correlations<'l> {
         self.0.iter().map(|(index, correlation)| (*index, CorrelationState::new(correlation))).collect()
     }
 
-    fn of_rule(&self, rule: &crate::library::Rule) -> Vec<(usize, usize, &'l Correlation)> {
+    fn of_rule(&self, rule: &crate::rule::Rule) -> Vec<(usize, usize, &'l Correlation)> {
         let mut uses = Vec::new();
         for (number, (_, correlation)) in self.0.iter().enumerate() {
             for (position, name) in correlation.rules.iter().enumerate() {
@@ -477,7 +476,7 @@ impl<'l> Correlations<'l> {
     }
 
     /// Whether only correlations use a rule.
-    fn silences(&self, rule: &crate::library::Rule) -> bool {
+    fn silences(&self, rule: &crate::rule::Rule) -> bool {
         let uses = self.of_rule(rule);
         !uses.is_empty() && uses.iter().all(|(_, _, correlation)| !correlation.generate)
     }

@@ -1,5 +1,5 @@
-//! Rules of Sigma: the detections of a YAML file become the same syntax tree as conditions of
-//! Fibratus, with names of the event's data as fields.
+//! The detections of a YAML file of Sigma become the same syntax tree as conditions of Fibratus, with
+//! names of the event's data as fields.
 //!
 //! The parser is `rsigma-parser`. Its evaluator is not used, because it has two answers and its own
 //! view of events. Comparisons ignore case unless a modifier says otherwise.
@@ -13,42 +13,23 @@ use rsigma_parser::{
     StringPart, WindowMode,
 };
 
+use super::SigmaRule;
 use crate::error::{Error, ErrorKind};
 use crate::events::EventName;
-use crate::file::Head;
 use crate::functions::Function;
-use crate::library::{Rule, RuleCondition};
 use crate::needs::Needs;
+use crate::rule::{Head, RuleCondition};
 use crate::source::{File, Place, Source, Span};
 use crate::syntax::{
     Comparison, Condition, Correlation, CorrelationKind, CountRange, Expression, ExpressionKind, Operator,
     TextTest,
 };
 
-/// A rule of Sigma.
-pub(crate) struct SigmaRule {
-    head: Head,
-    text: String,
-    condition: Result<RuleCondition, Error>,
-}
-
 /// The limit of combinations of `2 of selection*`, and of encodings of a value.
 const COMBINATIONS_MAX: usize = 1 << 10;
 
-impl SigmaRule {
-    pub fn into_rule(self, file: &str) -> Rule {
-        let SigmaRule { head, text, condition } = self;
-        Rule { file: file.to_owned(), head, text, condition, lints: Vec::new() }
-    }
-}
-
-/// Whether a file has rules of Sigma.
-pub(crate) fn is_sigma(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("detection:") || line.starts_with("correlation:"))
-}
-
 /// Reads the rules of a file.
-pub(crate) fn read(file: &Arc<File>) -> Result<Vec<SigmaRule>, Error> {
+pub(super) fn read(file: &Arc<File>) -> Result<Vec<SigmaRule>, Error> {
     let whole = || file.place(0..0);
     let collection = rsigma_parser::parse_sigma_yaml(&file.text)
         .map_err(|error| Error::new(whole(), ErrorKind::Yaml(one_line(&error.to_string()))))?;
