@@ -7,6 +7,9 @@ use proptest::prelude::*;
 use stackhound_detect::report::EventContext;
 use stackhound_detect::{Binaries, Detector};
 use stackhound_frames::Lists;
+use stackhound_rules::Library;
+use stackhound_rules::evaluate::{Mode, Verdict};
+use stackhound_sysmon::rules::LogRules;
 use stackhound_sysmon::{Found, Sysmon, Totals};
 
 use self::support::{Event, Value, log};
@@ -101,6 +104,75 @@ fn logs_have_the_same_rows_as_json() {
             (thread.start_name.as_str(), thread.start_address),
             ("KERNEL32.DLL!LoadLibraryA", Some(0x7fff_9f40_eb60))
         );
+    }
+}
+
+const MANY_ACCESSES: &str = "
+title: Access to another process
+name: access
+id: 11111111-0000-0000-0000-000000000001
+logsource: { product: windows, category: process_access }
+detection:
+  selection: { TargetImage|endswith: '\\lsass.exe' }
+  condition: selection
+---
+title: Many accesses
+id: 11111111-0000-0000-0000-000000000002
+correlation:
+  type: event_count
+  rules: [access]
+  group-by: [SourceImage]
+  timespan: 1m
+  condition: { gte: 3 }
+";
+
+/// A correlation over a log: all events with two others of the same process in the minute before.
+#[test]
+fn correlations_are_evaluated_on_logs() {
+    let library = Library::read([("r.yml", MANY_ACCESSES.as_bytes())]);
+    assert!(library.errors.is_empty() && library.rules.iter().all(|rule| rule.condition.is_ok()));
+    // Seconds after 11:00, source, and whether the target is LSASS.
+    let rows: Vec<(u32, &str, bool)> = (0..300_u32)
+        .map(|n| (n * 7, [r"C:\a.exe", r"C:\b.exe", r"C:\c.exe"][(n * n % 7 % 3) as usize], n % 5 != 3))
+        .collect();
+    let times: Vec<String> = rows
+        .iter()
+        .map(|(seconds, ..)| format!("2020-10-20 11:{:02}:{:02}.000", seconds / 60, seconds % 60))
+        .collect();
+    let one = |((_, source, is_lsass), time)| {
+        let target = if is_lsass { r"C:\Windows\System32\lsass.exe" } else { r"C:\Windows\explorer.exe" };
+        let data = vec![
+            ("UtcTime", Value::Text(time)),
+            ("SourceImage", Value::Text(source)),
+            ("TargetImage", Value::Text(target)),
+        ];
+        Event { provider: SYSMON, id: 10, computer: "PC", data }
+    };
+    let times = times.iter().map(String::as_str);
+    let events: Vec<Event<'_>> = rows.iter().copied().zip(times).map(one).collect();
+    let expected: Vec<u64> = (0..rows.len())
+        .filter(|index| {
+            let (now, source, is_lsass) = rows[*index];
+            let near = |(then, other, is_lsass): &&(u32, &str, bool)| {
+                *is_lsass && *other == source && then + 60 > now
+            };
+            is_lsass && rows[..=*index].iter().filter(near).count() >= 3
+        })
+        .map(|index| index as u64 + 1)
+        .collect();
+    assert!((20..250).contains(&expected.len()), "{}", expected.len());
+    for per_chunk in [7, 100] {
+        let mut found = Vec::new();
+        let count = LogRules::new(&library, Mode::Strict).hunt(
+            Cursor::new(log(&events, per_chunk)),
+            |_, record, answers| {
+                // Only the correlation uses the answers of the other rule.
+                assert!(answers.iter().all(|answer| (answer.rule, answer.verdict) == (1, Verdict::Yes)));
+                found.push(record);
+                ControlFlow::Continue(())
+            },
+        );
+        assert_eq!((count.unwrap(), &found), (300, &expected));
     }
 }
 
