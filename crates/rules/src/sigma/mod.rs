@@ -11,7 +11,6 @@ use crate::rule::{Head, Rule, RuleCondition};
 use crate::source::File;
 
 /// A rule of Sigma.
-#[cfg_attr(not(feature = "sigma"), expect(dead_code, reason = "no such rule is read"))]
 pub(crate) struct SigmaRule {
     head: Head,
     text: String,
