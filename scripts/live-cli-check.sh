@@ -114,9 +114,9 @@ has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
 
 step "hunt --live has the same findings as for the trace, and reports losses"
 "$here/stackhound" demo --quiet --out "$folder/demo" >"$folder/made"
-# Findings without their location, because a session has no file, nor numbers of records (a file begins
-# with one about the session), and without UTC times, which
-# depend on the start of the session. The names of alerts depend on their first time.
+# Findings without their location, because a session has no file, without numbers of records (a file
+# begins with one about the session), and without UTC times, which depend on the start of the
+# session. The names of alerts depend on their first time.
 findings() {
   tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"rule":\{"file":"[^"]*"/"rule":{"file":""/; s/"record":[0-9]+/"record":0/g; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g'
 }

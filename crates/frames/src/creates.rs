@@ -172,6 +172,11 @@ pub enum CreateEnd {
 }
 
 impl CreateEnd {
+    /// Whether it is known that the request failed.
+    pub fn has_failed(self) -> bool {
+        matches!(self, CreateEnd::Completed { status, .. } if status >> 31 == 1)
+    }
+
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {

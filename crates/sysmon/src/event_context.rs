@@ -117,7 +117,7 @@ fn created_files(row: &Row<'_>, evidence: &Evidence, stack: &[FrameReport]) -> V
     created
 }
 
-fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('\\').next().unwrap_or(path)
 }
 

@@ -7,9 +7,9 @@ use stackhound::EventView;
 use stackhound::detect::report::{EarlierEvent, Finding, RuleMatch};
 use stackhound::detect::{Evaluation, RuleInfo, Severity, Verdict};
 use stackhound::hunt::{RuleAnswer, RuleSession};
-use stackhound_rules::evaluate::{Missing, Mode, Position, Verdict as Answer};
+use stackhound_rules::evaluate::{Mode, Position, Verdict as Answer};
 use stackhound_rules::{Head, Library, Rule};
-use stackhound_sysmon::rules::{LogAnswer, LogRules};
+use stackhound_sysmon::rules::LogRules;
 
 use super::Arguments;
 use super::report::Report;
@@ -75,28 +75,19 @@ impl Rules {
         LogRules::new(&self.library, self.mode)
     }
 
-    /// The finding of an answer about an event of a Windows log.
-    pub fn of_log(&self, answer: LogAnswer) -> Finding {
-        let LogAnswer { rule, verdict, missing, text, earlier } = answer;
-        self.finding(rule, verdict, rule_match(text, missing, earlier))
-    }
-
-    /// A finding of a rule.
-    fn finding(&self, rule: usize, verdict: Answer, rule_match: RuleMatch) -> Finding {
+    /// The finding of an answer.
+    pub fn finding(&self, answer: RuleAnswer) -> Finding {
+        let RuleAnswer { rule, verdict, missing, text, earlier } = answer;
         let (info, severity) = &self.infos[rule];
-        let rule_match = RuleMatch { is_possible: verdict == Answer::Possible, ..rule_match };
+        let one = |at: Position| EarlierEvent { record: at.record, time: u64::try_from(at.time).ok() };
+        let rule_match = RuleMatch {
+            text,
+            is_possible: verdict == Answer::Possible,
+            missing: missing.map(|missing| missing.name().to_owned()),
+            earlier: earlier.into_iter().map(one).collect(),
+        };
         let verdict = if verdict == Answer::Yes { Verdict::Yes } else { Verdict::Undetermined };
         Finding::of_rule(Arc::clone(info), *severity, verdict, rule_match)
-    }
-}
-
-fn rule_match(text: String, missing: Option<Missing>, earlier: Vec<Position>) -> RuleMatch {
-    let one = |at: Position| EarlierEvent { record: at.record, time: u64::try_from(at.time).ok() };
-    RuleMatch {
-        text,
-        missing: missing.map(|missing| missing.name().to_owned()),
-        earlier: earlier.into_iter().map(one).collect(),
-        is_possible: false,
     }
 }
 
@@ -162,10 +153,7 @@ impl Session<'_> {
     ) -> Vec<Finding> {
         self.answers.clear();
         self.session.evaluate(view, self.record, evaluation, &mut self.answers);
-        let findings = self.answers.drain(..).map(|answer| {
-            let RuleAnswer { rule, verdict, missing, text, earlier } = answer;
-            self.rules.finding(rule, verdict, rule_match(text, missing, earlier))
-        });
+        let findings = self.answers.drain(..).map(|answer| self.rules.finding(answer));
         findings.filter(|finding| report.wants_rule(finding, 1)).collect()
     }
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use stackhound::detect::Detector;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_trace_name};
-use stackhound_sysmon::rules::{LogAnswer, LogRules, WindowsEvent};
+use stackhound_rules::evaluate::RuleAnswer;
+use stackhound_sysmon::rules::{LogRules, WindowsEvent};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detect_format};
 
 use super::report::Report;
@@ -175,12 +176,12 @@ pub fn hunt_rules(
     }
     let name = path.display().to_string();
     let (content, is_packed) = recognition::open(path)?;
-    let on = |event: &WindowsEvent, record: u64, answers: Vec<LogAnswer>| {
+    let on = |event: &WindowsEvent, record: u64, answers: Vec<RuleAnswer>| {
         let event_context = event.context(&name, record);
         if !chosen.wants_event(event, &event_context) {
             return ControlFlow::Continue(());
         }
-        let findings = answers.into_iter().map(|answer| definitions.of_log(answer));
+        let findings = answers.into_iter().map(|answer| definitions.finding(answer));
         let findings: Vec<_> = findings.filter(|finding| report.wants_rule(finding, event.count)).collect();
         match findings.is_empty() {
             true => ControlFlow::Continue(()),

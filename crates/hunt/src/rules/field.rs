@@ -31,8 +31,6 @@ pub enum TraceField {
     FileStatus,
     /// The registry key.
     Key(KeyPart),
-    /// The registry key with the short name of its root, as Sysmon writes it.
-    ShortKey,
     /// The requested access rights in hexadecimal digits after `0x`, as Sysmon writes them.
     Access,
     /// A fact about the image file.
@@ -133,7 +131,7 @@ pub enum KeyPart {
     /// The last component of the key.
     Name,
     Value,
-    /// The path with the short name of the root.
+    /// The path with the short name of the root, as Sysmon writes it.
     Short,
 }
 
@@ -208,7 +206,7 @@ impl TraceField {
                 field.or_else(filter)?
             }
             FieldRef::Data("GrantedAccess") => TraceField::Access,
-            FieldRef::Data("TargetObject") => TraceField::ShortKey,
+            FieldRef::Data("TargetObject") => TraceField::Key(KeyPart::Short),
             FieldRef::Data("CallTrace") => TraceField::Stack(StackPart::CallTrace),
             FieldRef::Data(name) => match sigma::field_of(event.name(), name) {
                 Some((field, argument)) => {
@@ -239,7 +237,6 @@ impl TraceField {
             | TraceField::IfInfoClass { .. }
             | TraceField::File(_)
             | TraceField::Key(_)
-            | TraceField::ShortKey
             | TraceField::Access
             | TraceField::Image(ImageOf::Loaded, _) => cost::PAYLOAD,
             TraceField::Image(ImageOf::FinalUser, _) => cost::STACK,
@@ -266,7 +263,6 @@ impl TraceField {
             return Some(Process(Whose::ParentOf(start), process_part(rest)?));
         }
         let index = argument.and_then(|argument| argument.parse().ok());
-        let image = |name: &str| image_part(name);
         Some(match name {
             "evt.pid" if is_of_process => Process(Whose::Subject, ProcessPart::Pid),
             "evt.pid" => Pid,
@@ -381,7 +377,7 @@ impl TraceField {
             "threadpool.timer.period" => Payload("Period", Number),
             "threadpool.timer.window" => Payload("WindowLength", Number),
             name => {
-                let of = |prefix: &str| name.strip_prefix(prefix).and_then(image);
+                let of = |prefix: &str| name.strip_prefix(prefix).and_then(image_part);
                 if let Some(part) = of("module.signature.").or_else(|| of("dll.signature.")) {
                     return Some(Image(ImageOf::Loaded, part));
                 }
@@ -392,7 +388,7 @@ impl TraceField {
 }
 
 /// A fact about a process by the name that follows `ps.` or `ps.parent.`.
-fn process_part(name: &str) -> Option<ProcessPart> {
+pub(super) fn process_part(name: &str) -> Option<ProcessPart> {
     Some(match name {
         "pid" => ProcessPart::Pid,
         "name" => ProcessPart::Name,
@@ -417,7 +413,7 @@ fn process_part(name: &str) -> Option<ProcessPart> {
 }
 
 /// A fact about a signature by the name that follows `signature.`.
-fn image_part(name: &str) -> Option<ImagePart> {
+pub(super) fn image_part(name: &str) -> Option<ImagePart> {
     Some(match name {
         "exists" => ImagePart::IsSigned,
         "trusted" => ImagePart::IsTrusted,

@@ -11,17 +11,16 @@ use stackhound_expr::{Value, Visitor};
 use stackhound_frames::{Backing, CreateDisposition, CreateEnd, ModuleIndex, final_user_frame};
 use stackhound_images::{ImageEvidence, SignatureState};
 use stackhound_pipeline::{EventView, FrameView, Label, Missing, ProcessView};
-use stackhound_rules::Part;
 use stackhound_rules::evaluate::{Elements, RuleEvent, arguments};
+use stackhound_rules::{Part, names};
 use stackhound_schema::Value as FieldValue;
 use stackhound_schema::kernel::view;
 use stackhound_types::{Address, Mode, Pid};
 
 use super::field::{
     Form, ImageOf, ImagePart, KeyPart, PathPart, ProcessPart, StackPart, Start, StartPart, TraceField, Whose,
-    detections,
+    detections, image_part, process_part,
 };
-use stackhound_rules::names;
 
 /// An event of a trace, for rules.
 pub(super) struct TraceEvent<'v, 'c> {
@@ -57,7 +56,6 @@ fn hex(number: u64) -> String {
 /// The status as Fibratus spells it. Texts of errors depend on the language of the system, so they
 /// are not known.
 fn status(status: u64, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    // The text of an error is in the language of the system.
     text(if status as u32 <= 0x7fff_ffff { "Success" } else { "Error" }, visit)
 }
 
@@ -79,10 +77,9 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
             TraceField::Pid => number(view.pid().map(|pid| pid.0), visit),
             TraceField::File(part) => self.file(*part, visit),
             TraceField::IsNewFile => match view.create() {
-                Some(create) if create.requested == CreateDisposition::Create => match create.end {
-                    CreateEnd::Completed { status, .. } if status > 0x7fff_ffff => visit(Value::Bool(false)),
-                    _ => visit(Value::Unknown),
-                },
+                Some(create) if create.requested == CreateDisposition::Create && !create.end.has_failed() => {
+                    visit(Value::Unknown)
+                }
                 _ => visit(Value::Bool(false)),
             },
             TraceField::Disposition => {
@@ -94,7 +91,6 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
                 _ => CONTINUE,
             },
             TraceField::Key(part) => self.key(*part, visit),
-            TraceField::ShortKey => self.key(KeyPart::Short, visit),
             TraceField::Access => match self.number("DesiredAccess") {
                 Some(access) => text(&format!("{access:#x}"), visit),
                 None => CONTINUE,
@@ -195,19 +191,7 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
             TraceField::Process(whose, ProcessPart::Ancestor(_)) => {
                 let (ancestors, _) = self.ancestors(*whose);
                 let Some(process) = ancestors.get(index) else { return CONTINUE };
-                let part = match part.name {
-                    "pid" => ProcessPart::Pid,
-                    "name" => ProcessPart::Name,
-                    "exe" => ProcessPart::Path,
-                    "cmdline" => ProcessPart::CommandLine,
-                    "args" => ProcessPart::Arguments,
-                    "sid" => ProcessPart::Sid,
-                    "sessionid" => ProcessPart::Session,
-                    "username" => ProcessPart::User,
-                    "token.integrity_level" => ProcessPart::Integrity,
-                    "token.is_elevated" => ProcessPart::IsElevated,
-                    _ => return CONTINUE,
-                };
+                let Some(part) = process_part(part.name) else { return CONTINUE };
                 self.part_of(process, &part, visit)
             }
             _ => CONTINUE,
@@ -621,12 +605,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                 _ => CONTINUE,
             },
             part => {
-                let image = part.strip_prefix("module.signature.").and_then(|name| match name {
-                    "exists" => Some(ImagePart::IsSigned),
-                    "trusted" => Some(ImagePart::IsTrusted),
-                    "subject" => Some(ImagePart::Subject),
-                    _ => None,
-                });
+                let image = part.strip_prefix("module.signature.").and_then(image_part);
                 match image.zip(frame.code.module()) {
                     Some((image, module)) => self.image_part(module, image, visit),
                     None => CONTINUE,

@@ -8,7 +8,8 @@ mod sigma;
 
 use stackhound_detect::Evaluation;
 use stackhound_pipeline::EventView;
-use stackhound_rules::evaluate::{Answer, Counts, Missing, Mode, Position, RuleSet, Verdict};
+pub use stackhound_rules::evaluate::RuleAnswer;
+use stackhound_rules::evaluate::{Answer, Counts, Mode, Position, RuleSet};
 use stackhound_rules::{EventName, Library, Need};
 use stackhound_trace::TraceTime;
 
@@ -24,21 +25,6 @@ pub struct RuleSession {
     names_functions: bool,
     /// The time of the last evaluated event: losses since then concern sequences.
     checked: Option<TraceTime>,
-}
-
-/// The answer of a rule for an event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RuleAnswer {
-    /// The index of the rule in the library.
-    pub rule: usize,
-    /// The answer; never no.
-    pub verdict: Verdict,
-    /// What is missing, unless the answer is yes.
-    pub missing: Option<Missing>,
-    /// The text for people; empty if the rule has none.
-    pub text: String,
-    /// The earlier events of a sequence, in their order.
-    pub earlier: Vec<Position>,
 }
 
 impl RuleSession {
@@ -102,13 +88,7 @@ impl RuleSession {
         }
         let event = TraceEvent::new(view, evaluation);
         let mut add = |answer: &Answer<'_, TraceEvent<'_, '_>>| {
-            answers.push(RuleAnswer {
-                rule: answer.rule,
-                verdict: answer.verdict,
-                missing: answer.missing.clone(),
-                text: answer.text(),
-                earlier: answer.earlier().collect(),
-            });
+            answers.push(answer.into());
         };
         for name in names(view) {
             self.rules.evaluate(name, at, &event, &mut add);

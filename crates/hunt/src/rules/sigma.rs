@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use stackhound_frames::{CreateDisposition, CreateEnd};
+use stackhound_frames::CreateDisposition;
 use stackhound_pipeline::EventView;
 use stackhound_rules::EventName;
 
@@ -51,10 +51,8 @@ pub(super) fn categories(name: EventName, view: &EventView<'_>) -> &'static [Eve
 
 /// Whether an open created or replaced the file.
 fn is_new_file(view: &EventView<'_>) -> bool {
-    view.create().is_some_and(|create| {
-        let has_failed = matches!(create.end, CreateEnd::Completed { status, .. } if status > 0x7fff_ffff);
-        create.requested != CreateDisposition::Open && !has_failed
-    })
+    view.create()
+        .is_some_and(|create| create.requested != CreateDisposition::Open && !create.end.has_failed())
 }
 
 fn is_remote(view: &EventView<'_>) -> bool {

@@ -20,7 +20,7 @@ use stackhound_expr::Visitor;
 pub(crate) use compile::is_only_for_lists;
 pub use functions::arguments;
 pub(crate) use ruleset::check;
-pub use ruleset::{Answer, Counts, Missing, RuleSet, Verdict};
+pub use ruleset::{Answer, Counts, Missing, RuleAnswer, RuleSet, Verdict};
 pub use sequence::Position;
 
 use crate::fields::Part;

@@ -79,6 +79,33 @@ pub struct Answer<'a, E: RuleEvent> {
     values: &'a [OnceCell<Kept>],
 }
 
+/// An answer without the event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleAnswer {
+    /// The index of the rule in the library.
+    pub rule: usize,
+    /// The answer; never no.
+    pub verdict: Verdict,
+    /// What is missing, unless the answer is yes.
+    pub missing: Option<Missing>,
+    /// The text for people; empty if the rule has none.
+    pub text: String,
+    /// The earlier events of a sequence, in their order.
+    pub earlier: Vec<Position>,
+}
+
+impl<E: RuleEvent> From<&Answer<'_, E>> for RuleAnswer {
+    fn from(answer: &Answer<'_, E>) -> RuleAnswer {
+        RuleAnswer {
+            rule: answer.rule,
+            verdict: answer.verdict,
+            missing: answer.missing.clone(),
+            text: answer.text(),
+            earlier: answer.earlier().collect(),
+        }
+    }
+}
+
 impl<E: RuleEvent> Answer<'_, E> {
     /// The earlier events of a sequence, in their order.
     pub fn earlier(&self) -> impl Iterator<Item = Position> {

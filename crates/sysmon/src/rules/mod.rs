@@ -16,11 +16,12 @@ use field::LogForm;
 use stackhound_detect::report::{EventContext, EventReport, ProcessReport, SourceLocation};
 use stackhound_expr::{Value, Visitor};
 use stackhound_rules::evaluate::{
-    Answer, Counts, Elements, Missing, Mode, Position, RuleEvent, RuleSet, Verdict, arguments,
+    Answer, Elements, Mode, Position, RuleAnswer, RuleEvent, RuleSet, arguments,
 };
 use stackhound_rules::{Library, Part};
 
 use crate::blocks;
+use crate::event_context::file_name;
 use crate::hunt::{Error, Format, detect_format};
 
 const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());
@@ -31,47 +32,21 @@ pub struct LogRules {
     rules: RuleSet<LogField>,
 }
 
-/// The answer of a rule for an event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogAnswer {
-    /// The index of the rule in the library.
-    pub rule: usize,
-    /// The answer; never no.
-    pub verdict: Verdict,
-    /// What is missing, unless the answer is yes.
-    pub missing: Option<Missing>,
-    /// The text for people; empty if the rule has none.
-    pub text: String,
-    /// The earlier events of a sequence, in their order.
-    pub earlier: Vec<Position>,
-}
-
 impl LogRules {
     /// Compiles the rules of a library.
     pub fn new(library: &Library, mode: Mode) -> LogRules {
         LogRules { rules: RuleSet::new(library, mode, LogField::resolve) }
     }
 
-    /// The numbers of answers of a rule, by its index in the library.
-    pub fn counts(&self, rule: usize) -> Counts {
-        self.rules.counts(rule)
-    }
-
     /// Evaluates the rules about an event; `record` is its number in its source. Events must be
     /// passed in the order of their time for sequences.
-    pub fn evaluate(&mut self, event: &WindowsEvent, record: u64) -> Vec<LogAnswer> {
+    pub fn evaluate(&mut self, event: &WindowsEvent, record: u64) -> Vec<RuleAnswer> {
         let time = event.time.and_then(|time| i64::try_from(time).ok()).unwrap_or(0);
         let at = Position { time, record };
         let mut answers = Vec::new();
         for name in field::names(event) {
             self.rules.evaluate(name, at, event, |answer: &Answer<'_, WindowsEvent>| {
-                answers.push(LogAnswer {
-                    rule: answer.rule,
-                    verdict: answer.verdict,
-                    missing: answer.missing.clone(),
-                    text: answer.text(),
-                    earlier: answer.earlier().collect(),
-                });
+                answers.push(answer.into());
             });
         }
         answers
@@ -86,7 +61,7 @@ impl LogRules {
     pub fn hunt(
         &mut self,
         mut input: impl BufRead + Seek,
-        mut on: impl FnMut(&WindowsEvent, u64, Vec<LogAnswer>) -> ControlFlow<()>,
+        mut on: impl FnMut(&WindowsEvent, u64, Vec<RuleAnswer>) -> ControlFlow<()>,
     ) -> Result<u64, Error> {
         let mut count = 0;
         let mut one = |json: &[u8], record: u64| {
@@ -128,7 +103,7 @@ impl WindowsEvent {
                 pid: number(&["ProcessId", "SourceProcessId"]),
                 tid: number(&["SourceThreadId"]),
                 parent_pid: number(&["ParentProcessId"]),
-                name: path.rsplit('\\').next().unwrap_or_default().to_owned(),
+                name: file_name(&path).to_owned(),
                 path,
                 command_line: get(&["CommandLine"]),
                 user: get(&["User", "SourceUser"]),
@@ -191,10 +166,9 @@ impl WindowsEvent {
 
 /// Visits a text in the spelling of rules.
 fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    let file_name = |path: &str| path.rsplit('\\').next().unwrap_or(path).to_owned();
     match form {
         LogForm::Text | LogForm::All | LogForm::Constant(_) => visit(Value::Text(text)),
-        LogForm::FileName => visit(Value::Text(&file_name(text))),
+        LogForm::FileName => visit(Value::Text(file_name(text))),
         LogForm::Extension => {
             let name = file_name(text);
             visit(Value::Text(name.rfind('.').map_or("", |at| &name[at..])))
@@ -253,7 +227,7 @@ fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()
             visit(Value::Unknown)
         }
         LogForm::StackSummary => {
-            let mut names: Vec<String> = frames(text).map(file_name).collect();
+            let mut names: Vec<&str> = frames(text).map(file_name).collect();
             names.dedup();
             visit(Value::Text(&names.join("|")))
         }
