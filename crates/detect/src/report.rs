@@ -306,7 +306,7 @@ pub struct RuleMatch {
 /// An earlier event of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EarlierEvent {
-    /// The number of the line or event in its source, starting at 1.
+    /// The number of the line or event in the order of the input, starting at 1.
     pub record: u64,
     /// Time in units of 100 ns since 1601; `None` if not known.
     pub time: Option<u64>,

@@ -87,14 +87,10 @@ impl<'a> Report<'a> {
         is_answer && self.is_selected(id)
     }
 
-    /// Whether findings of rules are written: not if only some detections are.
-    fn is_rule_selected(&self) -> bool {
-        self.arguments.only.is_empty()
-    }
-
-    /// Counts the answer of a rule. Returns whether it is written, or concerns exceptions.
+    /// Counts the answer of a rule. Returns whether it is written, or concerns exceptions: not if only
+    /// some detections are written.
     pub fn wants_rule(&mut self, finding: &Finding, count: u64) -> bool {
-        if !self.is_rule_selected() {
+        if !self.arguments.only.is_empty() {
             return false;
         }
         self.totals.add_rule(finding, count);
@@ -106,7 +102,8 @@ impl<'a> Report<'a> {
         self.arguments.only.is_empty() || self.arguments.only.contains(&id)
     }
 
-    /// Writes the selected findings of an event. Breaks if writing fails.
+    /// Writes the selected findings of an event, and those of rules that are
+    /// [wanted](Report::wants_rule). Breaks if writing fails.
     pub fn write(
         &mut self,
         event_context: &EventContext,
@@ -116,10 +113,7 @@ impl<'a> Report<'a> {
         let answers = evaluation.into_iter().flat_map(Evaluation::iter);
         let selected = answers.filter(|(id, outcome)| self.is_answer(*id, outcome));
         let mut findings: Vec<Finding> = selected.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
-        findings.extend(of_rules.into_iter().filter(|finding| {
-            let is_answer = finding.outcome.verdict == Verdict::Yes || self.arguments.all;
-            is_answer && self.is_rule_selected()
-        }));
+        findings.extend(of_rules);
         self.tuner.apply(event_context, &mut findings);
         let shows_suppressed = self.arguments.show_suppressed;
         findings.retain(|finding| {

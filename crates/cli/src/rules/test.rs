@@ -155,7 +155,7 @@ impl Case {
                 events.push(serde_json::from_str(line).with_context(|| file.display().to_string())?);
             }
         }
-        let best = match &self.trace {
+        let mut best = match &self.trace {
             Some(trace) => self.of_trace(library, rule, mode, &folder.join(trace))?,
             None if events.is_empty() => bail!("expected `events`, `events_file` or `trace`"),
             None => None,
@@ -171,7 +171,6 @@ impl Case {
             };
             Some(ResolvedField { field: name, cost: 0 })
         });
-        let mut best = best;
         for (index, event) in events.iter().enumerate() {
             let record = index as u64 + 1;
             let found = match event.get("event").and_then(Json::as_str) {

@@ -1,5 +1,7 @@
 //! The fields and events of rules in events of Windows logs.
 
+use std::sync::LazyLock;
+
 use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
 
@@ -168,26 +170,29 @@ fn data_of(name: &str, event: &str) -> Option<(&'static [&'static str], LogForm)
     })
 }
 
+/// The categories of services by channel.
+static CHANNELS: LazyLock<Vec<(&str, EventName)>> = LazyLock::new(|| {
+    let of = |(service, channel): &(&str, &'static str)| {
+        Some((*channel, EventName::of(&format!("sigma.service.{service}"))?))
+    };
+    SERVICES.iter().filter_map(of).collect()
+});
+
 /// The names that rules have for an event.
 pub(super) fn names(event: &WindowsEvent) -> Vec<EventName> {
-    let mut names: Vec<&str> = Vec::new();
-    let service;
     if event.is_of_sysmon() {
-        names.extend(of_sysmon(event.id.unwrap_or(0), event));
-        names.push("sigma.service.sysmon");
-    } else {
-        let channel = event.channel.to_ascii_lowercase();
-        let known = SERVICES.iter().filter(|(_, known)| known.eq_ignore_ascii_case(&channel));
-        service = known.map(|(service, _)| format!("sigma.service.{service}")).collect::<Vec<_>>();
-        names.extend(service.iter().map(String::as_str));
-        names.extend(match (&*channel, event.id) {
-            ("microsoft-windows-powershell/operational", Some(4103)) => Some("sigma.ps_module"),
-            ("microsoft-windows-powershell/operational", Some(4104)) => Some("sigma.ps_script"),
-            ("windows powershell", Some(400)) => Some("sigma.ps_classic_start"),
-            _ => None,
-        });
+        let names = of_sysmon(event.id.unwrap_or(0), event).iter().copied().chain(["sigma.service.sysmon"]);
+        return names.filter_map(EventName::of).collect();
     }
-    names.into_iter().filter_map(EventName::of).collect()
+    let is_channel = |known: &str| known.eq_ignore_ascii_case(&event.channel);
+    let services = CHANNELS.iter().filter(|(channel, _)| is_channel(channel)).map(|(_, name)| *name);
+    let category = match event.id {
+        Some(4103) if is_channel("Microsoft-Windows-PowerShell/Operational") => Some("sigma.ps_module"),
+        Some(4104) if is_channel("Microsoft-Windows-PowerShell/Operational") => Some("sigma.ps_script"),
+        Some(400) if is_channel("Windows PowerShell") => Some("sigma.ps_classic_start"),
+        _ => None,
+    };
+    services.chain(category.and_then(EventName::of)).collect()
 }
 
 fn of_sysmon(id: u32, event: &WindowsEvent) -> &'static [&'static str] {
