@@ -12,4 +12,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
-STACKHOUND_LOSS=full exec cargo test --locked --release -p stackhound --test loss -- --nocapture
+STACKHOUND_LOSS=full exec cargo test --locked --release -p stackhound --test it loss -- --nocapture

@@ -8,4 +8,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
-STACKHOUND_MUTATIONS=5000 exec cargo test --locked --release -p stackhound-cli --test mutations
+STACKHOUND_MUTATIONS=5000 exec cargo test --locked --release -p stackhound-cli --test it mutations

@@ -19,7 +19,7 @@
 //! A detection that reads more facts of a frame requires a change of [`Frame::cache_key`]. One that
 //! reads more facts of an event requires a change of the number of the event's facts (`facts` of
 //! [`Key`]). One that reads more facts of a process requires a change of [`ProcessContext`], which
-//! is numbered as a whole. `stackhound/tests/hunt/changes.rs` compares the results with those
+//! is numbered as a whole. `stackhound/tests/it/hunt/changes.rs` compares the results with those
 //! without a cache.
 
 use std::hash::{BuildHasher, Hash};

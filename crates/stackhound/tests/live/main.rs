@@ -5,6 +5,6 @@ mod endings;
 mod load;
 mod one_code;
 mod providers;
-#[path = "../one_code/shown.rs"]
+#[path = "../it/one_code/shown.rs"]
 mod shown;
 mod trace_files;

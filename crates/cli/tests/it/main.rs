@@ -1,0 +1,34 @@
+//! Tests of the program, in one binary, which is linked once and uses all processors.
+
+mod apc;
+mod behaviour;
+mod calltree;
+mod captures;
+mod complaints;
+mod contract;
+mod corpus;
+mod demonstration;
+mod documentation;
+mod filters;
+#[path = "../../../calltree/tests/fixtures/mod.rs"]
+mod fixtures;
+mod hunt;
+mod hunt_tuning;
+#[cfg(feature = "authenticode")]
+mod images;
+mod inputs;
+mod kstack;
+mod live;
+mod mutations;
+mod names;
+mod one_answer;
+mod profile;
+mod program;
+mod providers;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recording;
+mod rules;
+mod shown;
+mod symbol_store;
+mod symbols;
+mod text;

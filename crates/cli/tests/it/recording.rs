@@ -1,0 +1,174 @@
+//! Recording programs: the output, and the files that remain after an early end.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::program::{refused, stackhound, text};
+use stackhound_calltree::journal::{Replayed, trace};
+use stackhound_calltree::{ContextId, Trace};
+
+fn read(path: &Path) -> (Trace, Replayed) {
+    trace(&std::fs::read(path).unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn a_program_is_recorded_and_its_output_is_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("echo.calls");
+    let output = stackhound(&[
+        "record",
+        "--exact",
+        "-o",
+        text(&path),
+        "--",
+        "sh",
+        "-c",
+        "echo out; echo err >&2; exit 7",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stdout, b"out\n");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let (error, closing) = errors.split_once('\n').unwrap();
+    assert_eq!(error, "err");
+    assert!(closing.contains(" returns matched, "), "{closing}");
+    let end = format!("; the program ended with exit code 7: {}\n", path.display());
+    assert!(closing.ends_with(&end), "{closing}");
+    let (trace, replayed) = read(&path);
+    assert!(replayed.finished && replayed.lost_bytes == 0);
+    assert!(trace.transition_count() > 10_000);
+    let first = trace.first_context().stack().unwrap().info();
+    assert_eq!((first.name.as_deref(), first.process), (Some("sh"), first.thread));
+    // A frame is executing at every context.
+    for context in (0..trace.transition_count() - 1).step_by(997) {
+        let context = trace.context(ContextId(context)).unwrap();
+        assert!(context.stack().unwrap().frame().is_some(), "{:?}", context.id());
+    }
+}
+
+#[test]
+fn part_of_a_program_can_be_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("part.calls");
+    let arguments = ["record", "-q", "--exact", "--limit", "5000", "-o", text(&path), "--", "echo", "said"];
+    let output = stackhound(&arguments);
+    assert_eq!(
+        (output.status.code(), &output.stdout[..], &output.stderr[..]),
+        (Some(0), &b"said\n"[..], &b""[..])
+    );
+    assert_eq!(read(&path).0.transition_count(), 5_000);
+}
+
+#[test]
+fn programs_that_cannot_be_recorded_are_refused() {
+    refused(&["record", "--exact", "--", "no-such-program"], "no-such-program: there is no such program");
+    refused(&["record", "--exact", "--", "/"], "/: not an executable file");
+    let nowhere = "no/such/folder/a.calls";
+    let sentence = format!("cannot write {nowhere}: No such file or directory (os error 2)");
+    refused(&["record", "--exact", "-o", nowhere, "--", "true"], &sentence);
+    let full = ["record", "--exact", "-o", "/dev/full", "--", "true"];
+    refused(&full, "cannot write /dev/full: No space left on device (os error 28)");
+    for usage in [
+        &["record", "--", "true"][..],
+        &["record", "--exact"],
+        &["record", "--exact", "--limit", "0", "--", "true"],
+    ] {
+        assert_eq!(stackhound(usage).status.code(), Some(2), "{usage:?}");
+    }
+}
+
+/// Starts to record a program that never ends, and waits until a part is written. If a test fails,
+/// the program ends after ten minutes of processor time.
+fn endless(folder: &Path) -> (Child, PathBuf) {
+    let path = folder.join("endless.calls");
+    let child = Command::new(env!("CARGO_BIN_EXE_stackhound"))
+        .args(["record", "--exact", "-o", text(&path), "--", "sh", "-c"])
+        .arg("ulimit -t 600; f() { :; }; while :; do f; done")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) < 10_000 {
+        assert!(started.elapsed() < Duration::from_secs(120), "nothing is written");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (child, path)
+}
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// The id of the recorded process, from the trace.
+fn recorded_process(trace: &Trace) -> u32 {
+    trace.first_context().stack().unwrap().info().process.unwrap()
+}
+
+fn is_running(process: u32) -> bool {
+    // A process that has ended remains as a zombie until it is waited for.
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+fn becomes_true(state: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(120), "{state}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_recording_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, path) = endless(folder.path());
+    signal("INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // The recorded program inherits standard error and does not close it.
+    let mut closing = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut closing).unwrap();
+    assert!(closing.contains("; the program continues to run: "), "{closing}");
+    let (trace, replayed) = read(&path);
+    assert!(replayed.finished && replayed.lost_bytes == 0);
+    let process = recorded_process(&trace);
+    assert!(is_running(process), "it continues without being traced");
+    signal("KILL", process);
+}
+
+#[test]
+#[ignore = "slow: run by .ci/run"]
+fn a_killed_recorder_leaves_a_readable_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, path) = endless(folder.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (trace, replayed) = read(&path);
+    assert!(!replayed.finished, "the recorder could not write the end");
+    assert!(trace.frame_count() > 100 && trace.transition_count() >= 50_000, "{replayed:?}");
+    let process = recorded_process(&trace);
+    becomes_true("the program ends with its recorder", || !is_running(process));
+    // Only an incomplete page is lost.
+    let bytes = std::fs::read(&path).unwrap();
+    let cut = bytes.len() - 100;
+    let (part, replayed) = stackhound_calltree::journal::trace(&bytes[..cut]).unwrap();
+    assert!(!replayed.finished && replayed.lost_bytes > 0);
+    assert!(part.frame_count() <= trace.frame_count());
+}
+
+#[test]
+#[ignore = "slow: run by .ci/run"]
+fn a_killed_program_leaves_a_complete_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, path) = endless(folder.path());
+    let process = recorded_process(&read(&path).0);
+    signal("KILL", process);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let closing = String::from_utf8(output.stderr).unwrap();
+    assert!(closing.contains("; the program was killed by signal 9: "), "{closing}");
+    let (_, replayed) = read(&path);
+    assert!(replayed.finished && replayed.lost_bytes == 0);
+}

@@ -1,0 +1,14 @@
+//! Tests of the library over whole traces, in one binary, which is linked once and uses all processors.
+
+mod hunt;
+mod hunt_matrix;
+mod hunt_memory;
+mod kstack;
+mod loss;
+mod one_answer;
+mod one_code;
+mod open_stacks;
+mod rule_fields;
+mod scenario;
+mod threat_intelligence;
+mod walks;
