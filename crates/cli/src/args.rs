@@ -25,6 +25,7 @@ Examples:
   stackhound trace.etl                     show the session, buffers and losses of a trace
   stackhound events trace.etl --stacks     show every event with its call stack
   stackhound stacks trace.etl --top 10     show the most frequent call stacks
+  stackhound top cpu trace.etl             show the processes that used the processors
   stackhound profile trace.etl -o t.svg    write a flame graph
   stackhound tree x.stacks --at 1000       show the calls around a context of a trace
   stackhound hunt trace.etl                find suspicious call stacks
@@ -38,6 +39,11 @@ pub enum Verb {
     Events(crate::events::Arguments),
     /// Show the most frequent call stacks by event
     Stacks(crate::stacks::Arguments),
+    /// Show what costs time, by process, thread, module, function or stack
+    Top {
+        #[command(subcommand)]
+        verb: crate::top::Verb,
+    },
     /// List, check and download the image and symbol files of modules, and look up names and stubs
     Symbols {
         #[command(subcommand)]

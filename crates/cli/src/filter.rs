@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::Args;
 use rustc_hash::FxHashMap;
+use stackhound::analysis::Window;
 use stackhound::expr::Undecided;
 use stackhound::stacks::TriggerKind;
 use stackhound::system::System;
-use stackhound::trace::OpenTrace;
+use stackhound::trace::{OpenTrace, TraceTime};
 use stackhound::{Clock, EventView, FileTime, MissingCounts, Predicate, RawTime};
 
 use crate::output::{RefusedFilter, grouped};
@@ -90,6 +91,12 @@ impl EventFilter {
             evaluated: Cell::new(0),
             kinds: RefCell::new(Some(Kinds::default())),
         }
+    }
+
+    /// The times that are selected.
+    pub fn window(&self) -> Window {
+        let time = |raw: RawTime| TraceTime(raw.0);
+        Window { from: self.from.map(time), to: self.to.map(time) }
     }
 
     /// The number of undecided events and the missing fields, for the closing line.

@@ -35,6 +35,7 @@ mod rules;
 mod stacks;
 mod symbols;
 mod time;
+mod top;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -113,6 +114,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Top { verb } => top::run(verb, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Images { verb } => images::run(verb, common),

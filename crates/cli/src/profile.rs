@@ -8,10 +8,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackhound::profile::{Collector, Counted, Limits};
+use stackhound::analysis::{Collector, Counted, Limits};
+use stackhound::profile::Profile as Collected;
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
-use stackhound_export::{self as export, Profile as Collected};
+use stackhound_export as export;
 
 use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
@@ -93,7 +94,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let (profile, counts) = collector.finish();
     #[cfg(feature = "flamegraph")]
-    if format == Format::Flamegraph && profile.samples() == 0 {
+    if format == Format::Flamegraph && profile.samples().is_empty() {
         bail!("no selected event has a stack, so there is no flame graph to draw");
     }
     let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
@@ -213,13 +214,13 @@ fn report(profile: &Collected, counts: &Counted, with_time: bool) {
             "The trace has no profile samples; each event with a stack counts as one sample."
         ));
     }
-    let samples = counted(profile.samples() as u64, "sample", "samples");
+    let samples = counted(profile.samples().len() as u64, "sample", "samples");
     if !with_time {
         message(format_args!("{samples}"));
         return;
     }
-    let switches = counted(profile.switches() as u64, "context switch", "context switches");
-    let markers = counted(profile.markers() as u64, "marker", "markers");
+    let switches = counted(profile.switches().len() as u64, "context switch", "context switches");
+    let markers = counted(profile.markers().len() as u64, "marker", "markers");
     message(format_args!("{samples}, {switches}, {markers}"));
     let dropped = [
         (

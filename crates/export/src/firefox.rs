@@ -20,10 +20,10 @@ use rustc_hash::FxHashMap;
 
 use stackhound_types::Mode;
 
-use crate::Profile;
 use crate::escape;
-use crate::model::{FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
 use libraries::Libraries;
+use stackhound_profile::Profile;
+use stackhound_profile::{FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
 
 /// `preprocessedProfileVersion` of the output.
 pub const VERSION: u32 = 55;
@@ -35,16 +35,16 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn convert(profile: &Profile) -> Output {
-    let start = Duration::from_nanos(profile.unix_start.max(0) as u64);
+    let start = Duration::from_nanos(profile.unix_start().max(0) as u64);
     let interval = SamplingInterval::from_nanos(profile.interval().0.max(1));
     let start = ReferenceTimestamp::from_duration_since_unix_epoch(start);
-    let mut output = Output::new(&profile.product, start, interval);
+    let mut output = Output::new(profile.product(), start, interval);
     output.set_os_name("Windows");
     output.set_symbolicated(true);
     let categories = Categories::new(&mut output);
     let libraries = Libraries::new(profile, &mut output);
     let kinds =
-        profile.marker_kinds.iter().enumerate().map(|(index, kind)| register(&mut output, index, kind));
+        profile.marker_kinds().iter().enumerate().map(|(index, kind)| register(&mut output, index, kind));
     let kinds: Vec<(MarkerTypeHandle, StringHandle)> = kinds.collect();
     let threads = threads(profile, &mut output);
     let mut scheduling = scheduling::Spans::of(profile);
@@ -91,7 +91,7 @@ fn timestamp(time: Nanos) -> Timestamp {
 /// makes distinct.
 fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
     let processes: Vec<ProcessHandle> = profile
-        .processes
+        .processes()
         .iter()
         .map(|process| {
             let start = timestamp(process.start.unwrap_or_default());

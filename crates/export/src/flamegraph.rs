@@ -9,15 +9,15 @@ use inferno::flamegraph::{Options, TextTruncateDirection};
 
 use stackhound_types::Mode;
 
-use crate::Profile;
 use crate::folded;
+use stackhound_profile::Profile;
 
 /// Writes the image. The width of the root frame is the weight of all samples. A profile without
 /// samples is an error.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let lines = folded::lines(profile, adapt);
     let mut options = Options::default();
-    options.title = profile.product.clone();
+    options.title = profile.product().to_owned();
     options.colors = Palette::Multi(MultiPalette::Java);
     options.deterministic = true;
     options.text_truncate_direction = TextTruncateDirection::Right;

@@ -9,16 +9,16 @@ use rustc_hash::FxHashMap;
 
 use stackhound_types::Mode;
 
-use crate::Profile;
 use crate::escape::folded_name;
-use crate::model::{ProcessId, StackId};
+use stackhound_profile::Profile;
+use stackhound_profile::{ProcessId, StackId};
 
 /// The lines. Lines with the same outer frames are adjacent. `adapt` may change each name: that of
 /// the process, without a mode, and those of frames. It must not add a semicolon.
 pub(crate) fn lines(profile: &Profile, adapt: impl Fn(&mut String, Option<Mode>)) -> Vec<String> {
     let mut weights: FxHashMap<(ProcessId, StackId), u64> = FxHashMap::default();
-    for sample in &profile.samples {
-        let process = profile.threads[sample.thread.index()].process;
+    for sample in profile.samples() {
+        let process = profile.threads()[sample.thread.index()].process;
         *weights.entry((process, sample.stack)).or_default() += u64::from(sample.weight);
     }
     // Different frames can have the same name.

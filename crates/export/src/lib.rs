@@ -1,7 +1,6 @@
 //! Profiles for several viewers, call trees, and findings.
 //!
-//! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers,
-//! and builds a [`Profile`]. One module per format writes it:
+//! One module per format writes a [`Profile`](stackhound_profile::Profile):
 //!
 //! | module | viewer |
 //! |---|---|
@@ -17,13 +16,12 @@
 //! Names are untrusted input. [`escape`] makes them safe for each kind of output, and every format
 //! uses it.
 //!
-//! Every format contains the weight of every sample; they add up to [`Profile::weight`]. The same
+//! Every format contains the weight of every sample; they add up to [`Profile::weight`](stackhound_profile::Profile::weight). The same
 //! profile always gives the same bytes.
 //!
 //! This crate does not read traces, does not resolve names, and opens no files.
 #![forbid(unsafe_code)]
 
-mod builder;
 pub mod escape;
 pub mod findings;
 pub mod firefox;
@@ -31,16 +29,6 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 pub mod json;
-mod model;
 pub mod perfetto;
-mod profile;
 pub mod speedscope;
 pub mod tree;
-
-pub use builder::{Full, ProfileBuilder};
-pub use model::{
-    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, ModuleOffset, Nanos,
-    Origin, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread, ThreadId,
-    Timing,
-};
-pub use profile::Profile;

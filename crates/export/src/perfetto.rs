@@ -16,8 +16,6 @@ use prost::Message;
 
 use stackhound_types::Mode;
 
-use crate::Profile;
-use crate::model::{Nanos, SwitchReason, ThreadId, Timing};
 use interned::Keys;
 use messages::{
     Clock, ClockSnapshot, DebugAnnotation, FtraceEvent, FtraceEventBundle, PerfSample, PerfSampleDefaults,
@@ -25,6 +23,8 @@ use messages::{
     TrackDescriptor, TrackEvent,
 };
 use numbers::Numbers;
+use stackhound_profile::Profile;
+use stackhound_profile::{Nanos, SwitchReason, ThreadId, Timing};
 
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -84,7 +84,7 @@ impl<W: Write> Packets<'_, W> {
 
 fn start<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {
     let clock = |clock_id, timestamp| Clock { clock_id, timestamp: Some(timestamp) };
-    let started = u64::try_from(profile.unix_start).unwrap_or(0);
+    let started = u64::try_from(profile.unix_start()).unwrap_or(0);
     let timebase =
         Timebase { period: profile.interval().0, counter: SW_CPU_CLOCK, name: "samples".to_owned() };
     packets.send(TracePacket {
@@ -155,8 +155,8 @@ fn switches<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packet
         })
     };
     let process_name =
-        |thread: ThreadId| profile.process(profile.threads[thread.index()].process).name.clone();
-    for switch in &profile.switches {
+        |thread: ThreadId| profile.process(profile.threads()[thread.index()].process).name.clone();
+    for switch in profile.switches() {
         let (from, to) = (numbers.tid(switch.from), numbers.tid(switch.to));
         let events = open.entry(switch.cpu).or_default();
         events.push(FtraceEvent {
@@ -193,7 +193,7 @@ fn samples<W: Write>(
     thread: ThreadId,
     packets: &mut Packets<'_, W>,
 ) -> io::Result<()> {
-    let pid = numbers.pid(profile.threads[thread.index()].process);
+    let pid = numbers.pid(profile.threads()[thread.index()].process);
     for sample in profile.samples_of(thread) {
         let packet = TracePacket {
             timestamp: Some(sample.time.0),

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 
-use crate::Profile;
 use crate::escape;
-use crate::model::{Sample, StackId, ThreadId};
+use stackhound_profile::Profile;
+use stackhound_profile::{Sample, StackId, ThreadId};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -83,7 +83,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     // processors.
     let weight = |&index: &usize| {
         let (id, samples) = busy[index];
-        let idles = profile.process(profile.threads[id.index()].process).pid == Some(0);
+        let idles = profile.process(profile.threads()[id.index()].process).pid == Some(0);
         (!idles, samples.iter().map(|sample| u64::from(sample.weight)).sum::<u64>())
     };
     let active = (0..busy.len()).rev().max_by_key(weight).unwrap_or(0);
@@ -91,7 +91,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let file = File {
         schema: SCHEMA,
         exporter: concat!("stackhound ", env!("CARGO_PKG_VERSION")),
-        name: &profile.product,
+        name: profile.product(),
         active,
         shared: Shared { frames },
         profiles,
@@ -105,7 +105,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 fn frames(profile: &Profile) -> (Vec<Frame<'_>>, Vec<u32>) {
     let mut frames = Vec::new();
     let mut by_name: FxHashMap<&str, u32> = FxHashMap::default();
-    let numbers = profile.frames.iter().map(|frame| {
+    let numbers = profile.frames().iter().map(|frame| {
         *by_name.entry(&frame.name).or_insert_with(|| {
             frames.push(Frame { name: &frame.name, file: frame.source.as_ref().map(|source| &*source.file) });
             frames.len() as u32 - 1
@@ -127,7 +127,7 @@ fn thread<'p>(profile: &'p Profile, numbers: &'p [u32], id: ThreadId, samples: &
             }
         }
     }
-    let process = profile.process_label(profile.threads[id.index()].process);
+    let process = profile.process_label(profile.threads()[id.index()].process);
     Thread {
         form: "sampled",
         name: format!("{process} {}", profile.thread_label(id)),

@@ -25,6 +25,35 @@
 //!
 //! [`open_stacks`] opens the call trees of a file: see [`calltree`].
 //!
+//! # Profiles
+//!
+//! [`analysis`] measures what threads did, and collects profiles, which [`export`] writes:
+//!
+//! ```
+//! use std::fs::File;
+//! use std::ops::ControlFlow;
+//! use stackhound::analysis::{Collector, Limits};
+//! use stackhound::{Enrichment, Passes, Pipeline, export, trace::TraceFiles};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
+//! let trace = TraceFiles::file("trace.etl").open()?;
+//! let mut pipeline = Pipeline::new(&trace, Passes::Two).with(Enrichment::default());
+//! let mut collector = Collector::new("trace.etl".to_owned(), &trace, None, Limits::default());
+//! let mut full = Ok(());
+//! pipeline.run(|event| {
+//!     full = collector.observe(event, || event.process_name() == Some("notepad.exe"));
+//!     if full.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+//! });
+//! full?;
+//! let (known, _, naming) = pipeline.parts();
+//! collector.end_capture(known, naming);
+//! let (profile, _) = collector.finish();
+//! export::speedscope::write(&profile, &mut File::create("trace.speedscope.json")?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
 //! All are enabled by default. Without them, the library is pure Rust and needs neither a C
@@ -35,14 +64,12 @@
 //! | `authenticode` | checks of signatures and hashes in [`images`] |
 //! | `download` | downloads from symbol servers; else reported as [`symbols::Cause::NotBuilt`] |
 //! | `pdb` | names, lines and inlined functions from PDB files; without it, only exports |
-//! | `profile` | the modules `profile` and `export`: profiles for other tools |
+//! | `profile` | the modules `analysis`, `profile` and `export`: analyses, and profiles for other tools |
 //! | `windows` | on Windows: live sessions, process memory, the driver, the Debug Help library |
 #![forbid(unsafe_code)]
 
 mod calls;
 mod consumer;
-#[cfg(feature = "profile")]
-pub mod profile;
 pub mod testing;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
@@ -50,6 +77,8 @@ pub use consumer::{
     Error, EventError, EventFilter, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription,
     Trace, TraceStats,
 };
+#[cfg(feature = "profile")]
+pub use stackhound_analysis as analysis;
 pub use stackhound_calltree as calltree;
 pub use stackhound_detect as detect;
 pub use stackhound_etl as etl;
@@ -71,6 +100,8 @@ pub use stackhound_pipeline::{
 pub use stackhound_pipeline::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
 };
+#[cfg(feature = "profile")]
+pub use stackhound_profile as profile;
 pub use stackhound_rules as rules;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;

@@ -12,6 +12,7 @@ mod guid;
 mod hex;
 mod id;
 mod module;
+pub mod plain;
 mod time;
 
 pub use address::{Address, AddressKind, Mode, PointerSize, Rva};

@@ -7,8 +7,8 @@ use fxprof_processed_profile::debugid::DebugId;
 use fxprof_processed_profile::{LibraryHandle, LibraryInfo, Profile as Output, Symbol, SymbolTable};
 use stackhound_types::PdbIdentity;
 
-use crate::Profile;
-use crate::model::{Frame, Module, ModuleOffset};
+use stackhound_profile::Profile;
+use stackhound_profile::{Frame, Module, ModuleOffset};
 
 /// The libraries, in the order of the profile's modules.
 pub struct Libraries {
@@ -19,8 +19,8 @@ pub struct Libraries {
 impl Libraries {
     pub fn new(profile: &Profile, output: &mut Output) -> Libraries {
         // Functions by start address: name, and size as far as frames show it.
-        let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules.len()];
-        for frame in &profile.frames {
+        let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules().len()];
+        for frame in profile.frames() {
             let Some(location) = &frame.location else { continue };
             let start = start(location);
             let size = location.instruction().saturating_sub(start).saturating_add(1);
@@ -30,7 +30,7 @@ impl Libraries {
             }
         }
         let tables: Vec<_> = functions.into_iter().map(table).collect();
-        let handles = profile.modules.iter().zip(&tables);
+        let handles = profile.modules().iter().zip(&tables);
         let handles = handles.map(|(module, table)| output.add_lib(library(module, table.clone()))).collect();
         Libraries { handles, tables }
     }

@@ -5,8 +5,8 @@ use fxprof_processed_profile::{
     Profile as Output, RuntimeSchemaMarkerField, RuntimeSchemaMarkerSchema, StringHandle,
 };
 
-use crate::Profile;
-use crate::model::{Nanos, StackId, ThreadId};
+use stackhound_profile::Profile;
+use stackhound_profile::{Nanos, StackId, ThreadId};
 
 /// The state of a thread during an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +32,9 @@ pub struct Spans(Vec<Vec<Span>>);
 
 impl Spans {
     pub fn of(profile: &Profile) -> Spans {
-        let mut spans = vec![Vec::new(); profile.threads.len()];
-        let mut since: Vec<Option<(Nanos, State)>> = vec![None; profile.threads.len()];
-        for (index, switch) in profile.switches.iter().enumerate() {
+        let mut spans = vec![Vec::new(); profile.threads().len()];
+        let mut since: Vec<Option<(Nanos, State)>> = vec![None; profile.threads().len()];
+        for (index, switch) in profile.switches().iter().enumerate() {
             let mut change = |thread: ThreadId, state: State, stack: Option<StackId>| {
                 let thread = thread.index();
                 if let Some((start, before)) = since[thread]
@@ -97,7 +97,7 @@ impl Schemas {
     ) -> impl Marker + use<> {
         let (kind, name, reason, processor) = match span.state {
             State::Runs(cpu) => (self.runs, "Running", String::new(), cpu),
-            State::Waits(switch) => (self.waits, "Waiting", profile.why(&profile.switches[switch]), 0),
+            State::Waits(switch) => (self.waits, "Waiting", profile.why(&profile.switches()[switch]), 0),
         };
         SpanMarker {
             kind,

@@ -6,6 +6,7 @@
 //! | [`finding`] | findings, alerts and the summary of a hunt |
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
+//! | [`top`] | what costs time |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
 //! | [`info`], [`providers`], [`symbols`], [`rules`] | facts about files, providers, modules, settings and rules |
@@ -39,6 +40,7 @@ pub mod stacks;
 pub mod symbols;
 mod system_call;
 pub mod thread_stack;
+pub mod top;
 pub mod tree;
 pub mod value;
 
@@ -85,6 +87,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ),
         ("stubs", schema::<Vec<symbols::Stub>>("stubs")),
         ("symbols", schema::<symbols::SymbolReport>("symbols")),
+        ("top-cpu", schema::<top::TopCpu<'_>>("top-cpu")),
+        ("top-cpu-of-captures", schema::<top::TopCpuOfCaptures<'_>>("top-cpu-of-captures")),
         ("tree", schema::<tree::TreeDocument<'_>>("tree")),
     ]
 }

@@ -7,8 +7,8 @@ use stackhound_types::PdbIdentity;
 
 use super::messages::{Callstack, Frame, InternedData, InternedString, Mapping, Named, TracePacket};
 use super::{NEEDS_STATE, Packets};
-use crate::Profile;
-use crate::model::{Module, StackId};
+use stackhound_profile::Profile;
+use stackhound_profile::{Module, StackId};
 
 /// Maximum number of entries per packet, so that the size of packets is bounded.
 const ENTRIES_MAX: usize = 1 << 12;
@@ -26,7 +26,7 @@ pub type Keys<'p> = FxHashMap<&'p str, u64>;
 /// The ids of all keys.
 pub fn keys(profile: &Profile) -> Keys<'_> {
     let mut keys = Keys::default();
-    for key in profile.marker_kinds.iter().flat_map(|kind| &kind.keys) {
+    for key in profile.marker_kinds().iter().flat_map(|kind| &kind.keys) {
         let next = keys.len() as u64 + 1;
         keys.entry(key).or_insert(next);
     }
@@ -38,7 +38,7 @@ pub fn write<W: Write>(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets
     let named = |(index, name): (usize, &str)| Named { iid: index as u64 + 1, name: name.to_owned() };
     let category = InternedData { event_categories: vec![named((0, "event"))], ..InternedData::default() };
     send(category, packets)?;
-    let names = profile.marker_kinds.iter().map(|kind| &*kind.name).enumerate().map(named);
+    let names = profile.marker_kinds().iter().map(|kind| &*kind.name).enumerate().map(named);
     in_parts(names, packets, |event_names| InternedData { event_names, ..InternedData::default() })?;
     let mut keys: Vec<_> = keys.iter().map(|(&key, &iid)| Named { iid, name: key.to_owned() }).collect();
     keys.sort_unstable_by_key(|key| key.iid);
@@ -49,8 +49,7 @@ pub fn write<W: Write>(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets
     modules(profile, packets)?;
     frames(profile, packets)?;
     let used = used(profile);
-    let stacks = (0..profile.stacks.len()).filter(|&index| used[index]).map(|index| {
-        let stack = StackId(index as u32);
+    let stacks = profile.stack_ids().filter(|stack| used[stack.index()]).map(|stack| {
         let mut frame_ids: Vec<u64> = profile.stack(stack).map(|frame| frame.index() as u64 + 1).collect();
         frame_ids.reverse();
         Callstack { iid: stack_number(stack), frame_ids }
@@ -68,7 +67,7 @@ fn modules<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Res
         },
         packets,
     )?;
-    for (index, module) in profile.modules.iter().enumerate() {
+    for (index, module) in profile.modules().iter().enumerate() {
         let iid = NO_MODULE + 1 + index as u64;
         let build_id = build_id(module);
         send(
@@ -100,12 +99,12 @@ fn build_id(module: &Module) -> Option<String> {
 fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {
     let text = |iid: u64, text: &str| InternedString { iid, str: text.as_bytes().to_vec() };
     let number = |index: usize| index as u64 + 1;
-    let names = profile.frames.iter().enumerate().map(|(index, frame)| text(number(index), &frame.name));
+    let names = profile.frames().iter().enumerate().map(|(index, frame)| text(number(index), &frame.name));
     in_parts(names, packets, |function_names| InternedData { function_names, ..InternedData::default() })?;
-    let paths = profile.frames.iter().enumerate();
+    let paths = profile.frames().iter().enumerate();
     let paths = paths.filter_map(|(index, frame)| Some(text(number(index), &frame.source.as_ref()?.file)));
     in_parts(paths, packets, |source_paths| InternedData { source_paths, ..InternedData::default() })?;
-    let frames = profile.frames.iter().enumerate().map(|(index, frame)| Frame {
+    let frames = profile.frames().iter().enumerate().map(|(index, frame)| Frame {
         iid: number(index),
         function_name_id: number(index),
         mapping_id: frame
@@ -120,9 +119,9 @@ fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Resu
 
 /// The stacks that samples or markers refer to.
 fn used(profile: &Profile) -> Vec<bool> {
-    let mut used = vec![false; profile.stacks.len()];
-    let markers = profile.markers.iter().filter_map(|record| record.marker.stack);
-    for stack in profile.samples.iter().map(|sample| sample.stack).chain(markers) {
+    let mut used = vec![false; profile.stacks().len()];
+    let markers = profile.markers().iter().filter_map(|record| record.marker.stack);
+    for stack in profile.samples().iter().map(|sample| sample.stack).chain(markers) {
         used[stack.index()] = true;
     }
     used

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::Profile;
-use crate::model::{ProcessId, ThreadId};
+use stackhound_profile::Profile;
+use stackhound_profile::{ProcessId, ThreadId};
 
 /// First substitute id, for processes and threads without an id or with a reused one. Windows does
 /// not assign ids this high.
@@ -18,8 +18,8 @@ pub struct Numbers {
 impl Numbers {
     pub fn of(profile: &Profile) -> Numbers {
         Numbers {
-            pids: distinct(profile.processes.iter().map(|process| process.pid)),
-            tids: distinct(profile.threads.iter().map(|thread| thread.tid)),
+            pids: distinct(profile.processes().iter().map(|process| process.pid)),
+            tids: distinct(profile.threads().iter().map(|thread| thread.tid)),
         }
     }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use stackhound_export::{ProfileBuilder, flamegraph};
+use stackhound_export::flamegraph;
+use stackhound_profile::ProfileBuilder;
 use stackhound_types::Mode;
 
 use crate::folded;

@@ -1,7 +1,7 @@
 //! Generated profiles.
 
 use proptest::prelude::*;
-use stackhound_export::{
+use stackhound_profile::{
     Frame, Marker, MarkerKind, Module, ModuleOffset, Nanos, Origin, Process, Profile, ProfileBuilder, Sample,
     StackId, Switch, SwitchReason, Thread, Timing,
 };

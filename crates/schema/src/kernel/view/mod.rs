@@ -23,7 +23,7 @@ pub use control::{DbgIdRsds, FileVersion, SystemPaths, VolumeMapping};
 pub use file::{FileCreate, FileName, FileOperation, MapFile, OperationEnd};
 pub use image::{Image, ImageIdentity, ImageSignature, KernelBase};
 pub use memory::VirtualAllocation;
-pub use perfinfo::{Dpc, SysCallEnter};
+pub use perfinfo::{Dpc, ProfileInterval, SampledProfile, SysCallEnter};
 pub use process::Process;
 pub use registry::RegistryOperation;
 pub use text::{Ansi, Utf16};

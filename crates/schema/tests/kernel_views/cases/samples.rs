@@ -110,4 +110,31 @@ pub static SAMPLES: &[Case] = &[
         left_out: &[],
         longest: 20,
     },
+    Case {
+        source: hook_ids(&[0x0F2E, 0x0F47]),
+        view: |payload, _, version, pointer| {
+            let v = SampledProfile::parse(payload, version, pointer)?;
+            Ok(vec![
+                row("InstructionPointer", v.instruction_pointer),
+                row("ThreadId", v.thread_id),
+                row("Count", v.count),
+                row("Flags", (version >= 2).then_some(v.flags)),
+            ])
+        },
+        left_out: &["Rank"],
+        longest: 20,
+    },
+    Case {
+        source: hook_ids(&[0x0F48, 0x0F49, 0x0F4A]),
+        view: |payload, _, version, pointer| {
+            let v = ProfileInterval::parse(payload, version, pointer)?;
+            Ok(vec![
+                row("Source", v.source),
+                row("NewInterval", v.new_interval),
+                row("OldInterval", v.old_interval),
+            ])
+        },
+        left_out: &["SourceName"],
+        longest: 40,
+    },
 ];

@@ -5,25 +5,35 @@
 //! or unloaded.
 
 use rustc_hash::FxHashMap;
-use stackhound_export::{
+use stackhound_frames::{self as frames, StackOwner};
+use stackhound_profile::{
     Frame, FrameId, FrameName, Full, Module, ModuleId, ModuleOffset, Origin, ProcessId, ProfileBuilder,
     SourceLine, StackId,
 };
-use stackhound_frames as frames;
 use stackhound_stacks::StackState;
 use stackhound_symbols::{self as symbols, FrameNumber};
 use stackhound_system::{self as system, ModuleRef};
-use stackhound_types::AddressKind;
+use stackhound_types::{Address, AddressKind, Mode};
 
-use crate::{Depth, EventView, Label, NameOrigin, Naming, TraceState};
+use stackhound_pipeline::{Depth, EventView, FrameView, Label, NameOrigin, Naming, TraceState};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
     process: ProcessId,
     stack: Option<u32>,
     state: u8,
-    /// Whether the innermost address is that of an instruction, not a return address.
-    sampled: bool,
+    used: StackUse,
+}
+
+/// What the stack of an event is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StackUse {
+    /// The stack of an event: all addresses except the first are return addresses.
+    Event,
+    /// The stack of a sample.
+    Sample,
+    /// The stack of a sample in an interrupt: only kernel frames belong to it.
+    Interrupt,
 }
 
 /// The identity of a frame. Frames with equal keys are the same frame.
@@ -69,14 +79,14 @@ impl Stacks {
         &mut self,
         view: &EventView<'_>,
         process: ProcessId,
-        sampled: bool,
+        used: StackUse,
         builder: &mut ProfileBuilder,
     ) -> Result<StackId, Full> {
         let key = StackKey {
             process,
             stack: view.stack().map(|stack| stack.index() as u32),
             state: view.state() as u8,
-            sampled,
+            used,
         };
         if let Some(&(generation, stack)) = self.stacks.get(&key)
             && generation == self.generation
@@ -84,11 +94,12 @@ impl Stacks {
             return Ok(stack);
         }
         self.buffer.clear();
-        for frame in view.frames() {
+        let is_interrupt = used == StackUse::Interrupt;
+        for frame in view.frames().filter(|frame| !is_interrupt || frame.mode == Mode::Kernel) {
             let frame = self.frame(view, &frame, builder)?;
             self.buffer.push(frame);
         }
-        if view.state() != StackState::Complete || self.buffer.is_empty() {
+        if (view.state() != StackState::Complete && !is_interrupt) || self.buffer.is_empty() {
             let remark = self.remark(missing(view.state()), builder)?;
             self.buffer.push(remark);
         }
@@ -99,6 +110,28 @@ impl Stacks {
         let stack = stack.unwrap_or_else(|| unreachable!("an empty stack has a remark"));
         self.stacks.insert(key, (self.generation, stack));
         Ok(stack)
+    }
+
+    /// The stack of a sample without one: the sampled instruction, called by a remark.
+    pub fn at(
+        &mut self,
+        view: &EventView<'_>,
+        instruction: Address,
+        builder: &mut ProfileBuilder,
+    ) -> Result<StackId, Full> {
+        let remark = self.remark(missing(view.state()), builder)?;
+        let (system, time) = (view.trace_state().system(), view.time());
+        let process = view.pid().and_then(|pid| system.process_of_event(pid, time));
+        let process = process.map(|process| process.id());
+        let owner = StackOwner { pid: view.pid(), tid: view.tid(), process };
+        let pointer_size = view.event().block().session().pointer_size;
+        let facts = view
+            .resolver()
+            .at(system, owner, time, pointer_size)
+            .frame(instruction, AddressKind::Instruction);
+        let frame = self.frame(view, &FrameView::new(facts, system, Depth::Function), builder)?;
+        let caller = builder.stack(None, remark)?;
+        builder.stack(Some(caller), frame)
     }
 
     /// A frame with a remark: `[text]`.
@@ -121,7 +154,7 @@ impl Stacks {
     fn frame(
         &mut self,
         view: &EventView<'_>,
-        frame: &crate::FrameView<'_>,
+        frame: &FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
         let kind = frame.kind;
@@ -165,7 +198,7 @@ impl Stacks {
                 naming.wait(number);
             }
             let names = naming.as_ref().and_then(|naming| naming.frame(number?));
-            let frame = crate::FrameView::new(facts, known.system(), depth);
+            let frame = FrameView::new(facts, known.system(), depth);
             let label = Label { frame: &frame, names };
             let Some(name) = label.name() else { continue };
             let origin = match name.origin {

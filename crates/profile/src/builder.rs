@@ -3,8 +3,8 @@
 use std::fmt::{Display, Write};
 
 use rustc_hash::FxHashMap;
+use stackhound_types::plain::{Plain, make_plain};
 
-use crate::escape::{Plain, make_plain};
 use crate::model::{
     Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId,
     Sample, StackId, Switch, TextId, Thread, ThreadId,

@@ -1,22 +1,25 @@
-//! A collected profile, as the writers of formats read it.
+//! A collected profile.
 
 use crate::model::{
-    Frame, FrameId, Marker, MarkerKind, Module, Nanos, Process, ProcessId, Sample, StackId, Switch, Thread,
-    ThreadId,
+    Frame, FrameId, Marker, MarkerKind, Module, Nanos, Process, ProcessId, Sample, StackId, Switch, TextId,
+    Thread, ThreadId,
 };
 
 /// A stack: its innermost frame, and the stack of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Node {
+pub struct Node {
+    /// The stack of the caller; `None` for the outermost frame.
     pub caller: Option<StackId>,
+    /// The innermost frame.
     pub frame: FrameId,
 }
 
 /// A marker and the index of its first value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkerRecord {
+pub struct MarkerRecord {
+    /// The marker.
     pub marker: Marker,
-    pub first_value: usize,
+    pub(crate) first_value: usize,
 }
 
 const DEFAULT_INTERVAL: Nanos = Nanos(1_000_000);
@@ -65,9 +68,49 @@ impl Profile {
         }
     }
 
-    /// The number of samples.
-    pub fn samples(&self) -> usize {
-        self.samples.len()
+    /// The name of the recorded system.
+    pub fn product(&self) -> &str {
+        &self.product
+    }
+
+    /// The start of the profile, in nanoseconds since 1970.
+    pub fn unix_start(&self) -> i64 {
+        self.unix_start
+    }
+
+    /// The processes, by index.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The threads, by index.
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// The modules, by index.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// The frames, by index.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The stacks, by index. The caller's index is smaller.
+    pub fn stacks(&self) -> &[Node] {
+        &self.stacks
+    }
+
+    /// The indexes of all stacks.
+    pub fn stack_ids(&self) -> impl Iterator<Item = StackId> + use<> {
+        (0..self.stacks.len()).map(|index| StackId(index as u32))
+    }
+
+    /// The samples, by thread and time.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
     }
 
     /// The total weight of all samples.
@@ -75,60 +118,79 @@ impl Profile {
         self.samples.iter().map(|sample| u64::from(sample.weight)).sum()
     }
 
-    /// The number of markers.
-    pub fn markers(&self) -> usize {
-        self.markers.len()
+    /// The context switches, by time.
+    pub fn switches(&self) -> &[Switch] {
+        &self.switches
     }
 
-    /// The number of context switches.
-    pub fn switches(&self) -> usize {
-        self.switches.len()
+    /// The kinds of markers, by index.
+    pub fn marker_kinds(&self) -> &[MarkerKind] {
+        &self.marker_kinds
     }
 
-    pub(crate) fn interval(&self) -> Nanos {
+    /// The markers, by thread and time.
+    pub fn markers(&self) -> &[MarkerRecord] {
+        &self.markers
+    }
+
+    /// A text.
+    pub fn text(&self, id: TextId) -> &str {
+        &self.texts[id.index()]
+    }
+
+    /// The sampling interval of a processor.
+    pub fn interval(&self) -> Nanos {
         self.interval.unwrap_or(DEFAULT_INTERVAL)
     }
 
-    pub(crate) fn process(&self, id: ProcessId) -> &Process {
+    /// A process.
+    pub fn process(&self, id: ProcessId) -> &Process {
         &self.processes[id.index()]
     }
 
-    pub(crate) fn frame(&self, id: FrameId) -> &Frame {
+    /// A frame.
+    pub fn frame(&self, id: FrameId) -> &Frame {
         &self.frames[id.index()]
     }
 
-    pub(crate) fn node(&self, id: StackId) -> Node {
+    /// The innermost frame and the caller of a stack.
+    pub fn node(&self, id: StackId) -> Node {
         self.stacks[id.index()]
     }
 
     /// The frames of a stack, innermost first.
-    pub(crate) fn stack(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
+    pub fn stack(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
         std::iter::successors(Some(self.node(id)), |node| Some(self.node(node.caller?)))
             .map(|node| node.frame)
     }
 
-    pub(crate) fn process_ids(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+    /// The processes with their indexes.
+    pub fn process_ids(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
         self.processes.iter().enumerate().map(|(index, process)| (ProcessId(index as u32), process))
     }
 
-    pub(crate) fn thread_ids(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
+    /// The threads with their indexes.
+    pub fn thread_ids(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
         self.threads.iter().enumerate().map(|(index, thread)| (ThreadId(index as u32), thread))
     }
 
-    pub(crate) fn samples_of(&self, thread: ThreadId) -> &[Sample] {
+    /// The samples of a thread, by time.
+    pub fn samples_of(&self, thread: ThreadId) -> &[Sample] {
         part(&self.samples, |sample| sample.thread, thread)
     }
 
-    pub(crate) fn markers_of(&self, thread: ThreadId) -> &[MarkerRecord] {
+    /// The markers of a thread, by time.
+    pub fn markers_of(&self, thread: ThreadId) -> &[MarkerRecord] {
         part(&self.markers, |record| record.marker.thread, thread)
     }
 
-    pub(crate) fn kind_of(&self, record: &MarkerRecord) -> &MarkerKind {
+    /// The kind of a marker.
+    pub fn kind_of(&self, record: &MarkerRecord) -> &MarkerKind {
         &self.marker_kinds[record.marker.kind.index()]
     }
 
     /// A marker's values, one for each key of its kind.
-    pub(crate) fn values_of(&self, record: &MarkerRecord) -> impl Iterator<Item = &str> {
+    pub fn values_of(&self, record: &MarkerRecord) -> impl Iterator<Item = &str> {
         let first = record.first_value;
         let keys = self.kind_of(record).keys.len();
         (first..first + keys).map(|index| {
@@ -138,15 +200,15 @@ impl Profile {
     }
 
     /// Why a thread left its processor.
-    pub(crate) fn why(&self, switch: &Switch) -> String {
+    pub fn why(&self, switch: &Switch) -> String {
         match switch.why {
-            Some(why) => format!("{}: {}", switch.reason.name(), self.texts[why.index()]),
+            Some(why) => format!("{}: {}", switch.reason.name(), self.text(why)),
             None => switch.reason.name().to_owned(),
         }
     }
 
     /// The display name of a process, with its id because several processes can have the same name.
-    pub(crate) fn process_label(&self, id: ProcessId) -> String {
+    pub fn process_label(&self, id: ProcessId) -> String {
         let process = self.process(id);
         match process.pid {
             Some(pid) => format!("{} ({pid})", process.name),
@@ -155,7 +217,7 @@ impl Profile {
     }
 
     /// The display name of a thread within its process.
-    pub(crate) fn thread_label(&self, id: ThreadId) -> String {
+    pub fn thread_label(&self, id: ThreadId) -> String {
         let thread = &self.threads[id.index()];
         match (thread.tid, &*thread.name) {
             (Some(tid), "") => format!("thread {tid}"),

@@ -11,7 +11,8 @@ pub struct Nanos(pub u64);
 pub struct ProcessId(pub(crate) u32);
 
 impl ProcessId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -21,7 +22,8 @@ impl ProcessId {
 pub struct ThreadId(pub(crate) u32);
 
 impl ThreadId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -31,7 +33,8 @@ impl ThreadId {
 pub struct ModuleId(pub(crate) u32);
 
 impl ModuleId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -41,7 +44,8 @@ impl ModuleId {
 pub struct FrameId(pub(crate) u32);
 
 impl FrameId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -52,7 +56,8 @@ impl FrameId {
 pub struct StackId(pub(crate) u32);
 
 impl StackId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -62,7 +67,8 @@ impl StackId {
 pub struct MarkerKindId(pub(crate) u32);
 
 impl MarkerKindId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -72,7 +78,8 @@ impl MarkerKindId {
 pub struct TextId(pub(crate) u32);
 
 impl TextId {
-    pub(crate) fn index(self) -> usize {
+    /// The index, smaller than the number of such parts in the profile.
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -251,7 +258,7 @@ pub enum SwitchReason {
 
 impl SwitchReason {
     /// The name in all formats.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             SwitchReason::Waits => "waits",
             SwitchReason::Ready => "ready to run",

@@ -1,0 +1,417 @@
+//! Processor time, by two independent measurements: profile samples, which have stacks, and context
+//! switches, which are exact.
+//!
+//! Samples of the idle thread are not work. Samples in deferred procedure calls and interrupt
+//! service routines carry the thread that they interrupted; they count for the processes `DPC` and
+//! `ISR` instead, with the kernel frames of their stacks.
+
+mod rows;
+pub mod scheduler;
+pub mod weights;
+
+use rustc_hash::FxHashMap;
+use stackhound_etl::Clock;
+use stackhound_pipeline::{EventView, Naming, TraceState};
+use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_schema::kernel::{hook_id, view as payload};
+use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_types::Tid;
+
+pub use self::rows::{By, Row};
+use self::scheduler::{Activity, Scheduler, SchedulerStats, Slice};
+use self::weights::{Processor, USUAL_INTERVAL, Weighing, Weights};
+use crate::parts::Parts;
+use crate::stacks::StackUse;
+use crate::window::Window;
+
+/// What a processor did when a sample was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Thread(ThreadId),
+    Idle,
+    Dpc,
+    Isr,
+}
+
+/// A thread, or the idle thread of a processor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    Idle(Processor),
+    Thread(ThreadId),
+}
+
+impl scheduler::Thread for Key {
+    fn is_idle(self) -> bool {
+        matches!(self, Key::Idle(_))
+    }
+}
+
+/// The sums of samples by what the processors did, in raw ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Classes {
+    /// Threads.
+    pub threads: Sums,
+    /// Idle threads.
+    pub idle: Sums,
+    /// Deferred procedure calls.
+    pub dpc: Sums,
+    /// Interrupt service routines.
+    pub isr: Sums,
+}
+
+impl Classes {
+    /// The sum of everything that is work.
+    pub fn busy(&self) -> Sums {
+        let mut sums = self.threads;
+        sums += self.dpc;
+        sums += self.isr;
+        sums
+    }
+}
+
+/// Processor time by context switches, in raw ticks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Exact {
+    /// Of each thread, without idle threads: its time, and how often it ran.
+    pub threads: FxHashMap<ThreadId, Sums>,
+    /// Time of idle threads.
+    pub idle: u64,
+    /// Time in which the thread is not known.
+    pub unknown: u64,
+    /// Counters.
+    pub stats: SchedulerStats,
+    /// Records with switches in the compact form, which is not read. With them, the times are
+    /// incomplete.
+    pub compact: u64,
+}
+
+/// The processor time of a capture.
+#[derive(Debug)]
+pub struct CpuReport {
+    /// The threads and stacks that the sums refer to.
+    pub profile: Profile,
+    /// The time of samples by thread and stack, in raw ticks.
+    pub samples: Vec<((ThreadId, StackId), Sums)>,
+    /// The time of samples by what the processors did, in raw ticks.
+    pub classes: Classes,
+    /// The number of samples that have no stack: they have the sampled address only.
+    pub without_stack: u64,
+    /// The sampling interval at the end in raw ticks, and whether it is assumed.
+    pub interval: Option<(u64, bool)>,
+    /// `None` without context switches.
+    pub exact: Option<Exact>,
+    /// The number of processors.
+    pub processors: u32,
+    /// The analyzed part of the trace.
+    pub window: (TraceTime, TraceTime),
+    /// Converts raw ticks.
+    pub clock: Clock,
+}
+
+impl CpuReport {
+    /// The processor time that was available: the length of the window times the number of
+    /// processors, in raw ticks.
+    pub fn available(&self) -> u64 {
+        let length = u64::try_from(self.window.1.0.saturating_sub(self.window.0.0)).unwrap_or(0);
+        length.saturating_mul(self.processors.into())
+    }
+
+    /// Nanoseconds of raw ticks.
+    pub fn nanos(&self, ticks: u64) -> u64 {
+        let second = u128::from(self.clock.ticks_per_second().max(1));
+        u64::try_from(u128::from(ticks) * 1_000_000_000 / second).unwrap_or(u64::MAX)
+    }
+}
+
+/// Measures the processor time of one capture, from events in time order.
+#[derive(Debug)]
+pub struct Cpu {
+    parts: Parts,
+    window: Window,
+    clock: Clock,
+    processors: u32,
+    usual_interval: u64,
+    seen: Option<(TraceTime, TraceTime)>,
+    weights: Weights<Option<(Class, StackId)>>,
+    samples: FxHashMap<(ThreadId, StackId), Sums>,
+    classes: Classes,
+    without_stack: u64,
+    scheduler: Scheduler<Key>,
+    exact: Exact,
+    interrupts: Option<Interrupts>,
+}
+
+/// The threads of samples in interrupts.
+#[derive(Clone, Copy, Debug)]
+struct Interrupts {
+    dpc: (ProcessId, ThreadId),
+    isr: (ProcessId, ThreadId),
+}
+
+impl Cpu {
+    /// Starts with a capture. `product` names it.
+    pub fn new(product: String, trace: &OpenTrace, window: Window, weighing: Weighing) -> Cpu {
+        let clock = trace.clock();
+        let processors = trace.sources().iter().map(|source| source.etl_file.session().processors).max();
+        Cpu {
+            parts: Parts::new(product, trace),
+            window,
+            clock,
+            processors: processors.unwrap_or(1).max(1),
+            usual_interval: u64::try_from(clock.span_to_raw(USUAL_INTERVAL)).unwrap_or(1),
+            seen: None,
+            weights: Weights::new(weighing),
+            samples: FxHashMap::default(),
+            classes: Classes::default(),
+            without_stack: 0,
+            scheduler: Scheduler::default(),
+            exact: Exact::default(),
+            interrupts: None,
+        }
+    }
+
+    /// Adds the next event. A sample counts if `wanted` returns true. Every event of the trace must
+    /// be passed.
+    ///
+    /// # Errors
+    /// If there are too many different stacks, frames, processes or threads.
+    #[inline]
+    pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+        let now = view.time();
+        match &mut self.seen {
+            Some((_, last)) => *last = now.max(*last),
+            None => {
+                self.seen = Some((now, now));
+                self.parts.begin(now);
+            }
+        }
+        let Some(hook_id) = view.event().hook_id() else { return Ok(()) };
+        self.check_losses(view, now);
+        match hook_id {
+            hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI => {
+                self.sample(view, wanted)
+            }
+            hook_id::PERF_INFO_SET_INTERVAL
+            | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START => {
+                self.set_interval(view, hook_id == hook_id::PERF_INFO_SET_INTERVAL);
+                Ok(())
+            }
+            hook_id::THREAD_C_SWITCH => self.switch(view),
+            hook_id::THREAD_READY_THREAD => self.ready(view),
+            hook_id::THREAD_COMPACT_C_SWITCH => {
+                self.exact.compact += 1;
+                Ok(())
+            }
+            _ if hook_id >> 8 == IMAGE_GROUP => {
+                self.parts.stacks.modules_changed();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes gaps in the records of the processor.
+    #[inline]
+    fn check_losses(&mut self, view: &EventView<'_>, now: TraceTime) {
+        let Some(losses) = view.delivered().losses().filter(|losses| !losses.is_lossless()) else { return };
+        let event = view.event();
+        let processor = (event.session_number(), event.processor());
+        let may_be_lost = |from: TraceTime, until: TraceTime| {
+            losses.on_processor(event.source(), processor.1, from.0, until.0)
+        };
+        let (exact, window) = (&mut self.exact, self.window);
+        self.scheduler.record(processor, now, may_be_lost, &mut |slice| exact.add(slice, window));
+    }
+
+    fn set_interval(&mut self, view: &EventView<'_>, is_change: bool) {
+        let record = view.event().record();
+        let interval = payload::ProfileInterval::parse(view.payload(), view.version(), record.pointer_size());
+        let Some(interval) = interval.ok().filter(|interval| interval.source == 0) else { return };
+        let ticks = |units: u32| u64::try_from(self.clock.span_to_raw(units.into())).unwrap_or(0);
+        let old = (is_change && interval.old_interval > 0).then(|| ticks(interval.old_interval));
+        let new = ticks(interval.new_interval);
+        if new > 0 {
+            let (samples, classes) = (&mut self.samples, &mut self.classes);
+            let interrupts = self.interrupts;
+            self.weights.set_interval(old, new, |sample, weight| {
+                count(samples, classes, interrupts, sample, weight);
+            });
+        }
+    }
+
+    fn sample(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+        let record = view.event().record();
+        let parsed = payload::SampledProfile::parse(view.payload(), view.version(), record.pointer_size());
+        let Ok(parsed) = parsed else { return Ok(()) };
+        // A sample that does not count is still the previous one of its processor.
+        let sample = if self.window.contains(view.time()) && wanted() {
+            Some(self.classified(view, &parsed)?)
+        } else {
+            None
+        };
+        let event = view.event();
+        let processor = (event.session_number(), event.processor());
+        let (samples, classes) = (&mut self.samples, &mut self.classes);
+        let interrupts = self.interrupts;
+        let out = |sample, weight| count(samples, classes, interrupts, sample, weight);
+        self.weights.add(processor, view.time(), parsed.count, self.usual_interval, sample, out);
+        Ok(())
+    }
+
+    fn classified(
+        &mut self,
+        view: &EventView<'_>,
+        sample: &payload::SampledProfile,
+    ) -> Result<(Class, StackId), Full> {
+        const IN_DPC: u8 = 1;
+        const IN_ISR: u8 = 2;
+        let in_interrupt = sample.flags & (IN_DPC | IN_ISR) != 0;
+        let (class, process) = if in_interrupt {
+            let interrupts = self.interrupts()?;
+            match sample.flags & IN_ISR {
+                0 => (Class::Dpc, interrupts.dpc.0),
+                _ => (Class::Isr, interrupts.isr.0),
+            }
+        } else {
+            let (process, thread) = self.parts.thread(view, None, Some(sample.thread_id))?;
+            let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread(thread) };
+            (class, process)
+        };
+        let Parts { builder, stacks, .. } = &mut self.parts;
+        let stack = if view.stack().is_some() {
+            let used = if in_interrupt { StackUse::Interrupt } else { StackUse::Sample };
+            stacks.of(view, process, used, builder)?
+        } else {
+            self.without_stack += u64::from(class != Class::Idle);
+            stacks.at(view, sample.instruction_pointer, builder)?
+        };
+        Ok((class, stack))
+    }
+
+    fn interrupts(&mut self) -> Result<Interrupts, Full> {
+        if let Some(known) = self.interrupts {
+            return Ok(known);
+        }
+        let interrupts = Interrupts { dpc: self.parts.pseudo("DPC")?, isr: self.parts.pseudo("ISR")? };
+        self.interrupts = Some(interrupts);
+        Ok(interrupts)
+    }
+
+    fn switch(&mut self, view: &EventView<'_>) -> Result<(), Full> {
+        let event = view.event();
+        let parsed = payload::CSwitch::parse(view.payload(), view.version(), event.record().pointer_size());
+        let Ok(parsed) = parsed else { return Ok(()) };
+        let processor = (event.session_number(), event.processor());
+        let old = self.key(view, processor, parsed.old_thread_id)?;
+        let new = self.key(view, processor, parsed.new_thread_id)?;
+        let losses = view.delivered().losses().filter(|losses| !losses.is_lossless());
+        let now = view.time();
+        let may_be_lost = |since: TraceTime| {
+            losses.is_some_and(|losses| losses.anywhere_between(since.0, now.0.saturating_sub(1)))
+        };
+        let (exact, window) = (&mut self.exact, self.window);
+        let out = &mut |slice| exact.add(slice, window);
+        self.scheduler.switch(processor, now, (old, new), &parsed, may_be_lost, out);
+        Ok(())
+    }
+
+    fn ready(&mut self, view: &EventView<'_>) -> Result<(), Full> {
+        let event = view.event();
+        let parsed =
+            payload::ReadyThread::parse(view.payload(), view.version(), event.record().pointer_size());
+        let Ok(parsed) = parsed else { return Ok(()) };
+        let processor = (event.session_number(), event.processor());
+        let thread = self.key(view, processor, parsed.thread_id)?;
+        self.scheduler.ready(processor, view.time(), thread, &parsed, None);
+        Ok(())
+    }
+
+    fn key(&mut self, view: &EventView<'_>, processor: Processor, tid: Tid) -> Result<Key, Full> {
+        if tid == Tid(0) {
+            return Ok(Key::Idle(processor));
+        }
+        Ok(Key::Thread(self.parts.thread(view, None, Some(tid))?.1))
+    }
+
+    /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
+    pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CpuReport {
+        let (samples, classes) = (&mut self.samples, &mut self.classes);
+        let interrupts = self.interrupts;
+        self.weights.end(self.usual_interval, |sample, weight| {
+            count(samples, classes, interrupts, sample, weight);
+        });
+        let seen = self.seen.unwrap_or_default();
+        let window = self.window.within(seen);
+        let has_switches = self.scheduler.stats().switches > 0;
+        if has_switches {
+            let (exact, clip) = (&mut self.exact, self.window);
+            self.scheduler.end(window.1, &mut |slice| exact.add(slice, clip));
+            self.exact.stats = self.scheduler.stats();
+        }
+        self.parts.end_capture(known, naming);
+        let mut samples: Vec<_> = self.samples.into_iter().collect();
+        samples.sort_unstable_by_key(|(key, _)| *key);
+        CpuReport {
+            profile: self.parts.builder.finish(),
+            samples,
+            classes: self.classes,
+            without_stack: self.without_stack,
+            interval: self.weights.interval(),
+            exact: has_switches.then_some(self.exact),
+            processors: self.processors,
+            window,
+            clock: self.clock,
+        }
+    }
+}
+
+/// Group of the image events, which report changes of modules.
+const IMAGE_GROUP: u16 = 0x14;
+
+impl Exact {
+    fn add(&mut self, slice: Slice<Key>, window: Window) {
+        let ticks = window.overlap(slice.from, slice.until);
+        match (slice.activity, slice.thread) {
+            _ if ticks == 0 => {}
+            (Activity::Ran, Some(Key::Thread(thread))) => {
+                *self.threads.entry(thread).or_default() += Sums::one(ticks);
+            }
+            (Activity::Ran, Some(Key::Idle(_))) => self.idle += ticks,
+            (Activity::Unknown, _) if slice.processor.is_some() => self.unknown += ticks,
+            _ => {}
+        }
+    }
+}
+
+/// Counts a sample.
+fn count(
+    samples: &mut FxHashMap<(ThreadId, StackId), Sums>,
+    classes: &mut Classes,
+    interrupts: Option<Interrupts>,
+    sample: Option<(Class, StackId)>,
+    weight: u64,
+) {
+    let Some((class, stack)) = sample else { return };
+    let sums = Sums::one(weight);
+    let thread = match class {
+        Class::Thread(thread) => {
+            classes.threads += sums;
+            Some(thread)
+        }
+        Class::Idle => {
+            classes.idle += sums;
+            None
+        }
+        Class::Dpc => {
+            classes.dpc += sums;
+            interrupts.map(|interrupts| interrupts.dpc.1)
+        }
+        Class::Isr => {
+            classes.isr += sums;
+            interrupts.map(|interrupts| interrupts.isr.1)
+        }
+    };
+    if let Some(thread) = thread {
+        *samples.entry((thread, stack)).or_default() += sums;
+    }
+}

@@ -1,0 +1,21 @@
+//! Analyses of traces: what threads did, what it cost, and which stacks were responsible.
+//!
+//! An analysis observes the events of a [`Pipeline`](stackhound_pipeline::Pipeline) in one pass and
+//! keeps sums by thread and stack. Amounts are raw ticks or bytes; they are converted only for
+//! output. What is not known, because records are missing or contradict each other, is a sum of its
+//! own and is never distributed over other rows.
+//!
+//! [`Collector`] keeps single samples, switches and events instead of sums, for viewers with a time
+//! axis.
+//!
+//! This crate does not know how results are shown.
+#![forbid(unsafe_code)]
+
+mod collector;
+pub mod cpu;
+mod parts;
+mod stacks;
+mod window;
+
+pub use collector::{Collector, Counted, Limits};
+pub use window::Window;

@@ -1,0 +1,169 @@
+//! The parts of a profile that events refer to: processes, threads and stacks, each once.
+
+use rustc_hash::FxHashMap;
+use stackhound_etl::Clock;
+use stackhound_pipeline::{EventView, Naming, TraceState};
+use stackhound_profile::{Full, Nanos, Process, ProcessId, ProfileBuilder, StackId, Thread, ThreadId};
+use stackhound_system::{self as system, Evidence, Span};
+use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_types::{FileTime, Pid, RawTime, Tid};
+
+use crate::stacks::{StackUse, Stacks};
+
+/// A process that the system tracker knows, or only a process id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum ProcessKey {
+    Lifetime(system::ProcessId),
+    Number(Option<u32>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum ThreadKey {
+    Lifetime(system::ThreadId),
+    Number(ProcessId, Option<u32>),
+}
+
+/// The parts of a profile, with the axis of its times.
+#[derive(Debug)]
+pub struct Parts {
+    pub builder: ProfileBuilder,
+    pub stacks: Stacks,
+    clock: Clock,
+    /// Time zero.
+    start: FileTime,
+    processes: FxHashMap<ProcessKey, ProcessId>,
+    threads: FxHashMap<ThreadKey, ThreadId>,
+}
+
+impl Parts {
+    /// Time zero is the start of the session.
+    pub fn new(product: String, trace: &OpenTrace) -> Parts {
+        let start = trace.sources()[0].etl_file.session().start_time;
+        Parts {
+            builder: ProfileBuilder::new(product, unix_nanos(start)),
+            stacks: Stacks::default(),
+            clock: trace.clock(),
+            start,
+            processes: FxHashMap::default(),
+            threads: FxHashMap::default(),
+        }
+    }
+
+    /// Moves time zero to the first event if that is earlier than the start of the session.
+    pub fn begin(&mut self, first: TraceTime) {
+        self.start = self.start.min(self.file_time(first));
+        self.builder.set_start(unix_nanos(self.start));
+    }
+
+    /// Continues with another capture. Its processes, threads and modules are different.
+    pub fn begin_capture(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.processes.clear();
+        self.threads.clear();
+        self.stacks = Stacks::default();
+    }
+
+    /// Names the frames of the capture. Waits for pending look-ups of names.
+    pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
+        self.stacks.name(known, naming, &mut self.builder);
+    }
+
+    /// The time since time zero.
+    pub fn nanos(&self, time: TraceTime) -> Nanos {
+        let units = self.file_time(time).0.saturating_sub(self.start.0);
+        Nanos(u64::try_from(units).unwrap_or(0).saturating_mul(100))
+    }
+
+    fn file_time(&self, time: TraceTime) -> FileTime {
+        self.clock.to_file_time(RawTime(time.0))
+    }
+
+    /// The stack of an event, if it has one.
+    pub fn stack_of(&mut self, view: &EventView<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
+        if view.stack().is_none() {
+            return Ok(None);
+        }
+        self.stacks.of(view, process, StackUse::Event, &mut self.builder).map(Some)
+    }
+
+    /// A process that stands for work of the kernel which belongs to no thread.
+    pub fn pseudo(&mut self, name: &str) -> Result<(ProcessId, ThreadId), Full> {
+        let process = Process { name: name.to_owned(), ..Process::default() };
+        let process = self.builder.process(process)?;
+        let thread = Thread { process, tid: None, name: String::new(), start: None, end: None };
+        Ok((process, self.builder.thread(thread)?))
+    }
+
+    /// The process and the thread of an event.
+    pub fn thread_of(&mut self, view: &EventView<'_>) -> Result<(ProcessId, ThreadId), Full> {
+        self.thread(view, view.pid().map(|pid| pid.0), view.tid())
+    }
+
+    /// A thread and its process. Without `pid`, the process is that of the thread.
+    pub fn thread(
+        &mut self,
+        view: &EventView<'_>,
+        pid: Option<u32>,
+        tid: Option<Tid>,
+    ) -> Result<(ProcessId, ThreadId), Full> {
+        let system = view.trace_state().system();
+        let time = view.time();
+        let known = tid.and_then(|tid| system.thread_of_event(tid, time));
+        let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
+        if let Some(thread) = known
+            && let Some(&id) = self.threads.get(&ThreadKey::Lifetime(thread.id()))
+        {
+            let process = thread.process();
+            return Ok((self.process(Some(process), process.pid().0.into())?, id));
+        }
+        let owning_process = match (known, pid) {
+            (Some(thread), _) => Some(thread.process()),
+            (None, Some(pid)) => system.process_of_event(Pid(pid), time),
+            (None, None) => None,
+        };
+        let process = self.process(owning_process, owning_process.map(|process| process.pid().0).or(pid))?;
+        let tid = tid.map(|tid| tid.0);
+        let key = known.map_or(ThreadKey::Number(process, tid), |thread| ThreadKey::Lifetime(thread.id()));
+        if let Some(&id) = self.threads.get(&key) {
+            return Ok((process, id));
+        }
+        let name = known.map_or("", |thread| thread.name_at(time)).to_owned();
+        let (start, end) = known.map_or((None, None), |thread| self.observed(&thread.span()));
+        let id = self.builder.thread(Thread { process, tid, name, start, end })?;
+        self.threads.insert(key, id);
+        Ok((process, id))
+    }
+
+    fn process(
+        &mut self,
+        known: Option<system::ProcessRef<'_>>,
+        pid: Option<u32>,
+    ) -> Result<ProcessId, Full> {
+        let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Lifetime(process.id()));
+        if let Some(&id) = self.processes.get(&key) {
+            return Ok(id);
+        }
+        let name = match (known.map_or("", |process| process.image_name()), pid) {
+            ("", Some(0)) => "Idle",
+            ("", Some(4)) => "System",
+            ("", Some(_)) => "unknown",
+            ("", None) => "no process",
+            (name, _) => name,
+        };
+        let (start, end) = known.map_or((None, None), |process| self.observed(&process.span()));
+        let id = self.builder.process(Process { pid, name: name.to_owned(), start, end })?;
+        self.processes.insert(key, id);
+        Ok(id)
+    }
+
+    /// The ends of a span that were observed in events.
+    fn observed(&self, span: &Span) -> (Option<Nanos>, Option<Nanos>) {
+        let when = |time, evidence| (evidence == Evidence::Observed).then(|| self.nanos(time));
+        (when(span.from, span.start), when(span.to, span.end))
+    }
+}
+
+fn unix_nanos(time: FileTime) -> i64 {
+    let (seconds, rest) = time.to_unix();
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest.into())
+}

@@ -1,0 +1,122 @@
+//! What costs time, as `top` writes it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::info::Capture;
+use super::value::Time;
+
+/// `top cpu --format json`: the processor time of one capture. Durations are nanoseconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopCpu<'a> {
+    /// What is measured: `cpu`.
+    pub metric: &'static str,
+    /// What the rows are about: `process`, `thread`, `module`, `function` or `stack`.
+    pub by: &'static str,
+    /// The analyzed part of the trace.
+    pub window: Window,
+    /// Number of processors.
+    pub processors: u32,
+    /// The processor time that was available: the duration of the window times the number of
+    /// processors.
+    pub available: u64,
+    /// Number of samples of threads, deferred procedure calls and interrupt service routines.
+    pub samples: u64,
+    /// Number of these samples that have no stack: they have only the sampled instruction.
+    pub without_stack: u64,
+    /// Time of threads, deferred procedure calls and interrupt service routines, by samples.
+    pub busy: u64,
+    /// Time of idle threads, by samples.
+    pub idle: u64,
+    /// The part of `busy` in deferred procedure calls.
+    pub dpc: u64,
+    /// The part of `busy` in interrupt service routines.
+    pub isr: u64,
+    /// Available time that no sample stands for. Null if samples were filtered.
+    pub not_sampled: Option<u64>,
+    /// The sampling interval at the end of the window. Null without samples.
+    pub interval: Option<Interval>,
+    /// Times by context switches. Null without context switches, and if events were filtered.
+    pub exact: Option<ExactCpu>,
+    /// The rows, those with the most time first.
+    pub rows: Vec<CpuRow<'a>>,
+}
+
+/// A part of a trace.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Window {
+    /// Start.
+    pub from: Time,
+    /// End.
+    pub to: Time,
+    /// Length in nanoseconds.
+    pub duration: u64,
+}
+
+/// A sampling interval.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Interval {
+    /// Length in nanoseconds.
+    pub duration: u64,
+    /// Whether the trace does not state it, and the usual one is assumed.
+    pub is_assumed: bool,
+}
+
+/// Processor time by context switches, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct ExactCpu {
+    /// Time of all threads but the idle ones.
+    pub busy: u64,
+    /// Time of idle threads.
+    pub idle: u64,
+    /// Time in which the thread is not known, because records are missing or contradict each other.
+    pub unknown: u64,
+    /// Number of context switches.
+    pub switches: u64,
+    /// Number of context switches from a thread that was not known to run.
+    pub contradictions: u64,
+}
+
+/// A row. Times are nanoseconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CpuRow<'a> {
+    /// The process, thread, module or function. Null for stacks.
+    pub name: Option<&'a str>,
+    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
+    pub stack: Option<&'a [String]>,
+    /// Process id, of a process, thread or stack.
+    pub pid: Option<u32>,
+    /// Thread id, of a thread.
+    pub tid: Option<u32>,
+    /// Time of samples with the innermost frame in the row.
+    #[serde(rename = "self")]
+    pub own: u64,
+    /// Time of samples with any frame in the row.
+    pub total: u64,
+    /// Number of samples with the innermost frame in the row.
+    pub samples: u64,
+    /// Number of samples with any frame in the row.
+    pub total_samples: u64,
+    /// Time by context switches, of processes and threads.
+    pub exact: Option<u64>,
+    /// How often it ran, by context switches.
+    pub runs: Option<u64>,
+}
+
+/// The same for an input of several captures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopCpuOfCaptures<'a> {
+    /// The captures.
+    pub captures: Vec<CaptureTopCpu<'a>>,
+}
+
+/// The processor time of one of several captures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CaptureTopCpu<'a> {
+    /// The capture.
+    #[serde(flatten)]
+    pub capture: Capture<'a>,
+    /// The processor time.
+    #[serde(flatten)]
+    pub top: TopCpu<'a>,
+}
