@@ -103,7 +103,9 @@ class Trace:
         return ticks * 1_000_000_000 // self.frequency
 
     def unix_nanoseconds(self, time):
-        return (self.start - 116_444_736_000_000_000) * 100 + self.nanoseconds(time - self.header_time)
+        """Converts a time like Windows, to a multiple of 100 ns."""
+        units = (time - self.header_time) * 10_000_000 // self.frequency
+        return (self.start - 116_444_736_000_000_000 + units) * 100
 
     def is_kernel(self, address):
         return address >= (0xFFFF_8000_0000_0000 if self.wide else 0x8000_0000)
@@ -518,7 +520,11 @@ class Top:
             self.rows[kind][key].add(weight)
         process = owner[0][2] if owner[0] else None
         # A return address may be the first one after its function.
-        frames = [frame - (depth > 0) for depth, frame in enumerate(sample.stack or [sample.address])]
+        frames = sample.stack
+        if sample.group != "thread":
+            # The interrupted thread is not the cause, so its user part does not count.
+            frames = [frame for frame in frames if self.trace.is_kernel(frame)]
+        frames = [frame - (depth > 0) for depth, frame in enumerate(frames or [sample.address])]
         names = [state.module(process, frame, sample.at) for frame in frames]
         for module in {name[0] for name in names}:
             self.rows["module"][module].add(weight, is_self=module == names[0][0])
@@ -811,7 +817,7 @@ class Maker:
         process = self.threads.get(thread, 0)
         flags = self.random.choice((0, 0, 0, 0, 0, 0, 1, 2, 3))
         count = self.random.choice((1, 1, 1, 1, 0, 3))
-        parts = self.random.choice(((), (0,), (process,), (0, process)))
+        parts = self.random.choice(((), (0,), (0, process)) + ((process,),) * (flags == 0))
         stacks = [[self.frame(part) for _ in range(self.random.randrange(1, 5))] for part in parts]
         address = stacks[0][0] if stacks else self.frame(0)
         hook = self.random.choice((PROFILE,) * 9 + (PROFILE_NMI,))
@@ -870,8 +876,11 @@ class Maker:
         self.thread(0, THREAD_DC_START, 8, 4)
         self.processes.add(4)
         self.threads[8] = 4
+        self.running[0] = 8
         for _ in range(6000):
             self.step()
+        for _ in range(9):
+            self.sample(self.random.choice(list(self.records)))
         buffers = []
         size = 0x1_0000
         for processor, records in self.records.items():

@@ -75,7 +75,8 @@ impl CpuReport {
 
     fn frame_rows(&self, grouping: Grouping) -> Vec<Row> {
         let groups = Groups::new(&self.profile, grouping);
-        let totals = groups.totals(&self.profile, self.samples.iter().map(|((_, stack), sums)| (*stack, *sums)));
+        let totals =
+            groups.totals(&self.profile, self.samples.iter().map(|((_, stack), sums)| (*stack, *sums)));
         let named = groups.names().iter().zip(totals).filter(|(_, total)| total.total.count > 0);
         named
             .map(|(name, sums)| Row { own: sums.own, total: sums.total, ..empty(vec![name.clone()]) })

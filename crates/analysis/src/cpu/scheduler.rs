@@ -340,8 +340,12 @@ mod tests {
                     scheduler.switch(processor, TraceTime(time), (old, new), &switch(state), lost, out);
                 }
                 Ready(processor, time, thread) => {
-                    let event =
-                        ReadyThread { thread_id: Tid(thread), adjust_reason: 0, adjust_increment: 0, flags: 0 };
+                    let event = ReadyThread {
+                        thread_id: Tid(thread),
+                        adjust_reason: 0,
+                        adjust_increment: 0,
+                        flags: 0,
+                    };
                     scheduler.ready((0, Some(processor)), TraceTime(time), thread, &event, None);
                 }
                 Gap(processor, time) => {
@@ -379,7 +383,13 @@ mod tests {
             (
                 "a wait, ended by another processor",
                 &[Switch(0, 10, 1, WAITING, 0), Ready(1, 30, 1), Switch(0, 35, 0, READY, 1)],
-                &["1 ran 0..10", "1 waited for ? 10..30", "1 ready 30..35", "1 ran 35..100", "? unknown 0..100"],
+                &[
+                    "1 ran 0..10",
+                    "1 waited for ? 10..30",
+                    "1 ready 30..35",
+                    "1 ran 35..100",
+                    "? unknown 0..100",
+                ],
             ),
             (
                 "the end of the quantum is not a wait",
@@ -388,7 +398,12 @@ mod tests {
             ),
             (
                 "made ready before the switch that begins the wait",
-                &[Switch(1, 5, 2, WAITING, 3), Ready(1, 9, 1), Switch(0, 10, 1, WAITING, 0), Switch(0, 12, 0, READY, 1)],
+                &[
+                    Switch(1, 5, 2, WAITING, 3),
+                    Ready(1, 9, 1),
+                    Switch(0, 10, 1, WAITING, 0),
+                    Switch(0, 12, 0, READY, 1),
+                ],
                 &["2 ran 0..5", "1 ran 0..10", "1 waited 10..12", "1 ran 12..100", "3 ran 5..100"],
             ),
             (
@@ -404,7 +419,14 @@ mod tests {
             (
                 "a gap: the thread before it is unknown, the one after it leaves later",
                 &[Switch(0, 10, 1, WAITING, 2), Gap(0, 30), Switch(0, 40, 3, WAITING, 1)],
-                &["1 ran 0..10", "2 unknown 10..30", "3 ran 30..40", "1 unknown 10..40", "1 ran 40..100", "? unknown 0..100"],
+                &[
+                    "1 ran 0..10",
+                    "2 unknown 10..30",
+                    "3 ran 30..40",
+                    "1 unknown 10..40",
+                    "1 ran 40..100",
+                    "? unknown 0..100",
+                ],
             ),
         ];
         for (name, steps, expected) in rows {

@@ -163,7 +163,8 @@ fn analyze(arguments: &Arguments, common: &Common, trace: &OpenTrace) -> Result<
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
-    let mut progress = Progress::new(common, trace.sources().iter().map(|source| source.etl_file.size()).sum());
+    let mut progress =
+        Progress::new(common, trace.sources().iter().map(|source| source.etl_file.size()).sum());
     let weighing = if arguments.nominal { Weighing::Nominal } else { Weighing::Elapsed };
     let mut cpu = Cpu::new(String::new(), trace, filter.window(), weighing);
     let mut failure = None;
@@ -271,7 +272,8 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
 }
 
 fn csv(out: &mut impl Write, by: Dimension, captures: &[Capture], analyzed: &[Analyzed]) -> Result<()> {
-    let mut header = vec![by.name(), "pid", "tid", "self", "total", "samples", "total_samples", "exact", "runs"];
+    let mut header =
+        vec![by.name(), "pid", "tid", "self", "total", "samples", "total_samples", "exact", "runs"];
     if captures.len() > 1 {
         header.insert(0, "capture");
     }
@@ -323,13 +325,17 @@ fn table(out: &mut impl Write, arguments: &Arguments, found: &Analyzed) -> Resul
             ("not sampled", not_sampled(found)),
         ];
         let parts = parts.into_iter().filter_map(|(name, ticks)| Some((name, ticks?)));
-        let parts = parts.map(|(name, ticks)| format!("{name} {} s ({})", clock(ticks), percent(ticks, available)));
+        let parts =
+            parts.map(|(name, ticks)| format!("{name} {} s ({})", clock(ticks), percent(ticks, available)));
         let samples = counted(classes.busy().count, "sample", "samples");
         line(out, format_args!("  {samples}: {}", parts.collect::<Vec<_>>().join(", ")))?;
     }
     if let Some((interval, true)) = report.interval {
         let interval = report.nanos(interval) / 1000;
-        line(out, format_args!("  the trace does not state the sampling interval; {interval} µs is assumed"))?;
+        line(
+            out,
+            format_args!("  the trace does not state the sampling interval; {interval} µs is assumed"),
+        )?;
     }
     if let Some(exact) = &report.exact {
         let busy = exact_busy(report).unwrap_or(0);
@@ -348,14 +354,21 @@ fn table(out: &mut impl Write, arguments: &Arguments, found: &Analyzed) -> Resul
         )?;
         if exact.compact > 0 {
             let records = counted(exact.compact, "record", "records");
-            line(out, format_args!("  {records} of compact context switches were not read: exact times are too small"))?;
+            line(
+                out,
+                format_args!(
+                    "  {records} of compact context switches were not read: exact times are too small"
+                ),
+            )?;
         }
     }
     writeln!(out)?;
     let time = |sums: Sums| [percent(sums.amount, available), clock(sums.amount)];
     let mut columns = Vec::new();
     if report.interval.is_some() {
-        columns.extend(if by.has_totals() { ["SELF %", "SELF s"] } else { ["CPU %", "CPU s"] }.map(Column::right));
+        columns.extend(
+            if by.has_totals() { ["SELF %", "SELF s"] } else { ["CPU %", "CPU s"] }.map(Column::right),
+        );
         if by.has_totals() {
             columns.extend(["TOTAL %", "TOTAL s"].map(Column::right));
         }

@@ -146,7 +146,7 @@ fn compare(trace: &Path) -> Compared {
 #[test]
 fn all_verbs_agree_on_the_demo() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(stackhound(&["demo", "-q", "--out", text(folder.path())]).status.success());
+    assert!(stackhound(&["demo", "-q", "--events", "10000", "--out", text(folder.path())]).status.success());
     let compared = compare(&folder.path().join("stackhound-demo.etl"));
     println!("{compared:?}");
     let Compared { hunt, stacks, kstack, filters } = compared;

@@ -102,6 +102,7 @@ fn until_it_sleeps(process: u32) {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_waiting_program_can_be_released() {
     let Some(sleep) = tool("sleep") else { return };
     let stop = AtomicBool::new(false);

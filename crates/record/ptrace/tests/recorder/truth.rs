@@ -207,6 +207,7 @@ fn independent_counts_of_signals_are_equal() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn independent_counts_of_repeated_runs_are_equal() {
     compare_with_independent_count("steady.c");
 }
