@@ -3,13 +3,13 @@
 
 usage: check-top.py PROGRAM TRACE...
        check-top.py --show TRACE...
-       check-top.py --write TRACE
+       check-top.py --write SEED TRACE
 
 Computes the CPU time of processes, threads and modules from profile samples and context switches, and
 compares it with `PROGRAM top cpu TRACE --all --format json`, by process, thread, module and function,
-with and without --nominal. Traces are .etl or .etl.zst files. Also checks a trace that it writes, with
-context switches, interrupts, changes of the interval and reused ids. --show prints the computed tables
-only, and --write writes that trace only.
+with and without --nominal. Traces are .etl or .etl.zst files. Also checks random traces that it writes,
+with context switches, interrupts, changes of the interval and reused ids. --show prints the computed
+tables only, and --write writes one of the random traces only.
 
 Times are compared exactly: they are sums of raw ticks, converted to nanoseconds at the end. Functions
 have no names here, except compiled methods that the runtime reports. For the others, the script checks
@@ -43,11 +43,11 @@ except ImportError:
 NOT_CHECKED = """\
 Not checked:
   names of functions of modules, because there are no symbols; only their sums
-  rows of methods that are compiled at run time, if an address has several names
+  names of threads, and whether a row in brackets, such as [truncated], is justified
   traces that dissect.etl cannot read: unfinished and circular files, WPP messages with a component id
   batched context switches (0x0525) and cached samples (0x0F37)
   stacks in extended items of events (profile samples have none)
-  bracketed rows, except [no module] and [compiled at run time]; their sums are printed"""
+  context switches around lost buffers"""
 
 PROFILE, PROFILE_NMI = 0x0F2E, 0x0F47
 SET_INTERVAL, INTERVAL_START = 0x0F48, 0x0F49
@@ -67,6 +67,7 @@ METHOD_BEGIN, METHOD_END = (141, 143), (142, 144)
 NO_MODULE, COMPILED = "[no module]", "[compiled at run time]"
 KINDS = ("process", "thread", "module", "function")
 EXAMPLES = 10
+SEEDS = range(1, 5)
 
 Event = collections.namedtuple("Event", "time processor hook version wide payload thread process provider id")
 Sample = collections.namedtuple("Sample", "at processor group thread address count stack")
@@ -95,7 +96,9 @@ class Trace:
         self.processors = int(header.header.NumberOfProcessors)
         clock = int(header.header.ReservedFlags)
         self.frequency = {1: int(header.perf_freq), 3: int(header.cpu_speed_in_MHz) * 1_000_000}.get(clock, 10_000_000)
-        self.first, self.last = self.events[0].time, self.events[-1].time
+        # Records of stacks belong to their events.
+        events = [event for event in self.events if event.hook is None or event.hook >> 8 != STACK >> 8]
+        self.first, self.last = events[0].time, events[-1].time
         self.header_time = next(event.time for event in self.events if event.hook == 0)
         self.start = int(header.start_time) if clock in (1, 3) else self.header_time
 
@@ -357,6 +360,9 @@ def add_stacks(trace, samples):
                 if trigger and trigger.user is None:
                     trigger.user = part
         elif event.hook is None or (event.hook >> 8 and event.hook not in NO_STACK):
+            if event.hook == THREAD_START:
+                # The id was used before, by a thread that never left the kernel.
+                pending.pop(struct.unpack_from("<2I", event.payload)[event.version > 0], None)
             sample = by_position.get(at)
             thread = sample.thread if sample else event.thread
             if event.hook == HARD_FAULT:
@@ -438,8 +444,7 @@ def weights_of(trace, samples, is_nominal):
 
 class Row:
     def __init__(self):
-        self.self = self.total = self.samples = self.total_samples = 0
-        self.exact = self.runs = None
+        self.self = self.total = self.samples = self.total_samples = self.exact = self.runs = 0
 
     def add(self, weight, is_self=True, is_total=True):
         if is_self:
@@ -450,8 +455,8 @@ class Row:
             self.total_samples += 1
 
     def run(self, ticks):
-        self.exact = (self.exact or 0) + ticks
-        self.runs = (self.runs or 0) + (ticks > 0)
+        self.exact += ticks
+        self.runs += ticks > 0
 
 
 class Exact:
@@ -551,9 +556,14 @@ def check(program, trace_path, tops):
         modules = None
         for kind in KINDS:
             command = [program, "top", "cpu", trace_path, "--by", kind, "--all", "--format", "json"]
-            output = subprocess.run(command + ["--nominal"] * is_nominal, check=True, capture_output=True).stdout
-            document = json.loads(output)
             name = f"{trace_path.name}: by {kind}{', nominal' * is_nominal}"
+            result = subprocess.run(command + ["--nominal"] * is_nominal, capture_output=True, text=True)
+            if not top.counts and not top.exact.switches:
+                report(name, [] if result.returncode == 2 else ["exit code is not 2"], "neither samples nor switches")
+                continue
+            if result.returncode:
+                raise Difference(f"{name}: exit code {result.returncode}: {result.stderr.strip()}")
+            document = json.loads(result.stdout)
             check_sums(name, top, document, kind)
             if kind == "function":
                 check_functions(name, top, document, modules)
@@ -580,7 +590,7 @@ def check_sums(name, top, document, kind):
         "from": trace.unix_nanoseconds(trace.first),
         "to": trace.unix_nanoseconds(trace.last),
         "duration": trace.nanoseconds(trace.last - trace.first),
-        "processors": trace.processors,
+        "processor_count": trace.processors,
         "available": trace.nanoseconds(top.available),
         "samples": sum(top.counts[group] for group in ("thread", "DPC", "ISR")),
         "without_stack": top.without_stack,
@@ -639,15 +649,14 @@ def check_rows(name, top, document, kind):
         if is_remark(row["name"]) and row["pid"] is None and row["tid"] is None:
             remarks[row["name"]] = figures(row)
             continue
-        times = (row["exact"], row["runs"]) if kind != "module" else ()
+        times = (row["exact"] or 0, row["runs"] or 0) if kind != "module" else ()
         found[key_of(row, kind)].append(figures(row) + times)
     for key, row in top.rows[kind].items():
         if kind == "process" and len(key) == 3:
-            key = (f"{key[0]} ({key[1]})", key[1])
+            key = ("no process" if key[0] is None else f"{key[0]} ({key[1]})", key[1])
         elif kind == "thread":
             key = (key[0], key[1]) if len(key) == 3 else key
-        exact = None if row.exact is None else trace.nanoseconds(row.exact)
-        times = (exact, row.runs) if kind != "module" else ()
+        times = (trace.nanoseconds(row.exact), row.runs) if kind != "module" else ()
         expected[key].append(own_figures(trace, row) + times)
     faults = []
     for key in sorted(found.keys() | expected.keys(), key=str):
@@ -685,13 +694,13 @@ def check_laws(top, document):
 
 def check_functions(name, top, document, modules):
     sums = collections.defaultdict(lambda: [0, 0, 0])
-    methods = collections.Counter()
+    methods = {}
     for row in document["rows"]:
         module, function = split_function(row["name"])
         for index, value in enumerate((row["self"], row["samples"], 1)):
             sums[module][index] += value
         if module == COMPILED and function:
-            methods[without_signature(function)] += row["samples"]
+            methods[without_signature(function)] = figures(row)
     faults = list(check_laws(top, document))
     for row in modules["rows"]:
         if is_remark(row["name"]):
@@ -702,22 +711,21 @@ def check_functions(name, top, document, modules):
             values = (row["self"], row["samples"])
             faults.append(f"functions of {row['name']} add up to {(total, samples)}, expected {values}")
     report(name, faults, f"{len(document['rows'])} functions of {len(modules['rows'])} modules")
-    # Methods with the same name are added up, because the names here have no signature.
-    expected = collections.Counter()
-    for method, row in top.methods.items():
-        expected[without_signature(method)] += row.samples
+    expected = {without_signature(method): own_figures(top.trace, row) for method, row in top.methods.items()}
     faults = [
-        f"{method}: {methods[method]} samples, expected {expected[method]}"
+        f"{method}: {methods.get(method)}, expected {expected.get(method)}"
         for method in sorted(methods.keys() | expected.keys())
-        if methods[method] != expected[method]
+        if methods.get(method) != expected.get(method)
     ]
-    report(f"{name}, compiled methods", faults, f"{len(expected)} methods, {expected.total()} samples")
+    samples = sum(row[2] for row in expected.values())
+    report(f"{name}, compiled methods", faults, f"{len(expected)} methods, {samples} samples")
 
 
 def split_function(name):
-    """Splits module!function or module+0x12."""
+    """Splits module!function or module+0x12. The module of compiled methods is jit: and the runtime."""
     match = re.match(r"(\[[^\]]*\]|[^!]*?)(?:!|\+(?=0x))(.*)", name)
-    return match.groups() if match else (name, "")
+    module, function = match.groups() if match else (name, "")
+    return (COMPILED if module.startswith("jit:") else module), function
 
 
 def without_signature(name):
@@ -729,7 +737,7 @@ def show(path, tops, samples):
     trace = top.trace
     facts = {
         "window": trace.nanoseconds(trace.last - trace.first),
-        "processors": trace.processors,
+        "processor_count": trace.processors,
         "available": trace.nanoseconds(top.available),
         "samples by class": dict(top.counts),
         "without stack": top.without_stack,
@@ -766,8 +774,8 @@ class Maker:
     START = 133_000_000_000_000_000
     KERNEL, USER = 0xFFFF_F800_0000_0000, 0x7FF6_0000_0000
 
-    def __init__(self):
-        self.random = random.Random(1)
+    def __init__(self, seed):
+        self.random = random.Random(seed)
         self.time = 5_000_000_000
         # Processor 3 has no events. The first processor in the file is not the first one.
         self.records = {processor: [] for processor in (2, 0, 1)}
@@ -927,13 +935,14 @@ def main():
         return 2
     program, *paths = sys.argv[1:]
     if program == "--write":
-        Maker().write(pathlib.Path(paths[0]))
+        Maker(int(paths[0])).write(pathlib.Path(paths[1]))
         return 0
     differences = 0
     with tempfile.TemporaryDirectory() as folder:
         if program != "--show":
-            paths.append(pathlib.Path(folder) / "made.etl")
-            Maker().write(paths[-1])
+            for seed in SEEDS:
+                paths.append(pathlib.Path(folder) / f"seed{seed}.etl")
+                Maker(seed).write(paths[-1])
         for path in map(pathlib.Path, paths):
             trace = Trace(opened(path, folder))
             state = State(trace)

@@ -63,8 +63,6 @@ const SAMPLED_PROFILE_NMI: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_NMI;
 const SET_INTERVAL: u16 = hook_id::PERF_INFO_SET_INTERVAL;
 const INTERVAL_AT_START: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START;
 const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
-/// Group of the image events, which report changes of modules.
-const IMAGE_GROUP: u16 = 0x14;
 
 /// Collects a profile from events in time order.
 ///
@@ -102,7 +100,7 @@ impl Collector {
     }
 
     /// Adds the next event, if `wanted` returns true. Every event of the trace must be passed,
-    /// because other events report loaded modules.
+    /// because other events state the sampling interval.
     ///
     /// # Errors
     /// If the profile is full: it cannot contain another stack, frame, process or thread.
@@ -112,9 +110,6 @@ impl Collector {
             self.parts.begin(view.time());
         }
         let hook_id = view.kernel_id();
-        if hook_id.is_some_and(|hook_id| hook_id >> 8 == IMAGE_GROUP) {
-            self.parts.stacks.modules_changed();
-        }
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);
         }

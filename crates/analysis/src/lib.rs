@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod collector;
+pub mod contents;
 pub mod cpu;
+pub mod gc;
 mod parts;
 mod stacks;
 mod window;

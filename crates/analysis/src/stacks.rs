@@ -1,8 +1,8 @@
 //! Converts the stacks of a trace to those of a profile.
 //!
 //! A stack of a trace consists of addresses, whose meaning depends on the process and on its loaded
-//! modules. Therefore, a stack is named once for each process, and again when modules were loaded
-//! or unloaded.
+//! modules and compiled methods. Therefore, a stack is named once for each process, and again when
+//! these have changed.
 
 use rustc_hash::FxHashMap;
 use stackhound_frames::{self as frames, StackOwner};
@@ -12,10 +12,13 @@ use stackhound_profile::{
 };
 use stackhound_stacks::StackState;
 use stackhound_symbols::{self as symbols, FrameNumber};
-use stackhound_system::{self as system, ModuleRef};
+use stackhound_system::{self as system, ModuleRef, ValidityId};
 use stackhound_types::{Address, AddressKind, Mode};
 
 use stackhound_pipeline::{Depth, EventView, FrameView, Label, NameOrigin, Naming, TraceState};
+
+/// Of the stack's process, and of the kernel.
+type Validity = (ValidityId, ValidityId);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -48,9 +51,8 @@ enum FrameKey {
 /// The stacks and frames so far.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// Number of changes of modules.
-    generation: u32,
-    stacks: FxHashMap<StackKey, (u32, StackId)>,
+    /// With the period in which the addresses have the same meaning.
+    stacks: FxHashMap<StackKey, (Validity, StackId)>,
     frames: FxHashMap<FrameKey, FrameId>,
     modules: FxHashMap<system::ModuleId, ModuleId>,
     remarks: FxHashMap<String, FrameId>,
@@ -69,11 +71,6 @@ struct Unnamed {
 }
 
 impl Stacks {
-    /// Marks that from now on, addresses may be in other modules.
-    pub fn modules_changed(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
-    }
-
     /// The stack of an event of a process. If it is incomplete, its outermost frame is a remark.
     pub fn of(
         &mut self,
@@ -88,8 +85,10 @@ impl Stacks {
             state: view.state() as u8,
             used,
         };
-        if let Some(&(generation, stack)) = self.stacks.get(&key)
-            && generation == self.generation
+        let (system, time) = (view.trace_state().system(), view.time());
+        let validity = (system.validity_id(view.stack_owner().process, time), system.validity_id(None, time));
+        if let Some(&(known, stack)) = self.stacks.get(&key)
+            && known == validity
         {
             return Ok(stack);
         }
@@ -108,7 +107,7 @@ impl Stacks {
             stack = Some(builder.stack(stack, frame)?);
         }
         let stack = stack.unwrap_or_else(|| unreachable!("an empty stack has a remark"));
-        self.stacks.insert(key, (self.generation, stack));
+        self.stacks.insert(key, (validity, stack));
         Ok(stack)
     }
 

@@ -210,6 +210,13 @@ impl Trace {
         found
     }
 
+    /// Every known function location with the number of its frames. Costs one look-up for each
+    /// location.
+    pub fn call_counts(&self) -> impl Iterator<Item = (Location<'_>, u64)> {
+        let locations = 0..self.index.tables.location_count.min(u64::from(u32::MAX)) as u32;
+        locations.map(|number| (Location::new(self, number), self.index.locations.count(number + 1)))
+    }
+
     /// The processor of a transition, or the only processor if none is stored.
     pub(crate) fn cpu(&self, context: ContextId) -> Cpu {
         let last = self.transition_count().saturating_sub(1);

@@ -22,7 +22,7 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  stackhound trace.etl                     show the session, buffers and losses of a trace
+  stackhound trace.etl                     show what is in a trace, on one screen
   stackhound events trace.etl --stacks     show every event with its call stack
   stackhound stacks trace.etl --top 10     show the most frequent call stacks
   stackhound top cpu trace.etl             show the processes that used the processors
@@ -33,6 +33,10 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Show what is in a trace: the machine, events, processor time, findings and what to ask next
+    ///
+    /// Several files and folders get one line for each file. This is the verb if none is given.
+    Summary(crate::summary::Arguments),
     /// Show the session, buffers and losses of traces; with --full, also count events and stacks
     Info(crate::info::Arguments),
     /// Show events in time order; with --stacks, also their call stacks

@@ -33,6 +33,7 @@ mod recognition;
 mod render;
 mod rules;
 mod stacks;
+mod summary;
 mod symbols;
 mod time;
 mod top;
@@ -77,20 +78,32 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// `stackhound trace.etl` means `stackhound info trace.etl`.
+/// `stackhound trace.etl` means `stackhound summary trace.etl`.
 fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Arguments::command();
-    let is_file = arguments.get(1).is_some_and(|first| {
-        let known = command.get_subcommands().any(|verb| verb.get_name() == first);
-        !known
-            && first != "help"
-            && !first.as_encoded_bytes().starts_with(b"-")
-            && (std::path::Path::new(first).exists() || looks_like_file(first))
-    });
-    if is_file {
-        arguments.insert(1, "info".into());
+    let Some(at) = first_without_option(&command, &arguments) else { return arguments };
+    let first = &arguments[at];
+    let known = command.get_subcommands().any(|verb| verb.get_name() == first);
+    if !known && first != "help" && (std::path::Path::new(first).exists() || looks_like_file(first)) {
+        arguments.insert(at, "summary".into());
     }
     arguments
+}
+
+/// The index of the first argument that is neither an option nor the value of one.
+fn first_without_option(command: &clap::Command, arguments: &[OsString]) -> Option<usize> {
+    let takes_value = |text: &str| {
+        let is_long = |option: &&clap::Arg| option.get_long().is_some_and(|long| text == format!("--{long}"));
+        command.get_arguments().find(is_long).is_some_and(|option| option.get_action().takes_values())
+    };
+    let mut at = 1;
+    loop {
+        let text = arguments.get(at)?.to_str().unwrap_or_default();
+        if !text.starts_with('-') {
+            return Some(at);
+        }
+        at += if takes_value(text) { 2 } else { 1 };
+    }
 }
 
 /// Whether an argument is a file name, even of a missing file, and not a verb.
@@ -111,6 +124,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         config::read_file(file)?;
     }
     match &arguments.verb {
+        Verb::Summary(arguments) => summary::run(arguments, common),
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),

@@ -114,6 +114,11 @@ pub fn with_folders(
     Ok(Enrichment { policy: config.policy, depth: None, symbolizer: Some(symbolizer) })
 }
 
+/// The same enrichment, naming all frames to the functions.
+pub fn in_full(enrichment: Enrichment) -> Enrichment {
+    Enrichment { depth: Some(Depth::Function), ..enrichment }
+}
+
 /// An enrichment that names all frames with the symbol files of one folder.
 pub fn from_folder(folder: &Path) -> Result<Enrichment> {
     let store = folder_options(folder);

@@ -55,6 +55,13 @@ impl Progress {
         bar.set_position(self.events);
     }
 
+    /// Removes the bar.
+    pub fn clear(self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Removes the bar and writes the closing line, unless the program is quiet.
     pub fn finish(self, rest: &str) {
         if let Some(bar) = &self.bar {

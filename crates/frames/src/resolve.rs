@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stackhound_schema::kernel::hook_id;
+use stackhound_schema::kernel::{hook_id, is_sample};
 use stackhound_stacks::Delivered;
 use stackhound_system::{Completeness, Evidence, ProcessId, System};
 use stackhound_trace::{Event, TraceTime};
@@ -350,9 +350,7 @@ impl First {
     #[inline]
     pub fn of(event: &Event<'_>) -> First {
         match event.hook_id() {
-            Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE) => {
-                First::Sampled
-            }
+            Some(hook_id) if is_sample(hook_id) => First::Sampled,
             Some(
                 hook_id::PAGE_FAULT_TRANSITION_FAULT..=hook_id::PAGE_FAULT_ACCESS_VIOLATION
                 | hook_id::PAGE_FAULT_HARD_FAULT,

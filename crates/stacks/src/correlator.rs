@@ -24,7 +24,7 @@ use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions, Map};
 use crate::part::{EventKey, Frames, StackRecord, is_stack_hook_id};
 use crate::partial::{Fragment, Joined, PartMode, Partial, StatedIds};
-use crate::roots::{ThreadRoots, has_callers};
+use crate::roots::{ThreadRoots, has_callers, started_thread};
 use crate::state::{StackState, StackStates, StackStats};
 use crate::survey::StackSurvey;
 use crate::table::{StackId, StackTable};
@@ -287,7 +287,7 @@ impl Correlator {
         }
         match event.hook_id() {
             Some(hook_id) if is_stack_hook_id(hook_id) => return self.take_stack_record(event, hook_id),
-            Some(hook_id::THREAD_START) if self.definitions.is_none() => self.roots.observe_start(event),
+            Some(hook_id::THREAD_START) => self.observe_start(event),
             _ => {}
         }
         let mut partial = NOTHING;
@@ -303,6 +303,20 @@ impl Correlator {
         }
         let slot = self.block_pool.take(event.block());
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
+    }
+
+    /// A thread starts. Events that wait for the user part of an earlier thread with the same id get
+    /// none any more.
+    #[cold]
+    fn observe_start(&mut self, event: &Event<'_>) {
+        if self.definitions.is_none() {
+            self.roots.observe_start(event);
+        }
+        if let Some((_, tid)) = started_thread(event)
+            && let Some(waiting) = self.waiting_for_user.get_mut(&(event.session_number(), tid))
+        {
+            waiting.clear();
+        }
     }
 
     /// The time of the oldest held event.

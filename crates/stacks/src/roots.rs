@@ -5,7 +5,7 @@
 //! of the same thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
 
 use stackhound_trace::Event;
-use stackhound_types::{Address, PointerSize, RawTime};
+use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
 
 use crate::keys::Map;
 use crate::part::WALK_FRAMES_MAX;
@@ -44,6 +44,16 @@ const ENDS_MAX: usize = 8;
 /// all are discarded and collected again.
 const KEPT_MAX: usize = 1 << 16;
 
+/// The process and the thread that a start event states. `None` in version 0, in which the order of
+/// the two ids is not known.
+#[cold]
+pub(crate) fn started_thread(event: &Event<'_>) -> Option<(Pid, Tid)> {
+    let record = event.record();
+    let number = |at: usize| Some(u32::from_le_bytes(record.payload().get(at..at + 4)?.try_into().ok()?));
+    (record.version() > 0).then_some(())?;
+    Some((Pid(number(0)?), Tid(number(4)?)))
+}
+
 /// The addresses at which walks end, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoots {
@@ -62,12 +72,7 @@ impl ThreadRoots {
     /// Adds the start of a thread. Walks of an earlier thread with the same ids do not apply to it.
     #[cold]
     pub fn observe_start(&mut self, event: &Event<'_>) {
-        let record = event.record();
-        let number = |at: usize| Some(u32::from_le_bytes(record.payload().get(at..at + 4)?.try_into().ok()?));
-        // In version 0, the order of the two ids is not known.
-        if record.version() > 0
-            && let Some((pid, tid)) = number(0).zip(number(4))
-        {
+        if let Some((Pid(pid), Tid(tid))) = started_thread(event) {
             self.start(pid, tid, event.raw_time());
         }
     }

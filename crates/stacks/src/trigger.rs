@@ -7,7 +7,7 @@ use std::fmt;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_schema::kernel::class_guid;
-use stackhound_schema::kernel::hook_id;
+use stackhound_schema::kernel::{hook_id, is_sample};
 use stackhound_trace::Event;
 use stackhound_types::{Guid, PointerSize, Tid};
 
@@ -123,9 +123,7 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
     let wide = record.pointer_size() == PointerSize::Eight;
     let at = match event.hook_id()? {
         // Sampled profile and counter interrupt: after the instruction pointer.
-        hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE => {
-            record.pointer_size().bytes()
-        }
+        hook_id if is_sample(hook_id) => record.pointer_size().bytes(),
         // Hard fault: after time, offset and two pointers.
         hook_id::PAGE_FAULT_HARD_FAULT => {
             if wide {
@@ -145,6 +143,6 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
 /// The instruction pointer of a sample.
 pub(crate) fn sampled_address(event: &Event<'_>) -> Option<stackhound_types::Address> {
     let record = event.record();
-    matches!(event.hook_id()?, hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE)
+    is_sample(event.hook_id()?)
         .then(|| crate::part::Frames::new(record.payload(), record.pointer_size()).first())?
 }

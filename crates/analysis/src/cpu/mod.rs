@@ -183,6 +183,7 @@ impl Cpu {
             None => {
                 self.seen = Some((now, now));
                 self.parts.begin(now);
+                self.scheduler.begin(now);
             }
         }
         let Some(hook_id) = view.event().hook_id() else { return Ok(()) };
@@ -200,10 +201,6 @@ impl Cpu {
             hook_id::THREAD_READY_THREAD => self.ready(view),
             hook_id::THREAD_COMPACT_C_SWITCH => {
                 self.exact.compact += 1;
-                Ok(())
-            }
-            _ if hook_id >> 8 == IMAGE_GROUP => {
-                self.parts.stacks.modules_changed();
                 Ok(())
             }
             _ => Ok(()),
@@ -345,7 +342,10 @@ impl Cpu {
         let has_switches = self.scheduler.stats().switches > 0;
         if has_switches {
             let (exact, clip) = (&mut self.exact, self.window);
-            self.scheduler.end(window.1, &mut |slice| exact.add(slice, clip));
+            let seen = self.scheduler.end(window.1, &mut |slice| exact.add(slice, clip));
+            // Processors without any switch.
+            let unseen = u64::from(self.processors.saturating_sub(seen));
+            exact.unknown += unseen * window.1.0.abs_diff(window.0.0.min(window.1.0));
             self.exact.stats = self.scheduler.stats();
         }
         self.parts.end_capture(known, naming);
@@ -364,9 +364,6 @@ impl Cpu {
         }
     }
 }
-
-/// Group of the image events, which report changes of modules.
-const IMAGE_GROUP: u16 = 0x14;
 
 impl Exact {
     fn add(&mut self, slice: Slice<Key>, window: Window) {

@@ -144,9 +144,13 @@ impl<T: Thread> Scheduler<T> {
         self.stats
     }
 
+    /// Sets the start of the trace. The thread that leaves a processor first has run since then.
+    pub fn begin(&mut self, start: TraceTime) {
+        self.start.get_or_insert(start);
+    }
+
     /// Observes that a processor has logged a record. `may_be_lost` states whether records of the
-    /// processor between two times may be missing; without losses, this need not be called after
-    /// the first event of the trace.
+    /// processor between two times may be missing; without losses, this need not be called.
     pub fn record(
         &mut self,
         processor: Processor,
@@ -270,14 +274,16 @@ impl<T: Thread> Scheduler<T> {
     }
 
     /// Ends the trace. `out` receives what is running until now. Threads that still wait are not
-    /// reported: their last state has no end.
-    pub fn end(&mut self, now: TraceTime, out: &mut impl FnMut(Slice<T>)) {
+    /// reported: their last state has no end. Returns the number of processors.
+    pub fn end(&mut self, now: TraceTime, out: &mut impl FnMut(Slice<T>)) -> u32 {
         let mut running: Vec<_> = self.running.drain().collect();
         running.sort_unstable_by_key(|(processor, _)| *processor);
+        let processors = running.len() as u32;
         for (processor, Running { thread, since: from, .. }) in running {
             let activity = if thread.is_some() { Activity::Ran } else { Activity::Unknown };
             out(Slice { thread, processor: Some(processor), activity, from, until: now });
         }
+        processors
     }
 }
 

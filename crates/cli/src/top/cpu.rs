@@ -222,15 +222,12 @@ fn exact_busy(report: &CpuReport) -> Option<u64> {
     Some(report.exact.as_ref()?.threads.values().map(|sums| sums.amount).sum())
 }
 
-fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
-    let report = &found.report;
+/// A row as JSON.
+pub fn row_document<'a>(report: &CpuReport, row: &'a Row, is_stack: bool) -> CpuRow<'a> {
     let nanos = |ticks| report.nanos(ticks);
-    let window = report.window;
-    let duration = u64::try_from(window.1.0.saturating_sub(window.0.0)).unwrap_or(0);
-    let classes = &report.classes;
-    let rows = found.rows.iter().map(|row| CpuRow {
-        name: (by != Dimension::Stack).then(|| &*row.names[0]),
-        stack: (by == Dimension::Stack).then_some(&*row.names),
+    CpuRow {
+        name: (!is_stack).then(|| &*row.names[0]),
+        stack: is_stack.then_some(&*row.names),
         pid: row.pid,
         tid: row.tid,
         own: nanos(row.own.amount),
@@ -239,7 +236,16 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
         total_samples: row.total.count,
         exact: row.exact.map(|exact| nanos(exact.amount)),
         runs: row.exact.map(|exact| exact.count),
-    });
+    }
+}
+
+fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
+    let report = &found.report;
+    let nanos = |ticks| report.nanos(ticks);
+    let window = report.window;
+    let duration = u64::try_from(window.1.0.saturating_sub(window.0.0)).unwrap_or(0);
+    let classes = &report.classes;
+    let rows = found.rows.iter().map(|row| row_document(report, row, by == Dimension::Stack));
     TopCpu {
         metric: "cpu",
         by: by.name(),
@@ -248,7 +254,7 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
             to: Time(utc(report, window.1)),
             duration: nanos(duration),
         },
-        processors: report.processors,
+        processor_count: report.processors,
         available: nanos(report.available()),
         samples: classes.busy().count,
         without_stack: report.without_stack,

@@ -1,7 +1,7 @@
 //! `top`: what costs time in a trace, by process, thread, module, function or stack.
 
-mod cpu;
-mod table;
+pub mod cpu;
+pub mod table;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -133,13 +133,15 @@ fn a_wrong_expression_is_marked() {
 }
 
 #[test]
-fn a_file_alone_means_info() {
+fn a_file_alone_means_summary() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
     let bare = stackhound(&[text(&path)]);
     assert!(bare.status.success());
-    assert_eq!(bare.stdout, stackhound(&["info", text(&path)]).stdout);
+    assert_eq!(bare.stdout, stackhound(&["summary", text(&path)]).stdout);
+    let after_options = stackhound(&["-q", "--threads", "1", text(&path)]);
+    assert_eq!(bare.stdout, after_options.stdout);
     let shown = String::from_utf8_lossy(&bare.stdout);
-    assert!(shown.contains("solar_system"), "{shown}");
+    assert!(shown.contains("perfview-primitive-types.etl (16.0 KiB)"), "{shown}");
 }
 
 #[test]

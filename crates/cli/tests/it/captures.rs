@@ -208,6 +208,6 @@ fn answers_for_the_corpus_do_not_depend_on_other_captures() {
         return;
     }
     let (together, alone) = together_and_alone(HUNT_ALL, folder.path());
-    assert!(together.lines().count() > 2_000, "{}", together.lines().count());
+    assert!(together.lines().count() > 1_000, "{}", together.lines().count());
     assert!(together == alone, "answers for a folder differ from those for its captures");
 }

@@ -29,6 +29,7 @@ mod providers;
 mod recording;
 mod rules;
 mod shown;
+mod summary;
 mod symbol_store;
 mod symbols;
 mod text;

@@ -6,6 +6,7 @@
 //! | [`finding`] | findings, alerts and the summary of a hunt |
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
+//! | [`summary`] | the first answers about a trace |
 //! | [`top`] | what costs time |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
@@ -37,6 +38,7 @@ pub mod providers;
 pub mod rules;
 pub mod stack;
 pub mod stacks;
+pub mod summary;
 pub mod symbols;
 mod system_call;
 pub mod thread_stack;
@@ -86,6 +88,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
             ),
         ),
         ("stubs", schema::<Vec<symbols::Stub>>("stubs")),
+        ("summary", schema::<Vec<summary::Summary<'_>>>("summary")),
         ("symbols", schema::<symbols::SymbolReport>("symbols")),
         ("top-cpu", schema::<top::TopCpu<'_>>("top-cpu")),
         ("top-cpu-of-captures", schema::<top::TopCpuOfCaptures<'_>>("top-cpu-of-captures")),

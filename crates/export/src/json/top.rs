@@ -16,7 +16,7 @@ pub struct TopCpu<'a> {
     /// The analyzed part of the trace.
     pub window: Window,
     /// Number of processors.
-    pub processors: u32,
+    pub processor_count: u32,
     /// The processor time that was available: the duration of the window times the number of
     /// processors.
     pub available: u64,

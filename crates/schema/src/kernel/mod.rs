@@ -92,6 +92,18 @@ pub fn name(hook_id: u16) -> Option<&'static str> {
     CATALOGUE.by_hook_id(hook_id).map(|event| &*event.name)
 }
 
+/// Whether an event is a sample of what a processor executes: of its timer, of a non-maskable
+/// interrupt, or of a counter. The innermost address of its stack is an instruction.
+#[inline]
+pub fn is_sample(hook_id: u16) -> bool {
+    matches!(
+        hook_id,
+        hook_id::PERF_INFO_SAMPLED_PROFILE
+            | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI
+            | hook_id::PERF_INFO_PMC_COUNTER_PROFILE
+    )
+}
+
 /// The hook id for a class and opcode that consumers see. `None` for a class without a group.
 pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {

@@ -5,7 +5,8 @@
 //! ```text
 //! CPU @TIME event HOOK pid=P tid=T           a kernel event with ids in its header
 //! CPU @TIME bare HOOK                        a kernel event without ids
-//! CPU @TIME sample tid=T IP                  a sample; its thread is in the payload
+//! CPU @TIME sample|nmi tid=T IP              a sample; its thread is in the payload
+//! CPU @TIME start pid=P tid=T                the start of a thread
 //! CPU @TIME provider pid=P tid=T [match=M] [FRAME…]   a provider's event, with a stack inside
 //! CPU @TIME half pid=P tid=T [match=M] FRAME…         the event that carries a user part
 //! CPU @TIME stack @EVENT pid=P tid=T FRAME…  a part with its frames
@@ -139,11 +140,18 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
             }
             "event" => HeaderSpec::System { hook_id: hook_id(), version: 2, issuer: words.issuer() },
             "bare" => perf_info(hook_id()),
-            "sample" => {
+            "start" => {
+                payload.extend(
+                    [words.get("pid").unwrap(), words.get("tid").unwrap()].map(u32::to_le_bytes).concat(),
+                );
+                payload.extend([0; 80]);
+                HeaderSpec::System { hook_id: 0x0501, version: 3, issuer: Issuer::new(Pid(4), Tid(8)) }
+            }
+            "sample" | "nmi" => {
                 payload.extend(&frames[0].0.to_le_bytes()[..pointer_size.bytes()]);
                 payload.extend(words.get("tid").unwrap().to_le_bytes());
                 payload.extend([0; 4]);
-                perf_info(0x0f2e)
+                perf_info(if kind == "nmi" { 0x0f47 } else { 0x0f2e })
             }
             "provider" | "half" => {
                 if !frames.is_empty() {
@@ -505,6 +513,28 @@ fn a_user_part_completes_the_events_of_its_thread_or_match_id() {
         &["@10 tid=7 complete k1 u1", "@11 tid=8 complete k2 u2", "@12 tid=9 kernel-only k3"],
     );
     assert_eq!((stats.extended_parts, stats.extended), (2, 5));
+}
+
+#[test]
+fn a_user_part_does_not_complete_events_of_an_earlier_thread_with_the_same_id() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @15 start pid=5 tid=7
+         0 @20 event 010c pid=5 tid=7
+         0 @21 stack @20 pid=5 tid=7 k2
+         0 @30 stack @20 pid=5 tid=7 u1",
+        &["@10 tid=7 kernel-only k1", "@15 tid=8 none", "@20 tid=7 complete k2 u1"],
+    );
+}
+
+#[test]
+fn samples_of_non_maskable_interrupts_have_a_thread() {
+    check(
+        "0 @10 nmi tid=7 u9
+         0 @11 stack @10 pid=5 tid=7 u9 u1",
+        &["@10 tid=7 complete u9 u1"],
+    );
 }
 
 #[test]

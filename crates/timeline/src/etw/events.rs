@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stackhound_calltree::{Builder, LabelId};
 use stackhound_pipeline::EventView;
-use stackhound_schema::kernel::{hook_id, view};
+use stackhound_schema::kernel::{hook_id, is_sample, view};
 use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX, is_added_by_tools};
 use stackhound_system::{ProcessId, ValidityId};
 use stackhound_trace::{OpenTrace, TimeBase};
@@ -17,7 +17,6 @@ use crate::{EventKind, Interruption, Part, SampledFrame, Snapshot};
 const THREAD_START: u16 = hook_id::THREAD_START;
 const THREAD_END: u16 = hook_id::THREAD_END;
 const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
-const SAMPLES: [u16; 2] = [hook_id::PERF_INFO_SAMPLED_PROFILE, hook_id::PERF_INFO_PMC_COUNTER_PROFILE];
 const SYSTEM_CALL_ENTER: u16 = hook_id::PERF_INFO_SYS_CALL_ENTER;
 const SYSTEM_CALL_EXIT: u16 = hook_id::PERF_INFO_SYS_CALL_EXIT;
 const INTERRUPT_ROUTINES: [u16; 3] =
@@ -76,7 +75,7 @@ impl Events {
         match view.event().hook_id() {
             Some(hook_id) if RUNDOWN.contains(&hook_id) || matches!(hook_id >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
-            Some(hook_id) if SAMPLES.contains(&hook_id) => view.stack_owner().tid,
+            Some(hook_id) if is_sample(hook_id) => view.stack_owner().tid,
             // The thread belongs to a merging tool, which ran at another time or on another
             // machine.
             None if view.provider_guid().is_some_and(is_added_by_tools) => None,
@@ -146,7 +145,7 @@ impl Events {
     ) -> Option<Arc<Snapshot>> {
         let stack = view.stack().filter(|_| self.wants_stacks)?;
         let event = view.event();
-        let is_sample = event.hook_id().is_some_and(|hook_id| SAMPLES.contains(&hook_id));
+        let is_sample = event.hook_id().is_some_and(is_sample);
         // For 32-bit programs, stacks in extended data contain only the 32-bit frames.
         let has_lower_half = event.hook_id().is_none()
             && event.record().pointer_size() == PointerSize::Four

@@ -1,0 +1,252 @@
+//! The summary as text: one screen for one capture, one line for each of several.
+
+use std::io::{self, Write};
+
+use stackhound::FileTime;
+use stackhound::analysis::contents::{Kind, Transfers};
+use stackhound::trace::Capture;
+use stackhound_export::escape::{Plain, line};
+
+use super::trace::{Summarized, alert_title};
+use crate::output::{counted, grouped};
+use crate::render;
+use crate::top::table::{Column, Table, percent, seconds};
+
+/// The number of characters in a line of the screen.
+const WIDTH: usize = 100;
+
+/// The number of characters in the column of processes.
+const LEFT: usize = 42;
+
+/// The number of alerts on the screen.
+const ALERTS: usize = 3;
+
+/// Cuts a text to a number of characters.
+fn cut(text: &str, width: usize) -> String {
+    let text = Plain(text).to_string();
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Keeps the end of a text: of a path, the file name.
+fn cut_start(text: &str, width: usize) -> String {
+    let text = Plain(text).to_string();
+    match text.chars().count().checked_sub(width) {
+        None | Some(0) => text,
+        Some(excess) => ['…'].into_iter().chain(text.chars().skip(excess + 1)).collect(),
+    }
+}
+
+/// Items that fit into a line, separated by commas, and the number of the others.
+fn listed(items: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for (index, item) in items.iter().enumerate() {
+        let rest = items.len() - index;
+        let more = if rest > 1 { format!(", {} more", rest - 1).len() } else { 0 };
+        let comma = if index > 0 { ", " } else { "" };
+        if text.chars().count() + comma.len() + item.chars().count() + more > width && index > 0 {
+            text += &format!(", {rest} more");
+            break;
+        }
+        text += comma;
+        text += item;
+    }
+    text
+}
+
+/// A number of bytes with a unit.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return counted(count, "byte", "bytes");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next().unwrap_or(&"");
+    while value >= 1024.0
+        && let Some(next) = units.next()
+    {
+        (value, unit) = (value / 1024.0, next);
+    }
+    format!("{value:.1} {unit}")
+}
+
+struct Screen<'o, W> {
+    out: &'o mut W,
+}
+
+impl<W: Write> Screen<'_, W> {
+    fn fact(&mut self, name: &str, text: &str) -> io::Result<()> {
+        line(self.out, format_args!("{name:<11}{}", cut(text, WIDTH - 11)))
+    }
+}
+
+/// Shows one capture on at most 24 lines of 100 characters.
+pub fn screen(out: &mut impl Write, capture: &Capture, found: &Summarized) -> io::Result<()> {
+    let mut screen = Screen { out };
+    let contents = &found.contents;
+    let size = format!(" ({})", bytes(found.size));
+    screen.fact("trace", &(cut_start(&found.files, WIDTH - 11 - size.len()) + &size))?;
+    screen.fact("machine", &machine(capture))?;
+    let time = minutes(capture.times.0);
+    screen.fact(
+        "recorded",
+        &format!("{time}; {} s from the first to the last event", seconds(found.duration())),
+    )?;
+    let with_stack = format!(
+        "{} with stacks ({})",
+        grouped(contents.with_stack),
+        percent(contents.with_stack, contents.events)
+    );
+    screen.fact("events", &format!("{}, {with_stack}; {}", grouped(contents.events), losses(found)))?;
+    let (contains, missing) = found.kinds();
+    let number = |kind: &Kind| format!("{} {}", grouped(contents.count(*kind)), kind.name());
+    let providers = found.providers();
+    let others = providers.iter().map(|(name, count)| format!("{} {name}", grouped(*count)));
+    let contains: Vec<String> = contains.iter().map(number).chain(others).collect();
+    screen.fact("contains", &listed(&contains, WIDTH - 11))?;
+    let missing: Vec<String> = missing.into_iter().map(|kind| kind.name().to_owned()).collect();
+    if !missing.is_empty() {
+        screen.fact("not in it", &listed(&missing, WIDTH - 11))?;
+    }
+    cpu(&mut screen, found)?;
+    if contents.read.count + contents.written.count > 0 {
+        let transfers = |verb: &str, of: &Transfers| {
+            format!("{} {verb} in {}", bytes(of.bytes), counted(of.count, "transfer", "transfers"))
+        };
+        let (read, written) = (transfers("read", &contents.read), transfers("written", &contents.written));
+        screen.fact("disk", &format!("{read}, {written}"))?;
+    }
+    let collections = &contents.collections;
+    if collections.count() > 0 {
+        let [gen0, gen1, gen2] = collections.generations.map(grouped);
+        let pauses = &collections.pauses;
+        screen.fact(
+            ".NET",
+            &format!(
+                "{} (generation 0: {gen0}, 1: {gen1}, 2: {gen2}), {} of {} s, longest {} s",
+                counted(collections.count(), "collection", "collections"),
+                counted(pauses.count, "pause", "pauses"),
+                seconds(found.cpu.nanos(pauses.amount)),
+                seconds(found.cpu.nanos(pauses.max))
+            ),
+        )?;
+    }
+    findings(&mut screen, found)?;
+    writeln!(screen.out)?;
+    for (index, command) in found.next().iter().enumerate() {
+        let name = if index == 0 { "next" } else { "" };
+        // A command that is cut could not be run.
+        line(screen.out, format_args!("{name:<11}{command}"))?;
+    }
+    Ok(())
+}
+
+fn machine(capture: &Capture) -> String {
+    let machine = &capture.machine;
+    let mut parts: Vec<String> = machine.computer_name.iter().cloned().collect();
+    parts.extend(machine.build.map(|build| format!("Windows build {build}")));
+    parts.extend(machine.pointer_size.map(|size| format!("{}-bit", 8 * size.bytes())));
+    parts.extend(machine.processors.map(|count| counted(count.into(), "processor", "processors")));
+    parts.extend(machine.boot_time.map(|time| format!("booted {}", minutes(time))));
+    parts.join(", ")
+}
+
+/// UTC with seconds.
+fn minutes(time: FileTime) -> String {
+    render::utc(time).chars().take(19).chain(['Z']).collect()
+}
+
+fn losses(found: &Summarized) -> String {
+    let trace = &found.outcome.trace;
+    let counts = [
+        (trace.events_lost, "event lost", "events lost"),
+        (found.buffers_lost(), "buffer lost", "buffers lost"),
+        (trace.damage.len() as u64, "damaged range", "damaged ranges"),
+    ];
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, one, many)| counted(count, one, many)).collect();
+    if counts.is_empty() { "nothing lost".to_owned() } else { counts.join(", ") }
+}
+
+fn cpu<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<()> {
+    let Some((busy, by_samples)) = found.busy() else { return Ok(()) };
+    let report = &found.cpu;
+    let available = report.available();
+    let processors = counted(report.processors.into(), "processor", "processors");
+    let source = if by_samples { "samples" } else { "context switches" };
+    screen.fact(
+        "CPU",
+        &format!(
+            "{} s busy: {} of {processors} × {} s, by {source}; processes, functions (self):",
+            seconds(report.nanos(busy)),
+            percent(busy, available),
+            seconds(found.duration())
+        ),
+    )?;
+    let rows = found.processes.len().max(found.functions.len());
+    for index in 0..rows {
+        let process = found.processes.get(index).map(|row| {
+            let ticks = if by_samples { row.own.amount } else { row.exact.unwrap_or_default().amount };
+            format!("{:>7} {}", percent(ticks, available), row.names[0])
+        });
+        let function = found.functions.get(index);
+        let function = function
+            .map(|row| format!("{:>7} {}", percent(row.own.amount, available), row.names[0]))
+            .unwrap_or_default();
+        let process = cut(&process.unwrap_or_default(), LEFT);
+        let text = format!("{process:<LEFT$} {}", cut(&function, WIDTH - LEFT - 12));
+        line(screen.out, format_args!("{:<11}{}", "", text.trim_end()))?;
+    }
+    Ok(())
+}
+
+fn findings<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<()> {
+    let severities = found.findings();
+    let text = match (severities.is_empty(), found.totals.events) {
+        (true, 0) => "nothing to evaluate: no event has a stack".to_owned(),
+        (true, events) => format!("none in {}", counted(events, "evaluated event", "evaluated events")),
+        (false, _) => {
+            let counts =
+                severities.iter().map(|(severity, count)| format!("{} {}", grouped(*count), severity.name()));
+            let alerts = counted(found.alerts.len() as u64, "alert", "alerts");
+            format!("{}, in {alerts}", counts.collect::<Vec<_>>().join(", "))
+        }
+    };
+    screen.fact("findings", &text)?;
+    for alert in found.alerts.iter().filter_map(alert_title).take(ALERTS) {
+        let pid = alert.pid.map(|pid| format!(" ({pid})")).unwrap_or_default();
+        let process = if alert.process.is_empty() { "process not known" } else { alert.process };
+        let events = counted(alert.events, "event", "events");
+        screen.fact("", &format!("{} {process}{pid}: {}, {events}", alert.severity, alert.title))?;
+    }
+    Ok(())
+}
+
+/// Shows one line for each capture.
+pub fn lines(out: &mut impl Write, captures: &[Capture], found: &[Summarized]) -> io::Result<()> {
+    let numbers = ["EVENTS", "STACKS", "LOST", "CPU %", "FINDINGS"].map(Column::right);
+    let mut columns = vec![Column::left("START"), Column::right("SECONDS")];
+    columns.extend(numbers);
+    columns.extend([Column::left("COMPUTER"), Column::left("FILE")]);
+    let mut table = Table::new(columns);
+    for (capture, found) in captures.iter().zip(found) {
+        let busy = found.busy().map(|(busy, _)| percent(busy, found.cpu.available()));
+        let serious = found.findings().into_iter().next();
+        let finding = serious.map(|(severity, count)| format!("{} {}", grouped(count), severity.name()));
+        table.row(vec![
+            render::utc(capture.times.0).chars().take(19).collect(),
+            seconds(found.duration()),
+            grouped(found.contents.events),
+            grouped(found.contents.with_stack),
+            grouped(found.outcome.trace.events_lost + found.buffers_lost()),
+            busy.unwrap_or_else(|| "-".to_owned()),
+            finding.unwrap_or_else(|| "-".to_owned()),
+            cut(capture.machine.computer_name.as_deref().unwrap_or("-"), 16),
+            found.files.clone(),
+        ]);
+    }
+    table.write(out)
+}

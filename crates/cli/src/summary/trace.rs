@@ -1,0 +1,239 @@
+//! The first answers about one capture, from one pass over it.
+
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use stackhound::analysis::Window;
+use stackhound::analysis::contents::{Contents, Kind};
+use stackhound::analysis::cpu::weights::Weighing;
+use stackhound::analysis::cpu::{By, Cpu, CpuReport, Row};
+use stackhound::detect::alert::{Alert, Alerts, sort};
+use stackhound::detect::report::{Finding, SourceLocation};
+use stackhound::detect::{Binaries, Severity, Totals};
+use stackhound::frames::Lists;
+use stackhound::hunt::HuntSession;
+use stackhound::profile::Grouping;
+use stackhound::trace::Capture;
+use stackhound::{Outcome, Passes, Pipeline};
+use stackhound_export::json::summary as json;
+
+use crate::config::SymbolArguments;
+use crate::info::capture_info;
+use crate::naming;
+use crate::options::Common;
+use crate::progress::Progress;
+use crate::top::cpu::row_document;
+
+/// The number of processes and functions on the screen.
+pub const ROWS: usize = 5;
+
+/// The answers.
+pub struct Summarized {
+    pub contents: Contents,
+    pub cpu: CpuReport,
+    pub processes: Vec<Row>,
+    pub functions: Vec<Row>,
+    pub totals: Totals,
+    pub alerts: Vec<Alert>,
+    pub outcome: Outcome,
+    /// Size of the files in bytes.
+    pub size: u64,
+    /// The names of the files, as arguments of a shell.
+    pub files: String,
+}
+
+/// Reads a capture once, after its definitions.
+pub fn summarize(capture: &Capture, symbols: &SymbolArguments, common: &Common) -> Result<Summarized> {
+    let trace = &capture.trace;
+    let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
+    let mut progress = Progress::new(common, size);
+    let enrichment = naming::with_folders(symbols, &[], false, common)?;
+    let mut pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));
+    let mut hunt = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut alerts = Alerts::new(Lists::default().alert_window());
+    let mut contents = Contents::default();
+    let mut cpu = Cpu::new(String::new(), trace, Window::default(), Weighing::default());
+    let mut failure = None;
+    let outcome = pipeline.run(|view| {
+        progress.tick();
+        contents.observe(view);
+        hunt.observe(view);
+        if HuntSession::can_evaluate(view) {
+            let evaluation = hunt.evaluate(view);
+            let mut findings: Vec<Finding> =
+                evaluation.findings().map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+            if !findings.is_empty() {
+                let location = SourceLocation { file: String::new(), record: 0 };
+                alerts.add(&hunt.event_context(view, location), &mut findings);
+            }
+        }
+        match cpu.observe(view, || true) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(full) => {
+                failure = Some(full);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    if let Some(full) = failure {
+        return Err(full.into());
+    }
+    let (known, _, naming) = pipeline.parts();
+    let cpu = cpu.finish(known, naming);
+    let mut alerts = alerts.finish();
+    sort(&mut alerts);
+    let first = |by| {
+        let mut rows = cpu.rows(by);
+        rows.truncate(ROWS);
+        rows
+    };
+    let (processes, functions) = (first(By::Process), first(By::Frames(Grouping::Function)));
+    progress.clear();
+    let files: Vec<String> = trace.sources().iter().map(|source| quoted(&source.name)).collect();
+    let files = files.join(" ");
+    let totals = hunt.totals();
+    Ok(Summarized { contents, cpu, processes, functions, totals, alerts, outcome, size, files })
+}
+
+impl Summarized {
+    pub fn is_damaged(&self) -> bool {
+        !self.outcome.trace.damage.is_empty()
+    }
+
+    /// The length of the trace in nanoseconds.
+    pub fn duration(&self) -> u64 {
+        let (from, to) = self.contents.times.unwrap_or_default();
+        self.cpu.nanos(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0))
+    }
+
+    /// The processor time that was used, in raw ticks, and whether it is measured by samples.
+    pub fn busy(&self) -> Option<(u64, bool)> {
+        let exact = self.cpu.exact.as_ref();
+        match (self.cpu.interval, exact) {
+            (Some(_), _) => Some((self.cpu.classes.busy().amount, true)),
+            (None, Some(exact)) => Some((exact.threads.values().map(|sums| sums.amount).sum(), false)),
+            (None, None) => None,
+        }
+    }
+
+    /// Findings by severity, the highest first.
+    pub fn findings(&self) -> Vec<(Severity, u64)> {
+        let all = Severity::ALL.into_iter().rev().map(|severity| (severity, self.totals.findings(severity)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The other providers, the one with the most events first.
+    pub fn providers(&self) -> Vec<(&str, u64)> {
+        let all = self.contents.providers.values();
+        let mut all: Vec<_> = all.map(|(name, count)| (&**name, *count)).collect();
+        all.sort_by(|(a, one), (b, other)| other.cmp(one).then_with(|| a.cmp(b)));
+        all
+    }
+
+    /// Up to three commands that answer the next questions about this trace.
+    pub fn next(&self) -> Vec<String> {
+        let file = &self.files;
+        let mut next = Vec::new();
+        let is_serious = |(severity, _): &(Severity, u64)| *severity >= Severity::Medium;
+        if self.findings().iter().any(is_serious) {
+            next.push(format!("stackhound hunt {file}"));
+        }
+        if self.cpu.interval.is_some() {
+            next.push(format!("stackhound top cpu {file} --by function"));
+            next.push(format!("stackhound profile {file} -o profile.json.gz"));
+        } else if self.cpu.exact.is_some() {
+            next.push(format!("stackhound top cpu {file} --by thread"));
+        }
+        if self.contents.with_stack > 0 {
+            next.push(format!("stackhound stacks {file} --top 10"));
+        }
+        next.push(format!("stackhound events {file}"));
+        next.push(format!("stackhound info {file} --full"));
+        next.truncate(3);
+        next
+    }
+
+    /// The JSON document.
+    pub fn document<'a>(&'a self, capture: &'a Capture) -> json::Summary<'a> {
+        let nanos = |ticks| self.cpu.nanos(ticks);
+        let rows = |rows: &'a [Row]| rows.iter().map(|row| row_document(&self.cpu, row, false)).collect();
+        let count = |kind: Kind| json::KindCount { kind: kind.name(), events: self.contents.count(kind) };
+        let (contains, missing) = self.kinds();
+        let Contents { read, written, collections, .. } = &self.contents;
+        json::Summary {
+            capture: capture_info(capture),
+            size: self.size,
+            duration: self.duration(),
+            events: self.contents.events,
+            with_stack: self.contents.with_stack,
+            events_lost: self.outcome.trace.events_lost,
+            buffers_lost: self.buffers_lost(),
+            damaged_ranges: self.outcome.trace.damage.len() as u64,
+            contains: contains.into_iter().map(count).collect(),
+            missing: missing.into_iter().map(Kind::name).collect(),
+            providers: self
+                .providers()
+                .into_iter()
+                .map(|(provider, events)| json::ProviderEvents { provider, events })
+                .collect(),
+            cpu: self.busy().map(|(busy, by_samples)| json::Cpu {
+                available: nanos(self.cpu.available()),
+                busy: nanos(busy),
+                by_samples,
+                processes: rows(&self.processes),
+                functions: rows(&self.functions),
+            }),
+            disk: (read.count + written.count > 0).then_some(json::Disk {
+                reads: read.count,
+                bytes_read: read.bytes,
+                writes: written.count,
+                bytes_written: written.bytes,
+            }),
+            garbage_collections: (collections.count() > 0).then(|| json::GarbageCollections {
+                generations: collections.generations,
+                pauses: collections.pauses.count,
+                paused: nanos(collections.pauses.amount),
+                longest: nanos(collections.pauses.max),
+            }),
+            findings: self
+                .findings()
+                .into_iter()
+                .map(|(severity, findings)| json::SeverityCount { severity: severity.name(), findings })
+                .collect(),
+            alerts: self.alerts.iter().filter_map(alert_title).collect(),
+            next: self.next(),
+        }
+    }
+
+    /// The kinds of events that the trace contains, the most frequent first, and the others.
+    pub fn kinds(&self) -> (Vec<Kind>, Vec<Kind>) {
+        let count = |kind: &Kind| self.contents.count(*kind);
+        let (mut contains, missing): (Vec<_>, Vec<_>) =
+            Kind::ALL.into_iter().partition(|kind| count(kind) > 0);
+        contains.sort_by_key(|kind| std::cmp::Reverse(count(kind)));
+        (contains, missing)
+    }
+
+    pub fn buffers_lost(&self) -> u64 {
+        self.outcome.trace.buffers_lost.max(self.outcome.trace.buffers_missing)
+    }
+}
+
+/// An alert with its most severe detection.
+pub fn alert_title(alert: &Alert) -> Option<json::AlertTitle<'_>> {
+    let (analytic, _, _) = alert.by_severity().into_iter().next()?;
+    Some(json::AlertTitle {
+        severity: alert.severity.name(),
+        score: alert.score(),
+        title: analytic.title(),
+        process: &alert.process.name,
+        pid: alert.process.pid,
+        events: alert.count(),
+    })
+}
+
+/// A file name as an argument of a shell.
+fn quoted(file: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./\\:+@,".contains(c);
+    if file.chars().all(is_plain) { file.to_owned() } else { format!("\"{file}\"") }
+}

@@ -1,0 +1,162 @@
+//! `summary` and `top`: the screen, lines of several files, and agreement with other verbs.
+
+use std::path::Path;
+
+use crate::program::{stackhound, text};
+use serde_json::Value;
+
+/// The height and width of the screen.
+const ROWS: usize = 24;
+const COLUMNS: usize = 100;
+
+fn printed(arguments: &[&str]) -> String {
+    let output = stackhound(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(arguments)).unwrap()
+}
+
+fn demo(folder: &Path, seed: &str) -> std::path::PathBuf {
+    let out = folder.join(seed);
+    printed(&["demo", "-q", "--events", "8000", "--seed", seed, "--out", text(&out)]);
+    out.join("stackhound-demo.etl")
+}
+
+/// Checks the screen of a file, and that a bare file name shows it.
+fn check_screen(path: &Path) -> String {
+    let screen = printed(&["summary", "-q", "--symbol-path", "", text(path)]);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert!(lines.len() <= ROWS, "{}: {} lines\n{screen}", path.display(), lines.len());
+    let (facts, next) = lines.split_at(lines.iter().position(|line| line.is_empty()).unwrap());
+    for line in facts {
+        assert!(line.chars().count() <= COLUMNS, "{}: {line}", path.display());
+    }
+    assert!(next.len() > 1, "{screen}");
+    screen
+}
+
+/// Compares the summary with what other verbs say about the same file.
+fn check_counts(path: &Path) {
+    let quiet = ["-q", "--format", "json"];
+    let summary = json(&[&["summary", "--symbol-path", ""], &quiet[..], &[text(path)]].concat());
+    let summary = &summary[0];
+    let info = json(&[&["info", "--full"], &quiet[..], &[text(path)]].concat());
+    let name = path.display();
+    assert_eq!(summary["events_lost"], info["events_lost"], "{name}");
+    let providers = summary["providers"].as_array().unwrap();
+    let kinds = summary["contains"].as_array().unwrap();
+    let counted: u64 = kinds.iter().chain(providers).map(|kind| kind["events"].as_u64().unwrap()).sum();
+    assert!(counted <= summary["events"].as_u64().unwrap(), "{name}");
+    if let Some(cpu) = summary["cpu"].as_object() {
+        let top = json(&[&["top", "cpu", "--symbol-path", ""], &quiet[..], &[text(path)]].concat());
+        assert_eq!(cpu["available"], top["available"], "{name}");
+        let rows = top["rows"].as_array().unwrap();
+        let shown = cpu["processes"].as_array().unwrap();
+        assert!(!shown.is_empty() && shown[..] == rows[..shown.len()], "{name}");
+    }
+}
+
+#[test]
+fn a_trace_is_summarized_on_one_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "1");
+    let screen = check_screen(&path);
+    check_counts(&path);
+    for part in
+        ["CPU ", "findings", "alert", "profile samples", "1 buffer lost", "stackhound hunt", "not in it"]
+    {
+        assert!(screen.contains(part), "{part}:\n{screen}");
+    }
+    // A bare file name shows the same.
+    assert_eq!(printed(&[text(&path), "-q", "--symbol-path", ""]), screen);
+}
+
+#[test]
+fn every_command_that_is_recommended_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "2");
+    let summary = json(&["summary", "-q", "--symbol-path", "", "--format", "json", text(&path)]);
+    let commands = summary[0]["next"].as_array().unwrap();
+    assert_eq!(commands.len(), 3);
+    for command in commands {
+        let command = command.as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_stackhound"))
+            .args(&words)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn several_files_get_one_line_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = tempfile::tempdir().unwrap();
+    let paths = ["1", "2", "3"].map(|seed| {
+        let path = folder.path().join(format!("{seed}.etl"));
+        std::fs::rename(demo(made.path(), seed), &path).unwrap();
+        path
+    });
+    let lines = printed(&["summary", "-q", "--symbol-path", "", text(folder.path())]);
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!(lines.len(), 1 + paths.len(), "{lines:?}");
+    for (line, path) in lines[1..].iter().zip(&paths) {
+        assert!(line.ends_with(text(path)) && line.contains(" high"), "{line}");
+    }
+    let all = json(&["summary", "-q", "--symbol-path", "", "--format", "json", text(folder.path())]);
+    assert_eq!(all.as_array().unwrap().len(), paths.len());
+}
+
+#[test]
+fn genuine_traces_are_summarized_on_one_screen() {
+    for (_, path) in stackhound_corpus::trace_files() {
+        check_screen(&path);
+        check_counts(&path);
+    }
+}
+
+#[test]
+fn processor_time_has_the_same_sums_in_all_formats_and_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "1");
+    let top = |arguments: &[&str]| {
+        let common = ["top", "cpu", "-q", "--symbol-path", "", text(&path), "--all"];
+        printed(&[&common[..], arguments].concat())
+    };
+    for by in ["process", "thread", "module", "function", "stack"] {
+        let document: Value = serde_json::from_str(&top(&["--by", by, "--format", "json"])).unwrap();
+        let rows = document["rows"].as_array().unwrap();
+        let samples: u64 = rows.iter().map(|row| row["samples"].as_u64().unwrap()).sum();
+        assert_eq!(samples, document["samples"], "{by}");
+        let own: u64 = rows.iter().map(|row| row["self"].as_u64().unwrap()).sum();
+        // Each row is rounded down to nanoseconds.
+        assert!(document["busy"].as_u64().unwrap() - own <= rows.len() as u64, "{by}");
+        let csv = folder.path().join(format!("{by}.csv"));
+        top(&["--by", by, "-o", text(&csv)]);
+        let csv = std::fs::read_to_string(csv).unwrap();
+        assert_eq!(csv.lines().count(), 1 + rows.len(), "{by}");
+        assert!(csv.starts_with(&format!("{by},pid,tid,self,total,samples")), "{csv}");
+        let table = top(&["--by", by]);
+        assert!(table.contains("percentages are of 4 processors"), "{table}");
+        let last = table.lines().skip_while(|line| !line.is_empty()).skip(2).count();
+        assert_eq!(last, rows.len(), "{by}");
+    }
+    // A filter selects samples; the exact times of the selected ones are not defined.
+    let filtered: Value =
+        serde_json::from_str(&top(&["--process", "browser.exe", "--format", "json"])).unwrap();
+    assert!(filtered["exact"].is_null() && filtered["not_sampled"].is_null());
+    assert!(filtered["samples"].as_u64().unwrap() > 0);
+    assert!(
+        filtered["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["name"].as_str().unwrap().starts_with("browser.exe ("))
+    );
+}
