@@ -210,6 +210,22 @@ impl Trace {
         found
     }
 
+    /// The outermost frame with the most frames below it; of several, the first one. Costs one
+    /// look-up for each outermost frame. `None` if the trace has no frames.
+    pub fn largest_call(&self) -> Option<Frame<'_>> {
+        let mut number = 0;
+        let outermost = std::iter::from_fn(|| {
+            let frame = Frame::numbered(self, number).filter(|_| number < self.frame_count())?;
+            number += 1 + frame.descendant_number();
+            Some(frame)
+        });
+        outermost.reduce(
+            |most, frame| {
+                if frame.descendant_number() > most.descendant_number() { frame } else { most }
+            },
+        )
+    }
+
     /// Every known function location with the number of its frames. Costs one look-up for each
     /// location.
     pub fn call_counts(&self) -> impl Iterator<Item = (Location<'_>, u64)> {

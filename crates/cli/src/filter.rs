@@ -147,6 +147,16 @@ impl EventFilter {
         is_wanted
     }
 
+    /// Whether the event is selected if its time does not matter: for intervals that end with it.
+    pub fn holds_at_any_time(&self, view: &EventView<'_>) -> bool {
+        self.evaluated.set(self.evaluated.get() + 1);
+        let holds = self.holds(view);
+        if holds {
+            self.kinds.replace(None);
+        }
+        holds
+    }
+
     /// If no event was selected: the number of events, and the events and processes of the trace.
     pub fn no_match(&self, system: &System) -> Option<String> {
         let kinds = self.kinds.borrow();

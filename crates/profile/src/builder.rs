@@ -68,6 +68,11 @@ impl ProfileBuilder {
         Ok(id)
     }
 
+    /// The process of a thread.
+    pub fn process_of(&self, thread: ThreadId) -> ProcessId {
+        self.profile.threads[thread.index()].process
+    }
+
     /// The index of a module. Equal modules share one index.
     pub fn module(&mut self, module: Module) -> Result<ModuleId, Full> {
         if let Some(&id) = self.modules.get(&module) {

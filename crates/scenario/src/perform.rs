@@ -426,7 +426,8 @@ impl<W: Write> Simulation<'_, W> {
         payload::ready_thread(&mut self.out.payload, self.threads[woken].tid, false);
         let owner = self.owner(woken);
         self.out.about(|| About::Thread(owner.pid, owner.tid));
-        self.event(on, thread, event::READY_THREAD, below::READY)?;
+        let logged = self.event(on, thread, event::READY_THREAD, below::READY)?;
+        self.out.add_ground_truth(logged, GroundTruth::Ready { tid: self.threads[woken].tid });
         self.make_ready(woken)
     }
 

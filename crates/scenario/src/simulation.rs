@@ -381,7 +381,8 @@ impl<'e, W: Write> Simulation<'e, W> {
             }
         }
         payload::ready_thread(&mut self.out.payload, self.threads[thread].tid, true);
-        self.out.kernel(on, event::READY_THREAD, Issuer::UNKNOWN)?;
+        let logged = self.out.kernel(on, event::READY_THREAD, Issuer::UNKNOWN)?;
+        self.out.add_ground_truth(logged, GroundTruth::Ready { tid: self.threads[thread].tid });
         self.make_ready(thread)
     }
 

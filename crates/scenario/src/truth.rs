@@ -273,6 +273,11 @@ pub enum GroundTruth {
         /// Thread that runs after the switch.
         new: Tid,
     },
+    /// A thread that waits is made ready to run.
+    Ready {
+        /// Thread id.
+        tid: Tid,
+    },
     /// A thread enters the kernel by a system call.
     Enter {
         /// Thread id.

@@ -5,8 +5,6 @@
 //! service routines carry the thread that they interrupted; they count for the processes `DPC` and
 //! `ISR` instead, with the kernel frames of their stacks.
 
-mod rows;
-pub mod scheduler;
 pub mod weights;
 
 use rustc_hash::FxHashMap;
@@ -17,10 +15,11 @@ use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::Tid;
 
-pub use self::rows::{By, Row};
-use self::scheduler::{Activity, Scheduler, SchedulerStats, Slice};
-use self::weights::{Processor, USUAL_INTERVAL, Weighing, Weights};
+use self::weights::{USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::Parts;
+use crate::rows::{By, Row, rows};
+use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
+use crate::scheduling::{Key, Scheduling, processor_of};
 use crate::stacks::StackUse;
 use crate::window::Window;
 
@@ -31,19 +30,6 @@ enum Class {
     Idle,
     Dpc,
     Isr,
-}
-
-/// A thread, or the idle thread of a processor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Key {
-    Idle(Processor),
-    Thread(ThreadId),
-}
-
-impl scheduler::Thread for Key {
-    fn is_idle(self) -> bool {
-        matches!(self, Key::Idle(_))
-    }
 }
 
 /// The sums of samples by what the processors did, in raw ticks.
@@ -116,10 +102,14 @@ impl CpuReport {
         length.saturating_mul(self.processors.into())
     }
 
+    /// The rows, those with the most time first.
+    pub fn rows(&self, by: By) -> Vec<Row> {
+        rows(&self.profile, &self.samples, self.exact.as_ref().map(|exact| &exact.threads), by)
+    }
+
     /// Nanoseconds of raw ticks.
     pub fn nanos(&self, ticks: u64) -> u64 {
-        let second = u128::from(self.clock.ticks_per_second().max(1));
-        u64::try_from(u128::from(ticks) * 1_000_000_000 / second).unwrap_or(u64::MAX)
+        crate::nanos(&self.clock, ticks)
     }
 }
 
@@ -136,7 +126,7 @@ pub struct Cpu {
     samples: FxHashMap<(ThreadId, StackId), Sums>,
     classes: Classes,
     without_stack: u64,
-    scheduler: Scheduler<Key>,
+    scheduling: Scheduling,
     exact: Exact,
     interrupts: Option<Interrupts>,
 }
@@ -164,7 +154,7 @@ impl Cpu {
             samples: FxHashMap::default(),
             classes: Classes::default(),
             without_stack: 0,
-            scheduler: Scheduler::default(),
+            scheduling: Scheduling::default(),
             exact: Exact::default(),
             interrupts: None,
         }
@@ -183,41 +173,24 @@ impl Cpu {
             None => {
                 self.seen = Some((now, now));
                 self.parts.begin(now);
-                self.scheduler.begin(now);
             }
         }
-        let Some(hook_id) = view.event().hook_id() else { return Ok(()) };
-        self.check_losses(view, now);
-        match hook_id {
-            hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI => {
+        for slice in self.scheduling.observe(view, &mut self.parts)? {
+            self.exact.add(slice, self.window);
+        }
+        match view.event().hook_id() {
+            Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI) => {
                 self.sample(view, wanted)
             }
-            hook_id::PERF_INFO_SET_INTERVAL
-            | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START => {
-                self.set_interval(view, hook_id == hook_id::PERF_INFO_SET_INTERVAL);
-                Ok(())
-            }
-            hook_id::THREAD_C_SWITCH => self.switch(view),
-            hook_id::THREAD_READY_THREAD => self.ready(view),
-            hook_id::THREAD_COMPACT_C_SWITCH => {
-                self.exact.compact += 1;
+            Some(
+                id @ (hook_id::PERF_INFO_SET_INTERVAL
+                | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START),
+            ) => {
+                self.set_interval(view, id == hook_id::PERF_INFO_SET_INTERVAL);
                 Ok(())
             }
             _ => Ok(()),
         }
-    }
-
-    /// Notes gaps in the records of the processor.
-    #[inline]
-    fn check_losses(&mut self, view: &EventView<'_>, now: TraceTime) {
-        let Some(losses) = view.delivered().losses().filter(|losses| !losses.is_lossless()) else { return };
-        let event = view.event();
-        let processor = (event.session_number(), event.processor());
-        let may_be_lost = |from: TraceTime, until: TraceTime| {
-            losses.on_processor(event.source(), processor.1, from.0, until.0)
-        };
-        let (exact, window) = (&mut self.exact, self.window);
-        self.scheduler.record(processor, now, may_be_lost, &mut |slice| exact.add(slice, window));
     }
 
     fn set_interval(&mut self, view: &EventView<'_>, is_change: bool) {
@@ -246,8 +219,7 @@ impl Cpu {
         } else {
             None
         };
-        let event = view.event();
-        let processor = (event.session_number(), event.processor());
+        let processor = processor_of(view);
         let (samples, classes) = (&mut self.samples, &mut self.classes);
         let interrupts = self.interrupts;
         let out = |sample, weight| count(samples, classes, interrupts, sample, weight);
@@ -294,42 +266,6 @@ impl Cpu {
         Ok(interrupts)
     }
 
-    fn switch(&mut self, view: &EventView<'_>) -> Result<(), Full> {
-        let event = view.event();
-        let parsed = payload::CSwitch::parse(view.payload(), view.version(), event.record().pointer_size());
-        let Ok(parsed) = parsed else { return Ok(()) };
-        let processor = (event.session_number(), event.processor());
-        let old = self.key(view, processor, parsed.old_thread_id)?;
-        let new = self.key(view, processor, parsed.new_thread_id)?;
-        let losses = view.delivered().losses().filter(|losses| !losses.is_lossless());
-        let now = view.time();
-        let may_be_lost = |since: TraceTime| {
-            losses.is_some_and(|losses| losses.anywhere_between(since.0, now.0.saturating_sub(1)))
-        };
-        let (exact, window) = (&mut self.exact, self.window);
-        let out = &mut |slice| exact.add(slice, window);
-        self.scheduler.switch(processor, now, (old, new), &parsed, may_be_lost, out);
-        Ok(())
-    }
-
-    fn ready(&mut self, view: &EventView<'_>) -> Result<(), Full> {
-        let event = view.event();
-        let parsed =
-            payload::ReadyThread::parse(view.payload(), view.version(), event.record().pointer_size());
-        let Ok(parsed) = parsed else { return Ok(()) };
-        let processor = (event.session_number(), event.processor());
-        let thread = self.key(view, processor, parsed.thread_id)?;
-        self.scheduler.ready(processor, view.time(), thread, &parsed, None);
-        Ok(())
-    }
-
-    fn key(&mut self, view: &EventView<'_>, processor: Processor, tid: Tid) -> Result<Key, Full> {
-        if tid == Tid(0) {
-            return Ok(Key::Idle(processor));
-        }
-        Ok(Key::Thread(self.parts.thread(view, None, Some(tid))?.1))
-    }
-
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
     pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CpuReport {
         let (samples, classes) = (&mut self.samples, &mut self.classes);
@@ -339,14 +275,15 @@ impl Cpu {
         });
         let seen = self.seen.unwrap_or_default();
         let window = self.window.within(seen);
-        let has_switches = self.scheduler.stats().switches > 0;
+        let has_switches = self.scheduling.stats().switches > 0;
         if has_switches {
-            let (exact, clip) = (&mut self.exact, self.window);
-            let seen = self.scheduler.end(window.1, &mut |slice| exact.add(slice, clip));
+            let (slices, seen) = self.scheduling.end(window.1);
+            slices.iter().for_each(|slice| self.exact.add(slice, self.window));
             // Processors without any switch.
             let unseen = u64::from(self.processors.saturating_sub(seen));
-            exact.unknown += unseen * window.1.0.abs_diff(window.0.0.min(window.1.0));
-            self.exact.stats = self.scheduler.stats();
+            self.exact.unknown += unseen * self.window.overlap(window.0, window.1);
+            self.exact.stats = self.scheduling.stats();
+            self.exact.compact = self.scheduling.compact;
         }
         self.parts.end_capture(known, naming);
         let mut samples: Vec<_> = self.samples.into_iter().collect();
@@ -366,7 +303,7 @@ impl Cpu {
 }
 
 impl Exact {
-    fn add(&mut self, slice: Slice<Key>, window: Window) {
+    fn add(&mut self, slice: &Slice<Key>, window: Window) {
         let ticks = window.overlap(slice.from, slice.until);
         match (slice.activity, slice.thread) {
             _ if ticks == 0 => {}

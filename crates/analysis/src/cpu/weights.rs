@@ -10,6 +10,8 @@ use rustc_hash::FxHashMap;
 use stackhound_trace::TraceTime;
 use stackhound_types::TICKS_PER_SECOND;
 
+use crate::scheduling::scheduler::Processor;
+
 /// The rule for the weight of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Weighing {
@@ -25,9 +27,6 @@ const PENDING_MAX: usize = 1 << 16;
 
 /// The interval of Windows if nothing else is set, in units of 100 ns.
 pub const USUAL_INTERVAL: i64 = TICKS_PER_SECOND / 1000;
-
-/// A processor of a session.
-pub type Processor = (u32, Option<u16>);
 
 /// Weighs samples in the order of time. `T` is what the caller needs to know about a sample.
 #[derive(Debug)]

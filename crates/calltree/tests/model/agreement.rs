@@ -217,6 +217,22 @@ proptest! {
     }
 
     #[test]
+    fn calls_are_counted(steps in steps()) {
+        let model = run(&steps);
+        for (location, count) in model.trace.call_counts() {
+            let of = model.frames.iter().filter(|frame| frame.location == Some(location.id())).count();
+            prop_assert_eq!(count, of as u64);
+        }
+        // The number of frames below each outermost one.
+        let mut below = vec![0; model.frames.len()];
+        for index in 0..model.frames.len() {
+            below[model.frames[index].ancestors.first().copied().unwrap_or(index)] += 1;
+        }
+        let most = (0..below.len()).rev().max_by_key(|index| below[*index]);
+        prop_assert_eq!(model.trace.largest_call().map(number), most);
+    }
+
+    #[test]
     fn transitions_start_and_end_frames(steps in steps()) {
         let model = run(&steps);
         // The trace has one processor.

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use stackhound_export::json::tree::TreeDocument;
 use stackhound_export::tree::{Limits, Tree, html, text};
 
-use super::position::PositionArguments;
+use super::position::{Position, StackChoice};
 use super::{Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -18,8 +18,12 @@ use crate::output::Sink;
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
+    /// Show the calls at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s since the
+    /// start; by default, those of the outermost frame with the most calls below it
+    #[arg(long, value_name = "POSITION")]
+    at: Option<Position>,
     #[command(flatten)]
-    position: PositionArguments,
+    choice: StackChoice,
     /// Show at most N frames above the active one
     #[arg(long, value_name = "N", default_value_t = Limits::default().ancestors)]
     ancestors: usize,
@@ -48,9 +52,19 @@ pub enum TreeFormat {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.position;
-    let stack = choice.stack(&trace, at)?;
-    let frame = choice.frame(&trace, at)?;
+    let (context, stack, frame) = match arguments.at {
+        Some(at) => {
+            let choice = arguments.choice;
+            (at.context(&trace)?, choice.stack(&trace, at)?, choice.frame(&trace, at)?)
+        }
+        None if arguments.choice.tid.is_some() || arguments.choice.cpu.is_some() => {
+            bail!("--tid and --cpu choose a stack at a position; add --at")
+        }
+        None => {
+            let frame = trace.largest_call().context("the trace has no frames")?;
+            (frame.first_context(), frame.stack(), frame)
+        }
+    };
     let limits =
         Limits { ancestors: arguments.ancestors, depth: arguments.depth, children: arguments.children };
     let tree = Tree::around(frame, limits);
@@ -60,7 +74,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         TreeFormat::Text => text::tree(&tree, &mut sink)?,
         TreeFormat::Html => sink.write_all(html::page(&tree).as_bytes())?,
         TreeFormat::Json => {
-            sink.json(&TreeDocument::new(at.context(&trace)?, stack, &tree))?;
+            sink.json(&TreeDocument::new(context, stack, &tree))?;
         }
     }
     sink.finish()?;

@@ -73,7 +73,7 @@ pub fn run(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcom
     line(&mut sink, format_args!(""))?;
     // A pattern matches functions with names only.
     let most = functions.iter().find(|(name, _)| name.contains('!')).map_or("*", |(name, _)| name);
-    line(&mut sink, format_args!("next       stackhound tree {path} --at '#0'"))?;
+    line(&mut sink, format_args!("next       stackhound tree {path}"))?;
     line(&mut sink, format_args!("           stackhound calls {path} '{most}' --limit 10"))?;
     line(
         &mut sink,

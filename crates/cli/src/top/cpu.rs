@@ -1,60 +1,36 @@
 //! `top cpu`: processor time.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use stackhound::analysis::cpu::weights::Weighing;
-use stackhound::analysis::cpu::{By, Cpu, CpuReport, Row};
+use stackhound::analysis::cpu::{Cpu, CpuReport};
+use stackhound::analysis::rows::{By, Row};
 use stackhound::profile::{Grouping, Sums};
-use stackhound::trace::{Capture, OpenTrace, TraceTime};
+use stackhound::trace::TraceTime;
 use stackhound::{FileTime, RawTime};
-use stackhound_export::escape::{cell, line, row};
+use stackhound_export::escape::line;
 use stackhound_export::json::top::{self as json, CaptureTopCpu, CpuRow, TopCpu, TopCpuOfCaptures};
 use stackhound_export::json::value::Time;
 
 use super::table::{Column, Table, percent, seconds};
-use crate::filter::{self, EventFilter, Filters};
+use super::{Format, Shared, optional};
 use crate::info::capture_info;
-use crate::inputs::{self, Inputs};
-use crate::naming::{self, Naming};
-use crate::options::{Common, Output};
+use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, grouped};
-use crate::progress::Progress;
-use crate::reading::Reading;
+use crate::output::{counted, grouped};
 
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    pub inputs: Inputs,
+    shared: Shared,
     /// Show one row for each process, thread, module, function or stack
     #[arg(long, value_enum, default_value = "process")]
-    pub by: Dimension,
-    /// Show at most N rows
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
-    /// Show all rows
-    #[arg(long, conflicts_with = "top")]
-    pub all: bool,
-    /// Show functions without a name by their offset in the module, not as one row of the module
-    #[arg(long)]
-    pub offsets: bool,
+    by: Dimension,
     /// Count each sample as one sampling interval, not as the time since the previous sample
     #[arg(long)]
-    pub nominal: bool,
-    /// Output format; by default derived from the file name of -o, else a table
-    #[arg(long, value_enum)]
-    pub format: Option<Format>,
-    #[command(flatten)]
-    pub filters: Filters,
-    #[command(flatten)]
-    pub naming: Naming,
-    #[command(flatten)]
-    pub reading: Reading,
-    #[command(flatten)]
-    pub output: Output,
+    nominal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,20 +58,21 @@ impl Dimension {
         }
     }
 
+    fn of_stacks(self, shared: &Shared) -> By {
+        match self {
+            Dimension::Process => By::Process,
+            Dimension::Thread => By::Thread,
+            Dimension::Module => By::Frames(Grouping::Module),
+            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
+            Dimension::Function => By::Frames(Grouping::Function),
+            Dimension::Stack => By::Stack,
+        }
+    }
+
     /// Whether rows overlap, so that each has a total beside its own time.
     fn has_totals(self) -> bool {
         matches!(self, Dimension::Module | Dimension::Function)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Human-readable table
-    Table,
-    /// CSV with a header line; times in nanoseconds
-    Csv,
-    /// One JSON object; times in nanoseconds
-    Json,
 }
 
 /// The analyzed capture.
@@ -107,104 +84,49 @@ struct Analyzed {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let path = arguments.output.output.as_deref();
-    let of_path = || match path?.extension()?.to_str()? {
-        "csv" => Some(Format::Csv),
-        "json" => Some(Format::Json),
-        _ => None,
-    };
-    let format = arguments.format.or_else(of_path).unwrap_or(Format::Table);
-    let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
-    EventFilter::parse(&arguments.filters)?;
-    let mut sink = Sink::open(path)?;
-    let (mut damaged, mut analyzed) = (false, Vec::new());
-    for (index, capture) in captures.iter().enumerate() {
-        inputs::announce(&captures, index, common);
-        let (found, is_damaged) = analyze(arguments, common, &capture.trace)?;
-        damaged |= is_damaged;
-        analyzed.push(found);
-    }
-    if analyzed.iter().all(|found| found.report.exact.is_none() && found.report.interval.is_none()) {
+    let (shared, by) = (&arguments.shared, arguments.by);
+    let weighing = if arguments.nominal { Weighing::Nominal } else { Weighing::Elapsed };
+    let is_filtered = shared.is_filtered();
+    let read = super::read(
+        shared,
+        common,
+        |trace, window| Cpu::new(String::new(), trace, window, weighing),
+        |cpu, view, filter| cpu.observe(view, || filter.wants(view)),
+        |cpu, known, naming| {
+            let mut report = cpu.finish(known, naming);
+            if is_filtered {
+                // Which switches match a filter of events is not defined.
+                report.exact = None;
+            }
+            let rows = shared.first(report.rows(by.of_stacks(shared)));
+            Analyzed { report, rows, is_filtered }
+        },
+    )?;
+    let is_empty = |found: &Analyzed| found.report.exact.is_none() && found.report.interval.is_none();
+    if read.found.iter().all(is_empty) {
         bail!(
             "the trace has neither profile samples nor context switches; they are recorded with the kernel flags \
              PROFILE and CSWITCH, for example by `stackhound record` or `xperf -on PROFILE+CSWITCH -stackwalk \
              Profile+CSwitch`"
         );
     }
-    match format {
-        Format::Table => {
-            for (index, (capture, found)) in captures.iter().zip(&analyzed).enumerate() {
-                if captures.len() > 1 {
-                    let gap = if index > 0 { "\n" } else { "" };
-                    write!(sink, "{gap}")?;
-                    line(&mut sink, format_args!("capture {}: {capture}", index + 1))?;
-                }
-                table(&mut sink, arguments, found)?;
-            }
-        }
-        Format::Csv => csv(&mut sink, arguments.by, &captures, &analyzed)?,
+    let mut sink = shared.sink()?;
+    match shared.format() {
+        Format::Table => read.tables(&mut sink, |out, found| table(out, by, found))?,
+        Format::Csv => csv(&mut sink, by, &read.found)?,
         Format::Json => {
-            let mut documents = analyzed.iter().map(|found| document(arguments.by, found));
-            if captures.len() == 1 {
+            let mut documents = read.found.iter().map(|found| document(by, found));
+            if read.captures.len() == 1 {
                 documents.next().map(|one| sink.json(&one)).transpose()?;
             } else {
-                let each = captures.iter().zip(documents);
+                let each = read.captures.iter().zip(documents);
                 let each = each.map(|(capture, top)| CaptureTopCpu { capture: capture_info(capture), top });
                 sink.json(&TopCpuOfCaptures { captures: each.collect() })?;
             }
         }
     }
     sink.finish()?;
-    Ok(Outcome { damaged, ..Outcome::default() })
-}
-
-/// Analyzes one capture. Returns also whether a byte of it is damaged.
-fn analyze(arguments: &Arguments, common: &Common, trace: &OpenTrace) -> Result<(Analyzed, bool)> {
-    let filter = EventFilter::new(&arguments.filters, trace)?;
-    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
-    let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
-    let mut progress =
-        Progress::new(common, trace.sources().iter().map(|source| source.etl_file.size()).sum());
-    let weighing = if arguments.nominal { Weighing::Nominal } else { Weighing::Elapsed };
-    let mut cpu = Cpu::new(String::new(), trace, filter.window(), weighing);
-    let mut failure = None;
-    let outcome = pipeline.run(|view| {
-        progress.tick();
-        if filter.is_past(view) {
-            return ControlFlow::Break(());
-        }
-        match cpu.observe(view, || filter.wants(view)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(full) => {
-                failure = Some(full);
-                ControlFlow::Break(())
-            }
-        }
-    });
-    if let Some(full) = failure {
-        return Err(full.into());
-    }
-    let (known, _, naming) = pipeline.parts();
-    let mut report = cpu.finish(known, naming);
-    let is_filtered = !filter::texts(&arguments.filters).is_empty();
-    if is_filtered {
-        // Which switches match a filter of events is not defined.
-        report.exact = None;
-    }
-    let rows = report.rows(match arguments.by {
-        Dimension::Process => By::Process,
-        Dimension::Thread => By::Thread,
-        Dimension::Module => By::Frames(Grouping::Module),
-        Dimension::Function if arguments.offsets => By::Frames(Grouping::Offset),
-        Dimension::Function => By::Frames(Grouping::Function),
-        Dimension::Stack => By::Stack,
-    });
-    naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
-    let mut analyzed = Analyzed { report, rows, is_filtered };
-    if !arguments.all {
-        analyzed.rows.truncate(arguments.top);
-    }
-    Ok((analyzed, !outcome.trace.damage.is_empty()))
+    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
 }
 
 fn utc(report: &CpuReport, time: TraceTime) -> FileTime {
@@ -277,39 +199,30 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
     }
 }
 
-fn csv(out: &mut impl Write, by: Dimension, captures: &[Capture], analyzed: &[Analyzed]) -> Result<()> {
-    let mut header =
-        vec![by.name(), "pid", "tid", "self", "total", "samples", "total_samples", "exact", "runs"];
-    if captures.len() > 1 {
-        header.insert(0, "capture");
-    }
-    row(out, header)?;
+fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()> {
+    let columns = ["pid", "tid", "self", "total", "samples", "total_samples", "exact", "runs"];
+    super::csv_header(out, by.name(), &columns, analyzed.len())?;
     for (index, found) in analyzed.iter().enumerate() {
         let nanos = |ticks| found.report.nanos(ticks).to_string();
-        let optional = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-        for found in &found.rows {
-            let mut cells = vec![
-                cell(&found.names.join("<")),
-                optional(found.pid.map(u64::from)),
-                optional(found.tid.map(u64::from)),
-                nanos(found.own.amount),
-                nanos(found.total.amount),
-                found.own.count.to_string(),
-                found.total.count.to_string(),
-                found.exact.map(|exact| nanos(exact.amount)).unwrap_or_default(),
-                optional(found.exact.map(|exact| exact.count)),
+        for row in &found.rows {
+            let cells = [
+                optional(row.pid.map(u64::from)),
+                optional(row.tid.map(u64::from)),
+                nanos(row.own.amount),
+                nanos(row.total.amount),
+                row.own.count.to_string(),
+                row.total.count.to_string(),
+                row.exact.map(|exact| nanos(exact.amount)).unwrap_or_default(),
+                optional(row.exact.map(|exact| exact.count)),
             ];
-            if captures.len() > 1 {
-                cells.insert(0, (index + 1).to_string());
-            }
-            row(out, cells)?;
+            super::csv_row(out, row, cells, (index, analyzed.len()))?;
         }
     }
     Ok(())
 }
 
-fn table(out: &mut impl Write, arguments: &Arguments, found: &Analyzed) -> Result<()> {
-    let (report, by) = (&found.report, arguments.by);
+fn table(out: &mut impl Write, by: Dimension, found: &Analyzed) -> Result<()> {
+    let report = &found.report;
     let (available, clock) = (report.available(), |ticks| seconds(report.nanos(ticks)));
     let length = available / u64::from(report.processors);
     line(

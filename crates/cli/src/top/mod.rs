@@ -2,21 +2,197 @@
 
 pub mod cpu;
 pub mod table;
+mod wait;
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
+use stackhound::analysis::Window;
+use stackhound::analysis::rows::Row;
+use stackhound::profile::Full;
+use stackhound::trace::{Capture, OpenTrace};
+use stackhound::{EventView, Naming, TraceState};
+use stackhound_export::escape::{cell, line, row};
 
-use crate::options::Common;
+use crate::filter::{self, EventFilter, Filters};
+use crate::inputs::{self, Inputs};
+use crate::naming;
+use crate::options::{Common, Output};
 use crate::outcome::Outcome;
+use crate::output::Sink;
+use crate::progress::Progress;
+use crate::reading::Reading;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Show where processor time was spent, by profile samples and by context switches
     Cpu(cpu::Arguments),
+    /// Show where threads waited, why, and who ended the waits
+    Wait(wait::Arguments),
+    /// Show how long threads were ready to run and did not run
+    Ready(wait::Arguments),
+}
+
+/// The options of all measurements.
+#[derive(Args, Debug)]
+pub struct Shared {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Show at most N rows
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Show all rows
+    #[arg(long, conflicts_with = "top")]
+    all: bool,
+    /// Show functions without a name by their offset in the module, not as one row of the module
+    #[arg(long)]
+    offsets: bool,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    naming: naming::Naming,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Human-readable table
+    Table,
+    /// CSV with a header line; times in nanoseconds
+    Csv,
+    /// One JSON object; times in nanoseconds
+    Json,
+}
+
+impl Shared {
+    fn format(&self) -> Format {
+        let of_path = || match self.output.output.as_deref()?.extension()?.to_str()? {
+            "csv" => Some(Format::Csv),
+            "json" => Some(Format::Json),
+            _ => None,
+        };
+        self.format.or_else(of_path).unwrap_or(Format::Table)
+    }
+
+    fn sink(&self) -> Result<Sink> {
+        Sink::open(self.output.output.as_deref())
+    }
+
+    /// Whether events are selected by more than their time.
+    fn is_filtered(&self) -> bool {
+        !filter::texts(&self.filters).is_empty()
+    }
+
+    /// The rows that are shown.
+    fn first(&self, mut rows: Vec<Row>) -> Vec<Row> {
+        if !self.all {
+            rows.truncate(self.top);
+        }
+        rows
+    }
 }
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
         Verb::Cpu(arguments) => cpu::run(arguments, common),
+        Verb::Wait(arguments) => wait::run(arguments, common, wait::WAITS),
+        Verb::Ready(arguments) => wait::run(arguments, common, wait::READY),
     }
+}
+
+/// The captures of the input, and what was found in each.
+struct Read<R> {
+    captures: Vec<Capture>,
+    found: Vec<R>,
+    /// Whether a byte of them is damaged.
+    damaged: bool,
+}
+
+/// Reads all captures, each with an analysis of its own.
+fn read<A, R>(
+    shared: &Shared,
+    common: &Common,
+    start: impl Fn(&OpenTrace, Window) -> A,
+    observe: impl Fn(&mut A, &EventView<'_>, &EventFilter) -> Result<(), Full>,
+    finish: impl Fn(A, &TraceState, Option<&mut Naming>) -> R,
+) -> Result<Read<R>> {
+    let captures = inputs::captures(&shared.inputs.files, shared.inputs.grouping, common)?;
+    EventFilter::parse(&shared.filters)?;
+    let (mut damaged, mut found) = (false, Vec::new());
+    for (index, capture) in captures.iter().enumerate() {
+        inputs::announce(&captures, index, common);
+        let trace = &capture.trace;
+        let filter = EventFilter::new(&shared.filters, trace)?;
+        let enrichment = naming::enrichment(&shared.naming, common, naming::Use::Summary, Some(&filter))?;
+        let mut pipeline = shared.reading.pipeline(trace)?.with(enrichment);
+        let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
+        let mut progress = Progress::new(common, size);
+        let mut analysis = start(trace, filter.window());
+        let mut failure = None;
+        let outcome = pipeline.run(|view| {
+            progress.tick();
+            if filter.is_past(view) {
+                return ControlFlow::Break(());
+            }
+            match observe(&mut analysis, view, &filter) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(full) => {
+                    failure = Some(full);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if let Some(full) = failure {
+            return Err(full.into());
+        }
+        let (known, _, naming) = pipeline.parts();
+        found.push(finish(analysis, known, naming));
+        naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
+        damaged |= !outcome.trace.damage.is_empty();
+    }
+    Ok(Read { captures, found, damaged })
+}
+
+impl<R> Read<R> {
+    /// Writes the table of each capture.
+    fn tables(&self, out: &mut Sink, table: impl Fn(&mut Sink, &R) -> Result<()>) -> Result<()> {
+        for (index, (capture, found)) in self.captures.iter().zip(&self.found).enumerate() {
+            if self.captures.len() > 1 {
+                if index > 0 {
+                    writeln!(out)?;
+                }
+                line(out, format_args!("capture {}: {capture}", index + 1))?;
+            }
+            table(out, found)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the names of the columns. Several captures are numbered.
+fn csv_header(out: &mut impl Write, by: &str, columns: &[&str], captures: usize) -> io::Result<()> {
+    let number = (captures > 1).then_some("capture");
+    row(out, number.into_iter().chain([by]).chain(columns.iter().copied()))
+}
+
+fn csv_row(
+    out: &mut impl Write,
+    of: &Row,
+    cells: impl IntoIterator<Item = String>,
+    (index, captures): (usize, usize),
+) -> io::Result<()> {
+    let number = (captures > 1).then(|| (index + 1).to_string());
+    row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(cells))
+}
+
+fn optional(number: Option<u64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -372,6 +372,11 @@ fn the_format_of_a_tree_follows_the_file_name() {
         let written = std::fs::read_to_string(&file).unwrap();
         assert!(written.starts_with(begins), "{name}: {written}");
     }
+    // Without a position, the tree is that of the outermost frame with the most calls below it.
+    let whole = object("tree", &trace, &["--depth", "1"]);
+    let most = trace.largest_call().unwrap();
+    assert_eq!(whole["active_frame_id"], most.id().0);
+    assert_eq!(whole["at"]["context"], most.first_context().id().0);
     let json =
         object("tree", &trace, &["--at", "200000", "--children", "2", "--depth", "1", "--ancestors", "0"]);
     assert_eq!(json["at"], json!({"context": 200_000, "cpu": 0, "time": null}));
@@ -439,6 +444,7 @@ fn missing_positions_are_reported_in_one_sentence() {
             refused(&[verb, trace, frame], sentence);
         }
     }
+    refused(&["tree", path, "--tid", "2"], "--tid and --cpu choose a stack at a position; add --at");
     refused(
         &["calls", path, "*", "--from", "#3100001"],
         "context #3100001 is outside the trace, whose contexts are #0 to #3100000",

@@ -1,7 +1,7 @@
 //! Inputs of all formats, truncated and with flipped bits: the program ends and reports what it
 //! could not read, and `--strict` sets the exit code.
 //!
-//! An ordinary run tries 300 of each; `STACKHOUND_MUTATIONS` is another number, and
+//! An ordinary run tries 150 of each; `STACKHOUND_MUTATIONS` is another number, and
 //! `scripts/mutations.sh` tries 5,000.
 
 use std::fs;
@@ -94,7 +94,7 @@ fn run(format: &Format, folder: &Path, bytes: &[u8]) -> (i32, Vec<u8>) {
 }
 
 fn count() -> u64 {
-    std::env::var("STACKHOUND_MUTATIONS").map_or(300, |count| count.parse().expect("a number"))
+    std::env::var("STACKHOUND_MUTATIONS").map_or(150, |count| count.parse().expect("a number"))
 }
 
 /// Deterministic pseudorandom numbers.

@@ -160,3 +160,58 @@ fn processor_time_has_the_same_sums_in_all_formats_and_rows() {
             .all(|row| row["name"].as_str().unwrap().starts_with("browser.exe ("))
     );
 }
+
+#[test]
+fn an_exact_trace_is_summarized() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.stacks");
+    let trace = crate::fixtures::trace();
+    std::fs::write(&path, trace.as_bytes()).unwrap();
+    let shown = printed(&["-q", text(&path)]);
+    for part in [
+        format!("{} calls, 3,100,000 transitions", trace.frame_count()),
+        format!("{} stacks", trace.stack_count()),
+        format!("stackhound tree {}", path.display()),
+    ] {
+        assert!(shown.contains(&part), "{part}\n{shown}");
+    }
+    for command in shown.lines().skip_while(|line| !line.is_empty()).skip(1) {
+        let words: Vec<&str> =
+            command.split_whitespace().skip_while(|word| *word != "stackhound").skip(1).collect();
+        let words: Vec<&str> = words.iter().map(|word| word.trim_matches('\'')).collect();
+        assert!(stackhound(&words).status.success(), "{command}");
+    }
+    crate::program::refused(
+        &["summary", text(&path), "--format", "json"],
+        &format!(
+            "{}: the summary of an exact trace has no JSON form; use calls, tree or ranges",
+            path.display()
+        ),
+    );
+}
+
+#[test]
+fn waits_have_the_same_sums_in_all_formats_and_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "3");
+    for metric in ["wait", "ready"] {
+        let top = |arguments: &[&str]| {
+            let common = ["top", metric, "-q", "--symbol-path", "", text(&path), "--all"];
+            printed(&[&common[..], arguments].concat())
+        };
+        for by in ["process", "thread", "module", "function", "stack", "reason", "readier"] {
+            let document: Value = serde_json::from_str(&top(&["--by", by, "--format", "json"])).unwrap();
+            let rows = document["rows"].as_array().unwrap();
+            let sum = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
+            assert_eq!(sum("count"), document["count"], "{metric} {by}");
+            assert!(document["total"].as_u64().unwrap() - sum("self") <= rows.len() as u64, "{metric} {by}");
+            let csv = top(&["--by", by, "--format", "csv"]);
+            assert_eq!(csv.lines().count(), 1 + rows.len(), "{metric} {by}");
+            let table = top(&["--by", by]);
+            let shown = table.lines().skip_while(|line| !line.is_empty()).skip(2).count();
+            assert_eq!(shown, rows.len(), "{metric} {by}");
+        }
+        let document: Value = serde_json::from_str(&top(&["--format", "json"])).unwrap();
+        assert!(document["count"].as_u64().unwrap() > 20, "{metric}");
+    }
+}

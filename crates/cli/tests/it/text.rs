@@ -3,7 +3,7 @@
 //!
 //! In a name of a trace, of its symbols, of an archive member or of a Sysmon row, one character is
 //! replaced by a special one, and in a control copy by a letter. A verb reads both. The outputs may
-//! differ by this character only. An ordinary run tries 50 names, `.ci/run` 100; `STACKHOUND_MUTATIONS` sets
+//! differ by this character only. An ordinary run tries 20 names, `.ci/run` 150; `STACKHOUND_MUTATIONS` sets
 //! another number, and `scripts/text.sh` tries 5,000.
 
 use std::collections::BTreeSet;
@@ -339,7 +339,7 @@ fn check_messages(errors: &str, control: &str, label: &str) {
 }
 
 fn count() -> usize {
-    std::env::var("STACKHOUND_MUTATIONS").map_or(30, |count| count.parse().expect("a number"))
+    std::env::var("STACKHOUND_MUTATIONS").map_or(20, |count| count.parse().expect("a number"))
 }
 
 /// Deterministic pseudorandom numbers.

@@ -120,3 +120,75 @@ pub struct CaptureTopCpu<'a> {
     #[serde(flatten)]
     pub top: TopCpu<'a>,
 }
+
+/// `top wait --format json` and `top ready --format json`: where threads of one capture did not run.
+/// Durations are nanoseconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopWait<'a> {
+    /// What is measured: `wait` or `ready`.
+    pub metric: &'static str,
+    /// What the rows are about: `process`, `thread`, `module`, `function`, `stack`, `reason` or
+    /// `readier`.
+    pub by: &'static str,
+    /// The analyzed part of the trace.
+    pub window: Window,
+    /// Number of waits, or of times in which a thread was ready to run.
+    pub count: u64,
+    /// Their length. Times of threads add up, so it can exceed the duration of the window.
+    pub total: u64,
+    /// Time in which it is not known what threads did, because records are missing.
+    pub unknown: u64,
+    /// Number of waits and ready times whose context switch has no stack.
+    pub without_stack: u64,
+    /// Number of waits without an event that ended them. They contain the time in which the thread
+    /// was ready.
+    pub not_readied: u64,
+    /// Number of context switches.
+    pub switches: u64,
+    /// Number of context switches from a thread that was not known to run.
+    pub contradictions: u64,
+    /// The rows, those with the most time first.
+    pub rows: Vec<WaitRow<'a>>,
+}
+
+/// A row. Times are nanoseconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WaitRow<'a> {
+    /// The process, thread, module, function, reason or readying thread. Null for stacks.
+    pub name: Option<&'a str>,
+    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
+    pub stack: Option<&'a [String]>,
+    /// Process id, of a process, thread or stack.
+    pub pid: Option<u32>,
+    /// Thread id, of a thread.
+    pub tid: Option<u32>,
+    /// Time with the innermost frame in the row.
+    #[serde(rename = "self")]
+    pub own: u64,
+    /// Time with any frame in the row.
+    pub total: u64,
+    /// Number of times with the innermost frame in the row.
+    pub count: u64,
+    /// Number of times with any frame in the row.
+    pub total_count: u64,
+    /// The longest time.
+    pub max: u64,
+}
+
+/// The same for an input of several captures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopWaitOfCaptures<'a> {
+    /// The captures.
+    pub captures: Vec<CaptureTopWait<'a>>,
+}
+
+/// The waits of one of several captures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CaptureTopWait<'a> {
+    /// The capture.
+    #[serde(flatten)]
+    pub capture: Capture<'a>,
+    /// The waits.
+    #[serde(flatten)]
+    pub top: TopWait<'a>,
+}

@@ -6,12 +6,14 @@ use std::ops::ControlFlow;
 
 use stackhound::analysis::Window;
 use stackhound::analysis::cpu::weights::Weighing;
-use stackhound::analysis::cpu::{By, Cpu, CpuReport};
+use stackhound::analysis::cpu::{Cpu, CpuReport};
+use stackhound::analysis::rows::By;
+use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
 use stackhound::etl::EtlFile;
 use stackhound::profile::Grouping;
 use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Passes, Pipeline};
-use stackhound_scenario::{GroundTruth, Mix, Scenario};
+use stackhound_scenario::{GroundTruth, Mix, Scenario, SwitchTruth};
 
 fn open(bytes: Vec<u8>) -> OpenTrace {
     let etl_file = EtlFile::open(bytes.into()).unwrap();
@@ -129,4 +131,106 @@ fn samples_add_up_and_agree_with_switches() {
             }
         }
     }
+}
+
+fn waits(trace: &OpenTrace, window: Window) -> WaitReport {
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let mut waits = Waits::new(String::new(), trace, window);
+    pipeline.run(|view| {
+        waits.observe(view, || true).unwrap();
+        ControlFlow::Continue(())
+    });
+    let (known, _, naming) = pipeline.parts();
+    waits.finish(known, naming)
+}
+
+/// Times of threads that waited or were ready until a switch in a window, by thread id.
+#[derive(Debug, Default)]
+struct OffTruth {
+    waited: BTreeMap<u32, u64>,
+    ready: BTreeMap<u32, u64>,
+}
+
+/// From all switches and ready events of the scenario: also those that are not in the file.
+fn off_truth(switches: &[SwitchTruth], readied: &[(i64, u32)], (from, to): (i64, i64)) -> OffTruth {
+    let mut off: BTreeMap<u32, (i64, bool)> = BTreeMap::new();
+    let mut truth = OffTruth::default();
+    let length = |since: i64, until: i64| until.min(to).saturating_sub(since.max(from)).max(0) as u64;
+    for switch in switches {
+        let now = switch.time.0;
+        if let Some((since, waits)) = off.remove(&switch.new.0) {
+            let of_thread =
+                |(time, tid): &&(i64, u32)| *tid == switch.new.0 && *time >= since && *time <= now;
+            let ready =
+                if waits { readied.iter().find(of_thread).map_or(now, |(time, _)| *time) } else { since };
+            *truth.waited.entry(switch.new.0).or_default() += length(since, ready);
+            *truth.ready.entry(switch.new.0).or_default() += length(ready, now);
+        }
+        if switch.old.0 != 0 {
+            off.insert(switch.old.0, (now, switch.old_waits.is_some()));
+        }
+    }
+    truth
+}
+
+#[test]
+fn waits_are_the_truth_or_unknown() {
+    let (mut compared, mut lossy) = (0, 0);
+    for seed in 1..5 {
+        let scenario = Scenario { seed, ..Scenario::default() };
+        let mut file = Cursor::new(Vec::new());
+        let (_, switches) = scenario.write_switches(&mut file).unwrap();
+        let (known, events) = scenario.write_with_events(Cursor::new(Vec::new())).unwrap();
+        let readied: Vec<(i64, u32)> = events
+            .iter()
+            .filter_map(|event| match event.action {
+                GroundTruth::Ready { tid } => Some((event.time.0, tid.0)),
+                _ => None,
+            })
+            .collect();
+        let trace = open(file.into_inner());
+        let whole = waits(&trace, Window::default());
+        let (start, end) = (whole.window.0.0, whole.window.1.0);
+        let third = (end - start) / 3;
+        for (from, to) in [(start, end), (start + third, end - third)] {
+            let report = waits(&trace, Window { from: Some(TraceTime(from)), to: Some(TraceTime(to)) });
+            let truth = off_truth(&switches, &readied, (from, to));
+            let of = |measure| {
+                let rows = report.rows(measure, WaitBy::Waiting(By::Thread));
+                let mut times: BTreeMap<u32, u64> = BTreeMap::new();
+                rows.iter().for_each(|row| *times.entry(row.tid.unwrap()).or_default() += row.own.amount);
+                times
+            };
+            for (measure, expected) in [(Measure::Waits, &truth.waited), (Measure::Ready, &truth.ready)] {
+                let measured = of(measure);
+                let mut missing = 0;
+                for (tid, expected) in expected {
+                    let measured = measured.get(tid).copied().unwrap_or(0);
+                    assert!(
+                        measured <= *expected,
+                        "{seed} {measure:?}: thread {tid}: {measured} > {expected}"
+                    );
+                    missing += expected - measured;
+                    compared += 1;
+                }
+                assert!(measured.keys().all(|tid| expected.contains_key(tid)), "{seed} {measure:?}");
+                if known.lost.buffers == 0 {
+                    assert_eq!(missing, 0, "{seed} {measure:?}");
+                }
+                lossy += u32::from(missing > 0);
+                // All kinds of rows have the same sum.
+                let total = report.total(measure);
+                for by in [By::Process, By::Thread, By::Stack]
+                    .map(WaitBy::Waiting)
+                    .into_iter()
+                    .chain([WaitBy::Reason, WaitBy::Readier])
+                {
+                    let rows = report.rows(measure, by);
+                    assert_eq!(rows.iter().map(|row| row.own.amount).sum::<u64>(), total.amount, "{by:?}");
+                    assert_eq!(rows.iter().map(|row| row.own.count).sum::<u64>(), total.count, "{by:?}");
+                }
+            }
+        }
+    }
+    assert!(compared > 300 && lossy > 0, "{compared} {lossy}");
 }

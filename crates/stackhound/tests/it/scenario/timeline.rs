@@ -99,6 +99,7 @@ fn truth(case: &Case) -> Truth {
                 let (first, last, routine, active) = (n + 1, transitions, routine.0, Vec::new());
                 frames.push(Expected { kind, of: tid.0, first, last, routine, end, active });
             }
+            GroundTruth::Ready { .. } => {}
             GroundTruth::Exit { tid } => {
                 if let Some(at) = open.entry(tid).or_default().pop() {
                     (frames[at].last, frames[at].end) = (n, EndType::Return as u8);

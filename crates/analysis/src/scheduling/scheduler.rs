@@ -11,18 +11,18 @@
 //! processor, which states the thread that leaves.
 
 use rustc_hash::FxHashMap;
-use stackhound_profile::StackId;
 use stackhound_schema::kernel::view::{CSwitch, ReadyThread};
 use stackhound_trace::TraceTime;
 
-use super::weights::Processor;
+/// A processor of a session.
+pub type Processor = (u32, Option<u16>);
 
 /// A state of threads, or an unknown one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity<T> {
     /// It ran on the processor of the event.
     Ran,
-    /// It was ready to run. `since` a switch, which interrupted it, or since it was made ready.
+    /// It was ready to run.
     Ready {
         /// Whether it was interrupted while it ran, and did not wait.
         is_interrupted: bool,
@@ -48,8 +48,6 @@ pub struct Readied<T> {
     pub by: Option<T>,
     /// Whether a deferred procedure call did it, which interrupted that thread.
     pub in_dpc: bool,
-    /// The stack of the event.
-    pub stack: Option<StackId>,
     /// The time.
     pub time: TraceTime,
 }
@@ -254,15 +252,8 @@ impl<T: Thread> Scheduler<T> {
 
     /// A thread is made ready, by the thread that runs on a processor. The first such event ends a
     /// wait.
-    pub fn ready(
-        &mut self,
-        processor: Processor,
-        now: TraceTime,
-        thread: T,
-        event: &ReadyThread,
-        stack: Option<StackId>,
-    ) {
-        let readied = Readied { by: self.running(processor), in_dpc: event.flags & 1 != 0, stack, time: now };
+    pub fn ready(&mut self, processor: Processor, now: TraceTime, thread: T, event: &ReadyThread) {
+        let readied = Readied { by: self.running(processor), in_dpc: event.flags & 1 != 0, time: now };
         match self.places.get_mut(&thread) {
             Some(Place::On(early)) => *early = Some(readied),
             Some(Place::Off(off)) if off.readied.is_none() && matches!(off.state, WAITING | TRANSITION) => {
@@ -352,7 +343,7 @@ mod tests {
                         adjust_increment: 0,
                         flags: 0,
                     };
-                    scheduler.ready((0, Some(processor)), TraceTime(time), thread, &event, None);
+                    scheduler.ready((0, Some(processor)), TraceTime(time), thread, &event);
                 }
                 Gap(processor, time) => {
                     scheduler.record((0, Some(processor)), TraceTime(time), |_, _| true, out);

@@ -1,0 +1,149 @@
+//! What was observed of threads and stacks, as rows by process, thread, module, function or stack.
+
+use rustc_hash::FxHashMap;
+use stackhound_profile::{Grouping, Groups, ProcessId, Profile, StackId, Sums, ThreadId};
+
+/// What rows are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// Processes.
+    Process,
+    /// Threads.
+    Thread,
+    /// Groups of frames.
+    Frames(Grouping),
+    /// Stacks of a process. Frames are named as functions.
+    Stack,
+}
+
+/// A row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// What it is about. Of a stack, the names of its frames, innermost first, and its process.
+    pub names: Vec<String>,
+    /// The process id, of rows about a process, a thread or a stack.
+    pub pid: Option<u32>,
+    /// The thread id, of rows about a thread.
+    pub tid: Option<u32>,
+    /// What was observed with the innermost frame in the row; of processes, threads and stacks
+    /// everything.
+    pub own: Sums,
+    /// What was observed with any frame in the row.
+    pub total: Sums,
+    /// Of processes and threads, by another measurement: the exact processor time, and how often
+    /// they ran.
+    pub exact: Option<Sums>,
+}
+
+/// The rows, those with the largest amount first.
+pub fn rows(
+    profile: &Profile,
+    observed: &[((ThreadId, StackId), Sums)],
+    exact: Option<&FxHashMap<ThreadId, Sums>>,
+    by: By,
+) -> Vec<Row> {
+    let of_process = |thread: ThreadId| profile.threads()[thread.index()].process;
+    let mut rows = match by {
+        By::Process => owners(observed, exact, of_process, |id| process_row(profile, id)),
+        By::Thread => owners(observed, exact, |thread| thread, |id| thread_row(profile, id)),
+        By::Frames(grouping) => frame_rows(profile, observed, grouping),
+        By::Stack => stack_rows(profile, observed),
+    };
+    sort(&mut rows);
+    rows
+}
+
+/// Rows with names of their own, such as reasons.
+pub fn named_rows(sums: impl IntoIterator<Item = (String, Sums)>) -> Vec<Row> {
+    let mut named: FxHashMap<String, Sums> = FxHashMap::default();
+    for (name, sums) in sums {
+        *named.entry(name).or_default() += sums;
+    }
+    let mut rows: Vec<Row> =
+        named.into_iter().map(|(name, own)| Row { own, total: own, ..empty(vec![name]) }).collect();
+    sort(&mut rows);
+    rows
+}
+
+fn sort(rows: &mut [Row]) {
+    let amount = |sums: Option<Sums>| sums.map_or(0, |sums| sums.amount);
+    rows.sort_by(|a, b| {
+        let measured = |row: &Row| (row.own.amount, row.total.amount, amount(row.exact));
+        let id = |row: &Row| (row.pid, row.tid);
+        measured(b).cmp(&measured(a)).then_with(|| a.names.cmp(&b.names)).then_with(|| id(a).cmp(&id(b)))
+    });
+}
+
+/// One row for each owner of a thread.
+fn owners<K: Copy + Eq + std::hash::Hash>(
+    observed: &[((ThreadId, StackId), Sums)],
+    exact: Option<&FxHashMap<ThreadId, Sums>>,
+    owner: impl Fn(ThreadId) -> K,
+    row: impl Fn(K) -> Row,
+) -> Vec<Row> {
+    let mut sums: FxHashMap<K, (Sums, Sums)> = FxHashMap::default();
+    for ((thread, _), observed) in observed {
+        sums.entry(owner(*thread)).or_default().0 += *observed;
+    }
+    for (thread, observed) in exact.into_iter().flatten() {
+        sums.entry(owner(*thread)).or_default().1 += *observed;
+    }
+    let rows = sums.into_iter().map(|(key, (own, measured))| Row {
+        own,
+        total: own,
+        exact: exact.map(|_| measured),
+        ..row(key)
+    });
+    rows.collect()
+}
+
+fn frame_rows(profile: &Profile, observed: &[((ThreadId, StackId), Sums)], grouping: Grouping) -> Vec<Row> {
+    let groups = Groups::new(profile, grouping);
+    let totals = groups.totals(profile, observed.iter().map(|((_, stack), sums)| (*stack, *sums)));
+    let named = groups.names().iter().zip(totals).filter(|(_, total)| total.total.count > 0);
+    named.map(|(name, sums)| Row { own: sums.own, total: sums.total, ..empty(vec![name.clone()]) }).collect()
+}
+
+fn stack_rows(profile: &Profile, observed: &[((ThreadId, StackId), Sums)]) -> Vec<Row> {
+    let groups = Groups::new(profile, Grouping::Function);
+    let mut stacks: FxHashMap<(ProcessId, StackId), Sums> = FxHashMap::default();
+    for ((thread, stack), observed) in observed {
+        let process = profile.threads()[thread.index()].process;
+        *stacks.entry((process, *stack)).or_default() += *observed;
+    }
+    // Stacks with different addresses can have the same functions.
+    let mut named: FxHashMap<(ProcessId, Vec<usize>), Sums> = FxHashMap::default();
+    for ((process, stack), observed) in stacks {
+        let frames = profile.stack(stack).map(|frame| groups.of(frame)).collect();
+        *named.entry((process, frames)).or_default() += observed;
+    }
+    let rows = named.into_iter().map(|((process, frames), own)| {
+        let process = process_row(profile, process);
+        let names = frames.iter().map(|&group| groups.names()[group].clone());
+        Row { own, total: own, names: names.chain(process.names.iter().cloned()).collect(), ..process }
+    });
+    rows.collect()
+}
+
+fn empty(names: Vec<String>) -> Row {
+    Row { names, pid: None, tid: None, own: Sums::default(), total: Sums::default(), exact: None }
+}
+
+fn process_row(profile: &Profile, id: ProcessId) -> Row {
+    Row { pid: profile.process(id).pid, ..empty(vec![profile.process_label(id)]) }
+}
+
+fn thread_row(profile: &Profile, id: ThreadId) -> Row {
+    let thread = &profile.threads()[id.index()];
+    Row { pid: profile.process(thread.process).pid, tid: thread.tid, ..empty(vec![thread_name(profile, id)]) }
+}
+
+/// The process and the name of a thread.
+pub fn thread_name(profile: &Profile, id: ThreadId) -> String {
+    let thread = &profile.threads()[id.index()];
+    let process = profile.process_label(thread.process);
+    match thread.tid {
+        Some(_) => format!("{process} {}", profile.thread_label(id)),
+        None => process,
+    }
+}

@@ -1,0 +1,275 @@
+//! `top wait` and `top ready`: where threads waited, and how long they were ready to run.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use stackhound::RawTime;
+use stackhound::analysis::rows::{By, Row};
+use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
+use stackhound::profile::Grouping;
+use stackhound_export::escape::line;
+use stackhound_export::json::top::{self as json, CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
+use stackhound_export::json::value::Time;
+
+use super::table::{Column, Table, seconds};
+use super::{Format, Shared, optional};
+use crate::info::capture_info;
+use crate::options::Common;
+use crate::outcome::Outcome;
+use crate::output::{counted, grouped};
+
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    shared: Shared,
+    /// Show one row for each process, thread, module, function or stack that did not run, for each
+    /// reason, or for each thread that ended a wait
+    #[arg(long, value_enum, default_value = "process")]
+    by: Dimension,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Dimension {
+    /// Processes
+    Process,
+    /// Threads
+    Thread,
+    /// Modules of the frames of the stacks
+    Module,
+    /// Functions of the frames of the stacks
+    Function,
+    /// Stacks
+    Stack,
+    /// Reasons that the kernel states
+    Reason,
+    /// Threads that made the waiting threads ready
+    Readier,
+}
+
+impl Dimension {
+    fn name(self) -> &'static str {
+        match self {
+            Dimension::Process => "process",
+            Dimension::Thread => "thread",
+            Dimension::Module => "module",
+            Dimension::Function => "function",
+            Dimension::Stack => "stack",
+            Dimension::Reason => "reason",
+            Dimension::Readier => "readier",
+        }
+    }
+
+    fn of_stacks(self, shared: &Shared) -> WaitBy {
+        WaitBy::Waiting(match self {
+            Dimension::Process => By::Process,
+            Dimension::Thread => By::Thread,
+            Dimension::Module => By::Frames(Grouping::Module),
+            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
+            Dimension::Function => By::Frames(Grouping::Function),
+            Dimension::Stack => By::Stack,
+            Dimension::Reason => return WaitBy::Reason,
+            Dimension::Readier => return WaitBy::Readier,
+        })
+    }
+
+    fn has_totals(self) -> bool {
+        matches!(self, Dimension::Module | Dimension::Function)
+    }
+}
+
+/// One of the two measurements.
+#[derive(Clone, Copy)]
+pub struct Metric {
+    measure: Measure,
+    name: &'static str,
+    title: &'static str,
+    column: &'static str,
+    /// One and several of what is counted.
+    counted: (&'static str, &'static str),
+}
+
+pub const WAITS: Metric = Metric {
+    measure: Measure::Waits,
+    name: "wait",
+    title: "Waits",
+    column: "WAIT s",
+    counted: ("wait", "waits"),
+};
+pub const READY: Metric = Metric {
+    measure: Measure::Ready,
+    name: "ready",
+    title: "Time ready to run",
+    column: "READY s",
+    counted: ("time a thread was ready", "times a thread was ready"),
+};
+
+/// The analyzed capture.
+struct Analyzed {
+    report: WaitReport,
+    rows: Vec<Row>,
+}
+
+pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Outcome> {
+    let (shared, by) = (&arguments.shared, arguments.by);
+    let read = super::read(
+        shared,
+        common,
+        |trace, window| Waits::new(String::new(), trace, window),
+        |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
+        |waits, known, naming| {
+            let report = waits.finish(known, naming);
+            let rows = shared.first(report.rows(metric.measure, by.of_stacks(shared)));
+            Analyzed { report, rows }
+        },
+    )?;
+    if read.found.iter().all(|found| found.report.stats.switches == 0) {
+        bail!(
+            "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
+             example by `stackhound record` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
+        );
+    }
+    let mut sink = shared.sink()?;
+    match shared.format() {
+        Format::Table => read.tables(&mut sink, |out, found| table(out, by, metric, found))?,
+        Format::Csv => csv(&mut sink, by, &read.found)?,
+        Format::Json => {
+            let mut documents = read.found.iter().map(|found| document(by, metric, found));
+            if read.captures.len() == 1 {
+                documents.next().map(|one| sink.json(&one)).transpose()?;
+            } else {
+                let each = read.captures.iter().zip(documents);
+                let each = each.map(|(capture, top)| CaptureTopWait { capture: capture_info(capture), top });
+                sink.json(&TopWaitOfCaptures { captures: each.collect() })?;
+            }
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+}
+
+fn document(by: Dimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
+    let report = &found.report;
+    let nanos = |ticks| report.nanos(ticks);
+    let utc = |time: stackhound::trace::TraceTime| Time(report.clock.to_file_time(RawTime(time.0)));
+    let (from, to) = report.window;
+    let (total, unknown) = (report.total(metric.measure), report.unknown());
+    let is_stack = by == Dimension::Stack;
+    let rows = found.rows.iter().map(|row| WaitRow {
+        name: (!is_stack).then(|| &*row.names[0]),
+        stack: is_stack.then_some(&*row.names),
+        pid: row.pid,
+        tid: row.tid,
+        own: nanos(row.own.amount),
+        total: nanos(row.total.amount),
+        count: row.own.count,
+        total_count: row.total.count,
+        max: nanos(row.total.max),
+    });
+    TopWait {
+        metric: metric.name,
+        by: by.name(),
+        window: json::Window {
+            from: utc(from),
+            to: utc(to),
+            duration: nanos(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)),
+        },
+        count: total.count,
+        total: nanos(total.amount),
+        unknown: nanos(unknown.amount),
+        without_stack: report.without_stack,
+        not_readied: report.not_readied,
+        switches: report.stats.switches,
+        contradictions: report.stats.contradictions,
+        rows: rows.collect(),
+    }
+}
+
+fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()> {
+    let columns = ["pid", "tid", "self", "total", "count", "total_count", "max"];
+    super::csv_header(out, by.name(), &columns, analyzed.len())?;
+    for (index, found) in analyzed.iter().enumerate() {
+        let nanos = |ticks| found.report.nanos(ticks).to_string();
+        for row in &found.rows {
+            let cells = [
+                optional(row.pid.map(u64::from)),
+                optional(row.tid.map(u64::from)),
+                nanos(row.own.amount),
+                nanos(row.total.amount),
+                row.own.count.to_string(),
+                row.total.count.to_string(),
+                nanos(row.total.max),
+            ];
+            super::csv_row(out, row, cells, (index, analyzed.len()))?;
+        }
+    }
+    Ok(())
+}
+
+fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) -> Result<()> {
+    let report = &found.report;
+    let clock = |ticks| seconds(report.nanos(ticks));
+    let (total, unknown) = (report.total(metric.measure), report.unknown());
+    line(
+        out,
+        format_args!("{} by {}, in {} s of trace; times of threads add up", metric.title, by.name(), {
+            let (from, to) = report.window;
+            clock(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0))
+        }),
+    )?;
+    line(
+        out,
+        format_args!(
+            "  {}: {} s; unknown {} s",
+            counted(total.count, metric.counted.0, metric.counted.1),
+            clock(total.amount),
+            clock(unknown.amount)
+        ),
+    )?;
+    let notes = [
+        (
+            report.not_readied,
+            "wait has no event that ended it and contains time ready to run",
+            "waits have no event that ended them and contain time ready to run",
+        ),
+        (report.without_stack, "switch has no stack", "switches have no stack"),
+        (
+            report.compact,
+            "record of compact context switches was not read",
+            "records of compact context switches were not read",
+        ),
+    ];
+    for (count, one, many) in notes {
+        if count > 0 {
+            line(out, format_args!("  {}", counted(count, one, many)))?;
+        }
+    }
+    writeln!(out)?;
+    let mut columns = Vec::new();
+    if by.has_totals() {
+        columns.extend(["SELF s", "TOTAL s"].map(Column::right));
+    } else {
+        columns.push(Column::right(metric.column));
+    }
+    columns.extend(["COUNT", "MAX s"].map(Column::right));
+    columns.push(Column::left(match by {
+        Dimension::Process => "PROCESS",
+        Dimension::Thread => "THREAD",
+        Dimension::Module => "MODULE",
+        Dimension::Function => "FUNCTION",
+        Dimension::Stack => "STACK",
+        Dimension::Reason => "REASON",
+        Dimension::Readier => "READIED BY",
+    }));
+    let mut table = Table::new(columns);
+    for row in &found.rows {
+        let mut cells = vec![clock(row.own.amount)];
+        if by.has_totals() {
+            cells.push(clock(row.total.amount));
+        }
+        cells.extend([grouped(row.total.count), clock(row.total.max), row.names.join(" < ")]);
+        table.row(cells);
+    }
+    table.write(out)?;
+    Ok(())
+}
