@@ -9,7 +9,7 @@ use stackhound_pipeline::{EventView, Naming, Predicate, TraceState};
 use stackhound_profile::{
     Full, Marker, MarkerKind, MarkerKindId, Nanos, Profile, Sample, Switch, SwitchReason, TextId, Timing,
 };
-use stackhound_schema::kernel::hook_id;
+use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_schema::{self as schema, ItemText, Value};
 use stackhound_trace::OpenTrace;
 use stackhound_types::Tid;
@@ -157,9 +157,10 @@ impl Collector {
 
     /// Sets the interval of the timer, which is in units of 100 ns.
     fn set_interval(&mut self, view: &EventView<'_>) {
-        let number = |name| view.field(name).and_then(|(_, value)| value.as_u64());
-        if let (Some(0), Some(interval)) = (number("Source"), number("NewInterval")) {
-            self.parts.builder.set_interval(Nanos(interval.saturating_mul(100)));
+        let pointer_size = view.event().record().pointer_size();
+        let interval = payload::ProfileInterval::parse(view.payload(), view.version(), pointer_size);
+        if let Some(interval) = interval.ok().filter(|interval| interval.source == 0) {
+            self.parts.builder.set_interval(Nanos(u64::from(interval.new_interval) * 100));
         }
     }
 
@@ -191,9 +192,9 @@ impl Collector {
         let reason = match view.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
             // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition,
             // DeferredReady.
-            Some(1 | 2 | 3 | 6 | 7) => SwitchReason::Ready,
+            Some(1 | 2 | 3 | 7) => SwitchReason::Ready,
             Some(4) => SwitchReason::Ended,
-            Some(5) => SwitchReason::Waits,
+            Some(5 | 6) => SwitchReason::Waits,
             _ => SwitchReason::Unknown,
         };
         let why = match view.field("OldThreadWaitReason") {

@@ -1,6 +1,7 @@
 //! What a trace contains: how many events of each kind, and the amounts that some of them state.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
+
 use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
@@ -112,6 +113,9 @@ const FILE_IO_LAST: u16 = hook_id::FILE_IO_OPERATION_END - 1;
 const TCP_GROUP: u16 = 0x06;
 const UDP_GROUP: u16 = 0x08;
 
+/// Maximum number of providers that are counted one by one.
+const PROVIDERS_MAX: usize = 1 << 12;
+
 /// Transfers of disks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Transfers {
@@ -131,7 +135,9 @@ pub struct Contents {
     /// Events by [`Kind`], in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
     /// Events of other providers, with their names.
-    pub providers: FxHashMap<Guid, (String, u64)>,
+    pub providers: HashMap<Guid, (String, u64)>,
+    /// Events of further providers, beyond the limit of providers that are counted one by one.
+    pub other_providers: u64,
     /// Reads from disks.
     pub read: Transfers,
     /// Writes to disks.
@@ -159,7 +165,8 @@ impl Contents {
             _ => return,
         };
         transfers.count += 1;
-        transfers.bytes += view.field("TransferSize").and_then(|(_, value)| value.as_u64()).unwrap_or(0);
+        let size = view.field("TransferSize").and_then(|(_, value)| value.as_u64()).unwrap_or(0);
+        transfers.bytes = transfers.bytes.saturating_add(size);
     }
 
     fn observe_provider(&mut self, view: &EventView<'_>) {
@@ -167,6 +174,10 @@ impl Contents {
         if guid == provider_guid::DOT_NET_RUNTIME {
             self.kinds[Kind::DotNet as usize] += 1;
             return self.collections.observe(view);
+        }
+        if self.providers.len() >= PROVIDERS_MAX && !self.providers.contains_key(&guid) {
+            self.other_providers += 1;
+            return;
         }
         let name = || (view.provider().into_owned(), 0);
         self.providers.entry(guid).or_insert_with(name).1 += 1;

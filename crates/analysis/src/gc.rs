@@ -19,6 +19,9 @@ const SUSPEND: u16 = 9;
 /// The reasons of suspensions for a collection: `GC` and `GCPrep`.
 const FOR_COLLECTION: [u64; 2] = [1, 6];
 
+/// Maximum number of processes, and of suspending threads. Beyond that, all are forgotten.
+const KEPT_MAX: usize = 1 << 14;
+
 /// The collections of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct GarbageCollections {
@@ -40,6 +43,12 @@ impl GarbageCollections {
     /// Adds an event of the provider.
     pub fn observe(&mut self, view: &EventView<'_>) {
         let (Some(pid), Some(tid)) = (view.pid(), view.tid()) else { return };
+        if self.suspended.len() >= KEPT_MAX {
+            self.suspended.clear();
+        }
+        if self.last.len() >= KEPT_MAX {
+            self.last.clear();
+        }
         let number = |name: &str| view.field(name).and_then(|(_, value)| value.as_u64());
         match view.id() {
             START => {
@@ -56,7 +65,7 @@ impl GarbageCollections {
             }
             RESTARTED => {
                 let Some(since) = self.suspended.remove(&(pid, tid)) else { return };
-                self.pauses += Sums::one(u64::try_from(view.time().0 - since.0).unwrap_or(0));
+                self.pauses += Sums::one(u64::try_from(view.time().0.saturating_sub(since.0)).unwrap_or(0));
             }
             _ => {}
         }

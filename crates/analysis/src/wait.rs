@@ -2,8 +2,9 @@
 //!
 //! A thread resumes where it waited, so the stack of the context switch that resumes it is the stack
 //! of its wait. The wait ends when the thread is made ready; from then on until it runs, it is ready.
-//! A thread that was interrupted while it ran did not wait. The last wait of a thread, which does not
-//! end within the trace, has no stack and is counted only.
+//! A thread that was preempted while it ran did not wait, and is ready; so is a new thread before it
+//! runs. The last wait of a thread, which does not
+//! end within the trace, has no stack: it is a sum of its own.
 
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
@@ -34,14 +35,14 @@ pub enum WaitBy {
     /// The reasons that the kernel states (`KWAIT_REASON`), or why threads were ready.
     Reason,
     /// The threads that ended the waits.
-    Readier,
+    ReadyingThread,
 }
 
 /// The last part of a wait or of the time in which a thread was ready.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Cause {
     reason: Reason,
-    readied: Option<Readier>,
+    readied: Option<ReadiedBy>,
 }
 
 /// Why a thread did not run.
@@ -49,15 +50,15 @@ struct Cause {
 enum Reason {
     /// It waited, with this `KWAIT_REASON`.
     Wait(u8),
-    /// It was interrupted while it ran.
-    Interrupted,
-    /// Its wait had ended.
-    WaitEnded,
+    /// It was preempted while it ran.
+    Preempted,
+    /// Its wait had ended, or it had been started.
+    ReadyToRun,
 }
 
 /// Who made a thread ready.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Readier {
+enum ReadiedBy {
     Thread(ThreadId),
     /// The thread that ran was interrupted by a deferred procedure call.
     Dpc,
@@ -79,8 +80,10 @@ pub struct WaitReport {
     pub ready_of: FxHashMap<ThreadId, Sums>,
     /// Time in which what a thread did is not known, by thread.
     pub unknown_of: FxHashMap<ThreadId, Sums>,
-    /// The number of waits and ready times whose switch has no stack.
-    pub without_stack: u64,
+    open_waits: Sums,
+    open_ready: Sums,
+    waits_without_stack: u64,
+    ready_without_stack: u64,
     /// The number of waits without an event that ended them: the thread was ready for an unknown
     /// part of them.
     pub not_readied: u64,
@@ -102,6 +105,22 @@ impl WaitReport {
             Measure::Ready => &self.ready_of,
         };
         sum(of)
+    }
+
+    /// What was not over at the end of the trace: the threads did not run again. It is in no row.
+    pub fn open(&self, measure: Measure) -> Sums {
+        match measure {
+            Measure::Waits => self.open_waits,
+            Measure::Ready => self.open_ready,
+        }
+    }
+
+    /// The number of times whose switch has no stack.
+    pub fn without_stack(&self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Waits => self.waits_without_stack,
+            Measure::Ready => self.ready_without_stack,
+        }
     }
 
     /// Time in which what threads did is not known.
@@ -127,17 +146,19 @@ impl WaitReport {
         match by {
             WaitBy::Waiting(by) => rows(&self.profile, observed, None, by),
             WaitBy::Reason => named_rows(causes.map(|(cause, sums)| (reason_name(cause.reason), *sums))),
-            WaitBy::Readier => named_rows(causes.map(|(cause, sums)| (self.readied_name(cause), *sums))),
+            WaitBy::ReadyingThread => {
+                named_rows(causes.map(|(cause, sums)| (self.readied_name(cause), *sums)))
+            }
         }
     }
 
     fn readied_name(&self, cause: &Cause) -> String {
         match (cause.readied, cause.reason) {
-            (Some(Readier::Thread(thread)), _) => thread_name(&self.profile, thread),
-            (Some(Readier::Dpc), _) => "a deferred procedure call".to_owned(),
-            (Some(Readier::Idle), _) => "an idle processor".to_owned(),
-            (Some(Readier::Unknown), _) => "a thread that is not known".to_owned(),
-            (None, Reason::Interrupted) => "not readied: interrupted".to_owned(),
+            (Some(ReadiedBy::Thread(thread)), _) => thread_name(&self.profile, thread),
+            (Some(ReadiedBy::Dpc), _) => "a deferred procedure call".to_owned(),
+            (Some(ReadiedBy::Idle), _) => "an idle processor".to_owned(),
+            (Some(ReadiedBy::Unknown), _) => "a thread that is not known".to_owned(),
+            (None, Reason::Preempted) => "none: preempted".to_owned(),
             (None, _) => "no event".to_owned(),
         }
     }
@@ -153,13 +174,12 @@ fn sum(of: &FxHashMap<ThreadId, Sums>) -> Sums {
 /// The name of a reason; see the map `WaitReason` of the kernel events.
 fn reason_name(reason: Reason) -> String {
     match reason {
-        Reason::Interrupted => "interrupted while running".to_owned(),
-        Reason::WaitEnded => "a wait ended".to_owned(),
+        Reason::Preempted => "preempted".to_owned(),
+        Reason::ReadyToRun => "made ready".to_owned(),
         Reason::Wait(number) => {
-            let map = stackhound_schema::kernel::map("WaitReason");
-            let entries = map.iter().flat_map(|map| &map.entries);
-            let name = entries.filter(|(value, _)| *value == u32::from(number)).map(|(_, name)| name).next();
-            name.map_or_else(|| format!("reason {number}"), |name| name.to_string())
+            let name =
+                stackhound_schema::kernel::map("WaitReason").and_then(|map| map.value_name(number.into()));
+            name.map_or_else(|| format!("reason {number}"), str::to_owned)
         }
     }
 }
@@ -185,7 +205,10 @@ struct Found {
     waits_of: FxHashMap<ThreadId, Sums>,
     ready_of: FxHashMap<ThreadId, Sums>,
     unknown_of: FxHashMap<ThreadId, Sums>,
-    without_stack: u64,
+    open_waits: Sums,
+    open_ready: Sums,
+    waits_without_stack: u64,
+    ready_without_stack: u64,
     not_readied: u64,
 }
 
@@ -238,8 +261,8 @@ impl Waits {
         let sums = Sums::one(ticks);
         let (reason, readied) = match slice.activity {
             Activity::Waited { reason, readied, .. } => (Reason::Wait(reason), readied),
-            Activity::Ready { is_interrupted: true } => (Reason::Interrupted, None),
-            Activity::Ready { is_interrupted: false } => (Reason::WaitEnded, None),
+            Activity::Ready { is_preempted: true } => (Reason::Preempted, None),
+            Activity::Ready { is_preempted: false } => (Reason::ReadyToRun, None),
             Activity::Ran => return Ok(()),
             Activity::Unknown => {
                 *self.found.unknown_of.entry(thread).or_default() += sums;
@@ -247,18 +270,19 @@ impl Waits {
             }
         };
         let process = self.parts.builder.process_of(thread);
+        let is_wait = matches!(reason, Reason::Wait(_));
         let stack = match self.parts.stack_of(view, process)? {
             Some(stack) => stack,
             None => {
-                self.found.without_stack += 1;
+                self.found.waits_without_stack += u64::from(is_wait);
+                self.found.ready_without_stack += u64::from(!is_wait);
                 let frame = self.parts.stacks.remark("no stack", &mut self.parts.builder)?;
                 self.parts.builder.stack(None, frame)?
             }
         };
         let found = &mut self.found;
-        let cause = Cause { reason, readied: readied.map(who) };
+        let cause = Cause { reason, readied: readied.map(readied_by) };
         *found.causes.entry(cause).or_default() += sums;
-        let is_wait = matches!(reason, Reason::Wait(_));
         found.not_readied += u64::from(is_wait && readied.is_none());
         let (by_stack, by_thread) = if is_wait {
             (&mut found.waits, &mut found.waits_of)
@@ -272,9 +296,21 @@ impl Waits {
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
     pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> WaitReport {
+        let (found, window) = (&mut self.found, self.window);
+        self.scheduling.end(known, &mut |_| {}, &mut |slice| {
+            let sums = Sums::one(window.overlap(slice.from, slice.until));
+            match (slice.activity, slice.thread) {
+                _ if sums.amount == 0 => {}
+                (Activity::Waited { .. }, _) => found.open_waits += sums,
+                (Activity::Ready { .. }, _) => found.open_ready += sums,
+                (Activity::Unknown, Some(Key::Thread(thread))) => {
+                    *found.unknown_of.entry(thread).or_default() += sums;
+                }
+                _ => {}
+            }
+        });
         self.parts.end_capture(known, naming);
-        let Found { waits, ready, causes, waits_of, ready_of, unknown_of, without_stack, not_readied } =
-            self.found;
+        let Found { waits, ready, causes, waits_of, ready_of, unknown_of, .. } = self.found;
         let sorted = |sums: FxHashMap<(ThreadId, StackId), Sums>| {
             let mut sums: Vec<_> = sums.into_iter().collect();
             sums.sort_unstable_by_key(|(key, _)| *key);
@@ -288,22 +324,25 @@ impl Waits {
             waits_of,
             ready_of,
             unknown_of,
-            without_stack,
-            not_readied,
+            open_waits: self.found.open_waits,
+            open_ready: self.found.open_ready,
+            waits_without_stack: self.found.waits_without_stack,
+            ready_without_stack: self.found.ready_without_stack,
+            not_readied: self.found.not_readied,
             stats: self.scheduling.stats(),
-            compact: self.scheduling.compact,
+            compact: self.scheduling.compact(),
             window: self.window.within(self.seen.unwrap_or_default()),
             clock: self.clock,
         }
     }
 }
 
-fn who(readied: Readied<Key>) -> Readier {
+fn readied_by(readied: Readied<Key>) -> ReadiedBy {
     match readied.by {
         // The thread is innocent: it was interrupted.
-        _ if readied.in_dpc => Readier::Dpc,
-        Some(Key::Thread(thread)) => Readier::Thread(thread),
-        Some(Key::Idle(_)) => Readier::Idle,
-        None => Readier::Unknown,
+        _ if readied.in_dpc => ReadiedBy::Dpc,
+        Some(Key::Thread(thread)) => ReadiedBy::Thread(thread),
+        Some(Key::Idle(_)) => ReadiedBy::Idle,
+        None => ReadiedBy::Unknown,
     }
 }

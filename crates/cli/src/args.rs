@@ -22,7 +22,7 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  stackhound trace.etl                     show what is in a trace, on one screen
+  stackhound trace.etl                     show the contents of a trace on one screen
   stackhound events trace.etl --stacks     show every event with its call stack
   stackhound stacks trace.etl --top 10     show the most frequent call stacks
   stackhound top cpu trace.etl             show the processes that used the processors
@@ -33,7 +33,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Show what is in a trace: the machine, events, processor time, findings and what to ask next
+    /// Show the machine, the contents, the processor time and the findings of a trace on one screen
     ///
     /// Several files and folders get one line for each file. This is the verb if none is given.
     Summary(crate::summary::Arguments),
@@ -43,7 +43,7 @@ pub enum Verb {
     Events(crate::events::Arguments),
     /// Show the most frequent call stacks by event
     Stacks(crate::stacks::Arguments),
-    /// Show what costs time, by process, thread, module, function or stack
+    /// Show processor time and waits, by process, thread, module, function or stack
     Top {
         #[command(subcommand)]
         verb: crate::top::Verb,

@@ -79,7 +79,8 @@ impl TraceState {
         self.losses = losses;
     }
 
-    pub(crate) fn losses(&self) -> &LossMap {
+    /// Where records are missing. Complete with two passes; else as far as events were observed.
+    pub fn losses(&self) -> &LossMap {
         &self.losses
     }
 

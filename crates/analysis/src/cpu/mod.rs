@@ -15,11 +15,11 @@ use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::Tid;
 
-use self::weights::{USUAL_INTERVAL, Weighing, Weights};
+use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::Parts;
 use crate::rows::{By, Row, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
-use crate::scheduling::{Key, Scheduling, processor_of};
+use crate::scheduling::{Key, Scheduling};
 use crate::stacks::StackUse;
 use crate::window::Window;
 
@@ -62,14 +62,19 @@ pub struct Exact {
     pub threads: FxHashMap<ThreadId, Sums>,
     /// Time of idle threads.
     pub idle: u64,
-    /// Time in which the thread is not known.
-    pub unknown: u64,
     /// Counters.
     pub stats: SchedulerStats,
-    /// Records with switches in the compact form, which is not read. With them, the times are
-    /// incomplete.
-    pub compact: u64,
 }
+
+impl Exact {
+    /// The time of all threads but the idle ones.
+    pub fn busy(&self) -> u64 {
+        self.threads.values().fold(0, |sum, sums| sum.saturating_add(sums.amount))
+    }
+}
+
+/// Maximum number of processors: events state them with 16 bits.
+const PROCESSORS_MAX: u32 = 1 << 16;
 
 /// The processor time of a capture.
 #[derive(Debug)]
@@ -82,10 +87,13 @@ pub struct CpuReport {
     pub classes: Classes,
     /// The number of samples that have no stack: they have the sampled address only.
     pub without_stack: u64,
-    /// The sampling interval at the end in raw ticks, and whether it is assumed.
-    pub interval: Option<(u64, bool)>,
+    /// The sampling interval at the end. `None` without samples, whether they were selected or not.
+    pub interval: Option<Interval>,
     /// `None` without context switches.
     pub exact: Option<Exact>,
+    /// Records with switches in the compact form, which is not read. With them, exact times are too
+    /// small.
+    pub compact: u64,
     /// The number of processors.
     pub processors: u32,
     /// The analyzed part of the trace.
@@ -100,6 +108,11 @@ impl CpuReport {
     pub fn available(&self) -> u64 {
         let length = u64::try_from(self.window.1.0.saturating_sub(self.window.0.0)).unwrap_or(0);
         length.saturating_mul(self.processors.into())
+    }
+
+    /// Available time in which the thread of a processor is not known.
+    pub fn unknown(&self, exact: &Exact) -> u64 {
+        self.available().saturating_sub(exact.busy().saturating_add(exact.idle))
     }
 
     /// The rows, those with the most time first.
@@ -126,6 +139,7 @@ pub struct Cpu {
     samples: FxHashMap<(ThreadId, StackId), Sums>,
     classes: Classes,
     without_stack: u64,
+    has_samples: bool,
     scheduling: Scheduling,
     exact: Exact,
     interrupts: Option<Interrupts>,
@@ -147,13 +161,14 @@ impl Cpu {
             parts: Parts::new(product, trace),
             window,
             clock,
-            processors: processors.unwrap_or(1).max(1),
+            processors: processors.unwrap_or(1).clamp(1, PROCESSORS_MAX),
             usual_interval: u64::try_from(clock.span_to_raw(USUAL_INTERVAL)).unwrap_or(1),
             seen: None,
             weights: Weights::new(weighing),
             samples: FxHashMap::default(),
             classes: Classes::default(),
             without_stack: 0,
+            has_samples: false,
             scheduling: Scheduling::default(),
             exact: Exact::default(),
             interrupts: None,
@@ -178,13 +193,14 @@ impl Cpu {
         for slice in self.scheduling.observe(view, &mut self.parts)? {
             self.exact.add(slice, self.window);
         }
-        match view.event().hook_id() {
+        match view.kernel_id() {
             Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI) => {
                 self.sample(view, wanted)
             }
             Some(
                 id @ (hook_id::PERF_INFO_SET_INTERVAL
-                | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START),
+                | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START
+                | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_END),
             ) => {
                 self.set_interval(view, id == hook_id::PERF_INFO_SET_INTERVAL);
                 Ok(())
@@ -213,13 +229,14 @@ impl Cpu {
         let record = view.event().record();
         let parsed = payload::SampledProfile::parse(view.payload(), view.version(), record.pointer_size());
         let Ok(parsed) = parsed else { return Ok(()) };
+        self.has_samples = true;
         // A sample that does not count is still the previous one of its processor.
         let sample = if self.window.contains(view.time()) && wanted() {
             Some(self.classified(view, &parsed)?)
         } else {
             None
         };
-        let processor = processor_of(view);
+        let processor = (view.event().session_number(), view.processor());
         let (samples, classes) = (&mut self.samples, &mut self.classes);
         let interrupts = self.interrupts;
         let out = |sample, weight| count(samples, classes, interrupts, sample, weight);
@@ -276,15 +293,9 @@ impl Cpu {
         let seen = self.seen.unwrap_or_default();
         let window = self.window.within(seen);
         let has_switches = self.scheduling.stats().switches > 0;
-        if has_switches {
-            let (slices, seen) = self.scheduling.end(window.1);
-            slices.iter().for_each(|slice| self.exact.add(slice, self.window));
-            // Processors without any switch.
-            let unseen = u64::from(self.processors.saturating_sub(seen));
-            self.exact.unknown += unseen * self.window.overlap(window.0, window.1);
-            self.exact.stats = self.scheduling.stats();
-            self.exact.compact = self.scheduling.compact;
-        }
+        let exact = &mut self.exact;
+        self.scheduling.end(known, &mut |slice| exact.add(&slice, self.window), &mut |_| {});
+        self.exact.stats = self.scheduling.stats();
         self.parts.end_capture(known, naming);
         let mut samples: Vec<_> = self.samples.into_iter().collect();
         samples.sort_unstable_by_key(|(key, _)| *key);
@@ -293,8 +304,9 @@ impl Cpu {
             samples,
             classes: self.classes,
             without_stack: self.without_stack,
-            interval: self.weights.interval(),
+            interval: self.weights.interval().filter(|_| self.has_samples),
             exact: has_switches.then_some(self.exact),
+            compact: self.scheduling.compact(),
             processors: self.processors,
             window,
             clock: self.clock,
@@ -310,8 +322,7 @@ impl Exact {
             (Activity::Ran, Some(Key::Thread(thread))) => {
                 *self.threads.entry(thread).or_default() += Sums::one(ticks);
             }
-            (Activity::Ran, Some(Key::Idle(_))) => self.idle += ticks,
-            (Activity::Unknown, _) if slice.processor.is_some() => self.unknown += ticks,
+            (Activity::Ran, Some(Key::Idle(_))) => self.idle = self.idle.saturating_add(ticks),
             _ => {}
         }
     }

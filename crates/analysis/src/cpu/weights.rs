@@ -10,8 +10,6 @@ use rustc_hash::FxHashMap;
 use stackhound_trace::TraceTime;
 use stackhound_types::TICKS_PER_SECOND;
 
-use crate::scheduling::scheduler::Processor;
-
 /// The rule for the weight of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Weighing {
@@ -22,11 +20,23 @@ pub enum Weighing {
     Nominal,
 }
 
+/// A sampling interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// Length in raw ticks.
+    pub ticks: u64,
+    /// Whether no event stated it before the samples, and the usual one is assumed.
+    pub is_assumed: bool,
+}
+
 /// Maximum number of samples before the first known interval. With more, the interval is assumed.
 const PENDING_MAX: usize = 1 << 16;
 
 /// The interval of Windows if nothing else is set, in units of 100 ns.
 pub const USUAL_INTERVAL: i64 = TICKS_PER_SECOND / 1000;
+
+/// A processor of a session. Each session samples for itself.
+pub type Processor = (u32, Option<u16>);
 
 /// Weighs samples in the order of time. `T` is what the caller needs to know about a sample.
 #[derive(Debug)]
@@ -34,7 +44,8 @@ pub struct Weights<T> {
     weighing: Weighing,
     /// In raw ticks. `None` until the first event states it.
     interval: Option<u64>,
-    is_assumed: bool,
+    /// The interval that was assumed, in raw ticks.
+    assumed: Option<u64>,
     previous: FxHashMap<Processor, TraceTime>,
     /// Samples before the first known interval.
     pending: Vec<(Processor, TraceTime, u16, T)>,
@@ -46,7 +57,7 @@ impl<T> Weights<T> {
         Weights {
             weighing,
             interval: None,
-            is_assumed: false,
+            assumed: None,
             previous: FxHashMap::default(),
             pending: Vec::new(),
         }
@@ -86,15 +97,16 @@ impl<T> Weights<T> {
     /// Ends the trace. If no event states the interval, `usual_interval` is assumed.
     pub fn end(&mut self, usual_interval: u64, out: impl FnMut(T, u64)) {
         if self.interval.is_none() && !self.pending.is_empty() {
-            self.is_assumed = true;
+            self.assumed = Some(usual_interval);
             self.interval = Some(usual_interval);
             self.settle(usual_interval, out);
         }
     }
 
-    /// The last known interval in raw ticks, and whether it is an assumption.
-    pub fn interval(&self) -> Option<(u64, bool)> {
-        Some((self.interval?, self.is_assumed))
+    /// The last known interval in raw ticks, or an assumed one if samples have it.
+    pub fn interval(&self) -> Option<Interval> {
+        let ticks = self.assumed.or(self.interval)?;
+        Some(Interval { ticks, is_assumed: self.assumed.is_some() })
     }
 
     fn settle(&mut self, interval: u64, mut out: impl FnMut(T, u64)) {

@@ -2,17 +2,17 @@
 
 pub mod scheduler;
 
-use stackhound_pipeline::EventView;
+use stackhound_pipeline::{EventView, TraceState};
 use stackhound_profile::{Full, ThreadId};
 use stackhound_schema::kernel::{hook_id, view as payload};
-use stackhound_trace::TraceTime;
+use stackhound_trace::{LossMap, TraceTime};
 use stackhound_types::Tid;
 
 use self::scheduler::{Processor, Scheduler, SchedulerStats, Slice, Thread};
 use crate::parts::Parts;
 
 /// A thread, or the idle thread of a processor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
     /// The idle thread of this processor.
     Idle(Processor),
@@ -26,28 +26,34 @@ impl Thread for Key {
     }
 }
 
-/// The processor that logged an event.
-pub fn processor_of(view: &EventView<'_>) -> Processor {
-    let event = view.event();
-    (event.session_number(), event.processor())
+/// A source of events: a file, or a session appended to it.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    /// Times of its first and last event.
+    times: (TraceTime, TraceTime),
+    has_switches: bool,
 }
 
 /// Follows the threads of all processors through the events of a trace.
 #[derive(Debug, Default)]
 pub struct Scheduling {
     scheduler: Scheduler<Key>,
+    sources: Vec<Option<Source>>,
     /// What became known with the last event; kept for its memory.
     slices: Vec<Slice<Key>>,
-    has_begun: bool,
-    /// Records with switches in the compact form, which is not read. With them, times are
-    /// incomplete.
-    pub compact: u64,
+    compact: u64,
 }
 
 impl Scheduling {
     /// The counters so far.
     pub fn stats(&self) -> SchedulerStats {
         self.scheduler.stats()
+    }
+
+    /// The number of records with switches in the compact form, which is not read. With them, times
+    /// are incomplete.
+    pub fn compact(&self) -> u64 {
+        self.compact
     }
 
     /// Observes the next event, and returns what becomes known with it. Of the slices of a switch,
@@ -59,37 +65,61 @@ impl Scheduling {
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, parts: &mut Parts) -> Result<&[Slice<Key>], Full> {
         self.slices.clear();
-        if !self.has_begun {
-            self.has_begun = true;
-            self.scheduler.begin(view.time());
+        let (number, now) = (usize::from(view.event().source()), view.time());
+        if self.sources.len() <= number {
+            self.sources.resize(number + 1, None);
         }
-        let Some(hook_id) = view.event().hook_id() else { return Ok(&[]) };
-        self.check_losses(view);
-        match hook_id {
-            hook_id::THREAD_C_SWITCH => self.switch(view, parts)?,
-            hook_id::THREAD_READY_THREAD => self.ready(view, parts)?,
-            hook_id::THREAD_COMPACT_C_SWITCH => self.compact += 1,
+        let source = self.sources[number].get_or_insert(Source { times: (now, now), has_switches: false });
+        source.times.1 = source.times.1.max(now);
+        if source.has_switches {
+            self.check_losses(view);
+        }
+        match view.kernel_id() {
+            Some(hook_id::THREAD_C_SWITCH) => self.switch(view, parts)?,
+            Some(hook_id::THREAD_READY_THREAD) => self.ready(view, parts)?,
+            Some(hook_id::THREAD_START) => self.start(view, parts)?,
+            Some(hook_id::THREAD_COMPACT_C_SWITCH) => self.compact += 1,
             _ => {}
         }
         Ok(&self.slices)
     }
 
-    /// Ends the trace. Returns what was running until now, and the number of processors with
-    /// switches.
-    pub fn end(&mut self, now: TraceTime) -> (&[Slice<Key>], u32) {
-        self.slices.clear();
-        let slices = &mut self.slices;
-        let processors = self.scheduler.end(now, &mut |slice| slices.push(slice));
-        (&self.slices, processors)
+    /// Ends the trace. `running` receives what ran until the end, `open` what threads did that have
+    /// not run since.
+    pub fn end(
+        &mut self,
+        known: &TraceState,
+        running: &mut impl FnMut(Slice<Key>),
+        open: &mut impl FnMut(Slice<Key>),
+    ) {
+        let Some(end) = self.with_switches().map(|(_, source)| source.times.1).max() else { return };
+        let sources: Vec<u16> = self.with_switches().map(|(number, _)| number).collect();
+        let losses = known.losses();
+        let may_be_lost = |processor: Processor, from: TraceTime, until: TraceTime| {
+            !losses.is_lossless()
+                && sources.iter().any(|source| losses.on_processor(*source, processor, from.0, until.0))
+        };
+        self.scheduler.end(end, may_be_lost, running, open);
+    }
+
+    /// The sources with switches. Losses of others do not matter.
+    fn with_switches(&self) -> impl Iterator<Item = (u16, &Source)> {
+        let numbered = (0..).zip(&self.sources);
+        numbered.filter_map(|(number, source)| {
+            Some((number, source.as_ref().filter(|source| source.has_switches)?))
+        })
     }
 
     /// Notes gaps in the records of the processor.
     #[inline]
     fn check_losses(&mut self, view: &EventView<'_>) {
-        let Some(losses) = view.delivered().losses().filter(|losses| !losses.is_lossless()) else { return };
-        let processor = processor_of(view);
+        let losses = view.trace_state().losses();
+        if losses.is_lossless() {
+            return;
+        }
+        let processor = view.processor();
         let may_be_lost = |from: TraceTime, until: TraceTime| {
-            losses.on_processor(view.event().source(), processor.1, from.0, until.0)
+            losses.on_processor(view.event().source(), processor, from.0, until.0)
         };
         let slices = &mut self.slices;
         self.scheduler.record(processor, view.time(), may_be_lost, &mut |slice| slices.push(slice));
@@ -99,18 +129,36 @@ impl Scheduling {
         let pointer_size = view.event().record().pointer_size();
         let parsed = payload::CSwitch::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
-        let processor = processor_of(view);
+        let (number, now) = (view.event().source(), view.time());
+        let start = self.begin_switches(number);
         let old = key(view, parts, parsed.old_thread_id)?;
         let new = key(view, parts, parsed.new_thread_id)?;
-        let losses = view.delivered().losses().filter(|losses| !losses.is_lossless());
-        let now = view.time();
-        let may_be_lost = |since: TraceTime| {
-            losses.is_some_and(|losses| losses.anywhere_between(since.0, now.0.saturating_sub(1)))
-        };
+        let losses = view.trace_state().losses();
+        let sources = (0..).zip(&self.sources);
+        let may_be_lost = |since: TraceTime| may_be_lost(losses, sources, since, now);
         let slices = &mut self.slices;
         let out = &mut |slice| slices.push(slice);
-        self.scheduler.switch(processor, now, (old, new), &parsed, may_be_lost, out);
+        let processor = (view.processor(), number);
+        self.scheduler.switch(processor, (start, now), (old, new), &parsed, may_be_lost, out);
         Ok(())
+    }
+
+    /// Notes that a source has switches. Returns its start.
+    fn begin_switches(&mut self, number: u16) -> TraceTime {
+        let Some(source) = self.sources.get(usize::from(number)).copied().flatten() else {
+            return TraceTime(i64::MAX);
+        };
+        let start = source.times.0;
+        if !source.has_switches {
+            // An earlier session that recorded switches has ended before.
+            let earlier = self.with_switches().map(|(_, source)| source.times.1).max();
+            if let Some(end) = earlier.filter(|end| *end < start) {
+                let slices = &mut self.slices;
+                self.scheduler.gap(end, start, &mut |slice| slices.push(slice));
+            }
+            self.sources[usize::from(number)] = Some(Source { has_switches: true, ..source });
+        }
+        start
     }
 
     fn ready(&mut self, view: &EventView<'_>, parts: &mut Parts) -> Result<(), Full> {
@@ -118,14 +166,39 @@ impl Scheduling {
         let parsed = payload::ReadyThread::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
         let thread = key(view, parts, parsed.thread_id)?;
-        self.scheduler.ready(processor_of(view), view.time(), thread, &parsed);
+        self.scheduler.ready(view.processor(), view.time(), thread, &parsed);
+        Ok(())
+    }
+
+    fn start(&mut self, view: &EventView<'_>, parts: &mut Parts) -> Result<(), Full> {
+        let pointer_size = view.event().record().pointer_size();
+        let parsed = payload::Thread::parse(view.payload(), view.version(), pointer_size);
+        let Ok(parsed) = parsed else { return Ok(()) };
+        if let thread @ Key::Thread(_) = key(view, parts, parsed.thread_id)? {
+            self.scheduler.start(view.time(), thread);
+        }
         Ok(())
     }
 }
 
+/// Whether records of a source with switches may be missing since a time.
+fn may_be_lost<'s>(
+    losses: &LossMap,
+    sources: impl IntoIterator<Item = (u16, &'s Option<Source>)>,
+    since: TraceTime,
+    now: TraceTime,
+) -> bool {
+    let until = now.0.saturating_sub(1);
+    let has_switches = |source: &Option<Source>| source.is_some_and(|source| source.has_switches);
+    !losses.is_lossless()
+        && sources
+            .into_iter()
+            .any(|(number, source)| has_switches(source) && losses.between(number, since.0, until))
+}
+
 fn key(view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
     if tid == Tid(0) {
-        return Ok(Key::Idle(processor_of(view)));
+        return Ok(Key::Idle(view.processor()));
     }
     Ok(Key::Thread(parts.thread(view, None, Some(tid))?.1))
 }

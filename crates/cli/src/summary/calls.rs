@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use stackhound::StacksFrom;
 use stackhound_export::escape::line;
 
+use super::trace::quoted;
 use super::{Arguments, Format};
 use crate::naming;
 use crate::options::Common;
@@ -71,13 +72,17 @@ pub fn run(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcom
         line(&mut sink, format_args!("{:>20} {name}", grouped(*count)))?;
     }
     line(&mut sink, format_args!(""))?;
+    let quoted_path = quoted(&file.to_string_lossy());
     // A pattern matches functions with names only.
     let most = functions.iter().find(|(name, _)| name.contains('!')).map_or("*", |(name, _)| name);
-    line(&mut sink, format_args!("next       stackhound tree {path}"))?;
-    line(&mut sink, format_args!("           stackhound calls {path} '{most}' --limit 10"))?;
+    line(&mut sink, format_args!("next       stackhound tree {quoted_path}"))?;
+    line(&mut sink, format_args!("           stackhound calls {quoted_path} {} --limit 10", quoted(most)))?;
     line(
         &mut sink,
-        format_args!("           stackhound backtrace {path} --at '#{}'", trace.transition_count() / 2),
+        format_args!(
+            "           stackhound backtrace {quoted_path} --at '#{}'",
+            trace.transition_count() / 2
+        ),
     )?;
     sink.finish()?;
     Ok(Outcome { damaged, ..Outcome::default() })

@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut summarized: Vec<Summarized> = Vec::new();
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
-        let summary = trace::summarize(capture, &arguments.symbols, common)?;
+        let summary = trace::summarize(capture, arguments, common)?;
         damaged |= summary.is_damaged();
         summarized.push(summary);
     }

@@ -176,7 +176,12 @@ fn cpu<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<(
     let report = &found.cpu;
     let available = report.available();
     let processors = counted(report.processors.into(), "processor", "processors");
-    let source = if by_samples { "samples" } else { "context switches" };
+    let is_assumed = report.interval.is_some_and(|interval| interval.is_assumed);
+    let source = match by_samples {
+        true if is_assumed => "samples of an assumed interval",
+        true => "samples",
+        false => "context switches",
+    };
     screen.fact(
         "CPU",
         &format!(

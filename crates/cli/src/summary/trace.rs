@@ -18,7 +18,7 @@ use stackhound::trace::Capture;
 use stackhound::{Outcome, Passes, Pipeline};
 use stackhound_export::json::summary as json;
 
-use crate::config::SymbolArguments;
+use super::Arguments;
 use crate::info::capture_info;
 use crate::naming;
 use crate::options::Common;
@@ -39,16 +39,18 @@ pub struct Summarized {
     pub outcome: Outcome,
     /// Size of the files in bytes.
     pub size: u64,
-    /// The names of the files, as arguments of a shell.
+    /// The names of the files.
     pub files: String,
+    /// The files as they were given, as arguments of a shell.
+    arguments: String,
 }
 
 /// Reads a capture once, after its definitions.
-pub fn summarize(capture: &Capture, symbols: &SymbolArguments, common: &Common) -> Result<Summarized> {
+pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Result<Summarized> {
     let trace = &capture.trace;
     let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
     let mut progress = Progress::new(common, size);
-    let enrichment = naming::with_folders(symbols, &[], false, common)?;
+    let enrichment = naming::with_folders(&given.symbols, &[], false, common)?;
     let mut pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));
     let mut hunt = HuntSession::new(Binaries::none(), pipeline.clock());
     let mut alerts = Alerts::new(Lists::default().alert_window());
@@ -90,10 +92,10 @@ pub fn summarize(capture: &Capture, symbols: &SymbolArguments, common: &Common) 
     };
     let (processes, functions) = (first(By::Process), first(By::Frames(Grouping::Function)));
     progress.clear();
-    let files: Vec<String> = trace.sources().iter().map(|source| quoted(&source.name)).collect();
-    let files = files.join(" ");
+    let files: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
+    let (files, arguments) = (files.join(" "), shell_arguments(given));
     let totals = hunt.totals();
-    Ok(Summarized { contents, cpu, processes, functions, totals, alerts, outcome, size, files })
+    Ok(Summarized { contents, cpu, processes, functions, totals, alerts, outcome, size, files, arguments })
 }
 
 impl Summarized {
@@ -112,7 +114,7 @@ impl Summarized {
         let exact = self.cpu.exact.as_ref();
         match (self.cpu.interval, exact) {
             (Some(_), _) => Some((self.cpu.classes.busy().amount, true)),
-            (None, Some(exact)) => Some((exact.threads.values().map(|sums| sums.amount).sum(), false)),
+            (None, Some(exact)) => Some((exact.busy(), false)),
             (None, None) => None,
         }
     }
@@ -133,25 +135,24 @@ impl Summarized {
 
     /// Up to three commands that answer the next questions about this trace.
     pub fn next(&self) -> Vec<String> {
-        let file = &self.files;
         let mut next = Vec::new();
         let is_serious = |(severity, _): &(Severity, u64)| *severity >= Severity::Medium;
         if self.findings().iter().any(is_serious) {
-            next.push(format!("stackhound hunt {file}"));
+            next.push(("hunt", ""));
         }
         if self.cpu.interval.is_some() {
-            next.push(format!("stackhound top cpu {file} --by function"));
-            next.push(format!("stackhound profile {file} -o profile.json.gz"));
+            next.extend([("top cpu", " --by function"), ("profile", " -o profile.json.gz")]);
         } else if self.cpu.exact.is_some() {
-            next.push(format!("stackhound top cpu {file} --by thread"));
+            next.extend([("top cpu", " --by thread"), ("top wait", " --by function")]);
         }
         if self.contents.with_stack > 0 {
-            next.push(format!("stackhound stacks {file} --top 10"));
+            next.push(("stacks", " --top 10"));
         }
-        next.push(format!("stackhound events {file}"));
-        next.push(format!("stackhound info {file} --full"));
+        next.extend([("events", ""), ("info", " --full")]);
         next.truncate(3);
-        next
+        next.into_iter()
+            .map(|(verb, options)| format!("stackhound {verb} {}{options}", self.arguments))
+            .collect()
     }
 
     /// The JSON document.
@@ -177,6 +178,7 @@ impl Summarized {
                 .into_iter()
                 .map(|(provider, events)| json::ProviderEvents { provider, events })
                 .collect(),
+            other_providers: self.contents.other_providers,
             cpu: self.busy().map(|(busy, by_samples)| json::Cpu {
                 available: nanos(self.cpu.available()),
                 busy: nanos(busy),
@@ -233,8 +235,38 @@ pub fn alert_title(alert: &Alert) -> Option<json::AlertTitle<'_>> {
     })
 }
 
-/// A file name as an argument of a shell.
-fn quoted(file: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./\\:+@,".contains(c);
-    if file.chars().all(is_plain) { file.to_owned() } else { format!("\"{file}\"") }
+/// The files and the grouping that were given, as arguments of a shell.
+fn shell_arguments(given: &Arguments) -> String {
+    let mut words: Vec<String> = given.files.iter().map(|file| quoted(&file.to_string_lossy())).collect();
+    words.extend(given.grouping.merge.then(|| "--merge".to_owned()));
+    words.extend(given.grouping.separate.then(|| "--separate".to_owned()));
+    words.join(" ")
+}
+
+/// A text as one argument of a POSIX shell, whatever characters it contains.
+pub fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:+@,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_shells_are_quoted() {
+        for (text, expected) in [
+            ("a/b.etl", "a/b.etl"),
+            ("a b.etl", "'a b.etl'"),
+            ("a$(b).etl", "'a$(b).etl'"),
+            ("it's", r"'it'\''s'"),
+            ("m!f*", "'m!f*'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
 }

@@ -69,7 +69,7 @@ impl Dimension {
         }
     }
 
-    /// Whether rows overlap, so that each has a total beside its own time.
+    /// Whether rows overlap, so that each has a total in addition to its own time.
     fn has_totals(self) -> bool {
         matches!(self, Dimension::Module | Dimension::Function)
     }
@@ -81,6 +81,7 @@ struct Analyzed {
     rows: Vec<Row>,
     /// Whether only some samples were selected.
     is_filtered: bool,
+    has_switches: bool,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
@@ -94,16 +95,25 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         |cpu, view, filter| cpu.observe(view, || filter.wants(view)),
         |cpu, known, naming| {
             let mut report = cpu.finish(known, naming);
+            let has_switches = report.exact.is_some();
             if is_filtered {
                 // Which switches match a filter of events is not defined.
                 report.exact = None;
             }
             let rows = shared.first(report.rows(by.of_stacks(shared)));
-            Analyzed { report, rows, is_filtered }
+            Analyzed { report, rows, is_filtered, has_switches }
         },
     )?;
     let is_empty = |found: &Analyzed| found.report.exact.is_none() && found.report.interval.is_none();
     if read.found.iter().all(is_empty) {
+        if read.found.iter().any(|found| found.has_switches) {
+            bail!(
+                "the trace has no profile samples; context switches give exact times only without filters of events"
+            );
+        }
+        if read.found.iter().any(|found| found.report.compact > 0) {
+            bail!("the trace has only compact context switches (Thread/CompactCSwitch), which are not read");
+        }
         bail!(
             "the trace has neither profile samples nor context switches; they are recorded with the kernel flags \
              PROFILE and CSWITCH, for example by `stackhound record` or `xperf -on PROFILE+CSWITCH -stackwalk \
@@ -138,10 +148,6 @@ fn not_sampled(found: &Analyzed) -> Option<u64> {
     let report = &found.report;
     let sampled = report.classes.busy().amount.saturating_add(report.classes.idle.amount);
     (!found.is_filtered && report.interval.is_some()).then(|| report.available().saturating_sub(sampled))
-}
-
-fn exact_busy(report: &CpuReport) -> Option<u64> {
-    Some(report.exact.as_ref()?.threads.values().map(|sums| sums.amount).sum())
 }
 
 /// A row as JSON.
@@ -185,16 +191,18 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
         dpc: nanos(classes.dpc.amount),
         isr: nanos(classes.isr.amount),
         not_sampled: not_sampled(found).map(nanos),
-        interval: report
-            .interval
-            .map(|(ticks, is_assumed)| json::Interval { duration: nanos(ticks), is_assumed }),
+        interval: report.interval.map(|interval| json::Interval {
+            duration: nanos(interval.ticks),
+            is_assumed: interval.is_assumed,
+        }),
         exact: report.exact.as_ref().map(|exact| json::ExactCpu {
-            busy: nanos(exact_busy(report).unwrap_or(0)),
+            busy: nanos(exact.busy()),
             idle: nanos(exact.idle),
-            unknown: nanos(exact.unknown),
+            unknown: nanos(report.unknown(exact)),
             switches: exact.stats.switches,
             contradictions: exact.stats.contradictions,
         }),
+        compact_records: report.compact,
         rows: rows.collect(),
     }
 }
@@ -249,37 +257,30 @@ fn table(out: &mut impl Write, by: Dimension, found: &Analyzed) -> Result<()> {
         let samples = counted(classes.busy().count, "sample", "samples");
         line(out, format_args!("  {samples}: {}", parts.collect::<Vec<_>>().join(", ")))?;
     }
-    if let Some((interval, true)) = report.interval {
-        let interval = report.nanos(interval) / 1000;
-        line(
-            out,
-            format_args!("  the trace does not state the sampling interval; {interval} µs is assumed"),
-        )?;
-    }
-    if let Some(exact) = &report.exact {
-        let busy = exact_busy(report).unwrap_or(0);
-        let switches = counted(exact.stats.switches, "context switch", "context switches");
-        line(
-            out,
-            format_args!(
-                "  {switches}: busy {} s ({}), idle {} s ({}), unknown {} s ({})",
-                clock(busy),
-                percent(busy, available),
-                clock(exact.idle),
-                percent(exact.idle, available),
-                clock(exact.unknown),
-                percent(exact.unknown, available)
-            ),
-        )?;
-        if exact.compact > 0 {
-            let records = counted(exact.compact, "record", "records");
+    match report.interval {
+        Some(interval) if interval.is_assumed => {
+            let length = report.nanos(interval.ticks) / 1000;
             line(
                 out,
-                format_args!(
-                    "  {records} of compact context switches were not read: exact times are too small"
-                ),
+                format_args!("  no event before the samples states their interval; {length} µs is assumed"),
             )?;
         }
+        Some(_) => {}
+        None => line(out, format_args!("  no profile samples"))?,
+    }
+    if let Some(exact) = &report.exact {
+        let parts = [("busy", exact.busy()), ("idle", exact.idle), ("unknown", report.unknown(exact))];
+        let parts =
+            parts.map(|(name, ticks)| format!("{name} {} s ({})", clock(ticks), percent(ticks, available)));
+        let switches = counted(exact.stats.switches, "context switch", "context switches");
+        line(out, format_args!("  {switches}: {}", parts.join(", ")))?;
+    }
+    if report.compact > 0 {
+        let records = counted(report.compact, "record", "records");
+        line(
+            out,
+            format_args!("  {records} of compact context switches were not read: exact times are too small"),
+        )?;
     }
     writeln!(out)?;
     let time = |sums: Sums| [percent(sums.amount, available), clock(sums.amount)];

@@ -139,9 +139,7 @@ fn read<A, R>(
         let mut failure = None;
         let outcome = pipeline.run(|view| {
             progress.tick();
-            if filter.is_past(view) {
-                return ControlFlow::Break(());
-            }
+            // What ends after the selected time can have begun in it.
             match observe(&mut analysis, view, &filter) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(full) => {

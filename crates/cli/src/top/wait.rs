@@ -44,7 +44,7 @@ enum Dimension {
     /// Reasons that the kernel states
     Reason,
     /// Threads that made the waiting threads ready
-    Readier,
+    ReadyingThread,
 }
 
 impl Dimension {
@@ -56,7 +56,7 @@ impl Dimension {
             Dimension::Function => "function",
             Dimension::Stack => "stack",
             Dimension::Reason => "reason",
-            Dimension::Readier => "readier",
+            Dimension::ReadyingThread => "readying-thread",
         }
     }
 
@@ -69,7 +69,7 @@ impl Dimension {
             Dimension::Function => By::Frames(Grouping::Function),
             Dimension::Stack => By::Stack,
             Dimension::Reason => return WaitBy::Reason,
-            Dimension::Readier => return WaitBy::Readier,
+            Dimension::ReadyingThread => return WaitBy::ReadyingThread,
         })
     }
 
@@ -124,6 +124,9 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
         },
     )?;
     if read.found.iter().all(|found| found.report.stats.switches == 0) {
+        if read.found.iter().any(|found| found.report.compact > 0) {
+            bail!("the trace has only compact context switches (Thread/CompactCSwitch), which are not read");
+        }
         bail!(
             "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
              example by `stackhound record` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
@@ -177,10 +180,13 @@ fn document(by: Dimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
         count: total.count,
         total: nanos(total.amount),
         unknown: nanos(unknown.amount),
-        without_stack: report.without_stack,
+        still_open: nanos(report.open(metric.measure).amount),
+        still_open_count: report.open(metric.measure).count,
+        without_stack: report.without_stack(metric.measure),
         not_readied: report.not_readied,
         switches: report.stats.switches,
         contradictions: report.stats.contradictions,
+        compact_records: report.compact,
         rows: rows.collect(),
     }
 }
@@ -217,22 +223,26 @@ fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) 
             clock(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0))
         }),
     )?;
+    let open = report.open(metric.measure);
     line(
         out,
         format_args!(
-            "  {}: {} s; unknown {} s",
+            "  {}: {} s; {} s not over at the end, of {}; unknown {} s",
             counted(total.count, metric.counted.0, metric.counted.1),
             clock(total.amount),
+            clock(open.amount),
+            counted(open.count, "thread", "threads"),
             clock(unknown.amount)
         ),
     )?;
+    let not_readied = if metric.measure == Measure::Waits { report.not_readied } else { 0 };
     let notes = [
         (
-            report.not_readied,
-            "wait has no event that ended it and contains time ready to run",
-            "waits have no event that ended them and contain time ready to run",
+            not_readied,
+            "wait has no event that ended it, and contains time ready to run",
+            "waits have no event that ended them, and contain time ready to run",
         ),
-        (report.without_stack, "switch has no stack", "switches have no stack"),
+        (report.without_stack(metric.measure), "switch has no stack", "switches have no stack"),
         (
             report.compact,
             "record of compact context switches was not read",
@@ -259,7 +269,7 @@ fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) 
         Dimension::Function => "FUNCTION",
         Dimension::Stack => "STACK",
         Dimension::Reason => "REASON",
-        Dimension::Readier => "READIED BY",
+        Dimension::ReadyingThread => "READYING THREAD",
     }));
     let mut table = Table::new(columns);
     for row in &found.rows {

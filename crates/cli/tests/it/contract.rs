@@ -19,7 +19,7 @@ use serde_json::Value;
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
 const VERBS: [(&str, &str); 28] = [
-    ("top-wait", "top wait --by readier --symbol-path S --format json T"),
+    ("top-wait", "top wait --by readying-thread --symbol-path S --format json T"),
     ("summary", "summary --symbol-path S --format json T"),
     ("top-cpu", "top cpu --by thread --symbol-path S --format json T"),
     ("info", "info --full --format json T"),

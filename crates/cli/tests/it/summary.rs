@@ -199,7 +199,7 @@ fn waits_have_the_same_sums_in_all_formats_and_rows() {
             let common = ["top", metric, "-q", "--symbol-path", "", text(&path), "--all"];
             printed(&[&common[..], arguments].concat())
         };
-        for by in ["process", "thread", "module", "function", "stack", "reason", "readier"] {
+        for by in ["process", "thread", "module", "function", "stack", "reason", "readying-thread"] {
             let document: Value = serde_json::from_str(&top(&["--by", by, "--format", "json"])).unwrap();
             let rows = document["rows"].as_array().unwrap();
             let sum = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();

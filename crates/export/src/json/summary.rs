@@ -32,6 +32,8 @@ pub struct Summary<'a> {
     pub missing: Vec<&'static str>,
     /// Events of other providers, the most frequent first.
     pub providers: Vec<ProviderEvents<'a>>,
+    /// Events of further providers, which were not counted one by one.
+    pub other_providers: u64,
     /// Processor time. Null without samples and context switches.
     pub cpu: Option<Cpu<'a>>,
     /// Transfers of disks. Null if the trace contains none.

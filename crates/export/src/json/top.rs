@@ -38,6 +38,8 @@ pub struct TopCpu<'a> {
     pub interval: Option<Interval>,
     /// Times by context switches. Null without context switches, and if events were filtered.
     pub exact: Option<ExactCpu>,
+    /// Number of records of compact context switches, which are not read: exact times are too small.
+    pub compact_records: u64,
     /// The rows, those with the most time first.
     pub rows: Vec<CpuRow<'a>>,
 }
@@ -128,7 +130,7 @@ pub struct TopWait<'a> {
     /// What is measured: `wait` or `ready`.
     pub metric: &'static str,
     /// What the rows are about: `process`, `thread`, `module`, `function`, `stack`, `reason` or
-    /// `readier`.
+    /// `readying-thread`.
     pub by: &'static str,
     /// The analyzed part of the trace.
     pub window: Window,
@@ -138,7 +140,12 @@ pub struct TopWait<'a> {
     pub total: u64,
     /// Time in which it is not known what threads did, because records are missing.
     pub unknown: u64,
-    /// Number of waits and ready times whose context switch has no stack.
+    /// Time that was not over at the end of the trace, because the threads did not run again. It is in
+    /// no row.
+    pub still_open: u64,
+    /// Number of these threads.
+    pub still_open_count: u64,
+    /// Number of times whose context switch has no stack.
     pub without_stack: u64,
     /// Number of waits without an event that ended them. They contain the time in which the thread
     /// was ready.
@@ -147,6 +154,8 @@ pub struct TopWait<'a> {
     pub switches: u64,
     /// Number of context switches from a thread that was not known to run.
     pub contradictions: u64,
+    /// Number of records of compact context switches, which are not read.
+    pub compact_records: u64,
     /// The rows, those with the most time first.
     pub rows: Vec<WaitRow<'a>>,
 }

@@ -235,12 +235,22 @@ struct FixedSwitchV2 {
 }
 
 impl CSwitch {
-    /// Whether the old thread waits. Otherwise it is ready to run, or has ended.
+    /// Whether the old thread waits, or its kernel stack is paged in for it. Otherwise it is ready to
+    /// run, or has ended.
     #[inline]
     pub fn old_thread_waits(&self) -> bool {
         /// See the map `ThreadState`.
         const WAITING: u8 = 5;
-        self.old_thread_state == WAITING
+        const TRANSITION: u8 = 6;
+        matches!(self.old_thread_state, WAITING | TRANSITION)
+    }
+
+    /// Whether the old thread has ended.
+    #[inline]
+    pub fn old_thread_ends(&self) -> bool {
+        /// See the map `ThreadState`.
+        const TERMINATED: u8 = 4;
+        self.old_thread_state == TERMINATED
     }
 
     /// Reads the payload of CSwitch.
