@@ -74,7 +74,6 @@ pub struct Collector {
     samples: Samples,
     limits: Limits,
     counted: Counted,
-    begun: bool,
     kinds: FxHashMap<String, Vec<(Vec<String>, MarkerKindId)>>,
     reasons: FxHashMap<String, TextId>,
     markers: usize,
@@ -91,7 +90,6 @@ impl Collector {
             samples: chosen.map_or(Samples::NoneYet, |chosen| Samples::Chosen(Box::new(chosen))),
             limits,
             counted: Counted::default(),
-            begun: false,
             kinds: FxHashMap::default(),
             reasons: FxHashMap::default(),
             markers: 0,
@@ -105,10 +103,7 @@ impl Collector {
     /// # Errors
     /// If the profile is full: it cannot contain another stack, frame, process or thread.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        if !self.begun {
-            self.begun = true;
-            self.parts.begin(view.time());
-        }
+        self.parts.observe(view.time());
         let hook_id = view.kernel_id();
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);

@@ -26,7 +26,7 @@ pub use collector::{Collector, Counted, Limits};
 pub use window::Window;
 
 /// Nanoseconds of raw ticks, rounded down.
-fn nanos(clock: &stackhound_etl::Clock, ticks: u64) -> u64 {
+pub fn nanos(clock: &stackhound_etl::Clock, ticks: u64) -> u64 {
     let second = u128::from(clock.ticks_per_second().max(1));
     u64::try_from(u128::from(ticks) * 1_000_000_000 / second).unwrap_or(u64::MAX)
 }

@@ -31,6 +31,8 @@ pub struct Parts {
     clock: Clock,
     /// Time zero.
     start: FileTime,
+    /// Times of the first and the last event.
+    times: Option<(TraceTime, TraceTime)>,
     processes: FxHashMap<ProcessKey, ProcessId>,
     threads: FxHashMap<ThreadKey, ThreadId>,
 }
@@ -44,15 +46,28 @@ impl Parts {
             stacks: Stacks::default(),
             clock: trace.clock(),
             start,
+            times: None,
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
         }
     }
 
-    /// Moves time zero to the first event if that is earlier than the start of the session.
-    pub fn begin(&mut self, first: TraceTime) {
-        self.start = self.start.min(self.file_time(first));
-        self.builder.set_start(unix_nanos(self.start));
+    /// Notes the time of the next event. Moves time zero to the first one if that is earlier than the
+    /// start of the session.
+    pub fn observe(&mut self, now: TraceTime) {
+        match &mut self.times {
+            Some((_, last)) => *last = now.max(*last),
+            None => {
+                self.times = Some((now, now));
+                self.start = self.start.min(self.file_time(now));
+                self.builder.set_start(unix_nanos(self.start));
+            }
+        }
+    }
+
+    /// Times of the first and the last event; the same time if there are none.
+    pub fn times(&self) -> (TraceTime, TraceTime) {
+        self.times.unwrap_or_default()
     }
 
     /// Continues with another capture. Its processes, threads and modules are different.

@@ -3,6 +3,9 @@
 use rustc_hash::FxHashMap;
 use stackhound_profile::{Grouping, Groups, ProcessId, Profile, StackId, Sums, ThreadId};
 
+/// What was observed, by thread and stack.
+pub type ByStack = FxHashMap<(ThreadId, StackId), Sums>;
+
 /// What rows are about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
@@ -38,7 +41,7 @@ pub struct Row {
 /// The rows, those with the largest amount first.
 pub fn rows(
     profile: &Profile,
-    observed: &[((ThreadId, StackId), Sums)],
+    observed: &ByStack,
     exact: Option<&FxHashMap<ThreadId, Sums>>,
     by: By,
 ) -> Vec<Row> {
@@ -76,7 +79,7 @@ fn sort(rows: &mut [Row]) {
 
 /// One row for each owner of a thread.
 fn owners<K: Copy + Eq + std::hash::Hash>(
-    observed: &[((ThreadId, StackId), Sums)],
+    observed: &ByStack,
     exact: Option<&FxHashMap<ThreadId, Sums>>,
     owner: impl Fn(ThreadId) -> K,
     row: impl Fn(K) -> Row,
@@ -97,14 +100,14 @@ fn owners<K: Copy + Eq + std::hash::Hash>(
     rows.collect()
 }
 
-fn frame_rows(profile: &Profile, observed: &[((ThreadId, StackId), Sums)], grouping: Grouping) -> Vec<Row> {
+fn frame_rows(profile: &Profile, observed: &ByStack, grouping: Grouping) -> Vec<Row> {
     let groups = Groups::new(profile, grouping);
     let totals = groups.totals(profile, observed.iter().map(|((_, stack), sums)| (*stack, *sums)));
     let named = groups.names().iter().zip(totals).filter(|(_, total)| total.total.count > 0);
     named.map(|(name, sums)| Row { own: sums.own, total: sums.total, ..empty(vec![name.clone()]) }).collect()
 }
 
-fn stack_rows(profile: &Profile, observed: &[((ThreadId, StackId), Sums)]) -> Vec<Row> {
+fn stack_rows(profile: &Profile, observed: &ByStack) -> Vec<Row> {
     let groups = Groups::new(profile, Grouping::Function);
     let mut stacks: FxHashMap<(ProcessId, StackId), Sums> = FxHashMap::default();
     for ((thread, stack), observed) in observed {

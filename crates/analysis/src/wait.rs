@@ -3,17 +3,17 @@
 //! A thread resumes where it waited, so the stack of the context switch that resumes it is the stack
 //! of its wait. The wait ends when the thread is made ready; from then on until it runs, it is ready.
 //! A thread that was preempted while it ran did not wait, and is ready; so is a new thread before it
-//! runs. The last wait of a thread, which does not
-//! end within the trace, has no stack: it is a sum of its own.
+//! runs. The last wait of a thread, which does not end within the trace, has no stack: it is a sum of
+//! its own.
 
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
-use stackhound_profile::{Full, Profile, StackId, Sums, ThreadId};
+use stackhound_profile::{Full, Profile, Sums, ThreadId};
 use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::parts::Parts;
-use crate::rows::{By, Row, named_rows, rows, thread_name};
+use crate::rows::{By, ByStack, Row, named_rows, rows, thread_name};
 use crate::scheduling::scheduler::{Activity, Readied, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
 use crate::window::Window;
@@ -56,6 +56,12 @@ enum Reason {
     ReadyToRun,
 }
 
+impl Reason {
+    fn is_wait(self) -> bool {
+        matches!(self, Reason::Wait(_))
+    }
+}
+
 /// Who made a thread ready.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum ReadiedBy {
@@ -66,27 +72,40 @@ enum ReadiedBy {
     Unknown,
 }
 
+/// The waits of a capture, or the times in which threads were ready, in raw ticks.
+#[derive(Debug, Default)]
+struct Measured {
+    by_stack: ByStack,
+    /// What was not over at the end of the trace.
+    open: Sums,
+    without_stack: u64,
+}
+
+/// What was found, in raw ticks.
+#[derive(Debug, Default)]
+struct Found {
+    waits: Measured,
+    ready: Measured,
+    causes: FxHashMap<Cause, Sums>,
+    unknown: Sums,
+    not_readied: u64,
+}
+
+impl Found {
+    fn of(&self, measure: Measure) -> &Measured {
+        match measure {
+            Measure::Waits => &self.waits,
+            Measure::Ready => &self.ready,
+        }
+    }
+}
+
 /// The waits of a capture, in raw ticks.
 #[derive(Debug)]
 pub struct WaitReport {
     /// The threads and stacks that the sums refer to.
     pub profile: Profile,
-    waits: Vec<((ThreadId, StackId), Sums)>,
-    ready: Vec<((ThreadId, StackId), Sums)>,
-    causes: Vec<(Cause, Sums)>,
-    /// All waits, by thread.
-    pub waits_of: FxHashMap<ThreadId, Sums>,
-    /// All time in which threads were ready, by thread.
-    pub ready_of: FxHashMap<ThreadId, Sums>,
-    /// Time in which what a thread did is not known, by thread.
-    pub unknown_of: FxHashMap<ThreadId, Sums>,
-    open_waits: Sums,
-    open_ready: Sums,
-    waits_without_stack: u64,
-    ready_without_stack: u64,
-    /// The number of waits without an event that ended them: the thread was ready for an unknown
-    /// part of them.
-    pub not_readied: u64,
+    found: Found,
     /// Counters.
     pub stats: SchedulerStats,
     /// Records with switches in the compact form, which is not read.
@@ -100,32 +119,31 @@ pub struct WaitReport {
 impl WaitReport {
     /// The sum of all rows.
     pub fn total(&self, measure: Measure) -> Sums {
-        let of = match measure {
-            Measure::Waits => &self.waits_of,
-            Measure::Ready => &self.ready_of,
-        };
-        sum(of)
+        self.found.of(measure).by_stack.values().fold(Sums::default(), |mut sum, sums| {
+            sum += *sums;
+            sum
+        })
     }
 
     /// What was not over at the end of the trace: the threads did not run again. It is in no row.
     pub fn open(&self, measure: Measure) -> Sums {
-        match measure {
-            Measure::Waits => self.open_waits,
-            Measure::Ready => self.open_ready,
-        }
+        self.found.of(measure).open
     }
 
     /// The number of times whose switch has no stack.
     pub fn without_stack(&self, measure: Measure) -> u64 {
-        match measure {
-            Measure::Waits => self.waits_without_stack,
-            Measure::Ready => self.ready_without_stack,
-        }
+        self.found.of(measure).without_stack
+    }
+
+    /// The number of waits without an event that ended them: the thread was ready for an unknown part
+    /// of them.
+    pub fn not_readied(&self) -> u64 {
+        self.found.not_readied
     }
 
     /// Time in which what threads did is not known.
     pub fn unknown(&self) -> Sums {
-        sum(&self.unknown_of)
+        self.found.unknown
     }
 
     /// Nanoseconds of raw ticks.
@@ -135,16 +153,10 @@ impl WaitReport {
 
     /// The rows, those with the most time first.
     pub fn rows(&self, measure: Measure, by: WaitBy) -> Vec<Row> {
-        let observed = match measure {
-            Measure::Waits => &self.waits,
-            Measure::Ready => &self.ready,
-        };
-        let causes = self
-            .causes
-            .iter()
-            .filter(|(cause, _)| matches!(cause.reason, Reason::Wait(_)) == (measure == Measure::Waits));
+        let is_wait = measure == Measure::Waits;
+        let causes = self.found.causes.iter().filter(|(cause, _)| cause.reason.is_wait() == is_wait);
         match by {
-            WaitBy::Waiting(by) => rows(&self.profile, observed, None, by),
+            WaitBy::Waiting(by) => rows(&self.profile, &self.found.of(measure).by_stack, None, by),
             WaitBy::Reason => named_rows(causes.map(|(cause, sums)| (reason_name(cause.reason), *sums))),
             WaitBy::ReadyingThread => {
                 named_rows(causes.map(|(cause, sums)| (self.readied_name(cause), *sums)))
@@ -162,13 +174,6 @@ impl WaitReport {
             (None, _) => "no event".to_owned(),
         }
     }
-}
-
-fn sum(of: &FxHashMap<ThreadId, Sums>) -> Sums {
-    of.values().fold(Sums::default(), |mut sum, sums| {
-        sum += *sums;
-        sum
-    })
 }
 
 /// The name of a reason; see the map `WaitReason` of the kernel events.
@@ -189,27 +194,11 @@ fn reason_name(reason: Reason) -> String {
 pub struct Waits {
     parts: Parts,
     window: Window,
-    seen: Option<(TraceTime, TraceTime)>,
     scheduling: Scheduling,
     found: Found,
     clock: Clock,
     /// Slices of the current switch; kept for its memory.
     slices: Vec<Slice<Key>>,
-}
-
-#[derive(Debug, Default)]
-struct Found {
-    waits: FxHashMap<(ThreadId, StackId), Sums>,
-    ready: FxHashMap<(ThreadId, StackId), Sums>,
-    causes: FxHashMap<Cause, Sums>,
-    waits_of: FxHashMap<ThreadId, Sums>,
-    ready_of: FxHashMap<ThreadId, Sums>,
-    unknown_of: FxHashMap<ThreadId, Sums>,
-    open_waits: Sums,
-    open_ready: Sums,
-    waits_without_stack: u64,
-    ready_without_stack: u64,
-    not_readied: u64,
 }
 
 impl Waits {
@@ -218,7 +207,6 @@ impl Waits {
         Waits {
             parts: Parts::new(product, trace),
             window,
-            seen: None,
             scheduling: Scheduling::default(),
             found: Found::default(),
             clock: trace.clock(),
@@ -232,14 +220,7 @@ impl Waits {
     /// # Errors
     /// If there are too many different stacks, frames, processes or threads.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        let now = view.time();
-        match &mut self.seen {
-            Some((_, last)) => *last = now.max(*last),
-            None => {
-                self.seen = Some((now, now));
-                self.parts.begin(now);
-            }
-        }
+        self.parts.observe(view.time());
         self.slices.clear();
         let off =
             self.scheduling.observe(view, &mut self.parts)?.iter().filter(|slice| slice.processor.is_none());
@@ -260,37 +241,30 @@ impl Waits {
         let Some(Key::Thread(thread)) = slice.thread.filter(|_| ticks > 0) else { return Ok(()) };
         let sums = Sums::one(ticks);
         let (reason, readied) = match slice.activity {
-            Activity::Waited { reason, readied, .. } => (Reason::Wait(reason), readied),
+            Activity::Waited { reason, readied } => (Reason::Wait(reason), readied),
             Activity::Ready { is_preempted: true } => (Reason::Preempted, None),
             Activity::Ready { is_preempted: false } => (Reason::ReadyToRun, None),
             Activity::Ran => return Ok(()),
             Activity::Unknown => {
-                *self.found.unknown_of.entry(thread).or_default() += sums;
+                self.found.unknown += sums;
                 return Ok(());
             }
         };
         let process = self.parts.builder.process_of(thread);
-        let is_wait = matches!(reason, Reason::Wait(_));
+        let found = &mut self.found;
+        let measured = if reason.is_wait() { &mut found.waits } else { &mut found.ready };
         let stack = match self.parts.stack_of(view, process)? {
             Some(stack) => stack,
             None => {
-                self.found.waits_without_stack += u64::from(is_wait);
-                self.found.ready_without_stack += u64::from(!is_wait);
+                measured.without_stack += 1;
                 let frame = self.parts.stacks.remark("no stack", &mut self.parts.builder)?;
                 self.parts.builder.stack(None, frame)?
             }
         };
-        let found = &mut self.found;
+        *measured.by_stack.entry((thread, stack)).or_default() += sums;
         let cause = Cause { reason, readied: readied.map(readied_by) };
         *found.causes.entry(cause).or_default() += sums;
-        found.not_readied += u64::from(is_wait && readied.is_none());
-        let (by_stack, by_thread) = if is_wait {
-            (&mut found.waits, &mut found.waits_of)
-        } else {
-            (&mut found.ready, &mut found.ready_of)
-        };
-        *by_stack.entry((thread, stack)).or_default() += sums;
-        *by_thread.entry(thread).or_default() += sums;
+        found.not_readied += u64::from(reason.is_wait() && readied.is_none());
         Ok(())
     }
 
@@ -299,39 +273,22 @@ impl Waits {
         let (found, window) = (&mut self.found, self.window);
         self.scheduling.end(known, &mut |_| {}, &mut |slice| {
             let sums = Sums::one(window.overlap(slice.from, slice.until));
-            match (slice.activity, slice.thread) {
+            match slice.activity {
                 _ if sums.amount == 0 => {}
-                (Activity::Waited { .. }, _) => found.open_waits += sums,
-                (Activity::Ready { .. }, _) => found.open_ready += sums,
-                (Activity::Unknown, Some(Key::Thread(thread))) => {
-                    *found.unknown_of.entry(thread).or_default() += sums;
-                }
-                _ => {}
+                Activity::Waited { .. } => found.waits.open += sums,
+                Activity::Ready { .. } => found.ready.open += sums,
+                Activity::Unknown => found.unknown += sums,
+                Activity::Ran => {}
             }
         });
         self.parts.end_capture(known, naming);
-        let Found { waits, ready, causes, waits_of, ready_of, unknown_of, .. } = self.found;
-        let sorted = |sums: FxHashMap<(ThreadId, StackId), Sums>| {
-            let mut sums: Vec<_> = sums.into_iter().collect();
-            sums.sort_unstable_by_key(|(key, _)| *key);
-            sums
-        };
+        let window = self.window.within(self.parts.times());
         WaitReport {
             profile: self.parts.builder.finish(),
-            waits: sorted(waits),
-            ready: sorted(ready),
-            causes: causes.into_iter().collect(),
-            waits_of,
-            ready_of,
-            unknown_of,
-            open_waits: self.found.open_waits,
-            open_ready: self.found.open_ready,
-            waits_without_stack: self.found.waits_without_stack,
-            ready_without_stack: self.found.ready_without_stack,
-            not_readied: self.found.not_readied,
+            found: self.found,
             stats: self.scheduling.stats(),
             compact: self.scheduling.compact(),
-            window: self.window.within(self.seen.unwrap_or_default()),
+            window,
             clock: self.clock,
         }
     }

@@ -21,7 +21,7 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, counted, message};
 use crate::progress::Progress;
-use crate::reading::Reading;
+use crate::reading::{Reading, or_stop};
 use crate::render;
 
 #[derive(Args, Debug)]
@@ -134,14 +134,7 @@ fn collect(
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }
-        let added = collector.observe(view, || filter.wants(view));
-        added.map_or_else(
-            |full| {
-                failure = Some(full);
-                ControlFlow::Break(())
-            },
-            ControlFlow::Continue,
-        )
+        or_stop(collector.observe(view, || filter.wants(view)), &mut failure)
     });
     if let Some(full) = failure {
         return Err(full.into());

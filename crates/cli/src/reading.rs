@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -111,4 +112,15 @@ fn mui_files(image: &Path, culture: Option<&str>) -> Vec<PathBuf> {
         (rank, path.clone())
     });
     folders.into_iter().map(|folder| folder.join(&mui)).filter(|path| path.is_file()).collect()
+}
+
+/// Stops reading at an error, which is kept.
+pub fn or_stop<E>(result: Result<(), E>, failure: &mut Option<E>) -> ControlFlow<()> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *failure = Some(error);
+            ControlFlow::Break(())
+        }
+    }
 }

@@ -17,7 +17,7 @@ use stackhound_types::Tid;
 
 use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::Parts;
-use crate::rows::{By, Row, rows};
+use crate::rows::{By, ByStack, Row, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
 use crate::stacks::StackUse;
@@ -26,11 +26,14 @@ use crate::window::Window;
 /// What a processor did when a sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
-    Thread(ThreadId),
+    Thread,
     Idle,
     Dpc,
     Isr,
 }
+
+/// A sample that counts. Samples in interrupts have a thread that stands for these.
+type Sample = (Class, ThreadId, StackId);
 
 /// The sums of samples by what the processors did, in raw ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,6 +55,33 @@ impl Classes {
         sums += self.dpc;
         sums += self.isr;
         sums
+    }
+
+    fn of(&mut self, class: Class) -> &mut Sums {
+        match class {
+            Class::Thread => &mut self.threads,
+            Class::Idle => &mut self.idle,
+            Class::Dpc => &mut self.dpc,
+            Class::Isr => &mut self.isr,
+        }
+    }
+}
+
+/// The sums of all samples that count.
+#[derive(Debug, Default)]
+struct Sampled {
+    by_stack: ByStack,
+    classes: Classes,
+}
+
+impl Sampled {
+    fn count(&mut self, sample: Option<Sample>, weight: u64) {
+        let Some((class, thread, stack)) = sample else { return };
+        let sums = Sums::one(weight);
+        *self.classes.of(class) += sums;
+        if class != Class::Idle {
+            *self.by_stack.entry((thread, stack)).or_default() += sums;
+        }
     }
 }
 
@@ -82,7 +112,7 @@ pub struct CpuReport {
     /// The threads and stacks that the sums refer to.
     pub profile: Profile,
     /// The time of samples by thread and stack, in raw ticks.
-    pub samples: Vec<((ThreadId, StackId), Sums)>,
+    pub samples: ByStack,
     /// The time of samples by what the processors did, in raw ticks.
     pub classes: Classes,
     /// The number of samples that have no stack: they have the sampled address only.
@@ -133,11 +163,8 @@ pub struct Cpu {
     window: Window,
     clock: Clock,
     processors: u32,
-    usual_interval: u64,
-    seen: Option<(TraceTime, TraceTime)>,
-    weights: Weights<Option<(Class, StackId)>>,
-    samples: FxHashMap<(ThreadId, StackId), Sums>,
-    classes: Classes,
+    weights: Weights<Option<Sample>>,
+    sampled: Sampled,
     without_stack: u64,
     has_samples: bool,
     scheduling: Scheduling,
@@ -157,16 +184,14 @@ impl Cpu {
     pub fn new(product: String, trace: &OpenTrace, window: Window, weighing: Weighing) -> Cpu {
         let clock = trace.clock();
         let processors = trace.sources().iter().map(|source| source.etl_file.session().processors).max();
+        let usual_interval = u64::try_from(clock.span_to_raw(USUAL_INTERVAL)).unwrap_or(1);
         Cpu {
             parts: Parts::new(product, trace),
             window,
             clock,
             processors: processors.unwrap_or(1).clamp(1, PROCESSORS_MAX),
-            usual_interval: u64::try_from(clock.span_to_raw(USUAL_INTERVAL)).unwrap_or(1),
-            seen: None,
-            weights: Weights::new(weighing),
-            samples: FxHashMap::default(),
-            classes: Classes::default(),
+            weights: Weights::new(weighing, usual_interval),
+            sampled: Sampled::default(),
             without_stack: 0,
             has_samples: false,
             scheduling: Scheduling::default(),
@@ -182,14 +207,7 @@ impl Cpu {
     /// If there are too many different stacks, frames, processes or threads.
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        let now = view.time();
-        match &mut self.seen {
-            Some((_, last)) => *last = now.max(*last),
-            None => {
-                self.seen = Some((now, now));
-                self.parts.begin(now);
-            }
-        }
+        self.parts.observe(view.time());
         for slice in self.scheduling.observe(view, &mut self.parts)? {
             self.exact.add(slice, self.window);
         }
@@ -217,11 +235,7 @@ impl Cpu {
         let old = (is_change && interval.old_interval > 0).then(|| ticks(interval.old_interval));
         let new = ticks(interval.new_interval);
         if new > 0 {
-            let (samples, classes) = (&mut self.samples, &mut self.classes);
-            let interrupts = self.interrupts;
-            self.weights.set_interval(old, new, |sample, weight| {
-                count(samples, classes, interrupts, sample, weight);
-            });
+            self.weights.set_interval(old, new, |sample, weight| self.sampled.count(sample, weight));
         }
     }
 
@@ -237,31 +251,24 @@ impl Cpu {
             None
         };
         let processor = (view.event().session_number(), view.processor());
-        let (samples, classes) = (&mut self.samples, &mut self.classes);
-        let interrupts = self.interrupts;
-        let out = |sample, weight| count(samples, classes, interrupts, sample, weight);
-        self.weights.add(processor, view.time(), parsed.count, self.usual_interval, sample, out);
+        let out = |sample, weight| self.sampled.count(sample, weight);
+        self.weights.add(processor, view.time(), parsed.count, sample, out);
         Ok(())
     }
 
-    fn classified(
-        &mut self,
-        view: &EventView<'_>,
-        sample: &payload::SampledProfile,
-    ) -> Result<(Class, StackId), Full> {
+    fn classified(&mut self, view: &EventView<'_>, sample: &payload::SampledProfile) -> Result<Sample, Full> {
         const IN_DPC: u8 = 1;
         const IN_ISR: u8 = 2;
         let in_interrupt = sample.flags & (IN_DPC | IN_ISR) != 0;
-        let (class, process) = if in_interrupt {
+        let (class, (process, thread)) = if in_interrupt {
             let interrupts = self.interrupts()?;
             match sample.flags & IN_ISR {
-                0 => (Class::Dpc, interrupts.dpc.0),
-                _ => (Class::Isr, interrupts.isr.0),
+                0 => (Class::Dpc, interrupts.dpc),
+                _ => (Class::Isr, interrupts.isr),
             }
         } else {
-            let (process, thread) = self.parts.thread(view, None, Some(sample.thread_id))?;
-            let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread(thread) };
-            (class, process)
+            let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread };
+            (class, self.parts.thread(view, None, Some(sample.thread_id))?)
         };
         let Parts { builder, stacks, .. } = &mut self.parts;
         let stack = if view.stack().is_some() {
@@ -271,7 +278,7 @@ impl Cpu {
             self.without_stack += u64::from(class != Class::Idle);
             stacks.at(view, sample.instruction_pointer, builder)?
         };
-        Ok((class, stack))
+        Ok((class, thread, stack))
     }
 
     fn interrupts(&mut self) -> Result<Interrupts, Full> {
@@ -285,24 +292,17 @@ impl Cpu {
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
     pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CpuReport {
-        let (samples, classes) = (&mut self.samples, &mut self.classes);
-        let interrupts = self.interrupts;
-        self.weights.end(self.usual_interval, |sample, weight| {
-            count(samples, classes, interrupts, sample, weight);
-        });
-        let seen = self.seen.unwrap_or_default();
-        let window = self.window.within(seen);
+        self.weights.end(|sample, weight| self.sampled.count(sample, weight));
         let has_switches = self.scheduling.stats().switches > 0;
         let exact = &mut self.exact;
         self.scheduling.end(known, &mut |slice| exact.add(&slice, self.window), &mut |_| {});
         self.exact.stats = self.scheduling.stats();
         self.parts.end_capture(known, naming);
-        let mut samples: Vec<_> = self.samples.into_iter().collect();
-        samples.sort_unstable_by_key(|(key, _)| *key);
+        let window = self.window.within(self.parts.times());
         CpuReport {
             profile: self.parts.builder.finish(),
-            samples,
-            classes: self.classes,
+            samples: self.sampled.by_stack,
+            classes: self.sampled.classes,
             without_stack: self.without_stack,
             interval: self.weights.interval().filter(|_| self.has_samples),
             exact: has_switches.then_some(self.exact),
@@ -325,38 +325,5 @@ impl Exact {
             (Activity::Ran, Some(Key::Idle(_))) => self.idle = self.idle.saturating_add(ticks),
             _ => {}
         }
-    }
-}
-
-/// Counts a sample.
-fn count(
-    samples: &mut FxHashMap<(ThreadId, StackId), Sums>,
-    classes: &mut Classes,
-    interrupts: Option<Interrupts>,
-    sample: Option<(Class, StackId)>,
-    weight: u64,
-) {
-    let Some((class, stack)) = sample else { return };
-    let sums = Sums::one(weight);
-    let thread = match class {
-        Class::Thread(thread) => {
-            classes.threads += sums;
-            Some(thread)
-        }
-        Class::Idle => {
-            classes.idle += sums;
-            None
-        }
-        Class::Dpc => {
-            classes.dpc += sums;
-            interrupts.map(|interrupts| interrupts.dpc.1)
-        }
-        Class::Isr => {
-            classes.isr += sums;
-            interrupts.map(|interrupts| interrupts.isr.1)
-        }
-    };
-    if let Some(thread) = thread {
-        *samples.entry((thread, stack)).or_default() += sums;
     }
 }

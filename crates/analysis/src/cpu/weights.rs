@@ -42,6 +42,8 @@ pub type Processor = (u32, Option<u16>);
 #[derive(Debug)]
 pub struct Weights<T> {
     weighing: Weighing,
+    /// The interval to assume if no event states one, in raw ticks.
+    usual_interval: u64,
     /// In raw ticks. `None` until the first event states it.
     interval: Option<u64>,
     /// The interval that was assumed, in raw ticks.
@@ -52,10 +54,11 @@ pub struct Weights<T> {
 }
 
 impl<T> Weights<T> {
-    /// Weights by this rule.
-    pub fn new(weighing: Weighing) -> Weights<T> {
+    /// Weights by this rule. `usual_interval` is assumed if no event states the interval.
+    pub fn new(weighing: Weighing, usual_interval: u64) -> Weights<T> {
         Weights {
             weighing,
+            usual_interval,
             interval: None,
             assumed: None,
             previous: FxHashMap::default(),
@@ -80,7 +83,6 @@ impl<T> Weights<T> {
         processor: Processor,
         time: TraceTime,
         count: u16,
-        usual_interval: u64,
         sample: T,
         mut out: impl FnMut(T, u64),
     ) {
@@ -90,16 +92,16 @@ impl<T> Weights<T> {
         }
         self.pending.push((processor, time, count, sample));
         if self.pending.len() == PENDING_MAX {
-            self.end(usual_interval, out);
+            self.end(out);
         }
     }
 
-    /// Ends the trace. If no event states the interval, `usual_interval` is assumed.
-    pub fn end(&mut self, usual_interval: u64, out: impl FnMut(T, u64)) {
+    /// Ends the trace. If no event states the interval, the usual one is assumed.
+    pub fn end(&mut self, out: impl FnMut(T, u64)) {
         if self.interval.is_none() && !self.pending.is_empty() {
-            self.assumed = Some(usual_interval);
-            self.interval = Some(usual_interval);
-            self.settle(usual_interval, out);
+            self.assumed = Some(self.usual_interval);
+            self.interval = self.assumed;
+            self.settle(self.usual_interval, out);
         }
     }
 
@@ -140,7 +142,7 @@ mod tests {
 
     /// The weights of the samples, by their index.
     fn weights(weighing: Weighing, steps: &[Step]) -> Vec<u64> {
-        let mut weights = Weights::new(weighing);
+        let mut weights = Weights::new(weighing, 1000);
         let mut found = Vec::new();
         let mut number = 0;
         for step in steps {
@@ -150,12 +152,12 @@ mod tests {
                 }
                 Sample(processor, time, count) => {
                     let out = |index, weight| found.push((index, weight));
-                    weights.add((0, Some(processor)), TraceTime(time), count, 1000, number, out);
+                    weights.add((0, Some(processor)), TraceTime(time), count, number, out);
                     number += 1;
                 }
             }
         }
-        weights.end(1000, |index, weight| found.push((index, weight)));
+        weights.end(|index, weight| found.push((index, weight)));
         assert!(found.iter().enumerate().all(|(index, (number, _))| index == *number), "{found:?}");
         found.into_iter().map(|(_, weight)| weight).collect()
     }

@@ -90,7 +90,7 @@ pub fn screen(out: &mut impl Write, capture: &Capture, found: &Summarized) -> io
     let size = format!(" ({})", bytes(found.size));
     screen.fact("trace", &(cut_start(&found.files, WIDTH - 11 - size.len()) + &size))?;
     screen.fact("machine", &machine(capture))?;
-    let time = minutes(capture.times.0);
+    let time = utc_seconds(capture.times.0);
     screen.fact(
         "recorded",
         &format!("{time}; {} s from the first to the last event", seconds(found.duration())),
@@ -150,12 +150,12 @@ fn machine(capture: &Capture) -> String {
     parts.extend(machine.build.map(|build| format!("Windows build {build}")));
     parts.extend(machine.pointer_size.map(|size| format!("{}-bit", 8 * size.bytes())));
     parts.extend(machine.processors.map(|count| counted(count.into(), "processor", "processors")));
-    parts.extend(machine.boot_time.map(|time| format!("booted {}", minutes(time))));
+    parts.extend(machine.boot_time.map(|time| format!("booted {}", utc_seconds(time))));
     parts.join(", ")
 }
 
-/// UTC with seconds.
-fn minutes(time: FileTime) -> String {
+/// UTC, cut to seconds.
+fn utc_seconds(time: FileTime) -> String {
     render::utc(time).chars().take(19).chain(['Z']).collect()
 }
 

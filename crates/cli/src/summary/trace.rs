@@ -1,7 +1,5 @@
 //! The first answers about one capture, from one pass over it.
 
-use std::ops::ControlFlow;
-
 use anyhow::Result;
 use stackhound::analysis::Window;
 use stackhound::analysis::contents::{Contents, Kind};
@@ -23,6 +21,7 @@ use crate::info::capture_info;
 use crate::naming;
 use crate::options::Common;
 use crate::progress::Progress;
+use crate::reading::or_stop;
 use crate::top::cpu::row_document;
 
 /// The number of processes and functions on the screen.
@@ -70,13 +69,7 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
                 alerts.add(&hunt.event_context(view, location), &mut findings);
             }
         }
-        match cpu.observe(view, || true) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(full) => {
-                failure = Some(full);
-                ControlFlow::Break(())
-            }
-        }
+        or_stop(cpu.observe(view, || true), &mut failure)
     });
     if let Some(full) = failure {
         return Err(full.into());

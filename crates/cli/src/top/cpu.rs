@@ -3,19 +3,16 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
-use stackhound::analysis::rows::{By, Row};
-use stackhound::profile::{Grouping, Sums};
-use stackhound::trace::TraceTime;
-use stackhound::{FileTime, RawTime};
+use stackhound::analysis::rows::Row;
+use stackhound::profile::Sums;
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{self as json, CaptureTopCpu, CpuRow, TopCpu, TopCpuOfCaptures};
-use stackhound_export::json::value::Time;
 
 use super::table::{Column, Table, percent, seconds};
-use super::{Format, Shared, optional};
+use super::{Dimension, Format, Shared, optional, window};
 use crate::info::capture_info;
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -31,48 +28,6 @@ pub struct Arguments {
     /// Count each sample as one sampling interval, not as the time since the previous sample
     #[arg(long)]
     nominal: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dimension {
-    /// Processes
-    Process,
-    /// Threads
-    Thread,
-    /// Modules of the frames of samples
-    Module,
-    /// Functions of the frames of samples
-    Function,
-    /// Stacks of samples
-    Stack,
-}
-
-impl Dimension {
-    fn name(self) -> &'static str {
-        match self {
-            Dimension::Process => "process",
-            Dimension::Thread => "thread",
-            Dimension::Module => "module",
-            Dimension::Function => "function",
-            Dimension::Stack => "stack",
-        }
-    }
-
-    fn of_stacks(self, shared: &Shared) -> By {
-        match self {
-            Dimension::Process => By::Process,
-            Dimension::Thread => By::Thread,
-            Dimension::Module => By::Frames(Grouping::Module),
-            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
-            Dimension::Function => By::Frames(Grouping::Function),
-            Dimension::Stack => By::Stack,
-        }
-    }
-
-    /// Whether rows overlap, so that each has a total in addition to its own time.
-    fn has_totals(self) -> bool {
-        matches!(self, Dimension::Module | Dimension::Function)
-    }
 }
 
 /// The analyzed capture.
@@ -100,7 +55,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 // Which switches match a filter of events is not defined.
                 report.exact = None;
             }
-            let rows = shared.first(report.rows(by.of_stacks(shared)));
+            let rows = shared.first(report.rows(by.rows(shared)));
             Analyzed { report, rows, is_filtered, has_switches }
         },
     )?;
@@ -139,10 +94,6 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
 }
 
-fn utc(report: &CpuReport, time: TraceTime) -> FileTime {
-    report.clock.to_file_time(RawTime(time.0))
-}
-
 /// Available time that no sample stands for.
 fn not_sampled(found: &Analyzed) -> Option<u64> {
     let report = &found.report;
@@ -170,18 +121,12 @@ pub fn row_document<'a>(report: &CpuReport, row: &'a Row, is_stack: bool) -> Cpu
 fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
-    let window = report.window;
-    let duration = u64::try_from(window.1.0.saturating_sub(window.0.0)).unwrap_or(0);
     let classes = &report.classes;
     let rows = found.rows.iter().map(|row| row_document(report, row, by == Dimension::Stack));
     TopCpu {
         metric: "cpu",
         by: by.name(),
-        window: json::Window {
-            from: Time(utc(report, window.0)),
-            to: Time(utc(report, window.1)),
-            duration: nanos(duration),
-        },
+        window: window(&report.clock, report.window),
         processor_count: report.processors,
         available: nanos(report.available()),
         samples: classes.busy().count,
@@ -298,14 +243,7 @@ fn table(out: &mut impl Write, by: Dimension, found: &Analyzed) -> Result<()> {
     if has_exact {
         columns.extend(["EXACT %", "EXACT s", "RUNS"].map(Column::right));
     }
-    let name = match by {
-        Dimension::Process => "PROCESS",
-        Dimension::Thread => "THREAD",
-        Dimension::Module => "MODULE",
-        Dimension::Function => "FUNCTION",
-        Dimension::Stack => "STACK",
-    };
-    columns.push(Column::left(name));
+    columns.push(Column::left(by.title()));
     let mut table = Table::new(columns);
     for found in &found.rows {
         let mut cells = Vec::new();

@@ -5,16 +5,17 @@ pub mod table;
 mod wait;
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use stackhound::analysis::Window;
-use stackhound::analysis::rows::Row;
-use stackhound::profile::Full;
-use stackhound::trace::{Capture, OpenTrace};
-use stackhound::{EventView, Naming, TraceState};
+use stackhound::analysis::rows::{By, Row};
+use stackhound::analysis::{self, Window};
+use stackhound::profile::{Full, Grouping};
+use stackhound::trace::{Capture, OpenTrace, TraceTime};
+use stackhound::{Clock, EventView, Naming, RawTime, TraceState};
 use stackhound_export::escape::{cell, line, row};
+use stackhound_export::json::top as json;
+use stackhound_export::json::value::Time;
 
 use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
@@ -23,7 +24,7 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
 use crate::progress::Progress;
-use crate::reading::Reading;
+use crate::reading::{Reading, or_stop};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -70,6 +71,61 @@ pub enum Format {
     Csv,
     /// One JSON object; times in nanoseconds
     Json,
+}
+
+/// What rows are about: those of all measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Dimension {
+    /// Processes
+    Process,
+    /// Threads
+    Thread,
+    /// Modules of the frames of stacks
+    Module,
+    /// Functions of the frames of stacks
+    Function,
+    /// Stacks
+    Stack,
+}
+
+impl Dimension {
+    fn name(self) -> &'static str {
+        match self {
+            Dimension::Process => "process",
+            Dimension::Thread => "thread",
+            Dimension::Module => "module",
+            Dimension::Function => "function",
+            Dimension::Stack => "stack",
+        }
+    }
+
+    /// The rows of an analysis.
+    fn rows(self, shared: &Shared) -> By {
+        match self {
+            Dimension::Process => By::Process,
+            Dimension::Thread => By::Thread,
+            Dimension::Module => By::Frames(Grouping::Module),
+            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
+            Dimension::Function => By::Frames(Grouping::Function),
+            Dimension::Stack => By::Stack,
+        }
+    }
+
+    /// The title of the column.
+    fn title(self) -> &'static str {
+        match self {
+            Dimension::Process => "PROCESS",
+            Dimension::Thread => "THREAD",
+            Dimension::Module => "MODULE",
+            Dimension::Function => "FUNCTION",
+            Dimension::Stack => "STACK",
+        }
+    }
+
+    /// Whether rows overlap, so that each has a total in addition to its own time.
+    fn has_totals(self) -> bool {
+        matches!(self, Dimension::Module | Dimension::Function)
+    }
 }
 
 impl Shared {
@@ -140,13 +196,7 @@ fn read<A, R>(
         let outcome = pipeline.run(|view| {
             progress.tick();
             // What ends after the selected time can have begun in it.
-            match observe(&mut analysis, view, &filter) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(full) => {
-                    failure = Some(full);
-                    ControlFlow::Break(())
-                }
-            }
+            or_stop(observe(&mut analysis, view, &filter), &mut failure)
         });
         if let Some(full) = failure {
             return Err(full.into());
@@ -189,6 +239,12 @@ fn csv_row(
 ) -> io::Result<()> {
     let number = (captures > 1).then(|| (index + 1).to_string());
     row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(cells))
+}
+
+fn window(clock: &Clock, (from, to): (TraceTime, TraceTime)) -> json::Window {
+    let utc = |time: TraceTime| Time(clock.to_file_time(RawTime(time.0)));
+    let ticks = u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0);
+    json::Window { from: utc(from), to: utc(to), duration: analysis::nanos(clock, ticks) }
 }
 
 fn optional(number: Option<u64>) -> String {

@@ -3,17 +3,15 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use stackhound::RawTime;
-use stackhound::analysis::rows::{By, Row};
+use stackhound::analysis::rows::Row;
 use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
-use stackhound::profile::Grouping;
 use stackhound_export::escape::line;
-use stackhound_export::json::top::{self as json, CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
-use stackhound_export::json::value::Time;
+use stackhound_export::json::top::{CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
 
 use super::table::{Column, Table, seconds};
-use super::{Format, Shared, optional};
+use super::{Dimension, Format, Shared, optional, window};
 use crate::info::capture_info;
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -26,55 +24,74 @@ pub struct Arguments {
     /// Show one row for each process, thread, module, function or stack that did not run, for each
     /// reason, or for each thread that ended a wait
     #[arg(long, value_enum, default_value = "process")]
-    by: Dimension,
+    by: WaitDimension,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Dimension {
-    /// Processes
-    Process,
-    /// Threads
-    Thread,
-    /// Modules of the frames of the stacks
-    Module,
-    /// Functions of the frames of the stacks
-    Function,
-    /// Stacks
-    Stack,
-    /// Reasons that the kernel states
+/// What rows are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitDimension {
+    Waiting(Dimension),
     Reason,
-    /// Threads that made the waiting threads ready
     ReadyingThread,
 }
 
-impl Dimension {
+impl ValueEnum for WaitDimension {
+    fn value_variants<'a>() -> &'a [WaitDimension] {
+        const ALL: &[WaitDimension] = &[
+            WaitDimension::Waiting(Dimension::Process),
+            WaitDimension::Waiting(Dimension::Thread),
+            WaitDimension::Waiting(Dimension::Module),
+            WaitDimension::Waiting(Dimension::Function),
+            WaitDimension::Waiting(Dimension::Stack),
+            WaitDimension::Reason,
+            WaitDimension::ReadyingThread,
+        ];
+        ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            WaitDimension::Waiting(dimension) => dimension.to_possible_value(),
+            _ => Some(PossibleValue::new(self.name()).help(match self {
+                WaitDimension::Reason => "Reasons that the kernel states",
+                _ => "Threads that made the waiting threads ready",
+            })),
+        }
+    }
+}
+
+impl WaitDimension {
     fn name(self) -> &'static str {
         match self {
-            Dimension::Process => "process",
-            Dimension::Thread => "thread",
-            Dimension::Module => "module",
-            Dimension::Function => "function",
-            Dimension::Stack => "stack",
-            Dimension::Reason => "reason",
-            Dimension::ReadyingThread => "readying-thread",
+            WaitDimension::Waiting(dimension) => dimension.name(),
+            WaitDimension::Reason => "reason",
+            WaitDimension::ReadyingThread => "readying-thread",
         }
     }
 
-    fn of_stacks(self, shared: &Shared) -> WaitBy {
-        WaitBy::Waiting(match self {
-            Dimension::Process => By::Process,
-            Dimension::Thread => By::Thread,
-            Dimension::Module => By::Frames(Grouping::Module),
-            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
-            Dimension::Function => By::Frames(Grouping::Function),
-            Dimension::Stack => By::Stack,
-            Dimension::Reason => return WaitBy::Reason,
-            Dimension::ReadyingThread => return WaitBy::ReadyingThread,
-        })
+    /// The title of the column.
+    fn title(self) -> &'static str {
+        match self {
+            WaitDimension::Waiting(dimension) => dimension.title(),
+            WaitDimension::Reason => "REASON",
+            WaitDimension::ReadyingThread => "READYING THREAD",
+        }
+    }
+
+    fn rows(self, shared: &Shared) -> WaitBy {
+        match self {
+            WaitDimension::Waiting(dimension) => WaitBy::Waiting(dimension.rows(shared)),
+            WaitDimension::Reason => WaitBy::Reason,
+            WaitDimension::ReadyingThread => WaitBy::ReadyingThread,
+        }
+    }
+
+    fn is_stack(self) -> bool {
+        self == WaitDimension::Waiting(Dimension::Stack)
     }
 
     fn has_totals(self) -> bool {
-        matches!(self, Dimension::Module | Dimension::Function)
+        matches!(self, WaitDimension::Waiting(dimension) if dimension.has_totals())
     }
 }
 
@@ -119,7 +136,7 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
         |waits, known, naming| {
             let report = waits.finish(known, naming);
-            let rows = shared.first(report.rows(metric.measure, by.of_stacks(shared)));
+            let rows = shared.first(report.rows(metric.measure, by.rows(shared)));
             Analyzed { report, rows }
         },
     )?;
@@ -151,13 +168,11 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
     Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
 }
 
-fn document(by: Dimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
+fn document(by: WaitDimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
-    let utc = |time: stackhound::trace::TraceTime| Time(report.clock.to_file_time(RawTime(time.0)));
-    let (from, to) = report.window;
     let (total, unknown) = (report.total(metric.measure), report.unknown());
-    let is_stack = by == Dimension::Stack;
+    let is_stack = by.is_stack();
     let rows = found.rows.iter().map(|row| WaitRow {
         name: (!is_stack).then(|| &*row.names[0]),
         stack: is_stack.then_some(&*row.names),
@@ -172,18 +187,14 @@ fn document(by: Dimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
     TopWait {
         metric: metric.name,
         by: by.name(),
-        window: json::Window {
-            from: utc(from),
-            to: utc(to),
-            duration: nanos(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)),
-        },
+        window: window(&report.clock, report.window),
         count: total.count,
         total: nanos(total.amount),
         unknown: nanos(unknown.amount),
         still_open: nanos(report.open(metric.measure).amount),
         still_open_count: report.open(metric.measure).count,
         without_stack: report.without_stack(metric.measure),
-        not_readied: report.not_readied,
+        not_readied: report.not_readied(),
         switches: report.stats.switches,
         contradictions: report.stats.contradictions,
         compact_records: report.compact,
@@ -191,7 +202,7 @@ fn document(by: Dimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
     }
 }
 
-fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()> {
+fn csv(out: &mut impl Write, by: WaitDimension, analyzed: &[Analyzed]) -> Result<()> {
     let columns = ["pid", "tid", "self", "total", "count", "total_count", "max"];
     super::csv_header(out, by.name(), &columns, analyzed.len())?;
     for (index, found) in analyzed.iter().enumerate() {
@@ -212,7 +223,7 @@ fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()>
     Ok(())
 }
 
-fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) -> Result<()> {
+fn table(out: &mut impl Write, by: WaitDimension, metric: Metric, found: &Analyzed) -> Result<()> {
     let report = &found.report;
     let clock = |ticks| seconds(report.nanos(ticks));
     let (total, unknown) = (report.total(metric.measure), report.unknown());
@@ -235,7 +246,7 @@ fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) 
             clock(unknown.amount)
         ),
     )?;
-    let not_readied = if metric.measure == Measure::Waits { report.not_readied } else { 0 };
+    let not_readied = if metric.measure == Measure::Waits { report.not_readied() } else { 0 };
     let notes = [
         (
             not_readied,
@@ -262,15 +273,7 @@ fn table(out: &mut impl Write, by: Dimension, metric: Metric, found: &Analyzed) 
         columns.push(Column::right(metric.column));
     }
     columns.extend(["COUNT", "MAX s"].map(Column::right));
-    columns.push(Column::left(match by {
-        Dimension::Process => "PROCESS",
-        Dimension::Thread => "THREAD",
-        Dimension::Module => "MODULE",
-        Dimension::Function => "FUNCTION",
-        Dimension::Stack => "STACK",
-        Dimension::Reason => "REASON",
-        Dimension::ReadyingThread => "READYING THREAD",
-    }));
+    columns.push(Column::left(by.title()));
     let mut table = Table::new(columns);
     for row in &found.rows {
         let mut cells = vec![clock(row.own.amount)];
