@@ -15,7 +15,8 @@ seconds=${1:-30}
 targets="container records decompression metadata payloads pipeline etl_file image journal sysmon kstack_request kstack_answer signatures rules"
 
 if cargo fuzz --version >/dev/null 2>&1; then
-    cargo run --quiet --package stackhound-fuzzing --example write_seeds -- fuzz/corpus
+    cargo build --quiet --workspace --example write_seeds
+    "$(scripts/target-folder)/debug/examples/write_seeds" fuzz/corpus
     for target in $targets; do
         log=fuzz/artifacts/$target/log
         mkdir -p "$(dirname "$log")"

@@ -16,7 +16,9 @@ CARGO_TARGET_DIR=$(scripts/target-folder)
 export CARGO_TARGET_DIR MATURIN_PEP517_ARGS="--profile dev"
 
 cargo fmt --check --manifest-path crates/python/Cargo.toml
-cargo clippy --quiet --locked --manifest-path crates/python/Cargo.toml -- -D warnings
+# As `cargo clippy`, but it also compiles, so that the dependencies are built once, and not checked before.
+RUSTC_WORKSPACE_WRAPPER=clippy-driver \
+  cargo rustc --quiet --locked --profile dev --lib --manifest-path crates/python/Cargo.toml -- -D warnings
 
 python3 -m venv "$folder/environment"
 "$folder/environment/bin/pip" install --quiet "./crates/python[test]"

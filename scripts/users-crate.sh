@@ -12,9 +12,9 @@ exec </dev/null
 root=$PWD lines_max=15
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Both builds and later runs share their artifacts. No debug information, to save compile time.
+# Both builds, later runs and the Python package share their artifacts. No debug information, to save compile time.
 CARGO_TARGET_DIR=$(scripts/target-folder)
-export CARGO_TARGET_DIR CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false
+export CARGO_TARGET_DIR CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false CARGO_PROFILE_DEV_LTO=off
 
 # Prints the Rust blocks of a page.
 blocks() { awk '/^```rust/ { inside = 1; next } /^```/ { inside = 0 } inside' "$1"; }

@@ -11,9 +11,10 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def built(name: str, *, example: bool = False) -> Path:
-    """A program of the workspace. Built with the workspace's settings, so that existing build results are used."""
-    kind = "--example" if example else "--bin"
-    build = ["cargo", "build", "--quiet", "--locked", "--workspace", kind, name, "--message-format", "json"]
+    """A program of the workspace. Built like the workspace's tests, so that existing build results are used."""
+    # Without an example, the features of development dependencies are missing, and most crates are built again.
+    kind = ["--example", name] if example else ["--bin", name, "--example", "fixture"]
+    build = ["cargo", "build", "--quiet", "--locked", "--workspace", *kind, "--message-format", "json"]
     output = subprocess.run(build, cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
     messages = [json.loads(line) for line in output.splitlines()]
     return next(
