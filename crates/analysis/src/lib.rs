@@ -13,6 +13,7 @@
 
 mod collector;
 pub mod contents;
+pub mod costs;
 pub mod cpu;
 pub mod gc;
 mod parts;

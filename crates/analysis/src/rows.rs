@@ -1,10 +1,24 @@
 //! What was observed of threads and stacks, as rows by process, thread, module, function or stack.
 
+use std::ops::AddAssign;
+
 use rustc_hash::FxHashMap;
 use stackhound_profile::{Grouping, Groups, ProcessId, Profile, StackId, Sums, ThreadId};
 
 /// What was observed, by thread and stack.
-pub type ByStack = FxHashMap<(ThreadId, StackId), Sums>;
+pub type ByStack<T = Sums> = FxHashMap<(ThreadId, StackId), T>;
+
+/// What observations add up to.
+pub trait Amount: Copy + Default + PartialEq + AddAssign {
+    /// The sum that rows are sorted by.
+    fn amount(self) -> u64;
+}
+
+impl Amount for Sums {
+    fn amount(self) -> u64 {
+        self.amount
+    }
+}
 
 /// What rows are about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +35,7 @@ pub enum By {
 
 /// A row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct Row<T = Sums> {
     /// What it is about. Of a stack, the names of its frames, innermost first, and its process.
     pub names: Vec<String>,
     /// The process id, of rows about a process, a thread or a stack.
@@ -30,21 +44,21 @@ pub struct Row {
     pub tid: Option<u32>,
     /// What was observed with the innermost frame in the row; of processes, threads and stacks
     /// everything.
-    pub own: Sums,
+    pub own: T,
     /// What was observed with any frame in the row.
-    pub total: Sums,
+    pub total: T,
     /// Of processes and threads, by another measurement: the exact processor time, and how often
     /// they ran.
     pub exact: Option<Sums>,
 }
 
 /// The rows, those with the largest amount first.
-pub fn rows(
+pub fn rows<T: Amount>(
     profile: &Profile,
-    observed: &ByStack,
+    observed: &ByStack<T>,
     exact: Option<&FxHashMap<ThreadId, Sums>>,
     by: By,
-) -> Vec<Row> {
+) -> Vec<Row<T>> {
     let of_process = |thread: ThreadId| profile.threads()[thread.index()].process;
     let mut rows = match by {
         By::Process => owners(observed, exact, of_process, |id| process_row(profile, id)),
@@ -57,34 +71,34 @@ pub fn rows(
 }
 
 /// Rows with names of their own, such as reasons.
-pub fn named_rows(sums: impl IntoIterator<Item = (String, Sums)>) -> Vec<Row> {
-    let mut named: FxHashMap<String, Sums> = FxHashMap::default();
+pub fn named_rows<T: Amount>(sums: impl IntoIterator<Item = (String, T)>) -> Vec<Row<T>> {
+    let mut named: FxHashMap<String, T> = FxHashMap::default();
     for (name, sums) in sums {
         *named.entry(name).or_default() += sums;
     }
-    let mut rows: Vec<Row> =
+    let mut rows: Vec<Row<T>> =
         named.into_iter().map(|(name, own)| Row { own, total: own, ..empty(vec![name]) }).collect();
     sort(&mut rows);
     rows
 }
 
-fn sort(rows: &mut [Row]) {
+fn sort<T: Amount>(rows: &mut [Row<T>]) {
     let amount = |sums: Option<Sums>| sums.map_or(0, |sums| sums.amount);
     rows.sort_by(|a, b| {
-        let measured = |row: &Row| (row.own.amount, row.total.amount, amount(row.exact));
-        let id = |row: &Row| (row.pid, row.tid);
+        let measured = |row: &Row<T>| (row.own.amount(), row.total.amount(), amount(row.exact));
+        let id = |row: &Row<T>| (row.pid, row.tid);
         measured(b).cmp(&measured(a)).then_with(|| a.names.cmp(&b.names)).then_with(|| id(a).cmp(&id(b)))
     });
 }
 
 /// One row for each owner of a thread.
-fn owners<K: Copy + Eq + std::hash::Hash>(
-    observed: &ByStack,
+fn owners<T: Amount, K: Copy + Eq + std::hash::Hash>(
+    observed: &ByStack<T>,
     exact: Option<&FxHashMap<ThreadId, Sums>>,
     owner: impl Fn(ThreadId) -> K,
-    row: impl Fn(K) -> Row,
-) -> Vec<Row> {
-    let mut sums: FxHashMap<K, (Sums, Sums)> = FxHashMap::default();
+    row: impl Fn(K) -> Row<T>,
+) -> Vec<Row<T>> {
+    let mut sums: FxHashMap<K, (T, Sums)> = FxHashMap::default();
     for ((thread, _), observed) in observed {
         sums.entry(owner(*thread)).or_default().0 += *observed;
     }
@@ -100,22 +114,22 @@ fn owners<K: Copy + Eq + std::hash::Hash>(
     rows.collect()
 }
 
-fn frame_rows(profile: &Profile, observed: &ByStack, grouping: Grouping) -> Vec<Row> {
+fn frame_rows<T: Amount>(profile: &Profile, observed: &ByStack<T>, grouping: Grouping) -> Vec<Row<T>> {
     let groups = Groups::new(profile, grouping);
     let totals = groups.totals(profile, observed.iter().map(|((_, stack), sums)| (*stack, *sums)));
-    let named = groups.names().iter().zip(totals).filter(|(_, total)| total.total.count > 0);
+    let named = groups.names().iter().zip(totals).filter(|(_, total)| total.total != T::default());
     named.map(|(name, sums)| Row { own: sums.own, total: sums.total, ..empty(vec![name.clone()]) }).collect()
 }
 
-fn stack_rows(profile: &Profile, observed: &ByStack) -> Vec<Row> {
+fn stack_rows<T: Amount>(profile: &Profile, observed: &ByStack<T>) -> Vec<Row<T>> {
     let groups = Groups::new(profile, Grouping::Function);
-    let mut stacks: FxHashMap<(ProcessId, StackId), Sums> = FxHashMap::default();
+    let mut stacks: FxHashMap<(ProcessId, StackId), T> = FxHashMap::default();
     for ((thread, stack), observed) in observed {
         let process = profile.threads()[thread.index()].process;
         *stacks.entry((process, *stack)).or_default() += *observed;
     }
     // Stacks with different addresses can have the same functions.
-    let mut named: FxHashMap<(ProcessId, Vec<usize>), Sums> = FxHashMap::default();
+    let mut named: FxHashMap<(ProcessId, Vec<usize>), T> = FxHashMap::default();
     for ((process, stack), observed) in stacks {
         let frames = profile.stack(stack).map(|frame| groups.of(frame)).collect();
         *named.entry((process, frames)).or_default() += observed;
@@ -128,15 +142,15 @@ fn stack_rows(profile: &Profile, observed: &ByStack) -> Vec<Row> {
     rows.collect()
 }
 
-fn empty(names: Vec<String>) -> Row {
-    Row { names, pid: None, tid: None, own: Sums::default(), total: Sums::default(), exact: None }
+fn empty<T: Amount>(names: Vec<String>) -> Row<T> {
+    Row { names, pid: None, tid: None, own: T::default(), total: T::default(), exact: None }
 }
 
-fn process_row(profile: &Profile, id: ProcessId) -> Row {
+fn process_row<T: Amount>(profile: &Profile, id: ProcessId) -> Row<T> {
     Row { pid: profile.process(id).pid, ..empty(vec![profile.process_label(id)]) }
 }
 
-fn thread_row(profile: &Profile, id: ThreadId) -> Row {
+fn thread_row<T: Amount>(profile: &Profile, id: ThreadId) -> Row<T> {
     let thread = &profile.threads()[id.index()];
     Row { pid: profile.process(thread.process).pid, tid: thread.tid, ..empty(vec![thread_name(profile, id)]) }
 }

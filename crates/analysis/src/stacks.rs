@@ -119,6 +119,18 @@ impl Stacks {
         builder: &mut ProfileBuilder,
     ) -> Result<StackId, Full> {
         let remark = self.remark(missing(view.state()), builder)?;
+        let frame = self.instruction(view, instruction, builder)?;
+        let caller = builder.stack(None, remark)?;
+        builder.stack(Some(caller), frame)
+    }
+
+    /// The frame of an instruction of the event's process or of the kernel.
+    pub fn instruction(
+        &mut self,
+        view: &EventView<'_>,
+        instruction: Address,
+        builder: &mut ProfileBuilder,
+    ) -> Result<FrameId, Full> {
         let (system, time) = (view.trace_state().system(), view.time());
         let process = view.pid().and_then(|pid| system.process_of_event(pid, time));
         let process = process.map(|process| process.id());
@@ -128,9 +140,7 @@ impl Stacks {
             .resolver()
             .at(system, owner, time, pointer_size)
             .frame(instruction, AddressKind::Instruction);
-        let frame = self.frame(view, &FrameView::new(facts, system, Depth::Function), builder)?;
-        let caller = builder.stack(None, remark)?;
-        builder.stack(Some(caller), frame)
+        self.frame(view, &FrameView::new(facts, system, Depth::Function), builder)
     }
 
     /// A frame with a remark: `[text]`.

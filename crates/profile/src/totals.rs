@@ -40,11 +40,11 @@ impl AddAssign for Sums {
 
 /// The sums of a group of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Total {
+pub struct Total<T = Sums> {
     /// Observations whose innermost frame is in the group.
-    pub own: Sums,
+    pub own: T,
     /// Observations with any frame in the group.
-    pub total: Sums,
+    pub total: T,
 }
 
 /// How frames are grouped.
@@ -93,12 +93,12 @@ impl Groups {
     }
 
     /// The sums of each group, by number. Costs one step for each frame of each distinct stack.
-    pub fn totals(
+    pub fn totals<T: Copy + Default + AddAssign>(
         &self,
         profile: &Profile,
-        observed: impl IntoIterator<Item = (StackId, Sums)>,
-    ) -> Vec<Total> {
-        let mut of_stack: FxHashMap<StackId, Sums> = FxHashMap::default();
+        observed: impl IntoIterator<Item = (StackId, T)>,
+    ) -> Vec<Total<T>> {
+        let mut of_stack: FxHashMap<StackId, T> = FxHashMap::default();
         for (stack, sums) in observed {
             *of_stack.entry(stack).or_default() += sums;
         }

@@ -1,5 +1,6 @@
 //! `top`: what costs time in a trace, by process, thread, module, function or stack.
 
+mod costs;
 pub mod cpu;
 pub mod table;
 mod wait;
@@ -34,6 +35,12 @@ pub enum Verb {
     Wait(wait::Arguments),
     /// Show how long threads were ready to run and did not run
     Ready(wait::Arguments),
+    /// Show the time in interrupt service routines and deferred procedure calls, by driver
+    #[command(mut_arg("by", |by| costs::INTERRUPT.argument(by)))]
+    Interrupt(costs::Arguments),
+    /// Show system calls and their durations, by service
+    #[command(mut_arg("by", |by| costs::SYSTEM_CALL.argument(by)))]
+    Syscall(costs::Arguments),
 }
 
 /// The options of all measurements.
@@ -148,7 +155,7 @@ impl Shared {
     }
 
     /// The rows that are shown.
-    fn first(&self, mut rows: Vec<Row>) -> Vec<Row> {
+    fn first<T>(&self, mut rows: Vec<Row<T>>) -> Vec<Row<T>> {
         if !self.all {
             rows.truncate(self.top);
         }
@@ -161,6 +168,8 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
         Verb::Cpu(arguments) => cpu::run(arguments, common),
         Verb::Wait(arguments) => wait::run(arguments, common, wait::WAITS),
         Verb::Ready(arguments) => wait::run(arguments, common, wait::READY),
+        Verb::Interrupt(arguments) => costs::run(arguments, common, &costs::INTERRUPT),
+        Verb::Syscall(arguments) => costs::run(arguments, common, &costs::SYSTEM_CALL),
     }
 }
 
@@ -231,9 +240,9 @@ fn csv_header(out: &mut impl Write, by: &str, columns: &[&str], captures: usize)
     row(out, number.into_iter().chain([by]).chain(columns.iter().copied()))
 }
 
-fn csv_row(
+fn csv_row<T>(
     out: &mut impl Write,
-    of: &Row,
+    of: &Row<T>,
     cells: impl IntoIterator<Item = String>,
     (index, captures): (usize, usize),
 ) -> io::Result<()> {

@@ -5,21 +5,21 @@ use std::io::{self, Write};
 use stackhound_export::escape::{Plain, line};
 
 /// A column.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Column {
-    title: &'static str,
+    title: String,
     is_right: bool,
 }
 
 impl Column {
     /// A column of numbers.
-    pub fn right(title: &'static str) -> Column {
-        Column { title, is_right: true }
+    pub fn right(title: impl Into<String>) -> Column {
+        Column { title: title.into(), is_right: true }
     }
 
     /// A column of texts.
-    pub fn left(title: &'static str) -> Column {
-        Column { title, is_right: false }
+    pub fn left(title: impl Into<String>) -> Column {
+        Column { title: title.into(), is_right: false }
     }
 }
 
@@ -41,7 +41,7 @@ impl Table {
     }
 
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|column| column.title.clone()).collect();
         let mut widths: Vec<usize> = titles.iter().map(|title| title.chars().count()).collect();
         for cells in &self.rows {
             for (width, text) in widths.iter_mut().zip(cells) {

@@ -18,7 +18,8 @@ use serde_json::Value;
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
-const VERBS: [(&str, &str); 28] = [
+const VERBS: [(&str, &str); 29] = [
+    ("top-costs", "top syscall --by stack --symbol-path S --format json T"),
     ("top-wait", "top wait --by readying-thread --symbol-path S --format json T"),
     ("summary", "summary --symbol-path S --format json T"),
     ("top-cpu", "top cpu --by thread --symbol-path S --format json T"),
@@ -280,6 +281,7 @@ fn documents_of_other_inputs_follow_their_schemas() {
         ("info-files", "info --format json T O"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
         ("top-cpu-of-captures", "top cpu --separate --format json T O"),
+        ("top-costs-of-captures", "top interrupt --separate --format json T O"),
         ("top-wait-of-captures", "top ready --separate --format json T O"),
         ("names", "symbols lookup --format json --image I 0x1000 0x2000"),
         ("rules", "rules check --format json R"),

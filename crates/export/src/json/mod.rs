@@ -92,6 +92,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("symbols", schema::<symbols::SymbolReport>("symbols")),
         ("top-cpu", schema::<top::TopCpu<'_>>("top-cpu")),
         ("top-cpu-of-captures", schema::<top::TopCpuOfCaptures<'_>>("top-cpu-of-captures")),
+        ("top-costs", schema::<top::TopCosts<'_>>("top-costs")),
+        ("top-costs-of-captures", schema::<top::TopCostsOfCaptures<'_>>("top-costs-of-captures")),
         ("top-wait", schema::<top::TopWait<'_>>("top-wait")),
         ("top-wait-of-captures", schema::<top::TopWaitOfCaptures<'_>>("top-wait-of-captures")),
         ("tree", schema::<tree::TreeDocument<'_>>("tree")),

@@ -1,5 +1,7 @@
 //! What costs time, as `top` writes it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -200,4 +202,83 @@ pub struct CaptureTopWait<'a> {
     /// The waits.
     #[serde(flatten)]
     pub top: TopWait<'a>,
+}
+
+/// `top interrupt`, `top syscall` and other measurements of resources with `--format json`: what one
+/// capture spent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopCosts<'a> {
+    /// What is measured: the name of the command.
+    pub metric: &'static str,
+    /// What the rows are about: the value of `--by`.
+    pub by: &'a str,
+    /// The analyzed part of the trace.
+    pub window: Window,
+    /// The values of rows and of their total, in their usual order. Rows are sorted by the first one.
+    pub columns: Vec<CostColumn>,
+    /// Number of observed events without a stack.
+    pub without_stack: u64,
+    /// The sum of all rows, by column; in the column `max`, the largest value.
+    pub total: BTreeMap<&'static str, u64>,
+    /// What is in no row, or is incomplete in the rows.
+    pub remainders: Vec<CostRemainder>,
+    /// The rows, those with the most in the first column first.
+    pub rows: Vec<CostRow<'a>>,
+}
+
+/// A column of a measurement.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct CostColumn {
+    /// The key of its values.
+    pub name: &'static str,
+    /// `nanoseconds`, `bytes` or `count`.
+    pub unit: &'static str,
+}
+
+/// Something that is in no row, or of which the rows lack a part.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct CostRemainder {
+    /// The reason, as a phrase.
+    pub reason: &'static str,
+    /// How often it occurred.
+    pub count: u64,
+    /// The part that is known, in the unit of the first column.
+    pub amount: u64,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CostRow<'a> {
+    /// The process, module, file or other thing. Null for stacks.
+    pub name: Option<&'a str>,
+    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
+    pub stack: Option<&'a [String]>,
+    /// Process id, of a process, thread or stack.
+    pub pid: Option<u32>,
+    /// Thread id, of a thread.
+    pub tid: Option<u32>,
+    /// The values with the innermost frame in the row, by column.
+    #[serde(rename = "self")]
+    pub own: BTreeMap<&'static str, u64>,
+    /// The values with any frame in the row, by column. Only of modules and functions, they differ
+    /// from `self`.
+    pub total: BTreeMap<&'static str, u64>,
+}
+
+/// The same for an input of several captures.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopCostsOfCaptures<'a> {
+    /// The captures.
+    pub captures: Vec<CaptureTopCosts<'a>>,
+}
+
+/// What one of several captures spent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CaptureTopCosts<'a> {
+    /// The capture.
+    #[serde(flatten)]
+    pub capture: Capture<'a>,
+    /// What it spent.
+    #[serde(flatten)]
+    pub top: TopCosts<'a>,
 }

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use stackhound::analysis::Window;
+use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric};
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
 use stackhound::analysis::rows::By;
@@ -13,7 +14,8 @@ use stackhound::etl::EtlFile;
 use stackhound::profile::Grouping;
 use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Passes, Pipeline};
-use stackhound_scenario::{GroundTruth, Mix, Scenario, SwitchTruth};
+use stackhound_scenario::{GroundTruth, Mix, Scenario, SwitchTruth, TraceEvent, Truth};
+use stackhound_types::{Address, Tid};
 
 fn open(bytes: Vec<u8>) -> OpenTrace {
     let etl_file = EtlFile::open(bytes.into()).unwrap();
@@ -248,4 +250,207 @@ fn waits_are_the_truth_or_unknown() {
         }
     }
     assert!(compared > 300 && lossy > 0, "{compared} {lossy}");
+}
+
+fn measure(trace: &OpenTrace, metric: &'static Metric, window: Window) -> CostReport {
+    measure_with(Pipeline::new(trace, Passes::Two), trace, metric, window)
+}
+
+fn measure_with<'t>(
+    mut pipeline: Pipeline<'t>,
+    trace: &'t OpenTrace,
+    metric: &'static Metric,
+    window: Window,
+) -> CostReport {
+    let mut costs = Costs::new(metric, String::new(), trace, window);
+    pipeline.run(|view| {
+        costs.observe(view, || true).unwrap();
+        ControlFlow::Continue(())
+    });
+    let (known, _, naming) = pipeline.parts();
+    costs.finish(known, naming)
+}
+
+/// The value of a column, in nanoseconds, bytes or as a number.
+fn value(report: &CostReport, figures: &Figures, name: &str) -> u64 {
+    let column = report.metric.columns.iter().find(|column| column.name == name).unwrap();
+    report.value(figures, column)
+}
+
+/// A column of all rows, by their innermost names.
+fn column(report: &CostReport, by: CostBy, name: &str) -> BTreeMap<String, u64> {
+    let mut values = BTreeMap::new();
+    for row in report.rows(by) {
+        *values.entry(row.names[0].clone()).or_default() += value(report, &row.own, name);
+    }
+    values.retain(|_, value| *value > 0);
+    values
+}
+
+/// A column of all threads, by their ids.
+fn by_thread(report: &CostReport, name: &str) -> BTreeMap<String, u64> {
+    let mut values = BTreeMap::new();
+    for row in report.rows(CostBy::Actor(By::Thread)) {
+        let Some(tid) = row.tid else { continue };
+        *values.entry(tid.to_string()).or_default() += value(report, &row.own, name);
+    }
+    values.retain(|_, value| *value > 0);
+    values
+}
+
+/// All kinds of rows have the same sums.
+fn check_sums(report: &CostReport, actors: &[By]) {
+    let own = (0..report.metric.dimensions.len()).map(CostBy::Own);
+    let all: Vec<CostBy> = actors.iter().copied().map(CostBy::Actor).chain(own).collect();
+    let total = report.total();
+    for by in all {
+        let rows = report.rows(by);
+        for column in report.metric.columns {
+            let of_rows = rows.iter().map(|row| row.own.of(column));
+            let sum = if column.is_max() { of_rows.max().unwrap_or(0) } else { of_rows.sum() };
+            assert_eq!(sum, total.of(column), "{} by {by:?}: {}", report.metric.name, column.name);
+        }
+        assert!(rows.iter().all(|row| {
+            report.metric.columns.iter().all(|column| row.own.of(column) <= row.total.of(column))
+        }));
+    }
+}
+
+/// A generated trace with its truth.
+struct Generated {
+    truth: Truth,
+    events: Vec<TraceEvent>,
+    trace: OpenTrace,
+    /// The whole trace and its middle third.
+    windows: [Window; 2],
+}
+
+fn generated() -> impl Iterator<Item = Generated> {
+    (1..7).map(|seed| {
+        let mix = if seed > 4 { Mix::Reuse } else { Mix::Default };
+        let mut file = Cursor::new(Vec::new());
+        let (truth, events) =
+            Scenario { seed, mix, ..Scenario::default() }.write_with_events(&mut file).unwrap();
+        let trace = open(file.into_inner());
+        let (from, to) = (events[0].time.0, events[events.len() - 1].time.0);
+        let third = (to - from) / 3;
+        let middle = Window { from: Some(TraceTime(from + third)), to: Some(TraceTime(to - third)) };
+        Generated { truth, events, trace, windows: [Window::default(), middle] }
+    })
+}
+
+const ACTORS: [By; 6] = [
+    By::Process,
+    By::Thread,
+    By::Stack,
+    By::Frames(Grouping::Module),
+    By::Frames(Grouping::Function),
+    By::Frames(Grouping::Offset),
+];
+
+/// The module of a routine in the kernel, and its offset.
+fn kernel_module(truth: &Truth, routine: Address) -> (String, u64) {
+    let mut images = truth.kernel_images.iter().map(|&index| &truth.images[index]);
+    let image = images.find(|image| image.contains(routine)).unwrap();
+    (image.name().to_owned(), routine.0 - image.base.0)
+}
+
+#[test]
+fn interrupts_are_the_truth() {
+    let mut compared = 0;
+    for Generated { truth, events, trace, windows } in generated() {
+        for window in windows {
+            let report = measure(&trace, &costs::INTERRUPT, window);
+            let mut expected: [BTreeMap<String, u64>; 3] = Default::default();
+            for event in events.iter().filter(|event| event.kept) {
+                let GroundTruth::Interrupt { since, routine, .. } = event.action else { continue };
+                // The clock of scenarios has units of 100 ns.
+                let time = window.overlap(TraceTime(since.0), TraceTime(event.time.0)) * 100;
+                let count = u64::from(window.contains(TraceTime(event.time.0)));
+                let module = kernel_module(&truth, routine).0;
+                *expected[0].entry(module.clone()).or_default() += time;
+                *expected[1].entry(module).or_default() += count;
+                *expected[2].entry(event.processor.to_string()).or_default() += time;
+            }
+            expected.iter_mut().for_each(|values| values.retain(|_, value| *value > 0));
+            let by_module = CostBy::Actor(By::Frames(Grouping::Module));
+            assert_eq!(column(&report, by_module, "exclusive"), expected[0]);
+            assert_eq!(column(&report, by_module, "calls"), expected[1]);
+            assert_eq!(column(&report, CostBy::Own(1), "exclusive"), expected[2]);
+            assert!(report.remainders.is_empty(), "{:?}", report.remainders);
+            check_sums(&report, &ACTORS);
+            compared += expected[1].values().sum::<u64>();
+        }
+    }
+    assert!(compared > 3000, "{compared}");
+}
+
+#[test]
+fn system_calls_are_the_truth_or_unknown() {
+    let (mut exact, mut incomplete) = (0, 0);
+    for Generated { truth, events, trace, windows } in generated() {
+        let folder = tempfile::tempdir().unwrap();
+        for (window, has_names) in windows.into_iter().flat_map(|window| [(window, false), (window, true)]) {
+            let mut pipeline = Pipeline::new(&trace, Passes::Two);
+            if has_names {
+                pipeline = pipeline.with(crate::scenario::calls::named(&truth, folder.path()));
+            }
+            let report = measure_with(pipeline, &trace, &costs::SYSTEM_CALL, window);
+            // By service without names, else by thread: calls, those that are complete in the file,
+            // and the time of these.
+            let mut expected: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+            let mut open: BTreeMap<u32, Vec<(bool, i64, Address)>> = BTreeMap::new();
+            let key_of = |tid: Tid, routine| match kernel_module(&truth, routine) {
+                _ if has_names => tid.0.to_string(),
+                (module, rva) => format!("{module}+{rva:#x}"),
+            };
+            for event in &events {
+                let now = TraceTime(event.time.0);
+                match event.action {
+                    GroundTruth::Enter { tid, routine } => {
+                        open.entry(tid.0).or_default().push((event.kept, now.0, routine));
+                        let counts = expected.entry(key_of(tid, routine)).or_default();
+                        counts[0] += u64::from(event.kept && window.contains(now));
+                    }
+                    GroundTruth::Exit { tid } => {
+                        let entered = open.get_mut(&tid.0).and_then(Vec::pop);
+                        let Some((true, from, routine)) = entered.filter(|_| event.kept) else { continue };
+                        let counts = expected.entry(key_of(tid, routine)).or_default();
+                        counts[1] += u64::from(window.contains(TraceTime(from)));
+                        counts[2] += window.overlap(TraceTime(from), now) * 100;
+                    }
+                    GroundTruth::Switch { old, old_ends: true, .. } => drop(open.remove(&old.0)),
+                    _ => {}
+                }
+            }
+            let of = |name| match has_names {
+                false => column(&report, CostBy::Own(0), name),
+                true => by_thread(&report, name),
+            };
+            let (calls, completed, durations) = (of("calls"), of("completed"), of("duration"));
+            for (key, [count, complete, time]) in &expected {
+                let measured = |values: &BTreeMap<String, u64>| values.get(key).copied().unwrap_or(0);
+                if has_names {
+                    // The threads of some calls are unknown.
+                    assert!(measured(&calls) <= *count, "{key}");
+                } else {
+                    assert_eq!(measured(&calls), *count, "{key}");
+                }
+                assert!(measured(&completed) <= *complete, "{key}");
+                assert!(measured(&durations) <= *time, "{key}");
+                // Calls that begin before the window can be incomplete too.
+                if window == Window::default() && measured(&completed) == *complete {
+                    assert_eq!(measured(&durations), *time, "{key}");
+                    exact += complete;
+                }
+            }
+            let total = report.total();
+            let unknown = report.remainders.iter().filter(|remainder| !remainder.reason.starts_with("exits"));
+            let unknown: u64 = unknown.map(|remainder| remainder.sums.count).sum();
+            assert_eq!(value(&report, &total, "completed") + unknown, value(&report, &total, "calls"));
+            check_sums(&report, &ACTORS);
+            incomplete += unknown;
+        }
+    }
+    assert!(exact > 1000 && incomplete > 0, "{exact} {incomplete}");
 }

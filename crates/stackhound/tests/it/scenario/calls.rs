@@ -53,7 +53,8 @@ fn calls(events: &[TraceEvent]) -> (HashMap<RecordKey, Call>, HashMap<RecordKey,
     (calls, entries)
 }
 
-fn named(truth: &Truth, folder: &std::path::Path) -> Enrichment {
+/// Names for the services of a scenario. The files are written to the folder.
+pub(crate) fn named(truth: &Truth, folder: &std::path::Path) -> Enrichment {
     for file in truth.image_files() {
         let path = folder.join(file.store_path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! Readers find the ground truth of a scenario.
 
 mod attacks;
-mod calls;
+pub(crate) mod calls;
 mod execution;
 mod meaning;
 mod records;

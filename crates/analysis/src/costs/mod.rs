@@ -1,0 +1,369 @@
+//! What a trace spent on a resource: interrupts, system calls, disks, files, faults, the network,
+//! memory, garbage collections and JIT compilation.
+//!
+//! A measurement ([`Metric`]) has named columns. Its observations are added up by thread, stack and
+//! the measurement's own dimensions, such as files. This module keeps the sums; each measurement is
+//! a module that converts events to observations.
+//!
+//! What is known to be incomplete, such as a transfer without its start, is a [`Remainder`] that is
+//! shown beside the rows and never distributed over them.
+
+mod interrupt;
+mod system_call;
+
+use std::fmt::Debug;
+use std::ops::AddAssign;
+
+use rustc_hash::FxHashMap;
+use stackhound_etl::Clock;
+use stackhound_pipeline::{EventView, Naming, TraceState};
+use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_trace::{OpenTrace, TraceTime};
+
+use crate::parts::Parts;
+use crate::rows::{Amount, By, ByStack, Row, named_rows, rows};
+use crate::window::Window;
+
+/// Maximum number of columns of a measurement.
+pub const COLUMNS_MAX: usize = 10;
+/// The column that contains the largest value, not a sum.
+const MAX: usize = COLUMNS_MAX - 1;
+/// Maximum number of a measurement's own dimensions.
+const DIMENSIONS_MAX: usize = 2;
+/// Maximum number of different names of all dimensions.
+const LABELS_MAX: usize = 1 << 20;
+
+/// The values of a row, in raw ticks, bytes or numbers: see [`Metric::columns`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures([u64; COLUMNS_MAX]);
+
+impl Figures {
+    fn with(mut self, column: usize, value: u64) -> Figures {
+        self.0[column] = value;
+        self
+    }
+
+    /// A duration: the sum of durations is the first column.
+    fn lasting(ticks: u64) -> Figures {
+        Figures::default().with(0, ticks).with(MAX, ticks)
+    }
+
+    /// The value of a column.
+    pub fn of(&self, column: &Column) -> u64 {
+        self.0[column.index]
+    }
+}
+
+impl AddAssign for Figures {
+    fn add_assign(&mut self, other: Figures) {
+        for (index, (sum, value)) in self.0.iter_mut().zip(other.0).enumerate() {
+            *sum = if index == MAX { value.max(*sum) } else { sum.saturating_add(value) };
+        }
+    }
+}
+
+impl Amount for Figures {
+    fn amount(self) -> u64 {
+        self.0[0]
+    }
+}
+
+/// The unit of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// A duration in raw ticks.
+    Ticks,
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+}
+
+/// A column of a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// The name in output, in snake case.
+    pub name: &'static str,
+    /// The unit.
+    pub unit: Unit,
+    index: usize,
+}
+
+const fn ticks(name: &'static str, index: usize) -> Column {
+    Column { name, unit: Unit::Ticks, index }
+}
+
+const fn count(name: &'static str, index: usize) -> Column {
+    Column { name, unit: Unit::Count, index }
+}
+
+impl Column {
+    /// Whether the column contains the largest value, not a sum.
+    pub fn is_max(&self) -> bool {
+        self.index == MAX
+    }
+}
+
+/// A measurement.
+#[derive(Debug)]
+pub struct Metric {
+    /// The name in output.
+    pub name: &'static str,
+    /// The columns. Rows are sorted by the first one.
+    pub columns: &'static [Column],
+    /// Its own dimensions, by name.
+    pub dimensions: &'static [&'static str],
+    start: fn() -> Box<dyn Measure>,
+}
+
+/// Time in interrupt service routines and deferred procedure calls.
+pub const INTERRUPT: Metric = interrupt::METRIC;
+/// System calls.
+pub const SYSTEM_CALL: Metric = system_call::METRIC;
+
+/// Converts the events of a capture to observations.
+trait Measure: Debug {
+    /// Observes the next event. What it describes counts if `wanted` returns true.
+    fn observe(
+        &mut self,
+        view: &EventView<'_>,
+        out: &mut Observations,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Full>;
+
+    /// Ends the capture.
+    fn end(&mut self, _out: &mut Observations) {}
+}
+
+/// What rows are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CostBy {
+    /// Processes, threads, modules, functions or stacks.
+    Actor(By),
+    /// The measurement's own dimension with this index.
+    Own(usize),
+}
+
+/// The name of something that a dimension distinguishes, such as a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+struct Label(u32);
+
+/// Who an observation belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Key {
+    thread: ThreadId,
+    stack: StackId,
+    labels: [Label; DIMENSIONS_MAX],
+}
+
+/// Something that is in no row, or of which the rows lack a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remainder {
+    /// The reason, as a phrase in plural form.
+    pub reason: &'static str,
+    /// How often it occurred, and the amount that is known, in the unit of the first column.
+    pub sums: Sums,
+}
+
+/// The sums of a capture.
+#[derive(Debug)]
+struct Observations {
+    parts: Parts,
+    window: Window,
+    by: FxHashMap<Key, Figures>,
+    labels: FxHashMap<String, Label>,
+    remainders: Vec<Remainder>,
+    /// Number of events that the measurement is based on.
+    events: u64,
+    without_stack: u64,
+}
+
+impl Observations {
+    fn add(&mut self, key: Key, figures: Figures) {
+        if figures != Figures::default() {
+            *self.by.entry(key).or_default() += figures;
+        }
+    }
+
+    fn remain(&mut self, reason: &'static str, amount: u64) {
+        let sums = Sums::one(amount);
+        match self.remainders.iter_mut().find(|known| known.reason == reason) {
+            Some(known) => known.sums += sums,
+            None => self.remainders.push(Remainder { reason, sums }),
+        }
+    }
+
+    /// The label of a text. Costs a look-up by text: callers keep the labels of what they see often.
+    fn label(&mut self, text: &str) -> Label {
+        if let Some(&label) = self.labels.get(text) {
+            return label;
+        }
+        if self.labels.len() >= LABELS_MAX {
+            return self.labels.get(OTHERS).copied().unwrap_or_default();
+        }
+        if self.labels.is_empty() {
+            self.labels.insert(OTHERS.to_owned(), Label(0));
+        }
+        let label = Label(self.labels.len() as u32);
+        self.labels.insert(text.to_owned(), label);
+        label
+    }
+
+    /// The thread of an event, and its stack.
+    fn actor(&mut self, view: &EventView<'_>) -> Result<(ThreadId, StackId), Full> {
+        let (process, thread) = self.parts.thread_of(view)?;
+        Ok((thread, self.stack(view, process)?))
+    }
+
+    /// The stack of an event, or a remark that it has none.
+    fn stack(&mut self, view: &EventView<'_>, process: ProcessId) -> Result<StackId, Full> {
+        if let Some(stack) = self.parts.stack_of(view, process)? {
+            return Ok(stack);
+        }
+        self.without_stack += 1;
+        self.no_stack()
+    }
+
+    fn no_stack(&mut self) -> Result<StackId, Full> {
+        let frame = self.parts.stacks.remark("no stack", &mut self.parts.builder)?;
+        self.parts.builder.stack(None, frame)
+    }
+}
+
+/// The label of everything after the limit of labels.
+const OTHERS: &str = "(others)";
+
+/// Measures one capture, from events in time order.
+#[derive(Debug)]
+pub struct Costs {
+    metric: &'static Metric,
+    measure: Box<dyn Measure>,
+    out: Observations,
+    clock: Clock,
+}
+
+impl Costs {
+    /// Starts with a capture. `product` names it.
+    pub fn new(metric: &'static Metric, product: String, trace: &OpenTrace, window: Window) -> Costs {
+        let out = Observations {
+            parts: Parts::new(product, trace),
+            window,
+            by: FxHashMap::default(),
+            labels: FxHashMap::default(),
+            remainders: Vec::new(),
+            events: 0,
+            without_stack: 0,
+        };
+        Costs { metric, measure: (metric.start)(), out, clock: trace.clock() }
+    }
+
+    /// Adds the next event. What it describes counts if `wanted` returns true for it. Every event of
+    /// the trace must be passed.
+    ///
+    /// # Errors
+    /// If there are too many different stacks, frames, processes or threads.
+    pub fn observe(&mut self, view: &EventView<'_>, mut wanted: impl FnMut() -> bool) -> Result<(), Full> {
+        self.out.parts.observe(view.time());
+        self.measure.observe(view, &mut self.out, &mut wanted)
+    }
+
+    /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
+    pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CostReport {
+        self.measure.end(&mut self.out);
+        let out = &mut self.out;
+        out.parts.end_capture(known, naming);
+        out.remainders.sort_by_key(|remainder| remainder.reason);
+        let mut labels = vec![String::new(); out.labels.len()];
+        out.labels.drain().for_each(|(text, label)| labels[label.0 as usize] = text);
+        let window = out.window.within(out.parts.times());
+        CostReport {
+            metric: self.metric,
+            profile: self.out.parts.builder.finish(),
+            by: self.out.by,
+            labels,
+            remainders: self.out.remainders,
+            events: self.out.events,
+            without_stack: self.out.without_stack,
+            window,
+            clock: self.clock,
+        }
+    }
+}
+
+/// What a capture spent.
+#[derive(Debug)]
+pub struct CostReport {
+    /// The measurement.
+    pub metric: &'static Metric,
+    /// The threads and stacks that the sums refer to.
+    pub profile: Profile,
+    by: FxHashMap<Key, Figures>,
+    labels: Vec<String>,
+    /// What the rows lack.
+    pub remainders: Vec<Remainder>,
+    /// The number of events that the measurement is based on, in the whole trace.
+    pub events: u64,
+    /// The number of observed events without a stack.
+    pub without_stack: u64,
+    /// The analyzed part of the trace.
+    pub window: (TraceTime, TraceTime),
+    /// Converts raw ticks.
+    pub clock: Clock,
+}
+
+impl CostReport {
+    /// The sums of all observations.
+    pub fn total(&self) -> Figures {
+        self.by.values().fold(Figures::default(), |mut sum, figures| {
+            sum += *figures;
+            sum
+        })
+    }
+
+    /// The value of a column. Durations are nanoseconds.
+    pub fn value(&self, figures: &Figures, column: &Column) -> u64 {
+        self.converted(figures.of(column), column.unit)
+    }
+
+    /// The amount of a remainder, in the unit of the first column. Durations are nanoseconds.
+    pub fn amount(&self, amount: u64) -> u64 {
+        self.metric.columns.first().map_or(amount, |main| self.converted(amount, main.unit))
+    }
+
+    fn converted(&self, value: u64, unit: Unit) -> u64 {
+        match unit {
+            Unit::Ticks => crate::nanos(&self.clock, value),
+            Unit::Bytes | Unit::Count => value,
+        }
+    }
+
+    /// The rows, those with the most in the first column first.
+    pub fn rows(&self, by: CostBy) -> Vec<Row<Figures>> {
+        let by = match by {
+            CostBy::Actor(by) => by,
+            CostBy::Own(index) => {
+                let mut sums: FxHashMap<Label, Figures> = FxHashMap::default();
+                for (key, figures) in &self.by {
+                    *sums.entry(key.labels[index]).or_default() += *figures;
+                }
+                let name = |label: Label| self.labels.get(label.0 as usize).cloned().unwrap_or_default();
+                return named_rows(sums.into_iter().map(|(label, figures)| (name(label), figures)));
+            }
+        };
+        let mut observed: ByStack<Figures> = FxHashMap::default();
+        for (key, figures) in &self.by {
+            *observed.entry((key.thread, key.stack)).or_default() += *figures;
+        }
+        rows(&self.profile, &observed, None, by)
+    }
+}
+
+/// The number in a field of an event.
+fn number(view: &EventView<'_>, name: &str) -> Option<u64> {
+    view.field(name)?.1.as_u64()
+}
+
+/// The length of an interval, in raw ticks.
+fn length(from: TraceTime, until: TraceTime) -> u64 {
+    u64::try_from(until.0.saturating_sub(from.0)).unwrap_or(0)
+}

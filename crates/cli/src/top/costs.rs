@@ -1,0 +1,285 @@
+//! `top interrupt`, `top syscall` and other measurements of what a trace spent on a resource.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, Args, ValueEnum};
+use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric, Unit};
+use stackhound::analysis::rows::Row;
+use stackhound_export::escape::line;
+use stackhound_export::json::top::{
+    CaptureTopCosts, CostColumn, CostRemainder, CostRow, TopCosts, TopCostsOfCaptures,
+};
+
+use super::table::{Column, Table, percent, seconds};
+use super::{Dimension, Format, Shared, optional, window};
+use crate::info::capture_info;
+use crate::options::Common;
+use crate::outcome::Outcome;
+use crate::output::{counted, grouped};
+
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    shared: Shared,
+    /// Show one row for each of these
+    #[arg(long, value_name = "DIMENSION")]
+    by: String,
+}
+
+/// A measurement as a command.
+pub struct Measurement {
+    metric: &'static Metric,
+    /// Title of the table.
+    title: &'static str,
+    /// The dimensions that rows can be about, the usual one first.
+    by: &'static [&'static str],
+    /// What a trace without the events lacks.
+    missing: &'static str,
+}
+
+pub const INTERRUPT: Measurement = Measurement {
+    metric: &costs::INTERRUPT,
+    title: "Interrupts",
+    by: &["module", "function", "kind", "processor"],
+    missing: "interrupts or deferred procedure calls; they are recorded with the kernel flags INTERRUPT and DPC, for \
+              example by `xperf -on PROC_THREAD+LOADER+INTERRUPT+DPC`",
+};
+
+pub const SYSTEM_CALL: Measurement = Measurement {
+    metric: &costs::SYSTEM_CALL,
+    title: "System calls",
+    by: &["service", "process", "thread", "module", "function", "stack"],
+    missing: "system calls; they are recorded with the kernel flag SYSCALL, and need CSWITCH for their threads, for \
+              example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
+};
+
+/// Help for a dimension of some measurements.
+fn help(dimension: &str) -> &'static str {
+    match dimension {
+        "service" => "Services of the kernel",
+        "kind" => "Kinds of interrupts",
+        "processor" => "Processors",
+        _ => "",
+    }
+}
+
+impl Measurement {
+    /// The option that selects a dimension, with those of this measurement.
+    pub fn argument(&self, by: Arg) -> Arg {
+        let values = self.by.iter().map(|name| match Dimension::from_str(name, false) {
+            Ok(dimension) => dimension.to_possible_value().unwrap_or_else(|| PossibleValue::new(*name)),
+            Err(_) => PossibleValue::new(*name).help(help(name)),
+        });
+        by.value_parser(PossibleValuesParser::new(values)).required(false).default_value(self.by[0])
+    }
+
+    /// What rows are about, and whether they overlap.
+    fn by(&self, name: &str, shared: &Shared) -> (CostBy, bool) {
+        let own = self.metric.dimensions.iter().position(|own| *own == name);
+        match (own, Dimension::from_str(name, false)) {
+            (None, Ok(dimension)) => (CostBy::Actor(dimension.rows(shared)), dimension.has_totals()),
+            (own, _) => (CostBy::Own(own.unwrap_or(0)), false),
+        }
+    }
+}
+
+/// The analyzed capture.
+struct Analyzed {
+    report: CostReport,
+    rows: Vec<Row<Figures>>,
+    has_totals: bool,
+}
+
+pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) -> Result<Outcome> {
+    let (shared, by) = (&arguments.shared, &*arguments.by);
+    let read = super::read(
+        shared,
+        common,
+        |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
+        |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
+        |costs, known, naming| {
+            let report = costs.finish(known, naming);
+            let (by, has_totals) = measurement.by(by, shared);
+            let rows = shared.first(report.rows(by));
+            Analyzed { report, rows, has_totals }
+        },
+    )?;
+    if read.found.iter().all(|found| found.report.events == 0) {
+        bail!("the trace has no {}", measurement.missing);
+    }
+    let mut sink = shared.sink()?;
+    match shared.format() {
+        Format::Table => read.tables(&mut sink, |out, found| table(out, by, measurement, found))?,
+        Format::Csv => csv(&mut sink, by, &read.found)?,
+        Format::Json => {
+            let mut documents = read.found.iter().map(|found| document(by, found));
+            if read.captures.len() == 1 {
+                documents.next().map(|one| sink.json(&one)).transpose()?;
+            } else {
+                let each = read.captures.iter().zip(documents);
+                let each = each.map(|(capture, top)| CaptureTopCosts { capture: capture_info(capture), top });
+                sink.json(&TopCostsOfCaptures { captures: each.collect() })?;
+            }
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+}
+
+fn document<'a>(by: &'a str, found: &'a Analyzed) -> TopCosts<'a> {
+    let report = &found.report;
+    let columns = report.metric.columns;
+    let values = |figures: &Figures| -> BTreeMap<&'static str, u64> {
+        columns.iter().map(|column| (column.name, report.value(figures, column))).collect()
+    };
+    let is_stack = by == Dimension::Stack.name();
+    let rows = found.rows.iter().map(|row| CostRow {
+        name: (!is_stack).then(|| &*row.names[0]),
+        stack: is_stack.then_some(&*row.names),
+        pid: row.pid,
+        tid: row.tid,
+        own: values(&row.own),
+        total: values(&row.total),
+    });
+    TopCosts {
+        metric: report.metric.name,
+        by,
+        window: window(&report.clock, report.window),
+        columns: columns
+            .iter()
+            .map(|column| CostColumn {
+                name: column.name,
+                unit: match column.unit {
+                    Unit::Ticks => "nanoseconds",
+                    Unit::Bytes => "bytes",
+                    Unit::Count => "count",
+                },
+            })
+            .collect(),
+        without_stack: report.without_stack,
+        total: values(&report.total()),
+        remainders: report
+            .remainders
+            .iter()
+            .map(|remainder| CostRemainder {
+                reason: remainder.reason,
+                count: remainder.sums.count,
+                amount: report.amount(remainder.sums.amount),
+            })
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn csv(out: &mut impl Write, by: &str, analyzed: &[Analyzed]) -> Result<()> {
+    let Some(first) = analyzed.first() else { return Ok(()) };
+    let columns = first.report.metric.columns;
+    let named = |prefix: &'static str| columns.iter().map(move |column| format!("{prefix}{}", column.name));
+    let mut titles = vec!["pid".to_owned(), "tid".to_owned()];
+    if first.has_totals {
+        titles.extend(named("self_").chain(named("total_")));
+    } else {
+        titles.extend(named(""));
+    }
+    super::csv_header(out, by, &titles.iter().map(String::as_str).collect::<Vec<_>>(), analyzed.len())?;
+    for (index, found) in analyzed.iter().enumerate() {
+        for row in &found.rows {
+            let values = |figures: Figures| {
+                columns.iter().map(move |column| found.report.value(&figures, column).to_string())
+            };
+            let totals = found.has_totals.then(|| values(row.total)).into_iter().flatten();
+            let ids = [optional(row.pid.map(u64::from)), optional(row.tid.map(u64::from))];
+            let cells = ids.into_iter().chain(values(row.own)).chain(totals);
+            super::csv_row(out, row, cells, (index, analyzed.len()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A value of a table. Durations are milliseconds with microseconds.
+fn shown(value: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Ticks => format!("{}.{:03}", grouped(value / 1_000_000), value / 1_000 % 1000),
+        Unit::Bytes | Unit::Count => grouped(value),
+    }
+}
+
+fn suffix(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Ticks => " ms",
+        Unit::Bytes => " B",
+        Unit::Count => "",
+    }
+}
+
+fn table(out: &mut impl Write, by: &str, measurement: &Measurement, found: &Analyzed) -> Result<()> {
+    let report = &found.report;
+    let (columns, total) = (report.metric.columns, report.total());
+    let Some(main) = columns.first() else { return Ok(()) };
+    let whole = report.value(&total, main);
+    let (from, to) = report.window;
+    let ticks = u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0);
+    let text = |value, unit| format!("{}{}", shown(value, unit), suffix(unit));
+    line(
+        out,
+        format_args!(
+            "{} by {by}, in {} s of trace; percentages are of {}, the sum of the column {}",
+            measurement.title,
+            seconds(stackhound::analysis::nanos(&report.clock, ticks)),
+            text(whole, main.unit),
+            title(main.name),
+        ),
+    )?;
+    let sums = columns.iter().filter(|column| !column.is_max());
+    let sums = sums
+        .map(|column| format!("{} {}", spaced(column.name), text(report.value(&total, column), column.unit)));
+    line(out, format_args!("  {}", sums.collect::<Vec<_>>().join(", ")))?;
+    for remainder in &report.remainders {
+        let amount = match remainder.sums.amount {
+            0 => String::new(),
+            amount => format!(" ({})", text(report.amount(amount), main.unit)),
+        };
+        line(
+            out,
+            format_args!("  remainder: {} {}{amount}", grouped(remainder.sums.count), remainder.reason),
+        )?;
+    }
+    if report.without_stack > 0 {
+        line(
+            out,
+            format_args!("  {}", counted(report.without_stack, "event has no stack", "events have no stack")),
+        )?;
+    }
+    writeln!(out)?;
+    let mut titles = vec![Column::right("%".to_owned())];
+    if found.has_totals {
+        titles.push(Column::right(format!("SELF {}{}", title(main.name), suffix(main.unit))));
+    }
+    titles.extend(
+        columns.iter().map(|column| Column::right(format!("{}{}", title(column.name), suffix(column.unit)))),
+    );
+    titles.push(Column::left(title(by)));
+    let mut table = Table::new(titles);
+    for row in &found.rows {
+        let mut cells = vec![percent(report.value(&row.total, main), whole)];
+        if found.has_totals {
+            cells.push(shown(report.value(&row.own, main), main.unit));
+        }
+        cells.extend(columns.iter().map(|column| shown(report.value(&row.total, column), column.unit)));
+        cells.push(row.names.join(" < "));
+        table.row(cells);
+    }
+    table.write(out)?;
+    Ok(())
+}
+
+fn spaced(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+fn title(name: &str) -> String {
+    spaced(name).to_uppercase()
+}
