@@ -4,7 +4,7 @@ use std::io::Write;
 
 use stackhound_etl::write::stack::StackMode;
 use stackhound_etl::write::{HeaderSpec, Issuer, ItemSpec, WriteError};
-use stackhound_types::{Address, Guid, PointerSize};
+use stackhound_types::{Address, Guid, PointerSize, RawTime};
 
 use crate::event::{self, KernelEvent};
 use crate::frames::Frames;
@@ -194,29 +194,36 @@ impl<W: Write> Simulation<'_, W> {
         let process = self.threads[thread].process;
         let now = self.out.now();
         let about = self.out.notes.subjects.is_some().then(|| self.about(thread, occurrence));
+        let mut truth = None;
         let out = &mut self.out.payload;
         let (event, below): (KernelEvent, Option<&[Site]>) = match occurrence {
             Occurrence::FileCreate(irp, file, create) => {
+                truth = Some(GroundTruth::FileBegin { tid: owner.tid, request: irp, bytes: 0 });
                 payload::file_create(out, irp, file, create, owner.tid, self.resources.path(file.file));
                 (event::FILE_CREATE, Some(below::FILE_OPEN))
             }
             Occurrence::FileRead(irp, file, size) => {
+                truth = Some(GroundTruth::FileBegin { tid: owner.tid, request: irp, bytes: size });
                 payload::file_transfer(out, irp, file, owner.tid, 0, size);
                 (event::FILE_READ, Some(below::FILE))
             }
             Occurrence::FileWrite(irp, file, size) => {
+                truth = Some(GroundTruth::FileBegin { tid: owner.tid, request: irp, bytes: size });
                 payload::file_transfer(out, irp, file, owner.tid, 0, size);
                 (event::FILE_WRITE, Some(below::FILE))
             }
             Occurrence::FileCleanup(irp, file) => {
+                truth = Some(GroundTruth::FileBegin { tid: owner.tid, request: irp, bytes: 0 });
                 payload::file_simple(out, irp, file, owner.tid);
                 (event::FILE_CLEANUP, Some(below::FILE))
             }
             Occurrence::FileClose(irp, file) => {
+                truth = Some(GroundTruth::FileBegin { tid: owner.tid, request: irp, bytes: 0 });
                 payload::file_simple(out, irp, file, owner.tid);
                 (event::FILE_CLOSE, Some(below::FILE))
             }
             Occurrence::FileOperationEnd(irp, size) => {
+                truth = Some(GroundTruth::FileEnd { request: irp });
                 payload::file_operation_end(out, irp, size.into(), 0);
                 (event::FILE_OPERATION_END, None)
             }
@@ -243,6 +250,8 @@ impl<W: Write> Simulation<'_, W> {
                 if let Mode::Fault(since) = self.threads[thread].mode {
                     transfer.started = since;
                 }
+                let (since, tid, bytes) = (RawTime(transfer.started), owner.tid, transfer.size);
+                truth = Some(GroundTruth::HardFault { since, tid, bytes });
                 let address = self.threads[thread].user.as_slice()[0];
                 payload::hard_fault(out, &transfer, address, owner.tid);
                 (event::HARD_FAULT, Some(below::FAULT))
@@ -286,12 +295,14 @@ impl<W: Write> Simulation<'_, W> {
             }
             Occurrence::VirtualAlloc(size) => {
                 let region = self.machine.processes[process].allocate(size);
+                truth = Some(GroundTruth::Allocate { pid: owner.pid, region });
                 payload::virtual_memory(out, region.base.0, size, owner.pid, payload::ALLOCATE);
                 self.resources.allocated.push((process, region));
                 (event::VIRTUAL_ALLOC, Some(below::MEMORY))
             }
             Occurrence::VirtualFree => {
                 let Some(region) = self.resources.take_allocated(process) else { return Ok(()) };
+                truth = Some(GroundTruth::Free { pid: owner.pid, region });
                 payload::virtual_memory(out, region.base.0, region.size, owner.pid, payload::RELEASE);
                 (event::VIRTUAL_FREE, Some(below::MEMORY))
             }
@@ -306,16 +317,21 @@ impl<W: Write> Simulation<'_, W> {
                 (event::IMAGE_UNLOAD, Some(below::IMAGE))
             }
             Occurrence::TcpSend(size) => {
+                truth = Some(GroundTruth::Network { pid: owner.pid, bytes: size, is_send: true });
                 payload::tcp(out, owner.pid, size, owner.pid.0.into(), true, now);
                 (event::TCP_SEND, Some(below::SEND))
             }
             Occurrence::Provider(event) => return self.provider_event(on, thread, event),
         };
         self.out.about(|| about.unwrap_or_default());
-        match below {
-            Some(below) => self.event(on, thread, event, below).map(drop),
-            None => self.out.kernel(on, event, self.issuer(thread)).map(drop),
+        let logged = match below {
+            Some(below) => self.event(on, thread, event, below)?,
+            None => self.out.kernel(on, event, self.issuer(thread))?,
+        };
+        if let Some(action) = truth {
+            self.out.add_ground_truth(logged, action);
         }
+        Ok(())
     }
 
     /// The object that the event for an occurrence is about.
@@ -502,7 +518,9 @@ impl<W: Write> Simulation<'_, W> {
         self.machine.processes[process].facts.code_regions.push(region);
         payload::virtual_memory(&mut self.out.payload, region.base.0, region.size, pid, payload::ALLOCATE);
         self.out.about(|| About::Memory(pid));
-        self.event(on, thread, event::VIRTUAL_ALLOC, below::MEMORY).map(drop)
+        let logged = self.event(on, thread, event::VIRTUAL_ALLOC, below::MEMORY)?;
+        self.out.add_ground_truth(logged, GroundTruth::Allocate { pid, region });
+        Ok(())
     }
 
     fn exit_thread(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {

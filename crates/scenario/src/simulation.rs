@@ -369,7 +369,11 @@ impl<'e, W: Write> Simulation<'e, W> {
                 payload::disk_transfer(&mut self.out.payload, &transfer, now, tid);
                 let path = self.resources.path(transfer.file);
                 self.out.about(|| About::File(path.to_owned()));
-                self.out.kernel(on, event, Issuer::UNKNOWN)?;
+                let logged = self.out.kernel(on, event, Issuer::UNKNOWN)?;
+                // The payload states the time until its record was prepared.
+                let since = RawTime(logged.time.0 - (now - transfer.started));
+                let (bytes, is_write) = (transfer.size, transfer.is_write);
+                self.out.add_ground_truth(logged, GroundTruth::Disk { since, tid, bytes, is_write });
             }
             Wake::Network(size) => {
                 let (isr, dpc) = (interrupt(SystemImage::Ndis, 0x3a10), interrupt(SystemImage::Ndis, 0x4de0));
@@ -377,7 +381,8 @@ impl<'e, W: Write> Simulation<'e, W> {
                 let pid = self.owner(thread).pid;
                 let now = self.out.now();
                 payload::tcp(&mut self.out.payload, pid, size, pid.0.into(), false, now);
-                self.out.kernel(on, event::TCP_RECEIVE, Issuer::UNKNOWN)?;
+                let logged = self.out.kernel(on, event::TCP_RECEIVE, Issuer::UNKNOWN)?;
+                self.out.add_ground_truth(logged, GroundTruth::Network { pid, bytes: size, is_send: false });
             }
         }
         payload::ready_thread(&mut self.out.payload, self.threads[thread].tid, true);

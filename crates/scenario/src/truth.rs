@@ -299,6 +299,63 @@ pub enum GroundTruth {
         /// Whether it was a deferred procedure call.
         is_deferred: bool,
     },
+    /// A transfer between disk and memory has ended.
+    Disk {
+        /// Start time.
+        since: RawTime,
+        /// Thread that requested it.
+        tid: Tid,
+        /// Size in bytes.
+        bytes: u32,
+        /// Whether memory was written to the disk.
+        is_write: bool,
+    },
+    /// The pages of a page fault were read.
+    HardFault {
+        /// Time of the fault.
+        since: RawTime,
+        /// Thread that waited for them.
+        tid: Tid,
+        /// Size in bytes.
+        bytes: u32,
+    },
+    /// An operation of a file system begins.
+    FileBegin {
+        /// Thread that requested it.
+        tid: Tid,
+        /// Number of the request.
+        request: u64,
+        /// Size of a transfer in bytes, otherwise 0.
+        bytes: u32,
+    },
+    /// An operation of a file system ends.
+    FileEnd {
+        /// Number of the request.
+        request: u64,
+    },
+    /// A process sends or receives.
+    Network {
+        /// Process id.
+        pid: Pid,
+        /// Size in bytes.
+        bytes: u32,
+        /// Whether it sends.
+        is_send: bool,
+    },
+    /// Memory is allocated for a process.
+    Allocate {
+        /// Process id.
+        pid: Pid,
+        /// The memory.
+        region: Region,
+    },
+    /// Memory of a process is freed.
+    Free {
+        /// Process id.
+        pid: Pid,
+        /// The memory.
+        region: Region,
+    },
 }
 
 /// A context switch, with the kernel stacks of both threads at that time.

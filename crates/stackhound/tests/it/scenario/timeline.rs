@@ -99,7 +99,6 @@ fn truth(case: &Case) -> Truth {
                 let (first, last, routine, active) = (n + 1, transitions, routine.0, Vec::new());
                 frames.push(Expected { kind, of: tid.0, first, last, routine, end, active });
             }
-            GroundTruth::Ready { .. } => {}
             GroundTruth::Exit { tid } => {
                 if let Some(at) = open.entry(tid).or_default().pop() {
                     (frames[at].last, frames[at].end) = (n, EndType::Return as u8);
@@ -117,6 +116,7 @@ fn truth(case: &Case) -> Truth {
                     (trace_event.processor.into(), n, routine.0, vec![(first, n)]);
                 frames.push(Expected { kind: kind as u8, of, first, last, routine, end, active });
             }
+            _ => {}
         }
     }
     for frame in frames.iter_mut().filter(|frame| frame.kind == StackKind::Kernel as u8) {
