@@ -8,7 +8,12 @@
 //! What is known to be incomplete, such as a transfer without its start, is a [`Remainder`] that is
 //! shown beside the rows and never distributed over them.
 
+mod disk;
+mod fault;
+mod file;
 mod interrupt;
+mod memory;
+mod network;
 mod system_call;
 
 use std::fmt::Debug;
@@ -16,7 +21,7 @@ use std::ops::AddAssign;
 
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
-use stackhound_pipeline::{EventView, Naming, TraceState};
+use stackhound_pipeline::{EventView, Missing, Naming, TraceState};
 use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
 use stackhound_trace::{OpenTrace, TraceTime};
 
@@ -28,6 +33,8 @@ use crate::window::Window;
 pub const COLUMNS_MAX: usize = 10;
 /// The column that contains the largest value, not a sum.
 const MAX: usize = COLUMNS_MAX - 1;
+/// Maximum number of operations that have begun and not ended. Beyond that, all are forgotten.
+const OPEN_MAX: usize = 1 << 16;
 /// Maximum number of a measurement's own dimensions.
 const DIMENSIONS_MAX: usize = 2;
 /// Maximum number of different names of all dimensions.
@@ -93,6 +100,10 @@ const fn ticks(name: &'static str, index: usize) -> Column {
     Column { name, unit: Unit::Ticks, index }
 }
 
+const fn bytes(name: &'static str, index: usize) -> Column {
+    Column { name, unit: Unit::Bytes, index }
+}
+
 const fn count(name: &'static str, index: usize) -> Column {
     Column { name, unit: Unit::Count, index }
 }
@@ -120,6 +131,16 @@ pub struct Metric {
 pub const INTERRUPT: Metric = interrupt::METRIC;
 /// System calls.
 pub const SYSTEM_CALL: Metric = system_call::METRIC;
+/// Transfers of disks.
+pub const DISK: Metric = disk::METRIC;
+/// Operations of file systems.
+pub const FILE: Metric = file::METRIC;
+/// Page faults.
+pub const FAULT: Metric = fault::METRIC;
+/// Bytes that were sent and received.
+pub const NETWORK: Metric = network::METRIC;
+/// Committed memory.
+pub const MEMORY: Metric = memory::METRIC;
 
 /// Converts the events of a capture to observations.
 trait Measure: Debug {
@@ -361,6 +382,21 @@ impl CostReport {
 /// The number in a field of an event.
 fn number(view: &EventView<'_>, name: &str) -> Option<u64> {
     view.field(name)?.1.as_u64()
+}
+
+/// The label of the file that an event is about.
+fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
+    match view.file_path() {
+        Ok(path) => out.label(&path),
+        Err(Missing::Lost) => out.label("[file name not certain: lost records]"),
+        Err(_) => out.label("[no file name]"),
+    }
+}
+
+/// Whether records of a source may be missing since a time.
+fn is_lost(view: &EventView<'_>, source: u16, since: TraceTime) -> bool {
+    let losses = view.trace_state().losses();
+    !losses.is_lossless() && losses.between(source, since.0, view.time().0)
 }
 
 /// The length of an interval, in raw ticks.

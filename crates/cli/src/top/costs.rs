@@ -56,11 +56,56 @@ pub const SYSTEM_CALL: Measurement = Measurement {
               example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
 };
 
+pub const DISK: Measurement = Measurement {
+    metric: &costs::DISK,
+    title: "Transfers of disks",
+    by: &["file", "disk", "process", "thread", "module", "function", "stack"],
+    missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
+              `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
+};
+
+pub const FILE: Measurement = Measurement {
+    metric: &costs::FILE,
+    title: "File operations",
+    by: &["file", "operation", "process", "thread", "module", "function", "stack"],
+    missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
+              `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
+};
+
+pub const FAULT: Measurement = Measurement {
+    metric: &costs::FAULT,
+    title: "Page faults",
+    by: &["file", "kind", "process", "thread", "module", "function", "stack"],
+    missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
+              `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
+};
+
+pub const NETWORK: Measurement = Measurement {
+    metric: &costs::NETWORK,
+    title: "Network transfers",
+    by: &["process", "endpoint", "connection", "module", "function", "stack"],
+    missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
+              `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
+};
+
+pub const MEMORY: Measurement = Measurement {
+    metric: &costs::MEMORY,
+    title: "Committed memory",
+    by: &["process", "thread", "module", "function", "stack"],
+    missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
+              `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
+};
+
 /// Help for a dimension of some measurements.
 fn help(dimension: &str) -> &'static str {
     match dimension {
         "service" => "Services of the kernel",
-        "kind" => "Kinds of interrupts",
+        "kind" => "Kinds of events",
+        "file" => "Files, by path",
+        "disk" => "Disks, by number",
+        "operation" => "Kinds of operations",
+        "endpoint" => "Remote addresses and ports",
+        "connection" => "Local and remote addresses and ports",
         "processor" => "Processors",
         _ => "",
     }

@@ -41,6 +41,21 @@ pub enum Verb {
     /// Show system calls and their durations, by service
     #[command(mut_arg("by", |by| costs::SYSTEM_CALL.argument(by)))]
     Syscall(costs::Arguments),
+    /// Show the transfers of disks and their times, by file
+    #[command(mut_arg("by", |by| costs::DISK.argument(by)))]
+    Disk(costs::Arguments),
+    /// Show the operations of file systems and their durations, by file
+    #[command(mut_arg("by", |by| costs::FILE.argument(by)))]
+    File(costs::Arguments),
+    /// Show page faults, and the times and bytes of hard ones, by file
+    #[command(mut_arg("by", |by| costs::FAULT.argument(by)))]
+    Fault(costs::Arguments),
+    /// Show the bytes that were sent and received, by process or endpoint
+    #[command(mut_arg("by", |by| costs::NETWORK.argument(by)))]
+    Network(costs::Arguments),
+    /// Show memory that was committed and not freed, by process or stack
+    #[command(mut_arg("by", |by| costs::MEMORY.argument(by)))]
+    Memory(costs::Arguments),
 }
 
 /// The options of all measurements.
@@ -170,6 +185,11 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
         Verb::Ready(arguments) => wait::run(arguments, common, wait::READY),
         Verb::Interrupt(arguments) => costs::run(arguments, common, &costs::INTERRUPT),
         Verb::Syscall(arguments) => costs::run(arguments, common, &costs::SYSTEM_CALL),
+        Verb::Disk(arguments) => costs::run(arguments, common, &costs::DISK),
+        Verb::File(arguments) => costs::run(arguments, common, &costs::FILE),
+        Verb::Fault(arguments) => costs::run(arguments, common, &costs::FAULT),
+        Verb::Network(arguments) => costs::run(arguments, common, &costs::NETWORK),
+        Verb::Memory(arguments) => costs::run(arguments, common, &costs::MEMORY),
     }
 }
 

@@ -281,6 +281,8 @@ fn documents_of_other_inputs_follow_their_schemas() {
         ("info-files", "info --format json T O"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
         ("top-cpu-of-captures", "top cpu --separate --format json T O"),
+        ("top-costs", "top disk --by file --format json T"),
+        ("top-costs", "top memory --by stack --format json T"),
         ("top-costs-of-captures", "top interrupt --separate --format json T O"),
         ("top-wait-of-captures", "top ready --separate --format json T O"),
         ("names", "symbols lookup --format json --image I 0x1000 0x2000"),

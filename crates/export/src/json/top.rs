@@ -204,7 +204,7 @@ pub struct CaptureTopWait<'a> {
     pub top: TopWait<'a>,
 }
 
-/// `top interrupt`, `top syscall` and other measurements of resources with `--format json`: what one
+/// `top disk`, `top memory` and other measurements of resources with `--format json`: what one
 /// capture spent.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TopCosts<'a> {

@@ -1,0 +1,173 @@
+//! Transfers of disks: their bytes and times, by file, and by the thread that requested them.
+//!
+//! A transfer is logged when it is complete, on any thread. The event of its start, `…Init`, has the
+//! requesting thread and its stack; both have the address of the same I/O request packet. Without it,
+//! the thread may be stated by the completion, and the stack is unknown.
+//!
+//! The I/O time of a transfer is stated: from its start to its completion. Its service time is the
+//! part after the previous completion of the same disk: before that, the disk served another
+//! transfer. Service times add up to at most the time in which the disk was busy.
+
+use rustc_hash::FxHashMap;
+use stackhound_pipeline::EventView;
+use stackhound_profile::{Full, StackId, ThreadId};
+use stackhound_schema::kernel::hook_id;
+use stackhound_trace::TraceTime;
+use stackhound_types::Tid;
+
+use super::{
+    Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label,
+    is_lost, number, ticks,
+};
+
+const IO_TIME: usize = 1;
+const READS: usize = 2;
+const READ: usize = 3;
+const WRITES: usize = 4;
+const WRITTEN: usize = 5;
+const FLUSHES: usize = 6;
+
+pub(super) const METRIC: Metric = Metric {
+    name: "disk",
+    columns: COLUMNS,
+    dimensions: &["file", "disk"],
+    start: || Box::new(Disks::default()),
+};
+
+const COLUMNS: &[Column] = &[
+    ticks("service_time", 0),
+    ticks("io_time", IO_TIME),
+    count("reads", READS),
+    bytes("read_bytes", READ),
+    count("writes", WRITES),
+    bytes("written_bytes", WRITTEN),
+    count("flushes", FLUSHES),
+    ticks("max", MAX),
+];
+
+/// A transfer that has been requested.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    time: TraceTime,
+    source: u16,
+    tid: Option<Tid>,
+    thread: ThreadId,
+    stack: StackId,
+}
+
+#[derive(Debug, Default)]
+struct Disks {
+    /// By the address of the I/O request packet.
+    requests: FxHashMap<u64, Request>,
+    /// By number: the last completion.
+    completed: FxHashMap<u64, (TraceTime, Label)>,
+}
+
+impl Disks {
+    fn complete(
+        &mut self,
+        view: &EventView<'_>,
+        id: u16,
+        out: &mut Observations,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Full> {
+        let request = number(view, "Irp").and_then(|irp| self.requests.remove(&irp));
+        let Some(disk) = number(view, "DiskNumber") else { return Ok(()) };
+        let now = view.time();
+        let duration = number(view, "HighResResponseTime").and_then(|ticks| i64::try_from(ticks).ok());
+        let from = TraceTime(now.0.saturating_sub(duration.unwrap_or(0)));
+        let (previous, label) = match self.completed.get(&disk) {
+            Some(&(previous, label)) => (previous, label),
+            None => (from, out.label(&disk.to_string())),
+        };
+        self.completed.insert(disk, (now.max(previous), label));
+        let is_counted = out.window.contains(now);
+        let io_time = out.window.overlap(from, now);
+        if (!is_counted && io_time == 0) || !wanted() {
+            return Ok(());
+        }
+        let stated = number(view, "IssuingThreadId").and_then(|tid| Tid::known(tid.try_into().ok()?));
+        // The address of a packet is used again: the request can be another one if records are missing.
+        let request = request.filter(|request| {
+            stated.is_none_or(|tid| request.tid == Some(tid)) && !is_lost(view, request.source, request.time)
+        });
+        let (thread, stack) = match request {
+            Some(request) => (request.thread, request.stack),
+            None => {
+                out.remain("transfers without a known request: no stack", 0);
+                (out.parts.thread(view, None, stated)?.1, out.no_stack()?)
+            }
+        };
+        let size = number(view, "TransferSize").unwrap_or(0);
+        let (times, amount) = match id {
+            hook_id::DISK_IO_READ | hook_id::DISK_IO_OPTICAL_READ => (READS, Some(READ)),
+            hook_id::DISK_IO_WRITE | hook_id::DISK_IO_OPTICAL_WRITE => (WRITES, Some(WRITTEN)),
+            _ => (FLUSHES, None),
+        };
+        let mut figures = Figures::lasting(out.window.overlap(from.max(previous), now))
+            .with(IO_TIME, io_time)
+            .with(MAX, io_time)
+            .with(times, is_counted.into());
+        if let Some(column) = amount.filter(|_| is_counted) {
+            figures = figures.with(column, size);
+        }
+        let file = if amount.is_some() { file_label(view, out) } else { out.label("[flush of the disk]") };
+        out.add(Key { thread, stack, labels: [file, label] }, figures);
+        Ok(())
+    }
+}
+
+impl Measure for Disks {
+    fn observe(
+        &mut self,
+        view: &EventView<'_>,
+        out: &mut Observations,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Full> {
+        match view.kernel_id() {
+            Some(
+                hook_id::DISK_IO_READ_INIT
+                | hook_id::DISK_IO_WRITE_INIT
+                | hook_id::DISK_IO_FLUSH_INIT
+                | hook_id::DISK_IO_OPTICAL_READ_INIT
+                | hook_id::DISK_IO_OPTICAL_WRITE_INIT
+                | hook_id::DISK_IO_OPTICAL_FLUSH_INIT,
+            ) => {
+                let Some(irp) = number(view, "Irp") else { return Ok(()) };
+                let (thread, stack) = out.actor(view)?;
+                if self.requests.len() >= OPEN_MAX {
+                    self.end(out);
+                }
+                let request = Request {
+                    time: view.time(),
+                    source: view.event().source(),
+                    tid: view.tid(),
+                    thread,
+                    stack,
+                };
+                if self.requests.insert(irp, request).is_some() {
+                    out.remain(NOT_COMPLETED, 0);
+                }
+                Ok(())
+            }
+            Some(
+                id @ (hook_id::DISK_IO_READ
+                | hook_id::DISK_IO_WRITE
+                | hook_id::DISK_IO_FLUSH_BUFFERS
+                | hook_id::DISK_IO_OPTICAL_READ
+                | hook_id::DISK_IO_OPTICAL_WRITE
+                | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS),
+            ) => {
+                out.events += 1;
+                self.complete(view, id, out, wanted)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, out: &mut Observations) {
+        self.requests.drain().for_each(|_| out.remain(NOT_COMPLETED, 0));
+    }
+}
+
+const NOT_COMPLETED: &str = "requests without a completion, in the whole trace";

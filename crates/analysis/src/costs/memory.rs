@@ -1,0 +1,240 @@
+//! Committed memory: what `VirtualAlloc` committed and is not yet freed, by the stack that committed
+//! it.
+//!
+//! A commit counts the bytes that were not committed before. Freed bytes are taken from the stacks
+//! that committed them, which can be several, and only partly freed. The end of a process frees all.
+//! Memory that was committed before the trace is not known; freeing it is a remainder.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use stackhound_pipeline::EventView;
+use stackhound_profile::{Full, ProcessId, StackId, ThreadId};
+use stackhound_schema::kernel::hook_id;
+use stackhound_types::Pid;
+
+use super::{Column, Figures, Key, Label, Measure, Metric, Observations, bytes, count, number};
+
+const ALLOCATED: usize = 1;
+const FREED: usize = 2;
+const ALLOCATIONS: usize = 3;
+
+pub(super) const METRIC: Metric =
+    Metric { name: "memory", columns: COLUMNS, dimensions: &[], start: || Box::new(Memory::default()) };
+
+const COLUMNS: &[Column] = &[
+    bytes("outstanding_bytes", 0),
+    bytes("allocated_bytes", ALLOCATED),
+    bytes("freed_bytes", FREED),
+    count("allocations", ALLOCATIONS),
+];
+
+const COMMIT: u64 = 0x1000;
+const DECOMMIT: u64 = 0x4000;
+const RELEASE: u64 = 0x8000;
+
+/// Maximum number of committed ranges of all processes. Beyond that, all are forgotten.
+const RANGES_MAX: usize = 1 << 20;
+
+/// Who committed a range; `None` if that does not count.
+type Owner = Option<(ThreadId, StackId)>;
+
+/// The committed ranges of a process, which do not overlap: owners and ends by start.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, (u64, Owner)>);
+
+impl Ranges {
+    /// Removes a range, and calls `freed` with the parts that were committed.
+    fn remove(&mut self, from: u64, until: u64, mut freed: impl FnMut(Owner, u64)) {
+        let before = self.0.range(..from).next_back().map(|(&start, &(end, owner))| (start, end, owner));
+        if let Some((start, end, owner)) = before.filter(|(_, end, _)| *end > from) {
+            self.0.insert(start, (from, owner));
+            freed(owner, end.min(until) - from);
+            if end > until {
+                self.0.insert(until, (end, owner));
+            }
+        }
+        while let Some((&start, &(end, owner))) = self.0.range(from..until).next() {
+            self.0.remove(&start);
+            freed(owner, end.min(until) - start);
+            if end > until {
+                self.0.insert(until, (end, owner));
+            }
+        }
+    }
+
+    /// Adds the parts of a range that are not committed. Returns their size.
+    fn add(&mut self, from: u64, until: u64, owner: Owner) -> u64 {
+        let mut at = from;
+        let before = self.0.range(..=from).next_back().map(|(_, &(end, _))| end);
+        at = before.map_or(at, |end| at.max(end));
+        let mut size = 0;
+        while at < until {
+            let next = self.0.range(at..until).next().map(|(&start, &(end, _))| (start, end));
+            let (end, after) = next.unwrap_or((until, until));
+            if end > at {
+                self.0.insert(at, (end, owner));
+                size += end - at;
+            }
+            at = after;
+        }
+        size
+    }
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    processes: FxHashMap<ProcessId, Ranges>,
+    /// Upper limit of the number of ranges.
+    ranges: usize,
+}
+
+fn key((thread, stack): (ThreadId, StackId)) -> Key {
+    Key { thread, stack, labels: [Label::default(); 2] }
+}
+
+impl Memory {
+    fn free(
+        &mut self,
+        process: ProcessId,
+        from: u64,
+        until: u64,
+        out: &mut Observations,
+        is_counted: bool,
+    ) -> u64 {
+        let mut known = 0;
+        if let Some(ranges) = self.processes.get_mut(&process) {
+            ranges.remove(from, until, |owner, size| {
+                known += size;
+                if let Some(owner) = owner.filter(|_| is_counted) {
+                    out.add(key(owner), Figures::default().with(FREED, size));
+                }
+            });
+        }
+        known
+    }
+}
+
+impl Measure for Memory {
+    fn observe(
+        &mut self,
+        view: &EventView<'_>,
+        out: &mut Observations,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Full> {
+        let id = match view.kernel_id() {
+            Some(
+                id @ (hook_id::PAGE_FAULT_VIRTUAL_ALLOC
+                | hook_id::PAGE_FAULT_VIRTUAL_FREE
+                | hook_id::PROCESS_END),
+            ) => id,
+            _ => return Ok(()),
+        };
+        // What happens after the end of the window does not change what was committed at its end.
+        if out.window.to.is_some_and(|to| view.time() >= to) {
+            out.events += u64::from(id != hook_id::PROCESS_END);
+            return Ok(());
+        }
+        let is_counted = out.window.contains(view.time());
+        let Some(pid) = number(view, "ProcessId").and_then(|pid| Pid::known(pid.try_into().ok()?)) else {
+            return Ok(());
+        };
+        // The process that owns the memory. Another one can commit it.
+        let (process, _) = out.parts.thread(view, Some(pid.0), None)?;
+        if id == hook_id::PROCESS_END {
+            self.free(process, 0, u64::MAX, out, is_counted);
+            self.processes.remove(&process);
+            return Ok(());
+        }
+        out.events += 1;
+        let (Some(base), Some(size)) = (number(view, "BaseAddress"), number(view, "RegionSize")) else {
+            return Ok(());
+        };
+        let (until, flags) = (base.saturating_add(size), number(view, "Flags").unwrap_or(0));
+        if id == hook_id::PAGE_FAULT_VIRTUAL_FREE && flags & (DECOMMIT | RELEASE) != 0 {
+            let known = self.free(process, base, until, out, is_counted);
+            if known == 0 && is_counted && wanted() {
+                out.remain("releases of memory that was not known to be committed", size);
+            }
+        } else if id == hook_id::PAGE_FAULT_VIRTUAL_ALLOC && flags & COMMIT != 0 {
+            let owner = if wanted() {
+                let (caller, _) = out.parts.thread_of(view)?;
+                let tid = view.tid().filter(|_| caller == process);
+                let thread = out.parts.thread(view, Some(pid.0), tid)?.1;
+                Some((thread, out.stack(view, caller)?))
+            } else {
+                None
+            };
+            if self.ranges >= RANGES_MAX {
+                self.processes.clear();
+                self.ranges = 0;
+                out.remain("limits of ranges that were reached: earlier ranges were forgotten", 0);
+            }
+            self.ranges += 2;
+            let added = self.processes.entry(process).or_default().add(base, until, owner);
+            if let Some(owner) = owner.filter(|_| is_counted) {
+                out.add(key(owner), Figures::default().with(ALLOCATED, added).with(ALLOCATIONS, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Observations) {
+        for (_, ranges) in self.processes.drain() {
+            for (start, (end, owner)) in ranges.0 {
+                if let Some(owner) = owner {
+                    out.add(key(owner), Figures::default().with(0, end - start));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Ranges are the pages of a bitmap after every step: a commit counts the pages that were not
+        /// committed, and a release those that were, each for the thread that committed it.
+        #[test]
+        fn ranges_are_a_set_of_pages(
+            steps in prop::collection::vec((any::<bool>(), 0u64..40, 1u64..12), 1..80),
+        ) {
+            let mut ranges = Ranges::default();
+            let mut pages: BTreeMap<u64, ThreadId> = BTreeMap::new();
+            let mut parts = stackhound_profile::ProfileBuilder::new("", 0);
+            let process = parts.process(stackhound_profile::Process::default()).unwrap();
+            let frame = parts.frame(stackhound_profile::Frame {
+                name: String::new(), origin: stackhound_profile::Origin::Remark, mode: None, location: None, source: None,
+            }).unwrap();
+            let stack = parts.stack(None, frame).unwrap();
+            for (tid, (is_commit, from, length)) in (0u32..).zip(steps) {
+                let until = from + length;
+                let thread = stackhound_profile::Thread {
+                    process, tid: Some(tid), name: String::new(), start: None, end: None,
+                };
+                let thread = parts.thread(thread).unwrap();
+                if is_commit {
+                    let added = ranges.add(from, until, Some((thread, stack)));
+                    let new = (from..until).filter(|page| pages.insert(*page, *pages.get(page).unwrap_or(&thread)).is_none());
+                    prop_assert_eq!(added, new.count() as u64);
+                } else {
+                    let mut freed: BTreeMap<ThreadId, u64> = BTreeMap::new();
+                    ranges.remove(from, until, |owner, size| *freed.entry(owner.unwrap().0).or_default() += size);
+                    let mut expected: BTreeMap<ThreadId, u64> = BTreeMap::new();
+                    for owner in (from..until).filter_map(|page| pages.remove(&page)) {
+                        *expected.entry(owner).or_default() += 1;
+                    }
+                    prop_assert_eq!(freed, expected);
+                }
+                let all: BTreeMap<u64, ThreadId> = ranges.0.iter()
+                    .flat_map(|(&start, &(end, owner))| (start..end).map(move |page| (page, owner.unwrap().0)))
+                    .collect();
+                prop_assert_eq!(&all, &pages);
+            }
+        }
+    }
+}
