@@ -8,10 +8,12 @@
 //! What is known to be incomplete, such as a transfer without its start, is a [`Remainder`] that is
 //! shown beside the rows and never distributed over them.
 
+mod collection;
 mod disk;
 mod fault;
 mod file;
 mod interrupt;
+mod jit;
 mod memory;
 mod network;
 mod system_call;
@@ -141,6 +143,10 @@ pub const FAULT: Metric = fault::METRIC;
 pub const NETWORK: Metric = network::METRIC;
 /// Committed memory.
 pub const MEMORY: Metric = memory::METRIC;
+/// Garbage collections of .NET.
+pub const GC: Metric = collection::METRIC;
+/// Compiled methods of .NET.
+pub const JIT: Metric = jit::METRIC;
 
 /// Converts the events of a capture to observations.
 trait Measure: Debug {

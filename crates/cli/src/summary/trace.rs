@@ -138,6 +138,12 @@ impl Summarized {
         } else if self.cpu.exact.is_some() {
             next.extend([("top cpu", " --by thread"), ("top wait", " --by function")]);
         }
+        if self.contents.collections.count() > 0 {
+            next.push(("top gc", ""));
+        }
+        if self.contents.count(Kind::Disk) > 0 {
+            next.push(("top disk", ""));
+        }
         if self.contents.with_stack > 0 {
             next.push(("stacks", " --top 10"));
         }

@@ -96,6 +96,22 @@ pub const MEMORY: Measurement = Measurement {
               `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
 };
 
+pub const GC: Measurement = Measurement {
+    metric: &costs::GC,
+    title: "Garbage collections",
+    by: &["process", "generation", "thread", "module", "function", "stack"],
+    missing: "garbage collections of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
+              keyword 0x1, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x1 4 -o clr.etl -ets`",
+};
+
+pub const JIT: Measurement = Measurement {
+    metric: &costs::JIT,
+    title: "Compiled methods",
+    by: &["process", "method", "tier", "thread", "module", "function", "stack"],
+    missing: "compiled methods of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
+              keyword 0x10, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x10 5 -o clr.etl -ets`",
+};
+
 /// Help for a dimension of some measurements.
 fn help(dimension: &str) -> &'static str {
     match dimension {
@@ -105,6 +121,9 @@ fn help(dimension: &str) -> &'static str {
         "disk" => "Disks, by number",
         "operation" => "Kinds of operations",
         "endpoint" => "Remote addresses and ports",
+        "generation" => "Generations of collected objects",
+        "method" => "Methods, by name",
+        "tier" => "Tiers of compilation",
         "connection" => "Local and remote addresses and ports",
         "processor" => "Processors",
         _ => "",

@@ -56,6 +56,12 @@ pub enum Verb {
     /// Show memory that was committed and not freed, by process or stack
     #[command(mut_arg("by", |by| costs::MEMORY.argument(by)))]
     Memory(costs::Arguments),
+    /// Show the garbage collections and pauses of .NET programs, by process or generation
+    #[command(mut_arg("by", |by| costs::GC.argument(by)))]
+    Gc(costs::Arguments),
+    /// Show the methods that .NET programs compiled, by process, method or tier
+    #[command(mut_arg("by", |by| costs::JIT.argument(by)))]
+    Jit(costs::Arguments),
 }
 
 /// The options of all measurements.
@@ -190,6 +196,8 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
         Verb::Fault(arguments) => costs::run(arguments, common, &costs::FAULT),
         Verb::Network(arguments) => costs::run(arguments, common, &costs::NETWORK),
         Verb::Memory(arguments) => costs::run(arguments, common, &costs::MEMORY),
+        Verb::Gc(arguments) => costs::run(arguments, common, &costs::GC),
+        Verb::Jit(arguments) => costs::run(arguments, common, &costs::JIT),
     }
 }
 

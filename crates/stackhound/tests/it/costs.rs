@@ -15,7 +15,7 @@ use stackhound_types::{Address, Tid};
 
 use crate::analysis::open;
 
-fn measure(trace: &OpenTrace, metric: &'static Metric, window: Window) -> CostReport {
+pub fn measure(trace: &OpenTrace, metric: &'static Metric, window: Window) -> CostReport {
     measure_with(Pipeline::new(trace, Passes::Two), trace, metric, window)
 }
 
@@ -41,7 +41,7 @@ fn value(report: &CostReport, figures: &Figures, name: &str) -> u64 {
 }
 
 /// A column of all rows, by their innermost names.
-fn column(report: &CostReport, by: CostBy, name: &str) -> BTreeMap<String, u64> {
+pub fn column(report: &CostReport, by: CostBy, name: &str) -> BTreeMap<String, u64> {
     let mut values = BTreeMap::new();
     for row in report.rows(by) {
         *values.entry(row.names[0].clone()).or_default() += value(report, &row.own, name);

@@ -1,0 +1,386 @@
+//! Measurements of short traces whose sums are known.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use stackhound::analysis::Window;
+use stackhound::analysis::costs::{self, CostBy, CostReport, Metric};
+use stackhound::analysis::rows::By;
+use stackhound::profile::Grouping;
+use stackhound::trace::TraceTime;
+use stackhound_etl::record::Descriptor;
+use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound_schema::kernel::hook_id;
+use stackhound_schema::provider_guid;
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
+
+use crate::analysis::open;
+use crate::costs::{column, measure};
+
+/// The value and the size of each field.
+type Fields = &'static [(u64, usize)];
+
+/// An event: its time, the processor, the process and the thread, its kind and version, and its payload.
+struct Event(i64, u16, (u32, u32), Kind, u8, Vec<u8>);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Kernel(u16),
+    Runtime(u16),
+}
+
+fn payload(fields: &[(u64, usize)]) -> Vec<u8> {
+    fields.iter().flat_map(|(value, size)| value.to_le_bytes()[..*size].to_vec()).collect()
+}
+
+fn kernel(time: i64, processor: u16, hook_id: u16, version: u8, fields: &[(u64, usize)]) -> Event {
+    Event(time, processor, (8, 12), Kind::Kernel(hook_id), version, payload(fields))
+}
+
+fn runtime(time: i64, tid: u32, id: u16, fields: &[u32]) -> Event {
+    let fields: Vec<_> = fields.iter().map(|value| ((*value).into(), 4)).collect();
+    Event(time, 0, (8, tid), Kind::Runtime(id), 1, [payload(&fields), vec![0; 2]].concat())
+}
+
+/// Time zero of the traces.
+const START: i64 = 1_000_000;
+
+fn report(metric: &'static Metric, window: (Option<i64>, Option<i64>), events: &[Event]) -> CostReport {
+    let session = Session { start: RawTime(START), processors: 4, ..Session::default() };
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    for Event(time, processor, (pid, tid), kind, version, payload) in events {
+        let issuer = Issuer::new(Pid(*pid), Tid(*tid));
+        let header = match *kind {
+            Kind::Kernel(hook_id) => HeaderSpec::System { hook_id, version: *version, issuer },
+            Kind::Runtime(id) => HeaderSpec::Event {
+                provider: provider_guid::DOT_NET_RUNTIME,
+                descriptor: Descriptor {
+                    id,
+                    version: *version,
+                    channel: 0,
+                    level: 4,
+                    opcode: 0,
+                    task: 0,
+                    keyword: 1,
+                },
+                property: 0,
+                issuer,
+                activity: Guid::ZERO,
+                items: &[],
+            },
+        };
+        let (time, payload) = (RawTime(START + time), Payload::Bytes(payload));
+        writer
+            .write(*processor, &RecordSpec { time, pointer_size: PointerSize::Eight, header, payload })
+            .unwrap();
+    }
+    let (file, _) = writer.finish().unwrap();
+    let at = |time: Option<i64>| time.map(|time| TraceTime(START + time));
+    let window = Window { from: at(window.0), to: at(window.1) };
+    measure(&open(file.into_inner()), metric, window)
+}
+
+const WHOLE: (Option<i64>, Option<i64>) = (None, None);
+
+/// The columns of a dimension, as `name: column value, …` without zeros. Times are raw ticks, of 100 ns.
+fn shown(report: &CostReport, by: CostBy) -> Vec<String> {
+    let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for column_of in report.metric.columns {
+        for (name, value) in column(report, by, column_of.name) {
+            let value = if column_of.unit == costs::Unit::Ticks { value / 100 } else { value };
+            rows.entry(name).or_default().push(format!("{} {value}", column_of.name));
+        }
+    }
+    let rows = rows.into_iter().map(|(name, values)| format!("{name}: {}", values.join(", ")));
+    let remainders = report.remainders.iter();
+    rows.chain(remainders.map(|known| format!("{} {}", known.sums.count, known.reason))).collect()
+}
+
+const OWN: CostBy = CostBy::Own(0);
+
+#[test]
+fn pauses_belong_to_collections() {
+    let (start_id, end_id, restarted_id, suspend_id) = (1, 2, 3, 9);
+    let suspend = |time, tid, reason| runtime(time, tid, suspend_id, &[reason, 0]);
+    let restarted = |time, tid| runtime(time, tid, restarted_id, &[]);
+    let start = |time, number, generation, kind| runtime(time, 16, start_id, &[number, generation, 0, kind]);
+    let end = |time, number| runtime(time, 16, end_id, &[number, 0]);
+    let rows: &[(&[Event], &[&str])] = &[
+        (
+            &[suspend(100, 16, 1), start(110, 1, 1, 0), end(150, 1), restarted(160, 16)],
+            &["generation 1: paused 60, pauses 1, max 60, collections 1, duration 40, generation_1 1"],
+        ),
+        // In the background, with a collection of another generation inside of it.
+        (
+            &[
+                suspend(100, 16, 1),
+                start(110, 1, 2, 1),
+                restarted(120, 16),
+                suspend(200, 20, 1),
+                start(205, 2, 0, 2),
+                end(215, 2),
+                restarted(220, 20),
+                suspend(300, 16, 6),
+                restarted(340, 16),
+                end(400, 1),
+            ],
+            &[
+                "generation 0: paused 20, pauses 1, max 20, collections 1, duration 10, generation_0 1",
+                "generation 2: paused 60, pauses 2, max 40, collections 1, duration 290, generation_2 1",
+            ],
+        ),
+        // A debugger suspends on another thread, and later on the same one.
+        (
+            &[
+                suspend(100, 16, 1),
+                suspend(105, 24, 5),
+                start(110, 1, 0, 0),
+                start(111, 1, 0, 0),
+                restarted(130, 24),
+                end(140, 1),
+                restarted(150, 16),
+                suspend(200, 16, 5),
+                restarted(300, 16),
+            ],
+            &["generation 0: paused 50, pauses 1, max 50, collections 1, duration 30, generation_0 1"],
+        ),
+        (
+            &[restarted(50, 16), end(60, 9), suspend(100, 16, 1), start(110, 10, 2, 0)],
+            &[
+                "generation 2: collections 1, generation_2 1",
+                "1 collections that were not over at the end",
+                "1 ends of collections without a known start",
+                "1 pauses that were not over at the end",
+                "1 restarts without a known suspension",
+            ],
+        ),
+    ];
+    for (events, expected) in rows {
+        assert_eq!(shown(&report(&costs::GC, WHOLE, events), OWN), *expected);
+    }
+    // Clipped to the window.
+    let clipped = report(&costs::GC, (Some(130), Some(155)), rows[0].0);
+    assert_eq!(shown(&clipped, OWN), ["generation 1: paused 25, max 25, duration 20"]);
+}
+
+#[test]
+fn compilations_can_be_nested() {
+    let begin = |time, method: u64| {
+        let texts = [0u16; 3].map(u16::to_le_bytes).concat();
+        let fields = payload(&[(method, 8), (0, 8), (0, 4), (10 * method, 4)]);
+        Event(time, 0, (8, 16), Kind::Runtime(145), 0, [fields, texts].concat())
+    };
+    let load = |time, method: u64, flags: u64| {
+        let fields = payload(&[(method, 8), (0, 8), (0, 8), (100 * method, 4), (0, 4), (flags, 4)]);
+        let name = [0, 0, b'm', 0, b'0' + method as u8, 0, 0, 0, 0, 0];
+        Event(time, 0, (8, 16), Kind::Runtime(143), 0, [fields, name.to_vec()].concat())
+    };
+    const JITTED: u64 = 8;
+    let events = [
+        begin(10, 1),
+        begin(20, 2),
+        load(50, 2, JITTED),
+        load(55, 4, 0),
+        load(60, 1, JITTED | 4 << 7),
+        load(70, 3, JITTED),
+        begin(80, 5),
+        begin(85, 6),
+        load(90, 5, JITTED),
+    ];
+    let all = report(&costs::JIT, WHOLE, &events);
+    let remainders = [
+        "1 compilations without a method that was loaded",
+        "1 methods without a known start: no duration and IL size",
+    ];
+    let mut expected = vec![
+        "m1: duration 50, methods 1, il_bytes 10, native_bytes 100, max 50",
+        "m2: duration 30, methods 1, il_bytes 20, native_bytes 200, max 30",
+        "m3: methods 1, native_bytes 300",
+        "m5: duration 10, methods 1, il_bytes 50, native_bytes 500, max 10",
+    ];
+    expected.extend(remainders);
+    assert_eq!(shown(&all, OWN), expected);
+    let mut tiers = vec![
+        "not stated: duration 40, methods 3, il_bytes 70, native_bytes 1000, max 30",
+        "tier 1: duration 50, methods 1, il_bytes 10, native_bytes 100, max 50",
+    ];
+    tiers.extend(remainders);
+    assert_eq!(shown(&all, CostBy::Own(1)), tiers);
+}
+
+#[test]
+fn service_of_a_disk_begins_after_the_previous_transfer() {
+    let init = |time, irp| kernel(time, 0, hook_id::DISK_IO_READ_INIT, 3, &[(irp, 8), (12, 4)]);
+    let read = |time, irp, response, tid| {
+        let fields = [(0, 4), (0, 4), (512, 4), (0, 4), (0, 8), (0, 8), (irp, 8), (response, 8), (tid, 4)];
+        kernel(time, 1, hook_id::DISK_IO_READ, 3, &fields)
+    };
+    let rows: &[(&[Event], &str, &[&str])] = &[
+        // Two requests at the same time: the second one waits for the first.
+        (
+            &[init(10, 1), init(12, 2), read(30, 1, 20, 12), read(45, 2, 33, 12)],
+            "service_time 35, io_time 53, reads 2, read_bytes 1024, max 33",
+            &[],
+        ),
+        // Out of order.
+        (
+            &[init(0, 1), init(20, 2), read(50, 2, 30, 12), read(100, 1, 100, 12)],
+            "service_time 80, io_time 130, reads 2, read_bytes 1024, max 100",
+            &[],
+        ),
+        // The address of a packet is used again, and a request of another thread is not its own.
+        (
+            &[
+                init(0, 1),
+                init(20, 1),
+                read(50, 1, 30, 12),
+                init(60, 2),
+                read(70, 2, 10, 16),
+                read(90, 3, 5, 12),
+            ],
+            "service_time 45, io_time 45, reads 3, read_bytes 1536, max 30",
+            &[
+                "1 requests without a completion, in the whole trace",
+                "2 transfers without a known request: no stack",
+            ],
+        ),
+    ];
+    for (events, sums, remainders) in rows {
+        let report = report(&costs::DISK, WHOLE, events);
+        let row = format!("0: {sums}");
+        let expected: Vec<&str> = std::iter::once(&*row).chain(remainders.iter().copied()).collect();
+        assert_eq!(shown(&report, CostBy::Own(1)), expected);
+    }
+}
+
+#[test]
+fn paging_repeats_the_bytes_of_other_operations() {
+    let read = |time, irp, size, flags| {
+        let fields = [(0, 8), (irp, 8), (1, 8), (2, 8), (12, 4), (size, 4), (flags, 4), (0, 4)];
+        kernel(time, 0, hook_id::FILE_IO_READ, 3, &fields)
+    };
+    let end = |time, irp, size, status| {
+        kernel(time, 0, hook_id::FILE_IO_OPERATION_END, 3, &[(irp, 8), (size, 8), (status, 4)])
+    };
+    let events = [
+        end(5, 9, 0, 0),
+        read(10, 1, 4096, 0),
+        read(12, 2, 8192, 2),
+        end(20, 2, 8192, 0),
+        end(30, 1, 100, 0),
+        read(40, 3, 512, 0),
+        end(45, 3, 512, 0xc000_0011),
+        read(50, 4, 1, 0),
+    ];
+    let expected = [
+        "read: duration 25, operations 3, reads 3, read_bytes 4609, transferred_bytes 100, failed 1, max 20",
+        "1 ends of operations without a known beginning",
+        "1 operations without a known end: no duration",
+        "1 paging transfers, which repeat bytes of other operations",
+    ];
+    assert_eq!(shown(&report(&costs::FILE, WHOLE, &events), CostBy::Own(1)), expected);
+}
+
+#[test]
+fn soft_faults_are_counted_by_kind() {
+    let fault = |time, hook_id| kernel(time, 0, hook_id, 2, &[(0x1000, 8), (0x2000, 8)]);
+    let events = [
+        fault(10, hook_id::PAGE_FAULT_DEMAND_ZERO_FAULT),
+        fault(20, hook_id::PAGE_FAULT_TRANSITION_FAULT),
+        fault(30, hook_id::PAGE_FAULT_DEMAND_ZERO_FAULT),
+    ];
+    let expected = ["demand zero: soft_faults 2", "transition: soft_faults 1"];
+    assert_eq!(shown(&report(&costs::FAULT, WHOLE, &events), CostBy::Own(1)), expected);
+}
+
+#[test]
+fn bytes_count_once_for_the_owner_of_a_connection() {
+    const V4: Fields = &[(0x0100_007f, 4), (0x0200_007f, 4), (0xbb01, 2), (0x5000, 2), (0, 8), (0, 4)];
+    const V6: Fields =
+        &[(0, 8), (1 << 56, 8), (0, 8), (2 << 56, 8), (0xbb01, 2), (0x5000, 2), (0, 8), (0, 4)];
+    let event = |time, hook_id, pid: u64, size: u64, rest: Fields| {
+        kernel(time, 0, hook_id, 2, &[&[(pid, 4), (size, 4)], rest].concat())
+    };
+    let events = [
+        event(10, hook_id::TCP_IP_SEND_IPV4, 100, 1000, V4),
+        event(20, hook_id::TCP_IP_RETRANSMIT_IPV4, 100, 1000, V4),
+        event(30, hook_id::TCP_IP_RECV_IPV4, 100, 70, V4),
+        event(40, hook_id::TCP_IP_TCP_COPY_IPV4, 100, 70, V4),
+        event(50, hook_id::TCP_IP_RECV_IPV6, 200, 5, V6),
+        event(60, hook_id::UDP_IP_SEND_IPV4, 200, 3, V4),
+    ];
+    let expected = [
+        "TCP 127.0.0.1:443: bytes 1070, sent_bytes 1000, sends 1, received_bytes 70, receives 1, \
+         retransmitted_bytes 1000, retransmits 1",
+        "TCP [::1]:443: bytes 5, received_bytes 5, receives 1",
+        "UDP 127.0.0.1:443: bytes 3, sent_bytes 3, sends 1",
+    ];
+    let found = report(&costs::NETWORK, WHOLE, &events);
+    assert_eq!(shown(&found, OWN), expected);
+    // The process in the header is not the owner.
+    let by_process = column(&found, CostBy::Actor(By::Process), "bytes");
+    assert_eq!(by_process.values().copied().collect::<Vec<_>>(), [1070, 8]);
+}
+
+#[test]
+fn freed_memory_is_taken_from_its_allocation() {
+    let event = |time, hook_id, base, size, flags| {
+        kernel(time, 0, hook_id, 2, &[(base, 8), (size, 8), (8, 4), (flags, 4)])
+    };
+    let (alloc, free) = (hook_id::PAGE_FAULT_VIRTUAL_ALLOC, hook_id::PAGE_FAULT_VIRTUAL_FREE);
+    let (commit, reserve, decommit, release) = (0x1000, 0x2000, 0x4000, 0x8000);
+    let events = [
+        event(10, alloc, 0x1_0000, 0x8000, reserve),
+        event(20, alloc, 0x1_0000, 0x4000, commit),
+        // Half of it is committed already.
+        event(30, alloc, 0x1_2000, 0x4000, commit | reserve),
+        event(40, free, 0x1_1000, 0x1000, decommit),
+        event(50, free, 0x9_0000, 0x3000, release),
+        event(60, free, 0x1_0000, 0x8000, release),
+    ];
+    let by = CostBy::Actor(By::Process);
+    let unknown = "1 releases of memory that was not known to be committed";
+    for (to, sums, has_unknown) in [
+        (45, "outstanding_bytes 20480, allocated_bytes 24576, freed_bytes 4096, allocations 2", false),
+        (99, "allocated_bytes 24576, freed_bytes 24576, allocations 2", true),
+    ] {
+        let mut expected = vec![format!("unknown (8): {sums}")];
+        expected.extend(has_unknown.then(|| unknown.to_owned()));
+        assert_eq!(shown(&report(&costs::MEMORY, (None, Some(to)), &events), by), expected);
+    }
+}
+
+#[test]
+fn interrupts_of_processors_are_independent() {
+    let start = |time: i64| (START + time) as u64;
+    let dpc = |time, processor, from| {
+        kernel(time, processor, hook_id::PERF_INFO_DPC, 2, &[(start(from), 8), (0x10, 8)])
+    };
+    let isr = |time, processor, from| {
+        let fields = [(start(from), 8), (0x20, 8), (u64::from(processor), 1), (7, 2), (0, 1)];
+        kernel(time, processor, hook_id::PERF_INFO_ISR, 2, &fields)
+    };
+    let switch = |time, processor| {
+        kernel(time, processor, hook_id::THREAD_C_SWITCH, 4, &[(12, 4), (16, 4), (0, 8), (0, 8)])
+    };
+    let events = [
+        // Interrupted twice, once on another processor.
+        isr(20, 0, 15),
+        isr(30, 1, 12),
+        dpc(40, 0, 10),
+        switch(50, 0),
+        // Neither can have begun before the switch, or inside of another one that is over.
+        dpc(60, 0, 45),
+        dpc(80, 0, 70),
+        dpc(90, 0, 75),
+    ];
+    let report = report(&costs::INTERRUPT, (Some(18), None), &events);
+    let expected = [
+        "DPC: exclusive 30, calls 2, max 22",
+        "ISR: exclusive 14, calls 2, max 12, unclaimed 1",
+        "2 routines whose start contradicts other events",
+    ];
+    assert_eq!(shown(&report, OWN), expected);
+    let rows = report.rows(CostBy::Actor(By::Frames(Grouping::Module)));
+    assert_eq!(rows.iter().map(|row| row.names[0].as_str()).collect::<Vec<_>>(), ["[no module]"]);
+}

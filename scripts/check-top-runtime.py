@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Checks `top gc` and `top jit` with counts from the raw events that dissect.etl reads.
+
+usage: check-top-runtime.py PROGRAM TRACE...
+
+Reads the events of Microsoft-Windows-DotNETRuntime and computes, for each process: collections by
+generation, pauses with their total and longest time, and their durations; compiled methods, their IL
+and native bytes, and their times. Compares them with `PROGRAM top gc|jit TRACE --by process --all
+--format json`, and the number of each method's compilations with `top jit --by method`. Traces are
+.etl or .etl.zst files.
+
+Needs what check-top.py needs. Exit code: 0 equal, 1 a difference, 2 something is missing.
+"""
+
+import collections
+import importlib.util
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+SPEC = importlib.util.spec_from_file_location("check_top", HERE / "check-top.py")
+check_top = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(check_top)
+
+GC_START, GC_END, GC_RESTARTED, GC_SUSPEND = 1, 2, 3, 9
+METHOD_LOADED, METHOD_STARTED = 143, 145
+FOR_COLLECTION = (1, 6)
+JITTED = 8
+
+
+def runtime_events(trace):
+    return [event for event in trace.events if event.provider == check_top.RUNTIME and event.hook is None]
+
+
+def collections_of(trace, events):
+    """Returns the expected values of `top gc` by process."""
+    sums = collections.defaultdict(collections.Counter)
+    suspended, started, numbers = {}, {}, collections.defaultdict(set)
+    for event in events:
+        thread = (event.process, event.thread)
+        values = sums[event.process]
+        if event.id == GC_START and event.version:
+            number, depth = struct.unpack_from("<2I", event.payload)
+            if number not in numbers[event.process]:
+                numbers[event.process].add(number)
+                started[event.process, number] = event.time
+                values["collections"] += 1
+                values[f"generation_{min(depth, 2)}"] += 1
+        elif event.id == GC_END:
+            number = struct.unpack_from("<I", event.payload)[0]
+            since = started.pop((event.process, number), None)
+            if since is not None:
+                values["duration"] += event.time - since
+        elif event.id == GC_SUSPEND:
+            reason = struct.unpack_from("<I" if event.version else "<H", event.payload)[0]
+            suspended[thread] = event.time if reason in FOR_COLLECTION else None
+        elif event.id == GC_RESTARTED:
+            since = suspended.pop(thread, None)
+            if since is not None:
+                values["pauses"] += 1
+                values["paused"] += event.time - since
+                values["max"] = max(values["max"], event.time - since)
+    return sums
+
+
+def text(payload, start):
+    """Returns a UTF-16 text that ends with a zero, and the offset after it."""
+    end = start
+    while payload[end : end + 2] not in (b"\0\0", b""):
+        end += 2
+    return payload[start:end].decode("utf-16-le"), end + 2
+
+
+def methods_of(trace, events):
+    """Returns the expected values of `top jit` by process, and the numbers of compilations by method."""
+    sums, names = collections.defaultdict(collections.Counter), collections.Counter()
+    begun = collections.defaultdict(list)
+    for event in events:
+        compilations = begun[event.process, event.thread]
+        if event.id == METHOD_STARTED:
+            method, _, _, il_size = struct.unpack_from("<2Q2I", event.payload)
+            compilations.append((method, event.time, il_size))
+        elif event.id == METHOD_LOADED:
+            method, _, _, size, _, flags = struct.unpack_from("<3Q3I", event.payload)
+            if not flags & JITTED:
+                continue
+            namespace, offset = text(event.payload, 36)
+            name = text(event.payload, offset)[0]
+            names[f"{namespace}.{name}" if namespace else name] += 1
+            values = sums[event.process]
+            values["methods"] += 1
+            values["native_bytes"] += size
+            known = [index for index, begin in enumerate(compilations) if begin[0] == method]
+            if known:
+                _, since, il_size = compilations[known[-1]]
+                del compilations[known[-1] :]
+                values["duration"] += event.time - since
+                values["max"] = max(values["max"], event.time - since)
+                values["il_bytes"] += il_size
+    return sums, names
+
+
+def top(program, metric, path, by):
+    command = [program, "top", metric, str(path), "--by", by, "--all", "--format", "json", "-q"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        return None if "the trace has no" in run.stderr else sys.exit(f"{' '.join(command)}: {run.stderr}")
+    return json.loads(run.stdout)
+
+
+def compare(name, trace, document, expected):
+    """Prints the differences between the rows of processes. Returns whether there are any."""
+    rows = {row["pid"]: row["total"] for row in document["rows"]} if document else {}
+    units = {column["name"]: column["unit"] for column in document["columns"]} if document else {}
+    expected = {process: values for process, values in expected.items() if any(values.values())}
+    faults = [f"process {process}" for process in rows.keys() ^ expected.keys()]
+    for process in rows.keys() & expected.keys():
+        for column, unit in units.items():
+            value = expected[process][column]
+            value = trace.nanoseconds(value) if unit == "nanoseconds" else value
+            if rows[process][column] != value:
+                faults.append(f"process {process}: {column} {rows[process][column]}, expected {value}")
+    totals = collections.Counter()
+    for values in expected.values():
+        totals.update({key: value for key, value in values.items() if key != "max"})
+    for fault in faults:
+        print(f"{name}: {fault}")
+    print(f"{name}: {len(expected)} processes, {dict(totals)}: {'DIFFERENT' if faults else 'equal'}")
+    return bool(faults)
+
+
+def main():
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    program, *paths = sys.argv[1:]
+    has_faults = False
+    with tempfile.TemporaryDirectory() as folder:
+        for path in map(pathlib.Path, paths):
+            trace = check_top.Trace(check_top.opened(path, folder))
+            events = runtime_events(trace)
+            gc = collections_of(trace, events)
+            has_faults |= compare(f"{path.name}, gc", trace, top(program, "gc", path, "process"), gc)
+            by_process, names = methods_of(trace, events)
+            has_faults |= compare(f"{path.name}, jit", trace, top(program, "jit", path, "process"), by_process)
+            document = top(program, "jit", path, "method")
+            shown = {row["name"]: row["total"]["methods"] for row in document["rows"]} if document else {}
+            if shown != dict(names):
+                print(f"{path.name}, jit: the methods differ: {dict(names - collections.Counter(shown))}")
+                has_faults = True
+            else:
+                print(f"{path.name}, jit: {len(names)} methods by name: equal")
+    return int(has_faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
