@@ -215,3 +215,62 @@ fn waits_have_the_same_sums_in_all_formats_and_rows() {
         assert!(document["count"].as_u64().unwrap() > 20, "{metric}");
     }
 }
+
+#[test]
+fn costs_have_the_same_sums_in_all_formats_and_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "3");
+    for (metric, dimensions) in [
+        ("interrupt", "module function kind processor"),
+        ("syscall", "service process thread stack"),
+        ("disk", "file disk process function stack"),
+        ("file", "file operation thread module"),
+        ("fault", "file kind process"),
+        ("network", "process endpoint connection function"),
+        ("memory", "process thread stack"),
+    ] {
+        for by in dimensions.split(' ') {
+            let top = |arguments: &[&str]| {
+                let common = ["top", metric, "-q", "--symbol-path", "", text(&path), "--all", "--by", by];
+                printed(&[&common[..], arguments].concat())
+            };
+            let document: Value = serde_json::from_str(&top(&["--format", "json"])).unwrap();
+            let rows = document["rows"].as_array().unwrap();
+            assert!(!rows.is_empty(), "{metric} {by}");
+            let csv = top(&["--format", "csv"]);
+            let mut lines = csv.lines();
+            let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
+            let has_totals = matches!(by, "module" | "function");
+            let name = |column: &str| if has_totals { format!("self_{column}") } else { column.to_owned() };
+            // Names can contain commas; numbers are the last cells.
+            let cell = |line: &str, title: &str| {
+                let from_end = titles.iter().rev().position(|known| *known == title).unwrap();
+                line.rsplit(',').nth(from_end).unwrap().parse::<u64>().unwrap()
+            };
+            let lines: Vec<&str> = lines.collect();
+            assert_eq!(lines.len(), rows.len(), "{metric} {by}");
+            for column in document["columns"].as_array().unwrap() {
+                let key = column["name"].as_str().unwrap();
+                let own = rows.iter().map(|row| row["self"][key].as_u64().unwrap());
+                let total = document["total"][key].as_u64().unwrap();
+                let sum = if key == "max" { own.clone().max().unwrap_or(0) } else { own.clone().sum() };
+                assert_eq!(sum, total, "{metric} {by}: {key}");
+                let of_csv: Vec<u64> = lines.iter().map(|line| cell(line, &name(key))).collect();
+                assert_eq!(of_csv, own.collect::<Vec<_>>(), "{metric} {by}: {key}");
+            }
+            let table = top(&[]);
+            let shown = table.lines().skip_while(|line| !line.is_empty()).skip(2).count();
+            assert_eq!(shown, rows.len(), "{metric} {by}");
+        }
+        let output = stackhound(&["top", metric, "--by", "nothing", text(&path)]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{metric}");
+        assert!(error.contains("possible values") && error.contains(dimensions.split(' ').next().unwrap()));
+    }
+    for (metric, flag) in [("gc", "0x1 4"), ("jit", "0x10 5")] {
+        let output = stackhound(&["top", metric, "-q", text(&path)]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{metric}");
+        assert!(error.contains("the trace has no") && error.contains(flag), "{error}");
+    }
+}

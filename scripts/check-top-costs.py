@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Checks `top gc` and `top jit` with counts from the raw events that dissect.etl reads.
+"""Checks measurements of `top` with counts from the raw events that dissect.etl reads.
 
-usage: check-top-runtime.py PROGRAM TRACE...
+usage: check-top-costs.py PROGRAM TRACE...
 
 Reads the events of Microsoft-Windows-DotNETRuntime and computes, for each process: collections by
 generation, pauses with their total and longest time, and their durations; compiled methods, their IL
 and native bytes, and their times. Compares them with `PROGRAM top gc|jit TRACE --by process --all
---format json`, and the number of each method's compilations with `top jit --by method`. Traces are
-.etl or .etl.zst files.
+--format json`, and the number of each method's compilations with `top jit --by method`. From events of
+64-bit kernels since Windows 8, also computes the transfers and times of disks, hard faults with their
+times, and the bytes of TCP and UDP by process, for `top disk`, `fault` and `network`. Traces are .etl or
+.etl.zst files.
 
 Needs what check-top.py needs. Exit code: 0 equal, 1 a difference, 2 something is missing.
 """
@@ -104,6 +106,59 @@ def methods_of(trace, events):
     return sums, names
 
 
+def disks_of(trace):
+    """Returns the expected values of `top disk` by disk."""
+    sums, completed = collections.defaultdict(collections.Counter), {}
+    for event in trace.events:
+        if event.hook in (0x010A, 0x010B):
+            disk, _, size, _, _, _, _, response = struct.unpack_from("<4IQ3Q", event.payload)
+            names = ("reads", "read_bytes") if event.hook == 0x010A else ("writes", "written_bytes")
+            kinds = zip(names, (1, size), strict=True)
+        elif event.hook == 0x010E:
+            disk, _, response = struct.unpack_from("<2IQ", event.payload)
+            kinds = (("flushes", 1),)
+        else:
+            continue
+        values = sums[str(disk)]
+        values.update(dict(kinds))
+        values["io_time"] += response
+        values["service_time"] += min(response, event.time - completed.get(disk, event.time - response))
+        values["max"] = max(values["max"], response)
+        completed[disk] = event.time
+    return sums
+
+
+def faults_of(trace):
+    """Returns the expected values of hard faults."""
+    values = collections.Counter()
+    for event in trace.events:
+        if event.hook == check_top.HARD_FAULT:
+            started, _, _, _, _, size = struct.unpack_from("<q3Q2I", event.payload)
+            values.update(duration=event.time - started, hard_faults=1, bytes=size)
+            values["max"] = max(values["max"], event.time - started)
+    return {"hard": values}
+
+
+def network_of(trace):
+    """Returns the expected values of `top network` by process."""
+    sums = collections.defaultdict(collections.Counter)
+    kinds = {
+        10: ("sent_bytes", "sends"),
+        11: ("received_bytes", "receives"),
+        14: ("retransmitted_bytes", "retransmits"),
+    }
+    for event in trace.events:
+        if event.hook is None or event.hook >> 8 not in (6, 8):
+            continue
+        kind = event.hook & 0xFF
+        kind = kind - 16 if kind >= 26 else kind
+        if kind in kinds and not (kind == 14 and event.hook >> 8 == 8):
+            process, size = struct.unpack_from("<2I", event.payload)
+            amount, count = kinds[kind]
+            sums[process].update({amount: size, count: 1, "bytes": 0 if kind == 14 else size})
+    return sums
+
+
 def top(program, metric, path, by):
     command = [program, "top", metric, str(path), "--by", by, "--all", "--format", "json", "-q"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,24 +167,24 @@ def top(program, metric, path, by):
     return json.loads(run.stdout)
 
 
-def compare(name, trace, document, expected):
-    """Prints the differences between the rows of processes. Returns whether there are any."""
-    rows = {row["pid"]: row["total"] for row in document["rows"]} if document else {}
+def compare(name, trace, document, expected, key="pid"):
+    """Prints the differences between the rows. Returns whether there are any."""
+    rows = {row[key]: row["total"] for row in document["rows"]} if document else {}
     units = {column["name"]: column["unit"] for column in document["columns"]} if document else {}
     expected = {process: values for process, values in expected.items() if any(values.values())}
-    faults = [f"process {process}" for process in rows.keys() ^ expected.keys()]
+    faults = [f"row {process}" for process in rows.keys() ^ expected.keys()]
     for process in rows.keys() & expected.keys():
         for column, unit in units.items():
             value = expected[process][column]
             value = trace.nanoseconds(value) if unit == "nanoseconds" else value
             if rows[process][column] != value:
-                faults.append(f"process {process}: {column} {rows[process][column]}, expected {value}")
+                faults.append(f"row {process}: {column} {rows[process][column]}, expected {value}")
     totals = collections.Counter()
     for values in expected.values():
         totals.update({key: value for key, value in values.items() if key != "max"})
     for fault in faults:
         print(f"{name}: {fault}")
-    print(f"{name}: {len(expected)} processes, {dict(totals)}: {'DIFFERENT' if faults else 'equal'}")
+    print(f"{name}: {len(expected)} rows, {dict(totals)}: {'DIFFERENT' if faults else 'equal'}")
     return bool(faults)
 
 
@@ -143,6 +198,15 @@ def main():
         for path in map(pathlib.Path, paths):
             trace = check_top.Trace(check_top.opened(path, folder))
             events = runtime_events(trace)
+            is_known = trace.wide and all(
+                event.version >= 3 for event in trace.events if event.hook in (0x010A, 0x010B)
+            )
+            if is_known:
+                disks, faults = disks_of(trace), faults_of(trace)
+                has_faults |= compare(f"{path.name}, disk", trace, top(program, "disk", path, "disk"), disks, "name")
+                has_faults |= compare(f"{path.name}, fault", trace, top(program, "fault", path, "kind"), faults, "name")
+                network = network_of(trace)
+                has_faults |= compare(f"{path.name}, network", trace, top(program, "network", path, "process"), network)
             gc = collections_of(trace, events)
             has_faults |= compare(f"{path.name}, gc", trace, top(program, "gc", path, "process"), gc)
             by_process, names = methods_of(trace, events)
