@@ -12,7 +12,7 @@ use stackhound::analysis::{Collector, Counted, Limits};
 use stackhound::profile::Profile as Collected;
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
-use stackhound_export as export;
+use stackhound_export::{self as export, firefox, flamegraph};
 
 use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
@@ -43,6 +43,15 @@ pub struct Arguments {
     /// Write at most N context switches
     #[arg(long, value_name = "N", default_value_t = Limits::default().switches)]
     pub switches: usize,
+    /// Draw the flame graph with the outermost frames at the top
+    #[arg(long)]
+    pub icicle: bool,
+    /// Show functions without a name by their offset in the module, not as one frame of the module
+    #[arg(long)]
+    pub offsets: bool,
+    /// Let the Firefox Profiler request function names from its symbol server
+    #[arg(long)]
+    pub unsymbolicated: bool,
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
@@ -57,7 +66,6 @@ pub enum Format {
     /// Firefox Profiler (.json, .json.gz)
     Firefox,
     /// Flame graph (.svg)
-    #[cfg(feature = "flamegraph")]
     Flamegraph,
     /// Folded stacks (.folded, .txt)
     Folded,
@@ -70,6 +78,12 @@ pub enum Format {
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = arguments.output.output.as_deref();
     let format = format(arguments.format, path)?;
+    if arguments.icicle && format != Format::Flamegraph {
+        bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
+    }
+    if arguments.unsymbolicated && format != Format::Firefox {
+        bail!("--unsymbolicated is for the Firefox Profiler; use -o FILE.json or --format firefox");
+    }
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     EventFilter::parse(&arguments.filters)?;
     let chosen = arguments.samples.as_deref().map(filter::of_kind).transpose()?;
@@ -92,20 +106,22 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         damaged |= !outcome.trace.damage.is_empty();
         symbols.push(named);
     }
-    let (profile, counts) = collector.finish();
-    #[cfg(feature = "flamegraph")]
-    if format == Format::Flamegraph && profile.samples().is_empty() {
-        bail!("no selected event has a stack, so there is no flame graph to draw");
+    let (mut profile, counts) = collector.finish();
+    // Only samples of the timer observe that a processor is idle.
+    let shows_idle = counts.stand_ins || arguments.samples.is_some();
+    let folds = matches!(format, Format::Firefox | Format::Flamegraph | Format::Speedscope);
+    if folds && !arguments.offsets && !arguments.unsymbolicated {
+        profile.fold_unnamed();
     }
     let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
     let mut sink = Sink::open(path)?;
     if compressed {
         // The formats write in small pieces, which compress slowly.
         let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
-        write(&profile, format, &mut out)?;
+        write(&profile, format, arguments, shows_idle, &mut out)?;
         sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
     } else {
-        write(&profile, format, &mut sink)?;
+        write(&profile, format, arguments, shows_idle, &mut sink)?;
     }
     sink.finish()?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
@@ -169,7 +185,6 @@ fn format(requested: Option<Format>, path: Option<&Path>) -> Result<Format> {
     const ENDINGS: &[(&str, Format)] = &[
         (".speedscope.json", Format::Speedscope),
         (".json", Format::Firefox),
-        #[cfg(feature = "flamegraph")]
         (".svg", Format::Flamegraph),
         (".folded", Format::Folded),
         (".txt", Format::Folded),
@@ -189,11 +204,29 @@ fn format(requested: Option<Format>, path: Option<&Path>) -> Result<Format> {
     })
 }
 
-fn write(profile: &Collected, format: Format, out: &mut impl Write) -> io::Result<()> {
+fn write(
+    profile: &Collected,
+    format: Format,
+    arguments: &Arguments,
+    shows_idle: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     match format {
-        Format::Firefox => export::firefox::write(profile, out),
-        #[cfg(feature = "flamegraph")]
-        Format::Flamegraph => export::flamegraph::write(profile, out),
+        Format::Firefox => {
+            let from_server = arguments.unsymbolicated;
+            let names = if from_server { firefox::Names::SymbolServer } else { firefox::Names::Profile };
+            firefox::write(profile, names, out)
+        }
+        Format::Flamegraph => {
+            let mut selected = filter::texts(&arguments.filters);
+            selected.extend(arguments.samples.as_ref().map(|kind| format!("samples: {kind}")));
+            let options = flamegraph::Options {
+                form: if arguments.icicle { flamegraph::Form::Icicle } else { flamegraph::Form::Flame },
+                without_idle: !shows_idle,
+                filter: selected.join(", "),
+            };
+            flamegraph::write(profile, &options, out)
+        }
         Format::Folded => export::folded::write(profile, out),
         Format::Speedscope => export::speedscope::write(profile, out),
         Format::Perfetto => export::perfetto::write(profile, out),

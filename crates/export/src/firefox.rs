@@ -18,35 +18,49 @@ use fxprof_processed_profile::{
 };
 use rustc_hash::FxHashMap;
 
-use stackhound_types::Mode;
-
 use crate::escape;
 use libraries::Libraries;
 use stackhound_profile::Profile;
-use stackhound_profile::{FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
+use stackhound_profile::{CodeKind, FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
 
 /// `preprocessedProfileVersion` of the output.
 pub const VERSION: u32 = 55;
 
+/// The source of the names that the profiler shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// The profile. The profiler requests no symbols.
+    Profile,
+    /// The symbol server of the profiler, which receives the names and identities of the modules and
+    /// the offsets of frames. It uses the names of the profile where it finds no symbols.
+    SymbolServer,
+}
+
 /// Writes the profile as JSON.
-pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let output = convert(profile);
+///
+/// The profiler opens it on the [busiest thread](Profile::busiest_thread). Idle threads have a
+/// category of their own and use no processor time.
+pub fn write(profile: &Profile, names: Names, out: &mut impl Write) -> io::Result<()> {
+    let output = convert(profile, names);
     escape::json(out, &output)
 }
 
-fn convert(profile: &Profile) -> Output {
+fn convert(profile: &Profile, names: Names) -> Output {
     let start = Duration::from_nanos(profile.unix_start().max(0) as u64);
     let interval = SamplingInterval::from_nanos(profile.interval().0.max(1));
     let start = ReferenceTimestamp::from_duration_since_unix_epoch(start);
     let mut output = Output::new(profile.product(), start, interval);
     output.set_os_name("Windows");
-    output.set_symbolicated(true);
+    output.set_symbolicated(names == Names::Profile);
     let categories = Categories::new(&mut output);
     let libraries = Libraries::new(profile, &mut output);
     let kinds =
         profile.marker_kinds().iter().enumerate().map(|(index, kind)| register(&mut output, index, kind));
     let kinds: Vec<(MarkerTypeHandle, StringHandle)> = kinds.collect();
     let threads = threads(profile, &mut output);
+    if let Some(busiest) = profile.busiest_thread() {
+        output.add_initial_selected_thread(threads[busiest.index()]);
+    }
     let mut scheduling = scheduling::Spans::of(profile);
     let schemas = scheduling::Schemas::new(&mut output);
     for (id, _) in profile.thread_ids() {
@@ -56,6 +70,7 @@ fn convert(profile: &Profile) -> Output {
             libraries: &libraries,
             categories: &categories,
             thread,
+            is_idle: profile.is_idle(id),
             frames: FxHashMap::default(),
             stacks: FxHashMap::default(),
         };
@@ -118,6 +133,7 @@ fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
 }
 
 /// A sample means that the thread has run since the previous sample, but at most for one interval.
+/// Idle threads do not run.
 fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output: &mut Output) {
     let mut last = Nanos(0);
     for sample in profile.samples_of(id) {
@@ -125,43 +141,43 @@ fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output:
         let ran = profile.interval().0.min(sample.time.0.saturating_sub(last.0));
         last = sample.time;
         let weight = sample.weight.try_into().unwrap_or(i32::MAX);
-        let ran = CpuDelta::from_nanos(ran);
+        let ran = if stacks.is_idle { CpuDelta::ZERO } else { CpuDelta::from_nanos(ran) };
         output.add_sample(stacks.thread, timestamp(sample.time), Some(stack), ran, weight);
     }
 }
 
 /// The colors of frames and markers. The subcategory of a frame is the source of its name.
 struct Categories {
-    frames: [[CategoryPairHandle; Origin::ALL.len()]; 3],
+    frames: [[CategoryPairHandle; Origin::ALL.len()]; CodeKind::ALL.len()],
+    idle: CategoryPairHandle,
     events: CategoryHandle,
     scheduling: CategoryHandle,
 }
 
 impl Categories {
     fn new(output: &mut Output) -> Categories {
-        let frames = [
-            ("Kernel", CategoryColor::Orange),
-            ("User", CategoryColor::Yellow),
-            ("Remark", CategoryColor::Gray),
-        ];
-        let frames = frames.map(|(name, color)| {
+        let frames = CodeKind::ALL.map(|kind| {
+            let (name, color) = match kind {
+                CodeKind::Kernel => ("Kernel", CategoryColor::Orange),
+                CodeKind::User => ("User", CategoryColor::Yellow),
+                CodeKind::Jit => ("JIT", CategoryColor::LightBlue),
+                CodeKind::NoModule => ("No module", CategoryColor::Magenta),
+                CodeKind::Remark => ("Remark", CategoryColor::Gray),
+            };
             let category = output.add_category(name, color);
             Origin::ALL.map(|origin| output.add_subcategory(category, origin.name()))
         });
         Categories {
             frames,
+            // The profiler recognizes the name, and leaves out its transparent color in graphs.
+            idle: output.add_category("Idle", CategoryColor::Transparent).into(),
             events: output.add_category("Event", CategoryColor::Blue),
             scheduling: output.add_category("Scheduling", CategoryColor::Green),
         }
     }
 
-    fn of(&self, mode: Option<Mode>, origin: Origin) -> CategoryPairHandle {
-        let mode = match mode {
-            Some(Mode::Kernel) => 0,
-            Some(Mode::User) => 1,
-            None => 2,
-        };
-        self.frames[mode][origin as usize]
+    fn of(&self, kind: CodeKind, origin: Origin) -> CategoryPairHandle {
+        self.frames[kind as usize][origin as usize]
     }
 }
 
@@ -171,6 +187,7 @@ struct Stacks<'p> {
     libraries: &'p Libraries,
     categories: &'p Categories,
     thread: ThreadHandle,
+    is_idle: bool,
     frames: FxHashMap<FrameId, FrameHandle>,
     stacks: FxHashMap<StackId, StackHandle>,
 }
@@ -210,7 +227,11 @@ impl Stacks<'_> {
         };
         let info = FrameInfo {
             frame: location,
-            category_pair: self.categories.of(frame.mode, frame.origin),
+            category_pair: if self.is_idle {
+                self.categories.idle
+            } else {
+                self.categories.of(frame.code_kind(), frame.origin)
+            },
             flags: FrameFlags::empty(),
         };
         let handle = output.intern_frame(self.thread, info);

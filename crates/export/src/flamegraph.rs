@@ -1,57 +1,364 @@
-//! A flame graph: an SVG image with a script that finds and enlarges frames.
+//! A flame graph: an SVG image with a script that enlarges and finds frames.
 //!
-//! Kernel frames are orange, user frames blue, processes green and remarks red.
+//! The width of a frame is its share of the samples; the horizontal order is that of names and not
+//! of time. The color of a frame shows the [kind](CodeKind) of its code, its shade depends on the
+//! name. Without the script, such as in a viewer of images, the image has a width of 1200 pixels.
+//!
+//! This module does not name frames and does not select samples, except that it leaves out idle
+//! processors.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::{MultiPalette, Palette};
-use inferno::flamegraph::{Options, TextTruncateDirection};
+use stackhound_profile::{CodeKind, Profile, Sample};
 
-use stackhound_types::Mode;
-
+use crate::escape::Markup;
 use crate::folded;
-use stackhound_profile::Profile;
 
-/// Writes the image. The width of the root frame is the weight of all samples. A profile without
-/// samples is an error.
-pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let lines = folded::lines(profile, adapt);
-    let mut options = Options::default();
-    options.title = profile.product().to_owned();
-    options.colors = Palette::Multi(MultiPalette::Java);
-    options.deterministic = true;
-    options.text_truncate_direction = TextTruncateDirection::Right;
-    // The library's own order splits frames. This mode keeps the order of the lines, reversed.
-    options.flame_chart = true;
-    inferno::flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), out)
+/// The form of the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The outermost frames are at the bottom.
+    Flame,
+    /// The outermost frames are at the top.
+    Icicle,
 }
 
-/// Replaces white space.
-const SPACE: &str = "\u{2423}";
+/// Properties of the image that are not in the profile.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The form.
+    pub form: Form,
+    /// Leaves out the samples of [idle threads](Profile::is_idle); the header contains their share.
+    pub without_idle: bool,
+    /// How the samples were selected, for the header; may be empty.
+    pub filter: String,
+}
 
-/// Adjusts a name so that the library reads it unchanged, and appends the suffix that determines
-/// its color.
-///
-/// The library treats a line that starts with `# ` as a comment and a number at the end of the last
-/// name as a second weight, and removes white space at both ends. A visible space, which no name
-/// contains, prevents this.
-fn adapt(name: &mut String, mode: Option<Mode>) {
-    let is_plain = |c: char| !(c.is_whitespace() || c.is_ascii_digit() || c == '.' || c == '#');
-    let start = name.find(is_plain).unwrap_or(name.len());
-    let end = name.rfind(is_plain).unwrap_or(0).max(start);
-    if name[..start].contains(char::is_whitespace) || name[end..].contains(char::is_whitespace) {
-        let (before, rest) = name.split_at(start);
-        let (middle, after) = rest.split_at(end - start);
-        *name = [
-            &*before.replace(char::is_whitespace, SPACE),
-            middle,
-            &*after.replace(char::is_whitespace, SPACE),
-        ]
-        .concat();
+/// There is nothing to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Empty {
+    /// The profile has no samples.
+    #[error("no selected event has a stack, so there is no flame graph to draw")]
+    NoSamples,
+    /// All samples were left out.
+    #[error(
+        "all selected samples are of idle processors, which a flame graph does not show; other formats do"
+    )]
+    OnlyIdle,
+}
+
+impl From<Empty> for io::Error {
+    fn from(empty: Empty) -> io::Error {
+        io::Error::other(empty)
     }
-    name.push_str(match mode {
-        Some(Mode::Kernel) => "_[k]",
-        Some(Mode::User) => "_[i]",
-        None => "",
+}
+
+/// Width without the script, in pixels. All lengths below are pixels.
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+const ROW: usize = 17;
+/// Width of a character, rounded up.
+const CHARACTER: f64 = 7.3;
+/// Distance of a frame's text from both of its sides.
+const PADDING: f64 = 3.0;
+/// Of this many parts of the width, a frame that is not drawn has less than one.
+const PARTS: u64 = 10_000;
+/// Number of columns of the legend, which must fit on a telephone.
+const LEGEND_COLUMNS: usize = 3;
+const LEGEND_COLUMN: usize = 120;
+
+/// What a box stands for: all samples, a process, or a frame.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    All,
+    Process,
+    Frame(CodeKind),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::All => "all",
+            Kind::Process => "process",
+            Kind::Frame(kind) => kind.name(),
+        }
+    }
+
+    /// Its class, and its shades. Black text has a contrast of at least 7 to each.
+    fn style(self) -> (char, [&'static str; 4]) {
+        match self {
+            Kind::All | Kind::Process => ('p', ["#e8e1cb", "#ece6d4", "#efeadb", "#e4dcc2"]),
+            Kind::Frame(CodeKind::Kernel) => ('k', ["#f4a259", "#f6ae6e", "#f3b67f", "#f8c08e"]),
+            Kind::Frame(CodeKind::User) => ('u', ["#82c0ea", "#92c9ee", "#a0d1f0", "#aed9f4"]),
+            Kind::Frame(CodeKind::Jit) => ('j', ["#72cf9f", "#84d6ac", "#95dcb8", "#a6e3c4"]),
+            Kind::Frame(CodeKind::NoModule) => ('n', ["#e78fc2", "#ea9ecb", "#eeadd4", "#f1bbdc"]),
+            Kind::Frame(CodeKind::Remark) => ('r', ["#c9c9c9", "#d0d0d0", "#d7d7d7", "#dedede"]),
+        }
+    }
+}
+
+/// A box of the image. Equal boxes with equal callers are one.
+#[derive(Debug)]
+struct Node<'p> {
+    name: &'p str,
+    kind: Kind,
+    weight: u64,
+    /// By name, which is their order in the image.
+    calls: BTreeMap<(&'p str, Kind), usize>,
+}
+
+/// A box with its position: number of samples to its left, and number of callers.
+struct Drawn {
+    node: usize,
+    left: u64,
+    depth: usize,
+}
+
+/// Writes the image.
+///
+/// # Errors
+/// Errors of `out`, and [`Empty`] if there are no samples to draw.
+pub fn write(profile: &Profile, options: &Options, out: &mut impl Write) -> io::Result<()> {
+    let is_shown = |sample: &&Sample| !(options.without_idle && profile.is_idle(sample.thread));
+    let samples: Vec<&Sample> = profile.samples().iter().filter(is_shown).collect();
+    if samples.is_empty() {
+        return Err(if profile.samples().is_empty() { Empty::NoSamples } else { Empty::OnlyIdle }.into());
+    }
+    let labels: Vec<String> = profile.process_ids().map(|(id, _)| profile.process_label(id)).collect();
+    let nodes = merge(profile, &samples, &labels);
+    let total = nodes[0].weight;
+    let drawn = place(&nodes);
+    let rows = drawn.iter().map(|drawn| drawn.depth + 1).max().unwrap_or(0);
+
+    let mut header = header(profile, &samples, total, options);
+    match nodes.len() - drawn.len() {
+        0 => {}
+        1 => header.push("1 frame narrower than 0.01 % not shown".to_owned()),
+        more => header.push(format!("{} frames narrower than 0.01 % not shown", grouped(more as u64))),
+    }
+    let kinds = kinds(&nodes);
+    let top = ROW * (header.len() + kinds.len().div_ceil(LEGEND_COLUMNS) + 4);
+    let height = top + ROW * rows + MARGIN as usize;
+    writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
+    writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" id="flamegraph" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" data-rows="{rows}" data-icicle="{}">"#,
+        options.form == Form::Icicle,
+    )?;
+    style(out, &kinds)?;
+    writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#)?;
+    let columns = (WIDTH - 2.0 * MARGIN) * 100.0 / WIDTH;
+    writeln!(
+        out,
+        r#"<svg id="frames" x="{MARGIN}" y="{top}" width="{columns:.4}%" height="{}" data-total="{total}">"#,
+        ROW * rows
+    )?;
+    for drawn in &drawn {
+        let row = if options.form == Form::Icicle { drawn.depth } else { rows - 1 - drawn.depth };
+        frame(out, &nodes[drawn.node], drawn, row, total)?;
+    }
+    writeln!(out, "</svg>")?;
+    head(out, profile.product(), &header, &kinds, top)?;
+    writeln!(out, "<script><![CDATA[\n{}]]></script>\n</svg>", include_str!("flamegraph.js"))
+}
+
+/// The boxes of all samples. The first one is for all of them; callers come before their calls.
+fn merge<'p>(profile: &'p Profile, samples: &[&Sample], labels: &'p [String]) -> Vec<Node<'p>> {
+    let node = |(name, kind)| Node { name, kind, weight: 0, calls: BTreeMap::new() };
+    let mut nodes = vec![node(("all", Kind::All))];
+    let mut path = Vec::new();
+    for ((process, stack), weight) in folded::weights(profile, samples.iter().copied()) {
+        path.clear();
+        path.extend(profile.stack(stack).map(|frame| {
+            let frame = profile.frame(frame);
+            (&*frame.name, Kind::Frame(frame.code_kind()))
+        }));
+        path.push((&labels[process.index()], Kind::Process));
+        nodes[0].weight += weight;
+        let mut at = 0;
+        for &key in path.iter().rev() {
+            let next = nodes.len();
+            at = *nodes[at].calls.entry(key).or_insert(next);
+            if at == next {
+                nodes.push(node(key));
+            }
+            nodes[at].weight += weight;
+        }
+    }
+    nodes
+}
+
+/// The boxes that are wide enough to be drawn, each before its calls, from left to right.
+fn place(nodes: &[Node<'_>]) -> Vec<Drawn> {
+    let total = u128::from(nodes[0].weight);
+    let mut drawn = Vec::new();
+    let mut pending = vec![Drawn { node: 0, left: 0, depth: 0 }];
+    while let Some(next) = pending.pop() {
+        let mut left = next.left;
+        let first = pending.len();
+        for &node in nodes[next.node].calls.values() {
+            let weight = nodes[node].weight;
+            if u128::from(weight) * u128::from(PARTS) >= total {
+                pending.push(Drawn { node, left, depth: next.depth + 1 });
+            }
+            left += weight;
+        }
+        pending[first..].reverse();
+        drawn.push(next);
+    }
+    drawn
+}
+
+/// The kinds that occur, without that of all samples.
+fn kinds(nodes: &[Node<'_>]) -> Vec<Kind> {
+    let all = std::iter::once(Kind::Process).chain(CodeKind::ALL.map(Kind::Frame));
+    all.filter(|kind| nodes.iter().any(|node| node.kind == *kind)).collect()
+}
+
+/// The lines below the title.
+fn header(profile: &Profile, samples: &[&Sample], total: u64, options: &Options) -> Vec<String> {
+    let seconds = |time: u64| time as f64 / 1e9;
+    let first = samples.iter().map(|sample| sample.time.0).min().unwrap_or(0);
+    let last = samples.iter().map(|sample| sample.time.0).max().unwrap_or(0);
+    let mut lines =
+        vec![format!("{}, +{:.3} s to +{:.3} s", samples_text(total), seconds(first), seconds(last))];
+    let idle = profile.weight() - total;
+    if idle > 0 {
+        let share = percent(idle, profile.weight());
+        lines.push(format!("idle: {share} of all samples, not shown"));
+    }
+    if !options.filter.is_empty() {
+        lines.push(format!("filter: {}", options.filter));
+    }
+    lines
+}
+
+fn style(out: &mut impl Write, kinds: &[Kind]) -> io::Result<()> {
+    writeln!(
+        out,
+        "<style>\ntext {{ font: 12px monospace; fill: black; white-space: pre; }}\n#title {{ font-weight: bold; }}\n\
+         #frames g {{ cursor: pointer; }}\n#frames g:hover rect {{ stroke: black; }}\n.hidden {{ display: none; }}\n\
+         .button {{ cursor: pointer; text-decoration: underline; }}"
+    )?;
+    for kind in kinds {
+        let (class, shades) = kind.style();
+        for (number, shade) in shades.iter().enumerate() {
+            writeln!(out, ".{class}{number} {{ fill: {shade}; }}")?;
+        }
+    }
+    writeln!(
+        out,
+        "#frames .outer rect {{ opacity: 0.6; }}\n#frames .found rect {{ fill: #fff200; }}\n</style>"
+    )
+}
+
+fn frame(out: &mut impl Write, node: &Node<'_>, drawn: &Drawn, row: usize, total: u64) -> io::Result<()> {
+    let percent_of = |part: u64| part as f64 * 100.0 / total as f64;
+    let (x, width) = (percent_of(drawn.left), percent_of(node.weight));
+    let kind = if node.kind == Kind::All { "" } else { node.kind.name() };
+    let separator = if kind.is_empty() { "" } else { ", " };
+    let space = (WIDTH - 2.0 * MARGIN) * width / 100.0 - 2.0 * PADDING;
+    let text_x = x + PADDING * 100.0 / (WIDTH - 2.0 * MARGIN);
+    let class = node.kind.style().0;
+    let shade =
+        node.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 4;
+    writeln!(
+        out,
+        r#"<g data-x="{}" data-w="{}"><title>{} ({kind}{separator}{}, {})</title><rect class="{class}{shade}" x="{x:.4}%" y="{}" width="{width:.4}%" height="{}"/><text x="{text_x:.4}%" y="{}">{}</text></g>"#,
+        drawn.left,
+        node.weight,
+        Markup(node.name),
+        samples_text(node.weight),
+        percent(node.weight, total),
+        row * ROW,
+        ROW - 1,
+        row * ROW + 12,
+        Markup(fitted(node.name, space)),
+    )
+}
+
+/// The title, the lines below it, the legend, and the texts that the script changes. In a group
+/// above the frames, so that it can stay in view while the frames are scrolled.
+fn head(
+    out: &mut impl Write,
+    title: &str,
+    lines: &[String],
+    kinds: &[Kind],
+    height: usize,
+) -> io::Result<()> {
+    writeln!(out, r#"<g id="head"><rect id="cover" width="100%" height="{height}" fill="white"/>"#)?;
+    let mut row = 0;
+    let mut text = |out: &mut _, attributes: &str, text: &dyn Display| {
+        row += 1;
+        write_text(out, attributes, MARGIN, row * ROW + 2, text)
+    };
+    let fitted = |line: &str| fitted(line, WIDTH - 2.0 * MARGIN);
+    text(out, r#"id="title" class="line""#, &fitted(title))?;
+    for line in lines {
+        text(out, r#"class="line""#, &fitted(line))?;
+    }
+    writeln!(out, r#"<g id="legend" transform="translate({MARGIN},{})">"#, (lines.len() + 1) * ROW + 8)?;
+    for (index, kind) in kinds.iter().enumerate() {
+        let (x, y) = (index % LEGEND_COLUMNS * LEGEND_COLUMN, index / LEGEND_COLUMNS * ROW);
+        let class = kind.style().0;
+        writeln!(out, r#"<rect class="{class}0" x="{x}" y="{y}" width="14" height="14"/>"#)?;
+        write_text(out, "", x as f64 + 20.0, y + 12, &kind.name())?;
+    }
+    writeln!(out, "</g>\n<g id=\"controls\" class=\"hidden\">")?;
+    write_text(out, r#"id="search" class="button""#, MARGIN, 0, &"Search")?;
+    write_text(out, r#"id="reset" class="button hidden""#, MARGIN + 70.0, 0, &"Reset")?;
+    write_text(out, r#"id="found""#, MARGIN + 130.0, 0, &"")?;
+    write_text(out, r#"id="details""#, MARGIN, ROW, &"")?;
+    writeln!(out, "</g></g>")
+}
+
+fn write_text(
+    out: &mut impl Write,
+    attributes: &str,
+    x: f64,
+    y: usize,
+    text: &dyn Display,
+) -> io::Result<()> {
+    writeln!(out, r#"<text {attributes} x="{x}" y="{y}">{}</text>"#, Markup(text))
+}
+
+/// The start of a text that fits into a width. Characters outside of ASCII may be twice as wide as
+/// others.
+fn fitted(text: &str, width: f64) -> String {
+    let size = |c: char| if c.is_ascii() { 1.0 } else { 2.0 };
+    let room = width / CHARACTER;
+    if text.chars().map(size).sum::<f64>() <= room {
+        return text.to_owned();
+    }
+    // With the ellipsis.
+    let mut used = 2.0;
+    let start = text.chars().take_while(|&c| {
+        used += size(c);
+        used <= room
     });
+    let start: String = start.collect();
+    if start.is_empty() { start } else { start + "…" }
+}
+
+fn samples_text(number: u64) -> String {
+    format!("{} {}", grouped(number), if number == 1 { "sample" } else { "samples" })
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// A number with separated thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

@@ -16,8 +16,8 @@
 //! Names are untrusted input. [`escape`] makes them safe for each kind of output, and every format
 //! uses it.
 //!
-//! Every format contains the weight of every sample; they add up to [`Profile::weight`](stackhound_profile::Profile::weight). The same
-//! profile always gives the same bytes.
+//! Every format contains the weight of every sample; they add up to [`Profile::weight`](stackhound_profile::Profile::weight).
+//! Only flame graphs may leave out idle processors. The same profile always gives the same bytes.
 //!
 //! This crate does not read traces, does not resolve names, and opens no files.
 #![forbid(unsafe_code)]
@@ -25,7 +25,6 @@
 pub mod escape;
 pub mod findings;
 pub mod firefox;
-#[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
 pub mod json;

@@ -79,14 +79,8 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         .map(|(id, _)| (id, profile.samples_of(id)))
         .filter(|(_, samples)| !samples.is_empty())
         .collect();
-    // The first of the threads with the highest weight. Threads of process 0 represent idle
-    // processors.
-    let weight = |&index: &usize| {
-        let (id, samples) = busy[index];
-        let idles = profile.process(profile.threads()[id.index()].process).pid == Some(0);
-        (!idles, samples.iter().map(|sample| u64::from(sample.weight)).sum::<u64>())
-    };
-    let active = (0..busy.len()).rev().max_by_key(weight).unwrap_or(0);
+    let active = profile.busiest_thread();
+    let active = busy.iter().position(|(id, _)| Some(*id) == active).unwrap_or(0);
     let profiles = busy.iter().map(|&(id, samples)| thread(profile, &numbers, id, samples)).collect();
     let file = File {
         schema: SCHEMA,

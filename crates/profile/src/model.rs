@@ -228,6 +228,57 @@ pub struct Frame {
     pub source: Option<SourceLine>,
 }
 
+/// The kind of a frame's code.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum CodeKind {
+    /// A module of the kernel.
+    Kernel,
+    /// A module in user mode.
+    User,
+    /// JIT-compiled code that its runtime reported.
+    Jit,
+    /// An address in no known module. The code is unbacked, or the trace does not name its module.
+    NoModule,
+    /// No code, but a remark of the producer of the profile.
+    Remark,
+}
+
+impl CodeKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [CodeKind; 5] =
+        [CodeKind::Kernel, CodeKind::User, CodeKind::Jit, CodeKind::NoModule, CodeKind::Remark];
+
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            CodeKind::Kernel => "kernel",
+            CodeKind::User => "user",
+            CodeKind::Jit => "JIT",
+            CodeKind::NoModule => "no module",
+            CodeKind::Remark => "remark",
+        }
+    }
+}
+
+impl Frame {
+    /// Whether it is code without the name of a function. The name of the nearest export may belong
+    /// to another function.
+    pub fn is_unnamed(&self) -> bool {
+        matches!(self.origin, Origin::NearestExport | Origin::Module | Origin::Address)
+    }
+
+    /// The kind of its code.
+    pub fn code_kind(&self) -> CodeKind {
+        match (self.origin, self.mode) {
+            (Origin::Remark, _) | (_, None) => CodeKind::Remark,
+            (Origin::Method, _) if self.location.is_none() => CodeKind::Jit,
+            (Origin::Address, _) => CodeKind::NoModule,
+            (_, Some(Mode::Kernel)) => CodeKind::Kernel,
+            (_, Some(Mode::User)) => CodeKind::User,
+        }
+    }
+}
+
 /// A sample: a thread was observed with a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {

@@ -1,9 +1,10 @@
 //! A collected profile.
 
 use crate::model::{
-    Frame, FrameId, Marker, MarkerKind, Module, Nanos, Process, ProcessId, Sample, StackId, Switch, TextId,
-    Thread, ThreadId,
+    Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId, Switch,
+    TextId, Thread, ThreadId,
 };
+use crate::totals::{Grouping, Groups};
 
 /// A stack: its innermost frame, and the stack of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -197,6 +198,52 @@ impl Profile {
             let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before]);
             &self.value_text[start..self.value_ends[index]]
         })
+    }
+
+    /// Whether a thread stands for idle processors. These are the threads of process 0.
+    pub fn is_idle(&self, thread: ThreadId) -> bool {
+        self.process(self.threads[thread.index()].process).pid == Some(0)
+    }
+
+    /// The thread with the highest weight of samples; if there are several, the one with the most
+    /// markers, and of these the first one. Idle threads are chosen only if there are no others.
+    pub fn busiest_thread(&self) -> Option<ThreadId> {
+        let rank = |thread: ThreadId| {
+            let weight: u64 = self.samples_of(thread).iter().map(|sample| u64::from(sample.weight)).sum();
+            (!self.is_idle(thread), weight, self.markers_of(thread).len(), std::cmp::Reverse(thread))
+        };
+        self.thread_ids().map(|(thread, _)| thread).max_by_key(|&thread| rank(thread))
+    }
+
+    /// Names frames without the name of a function after their module, as [`Grouping::Function`]
+    /// does, and merges consecutive ones of one module in each stack. The offsets of these frames
+    /// are lost, except for those of the outermost one.
+    pub fn fold_unnamed(&mut self) {
+        let groups = Groups::new(self, Grouping::Function);
+        let is_folded: Vec<bool> = self.frames.iter().map(Frame::is_unnamed).collect();
+        for (index, frame) in self.frames.iter_mut().enumerate().filter(|(index, _)| is_folded[*index]) {
+            frame.name.clone_from(&groups.names()[groups.of(FrameId(index as u32))]);
+            if let Some(location) = &mut frame.location {
+                location.offset = None;
+                frame.origin = Origin::Module;
+            }
+        }
+        // The stack that replaces each stack. Callers come first.
+        let mut replaced: Vec<StackId> = Vec::with_capacity(self.stacks.len());
+        for index in 0..self.stacks.len() {
+            let Node { caller, frame } = self.stacks[index];
+            let caller = caller.map(|caller| replaced[caller.index()]);
+            self.stacks[index].caller = caller;
+            let repeats = |caller: &StackId| {
+                let above = self.stacks[caller.index()].frame;
+                is_folded[frame.index()] && is_folded[above.index()] && groups.of(frame) == groups.of(above)
+            };
+            replaced.push(caller.filter(repeats).unwrap_or(StackId(index as u32)));
+        }
+        let markers = self.markers.iter_mut().filter_map(|record| record.marker.stack.as_mut());
+        let switches = self.switches.iter_mut().filter_map(|switch| switch.stack.as_mut());
+        let samples = self.samples.iter_mut().map(|sample| &mut sample.stack);
+        samples.chain(switches).chain(markers).for_each(|stack| *stack = replaced[stack.index()]);
     }
 
     /// Why a thread left its processor.

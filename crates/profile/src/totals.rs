@@ -124,7 +124,7 @@ impl Groups {
 fn name_of(profile: &Profile, id: FrameId, grouping: Grouping) -> String {
     let frame = profile.frame(id);
     let module = frame.location.map(|location| &*profile.modules()[location.module.index()].name);
-    let is_named = matches!(frame.origin, Origin::Pdb | Origin::Export | Origin::Method);
+    let is_named = !frame.is_unnamed();
     match (frame.origin, module, grouping) {
         (Origin::Remark, ..) => frame.name.clone(),
         (_, Some(module), Grouping::Module) => module.to_owned(),
@@ -145,7 +145,8 @@ mod tests {
     use stackhound_types::{AddressKind, Mode};
 
     use super::*;
-    use crate::{Frame, Module, ModuleOffset, ProfileBuilder};
+    use crate::model::ThreadId;
+    use crate::{Frame, Module, ModuleOffset, Nanos, ProfileBuilder, Sample};
 
     /// A profile with functions `a` to `e` of the module `m`, and the stack of each text, outermost
     /// function first.
@@ -217,5 +218,22 @@ mod tests {
             assert!(totals.iter().all(|total| total.own.amount <= total.total.amount));
             assert!(totals.iter().all(|total| total.total.amount <= 15));
         }
+    }
+
+    #[test]
+    fn unnamed_frames_fold_by_module() {
+        let (mut profile, ids) = stacks(&["abab", "addec", "aadd", "dda", "d"]);
+        let thread = ThreadId(0);
+        let sample = |stack| Sample { time: Nanos(0), thread, stack, weight: 1, cpu: None };
+        profile.samples = ids.into_iter().map(sample).collect();
+        profile.fold_unnamed();
+        let folded = profile.samples().iter().map(|sample| {
+            let mut names: Vec<&str> =
+                profile.stack(sample.stack).map(|frame| &*profile.frame(frame).name).collect();
+            names.reverse();
+            names.join(" ")
+        });
+        let folded: Vec<String> = folded.collect();
+        assert_eq!(folded, ["m!a m!b m!a m!b", "m!a m!? m!c", "m!a m!a m!?", "m!? m!a", "m!?"]);
     }
 }

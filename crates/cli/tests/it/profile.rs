@@ -149,10 +149,9 @@ fn all_formats_have_the_same_total_weight() {
     let firefox: Value = serde_json::from_slice(&written("a.json", &[])).unwrap();
     let threads = firefox["threads"].as_array().unwrap();
     assert_eq!(threads.iter().map(|thread| sum(&thread["samples"]["weight"])).sum::<u64>(), samples);
-    if cfg!(feature = "flamegraph") {
-        let picture = String::from_utf8(written("a.svg", &[])).unwrap();
-        assert!(picture.contains(&format!("total_samples=\"{samples}\"")));
-    }
+    let picture = String::from_utf8(written("a.svg", &[])).unwrap();
+    let idle: u64 = folded(&["--where", "pid = 0"]).values().sum();
+    assert!(idle > 0 && picture.contains(&format!("data-total=\"{}\"", samples - idle)));
 }
 
 #[test]
@@ -222,12 +221,66 @@ fn a_file_name_without_a_known_format_is_refused() {
         errors,
         "error: expected an output file or format; use -o FILE, or --format for standard output\n"
     );
-    if cfg!(feature = "flamegraph") {
-        let errors = refused(&["--format", "flamegraph", "--event", "nothing"]);
-        let (report, error) = errors.split_once('\n').unwrap();
-        assert!(report.starts_with("0 of ") && report.contains(" events match; events: "), "{report}");
-        assert_eq!(error, "error: no selected event has a stack, so there is no flame graph to draw\n");
+    let errors = refused(&["--format", "flamegraph", "--event", "nothing"]);
+    let (report, error) = errors.split_once('\n').unwrap();
+    assert!(report.starts_with("0 of ") && report.contains(" events match; events: "), "{report}");
+    assert_eq!(error, "error: no selected event has a stack, so there is no flame graph to draw\n");
+    let errors = refused(&["-o", "x.folded", "--icicle"]);
+    assert_eq!(errors, "error: --icicle changes flame graphs; use -o FILE.svg or --format flamegraph\n");
+    let errors = refused(&["-o", "x.svg", "--unsymbolicated"]);
+    assert!(errors.starts_with("error: --unsymbolicated is for the Firefox Profiler"), "{errors}");
+}
+
+#[test]
+fn pictures_show_their_selection_without_idle_processors() {
+    let picture = |arguments: &[&str]| String::from_utf8(written("d.svg", arguments)).unwrap();
+    let all = picture(&[]);
+    assert!(
+        !all.contains("<title>Idle (0)") && all.contains(">idle: ") && all.contains(">stackhound-demo.etl<")
+    );
+    assert!(!all.contains(">filter: "));
+    let some = picture(&["--process", "explorer.exe", "--icicle"]);
+    assert!(some.contains(">filter: process i~ &#39;explorer.exe&#39;<") && !some.contains(">idle: "));
+    // Events of other kinds in process 0 are not idle time.
+    let switches = picture(&["--samples", "Thread/CSwitch"]);
+    let count = events(&["--event", "Thread/CSwitch"]).len();
+    assert!(switches.contains(&format!("data-total=\"{count}\"")));
+}
+
+/// Without symbols, no frame of an image has a name.
+#[test]
+fn unnamed_frames_fold_by_module() {
+    let offsets = folded(&[]);
+    let module = |frame: &str| frame.split_once('+').map(|(module, _)| format!("{module}!?"));
+    let mut expected = BTreeMap::<Vec<String>, u64>::new();
+    for (path, weight) in &offsets {
+        let names = path.split(';').skip(1).map(|frame| match frame.strip_prefix("0x") {
+            Some(_) => "[no module]".to_owned(),
+            None => module(frame).unwrap_or_else(|| frame.to_owned()),
+        });
+        let mut names: Vec<String> = names.collect();
+        names.dedup();
+        *expected.entry(names).or_default() += weight;
     }
+    let shown = |arguments: &[&str]| {
+        let file: Value = serde_json::from_slice(&written("e.speedscope.json", arguments)).unwrap();
+        let names = &file["shared"]["frames"];
+        let mut paths = BTreeMap::<Vec<String>, u64>::new();
+        for thread in file["profiles"].as_array().unwrap() {
+            let stacks = thread["samples"].as_array().unwrap().iter();
+            for (stack, weight) in stacks.zip(thread["weights"].as_array().unwrap()) {
+                let stack = stack.as_array().unwrap().iter();
+                let path =
+                    stack.map(|at| names[at.as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned());
+                *paths.entry(path.collect()).or_default() += weight.as_u64().unwrap();
+            }
+        }
+        paths
+    };
+    assert_eq!(shown(&[]), expected);
+    let kept = shown(&["--offsets"]).into_values().sum::<u64>();
+    assert_eq!(kept, offsets.values().sum::<u64>());
+    assert!(shown(&["--offsets"]).len() > expected.len());
 }
 
 /// `facts.json` counts 79,528 profile samples in this trace.

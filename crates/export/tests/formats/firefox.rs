@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use proptest::prelude::*;
 use serde_json::Value;
-use stackhound_export::firefox;
+use stackhound_export::firefox::{self, Names};
 
 use crate::profiles::{Facts, KINDS, MODULES, facts, shown};
 
@@ -17,8 +17,12 @@ static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
 });
 
 fn written(facts: &Facts) -> Value {
+    written_with(facts, Names::Profile)
+}
+
+fn written_with(facts: &Facts, names: Names) -> Value {
     let mut text = Vec::new();
-    firefox::write(&facts.build(), &mut text).unwrap();
+    firefox::write(&facts.build(), names, &mut text).unwrap();
     let profile = serde_json::from_slice(&text).unwrap();
     let errors: Vec<_> =
         SCHEMA.iter_errors(&profile).map(|error| format!("{}: {error}", error.instance_path())).collect();
@@ -156,6 +160,7 @@ fn modules_have_the_identities_of_symbol_servers() {
         markers: Vec::new(),
     };
     let profile = written(&facts);
+    assert_eq!(profile["meta"]["symbolicated"], true);
     let libs = column(&profile, "libs");
     let identity = |lib: &Value| {
         ["name", "debugName", "breakpadId", "codeId"].map(|key| lib[key].as_str().unwrap_or("-").to_owned())
@@ -209,4 +214,41 @@ fn switches_become_intervals() {
         ("3", "Running", 3.0, 4.0, false),
     ];
     assert_eq!(intervals, expected);
+}
+
+/// The idle thread has most samples, but the profile opens on another thread.
+#[test]
+fn idle_processors_use_no_processor_time() {
+    let facts = Facts {
+        processes: vec![("Idle".to_owned(), Some(0)), ("a.exe".to_owned(), Some(8))],
+        threads: vec![(0, Some(0)), (1, Some(12)), (1, Some(16)), (1, Some(20))],
+        frames: vec![("ntoskrnl.exe!f".to_owned(), Some(stackhound_types::Mode::Kernel), Some((0, 8, None)))],
+        stacks: vec![vec![0]],
+        samples: [0, 0, 0, 0, 1, 2, 2]
+            .iter()
+            .enumerate()
+            .map(|(at, &id)| (id, 1_000_000 * at as u64, 0, 1))
+            .collect(),
+        switches: Vec::new(),
+        markers: Vec::new(),
+    };
+    let profile = written(&facts);
+    let threads = column(&profile, "threads");
+    let selected = column(&profile["meta"], "initialSelectedThreads");
+    assert_eq!(
+        selected.iter().map(|at| &threads[at.as_u64().unwrap() as usize]["tid"]).collect::<Vec<_>>(),
+        ["16"]
+    );
+    for thread in threads {
+        let is_idle = thread["pid"] == "0";
+        let categories = column(&thread["frameTable"], "category").iter();
+        for category in categories {
+            let category = &column(&profile["meta"], "categories")[category.as_u64().unwrap() as usize];
+            assert_eq!(category["name"], if is_idle { "Idle" } else { "Kernel" });
+        }
+        let used: u64 =
+            column(&thread["samples"], "threadCPUDelta").iter().map(|used| used.as_u64().unwrap()).sum();
+        assert_eq!(used > 0, !is_idle && length(&thread["samples"]) > 0, "{thread}");
+    }
+    assert_eq!(written_with(&facts, Names::SymbolServer)["meta"]["symbolicated"], false);
 }

@@ -5,88 +5,207 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use stackhound_export::flamegraph;
-use stackhound_profile::ProfileBuilder;
+use stackhound_export::flamegraph::{self, Form, Options};
+use stackhound_profile::{CodeKind, ProfileBuilder};
 use stackhound_types::Mode;
 
-use crate::folded;
-use crate::profiles::{Facts, facts};
+use crate::profiles::{Facts, facts, shown};
 
-/// The total weight, and the title and weight of each frame. Reading the image also checks that it
-/// is XML.
-fn read(image: &[u8]) -> (u64, Vec<(String, u64)>) {
+/// A box: number of samples to its left, its weight, vertical position, and tooltip.
+type Shown = (u64, u64, u64, String);
+
+/// The total weight, the boxes, and all other texts. Reading the image also checks that it is XML.
+fn read(image: &[u8]) -> (u64, Vec<Shown>, Vec<String>) {
     let mut reader = Reader::from_reader(image);
     reader.config_mut().check_end_names = true;
-    let (mut total, mut frames, mut title) = (None, Vec::new(), None::<String>);
+    let (mut total, mut boxes, mut texts, mut path) =
+        (None, Vec::<Shown>::new(), vec![String::new()], Vec::new());
     let mut buffer = Vec::new();
     loop {
         let event = reader.read_event_into(&mut buffer).expect("XML");
+        let is_empty = matches!(event, Event::Empty(_));
         match event {
             Event::Eof => break,
             Event::Start(start) | Event::Empty(start) => {
-                for attribute in start.attributes() {
-                    let attribute = attribute.expect("an attribute");
-                    let value = attribute.value.into_owned();
-                    match attribute.key.as_ref() {
-                        "total_samples" => total = Some(value.parse().unwrap()),
-                        "fg:w" => frames.push((title.take().expect("a title"), value.parse().unwrap())),
-                        _ => {}
-                    }
+                let name = start.name().as_ref().to_owned();
+                let attributes: BTreeMap<String, String> = start
+                    .attributes()
+                    .map(|attribute| attribute.expect("an attribute"))
+                    .map(|found| (found.key.as_ref().to_owned(), found.value.into_owned()))
+                    .collect();
+                let number = |key: &str| attributes.get(key).map(|value| value.parse::<u64>().unwrap());
+                total = total.or(number("data-total"));
+                if let (Some(left), Some(weight)) = (number("data-x"), number("data-w")) {
+                    boxes.push((left, weight, u64::MAX, String::new()));
+                } else if let (Some(last), "rect") = (boxes.last_mut(), &*name)
+                    && last.2 == u64::MAX
+                {
+                    last.2 = number("y").unwrap();
                 }
-                if start.name().as_ref() == "title" {
-                    title = Some(String::new());
+                if !is_empty {
+                    path.push(name);
                 }
+                texts.push(String::new());
             }
-            Event::Text(text) => {
-                if let Some(title) = &mut title {
-                    title.push_str(&text);
-                }
+            Event::End(_) => drop(path.pop()),
+            Event::Text(text) if path.last().is_some_and(|name| name == "title") => {
+                boxes.last_mut().unwrap().3.push_str(&text);
             }
+            Event::GeneralRef(name) if path.last().is_some_and(|name| name == "title") => {
+                let c = match &*name {
+                    "amp" => "&",
+                    "lt" => "<",
+                    "gt" => ">",
+                    "quot" => "\"",
+                    "#39" => "'",
+                    other => panic!("{other}"),
+                };
+                boxes.last_mut().unwrap().3.push_str(c);
+            }
+            Event::Text(text) => texts.last_mut().unwrap().push_str(&text),
             _ => {}
         }
         buffer.clear();
     }
-    (total.expect("a total"), frames)
+    (total.expect("a total"), boxes, texts)
 }
 
-fn image(facts: &Facts) -> Vec<u8> {
+fn options(form: Form, without_idle: bool) -> Options {
+    Options { form, without_idle, filter: String::new() }
+}
+
+fn image(facts: &Facts, options: &Options) -> Vec<u8> {
     let mut image = Vec::new();
-    flamegraph::write(&facts.build(), &mut image).unwrap();
+    flamegraph::write(&facts.build(), options, &mut image).unwrap();
     image
+}
+
+fn kind(mode: Option<Mode>, has_location: bool) -> CodeKind {
+    match (mode, has_location) {
+        (None, _) => CodeKind::Remark,
+        (Some(Mode::Kernel), true) => CodeKind::Kernel,
+        (Some(Mode::User), true) => CodeKind::User,
+        (Some(Mode::User), false) => CodeKind::Jit,
+        (Some(Mode::Kernel), false) => CodeKind::NoModule,
+    }
+}
+
+/// The boxes without positions: one for each prefix of a path, with the weight of all paths that
+/// have the prefix.
+fn expected(facts: &Facts, without_idle: bool) -> (u64, Vec<(u64, String)>) {
+    let (mut total, mut boxes) = (0, BTreeMap::<Vec<String>, u64>::new());
+    for &(thread, _, stack, weight) in &facts.samples {
+        let (process, pid) = &facts.processes[facts.threads[thread].0];
+        if without_idle && *pid == Some(0) {
+            continue;
+        }
+        total += u64::from(weight);
+        let process = pid.map_or(process.clone(), |pid| format!("{process} ({pid})"));
+        let mut path = vec!["all (".to_owned(), format!("{} (process, ", shown(&process))];
+        path.extend(facts.stacks[stack].iter().map(|&frame| {
+            let (name, mode, location) = &facts.frames[frame];
+            format!("{} ({}, ", shown(name), kind(*mode, location.is_some()).name())
+        }));
+        for length in 1..=path.len() {
+            *boxes.entry(path[..length].to_vec()).or_default() += u64::from(weight);
+        }
+    }
+    let boxes = boxes.into_iter().map(|(path, weight)| (weight, path.last().unwrap().clone()));
+    let mut boxes: Vec<_> = boxes.collect();
+    boxes.sort();
+    (total, boxes)
 }
 
 proptest! {
     #[test]
-    fn widths_are_the_weights_of_samples(facts in facts()) {
-        let image = image(&facts);
-        let (total, frames) = read(&image);
-        prop_assert_eq!(total, facts.weight());
-        let all = (format!("all ({total} samples, 100%)"), total);
-        prop_assert!(frames.contains(&all));
-        // One frame per prefix of a path, with the weight of all paths that have the prefix. Frames
-        // of different modes differ in color.
-        let mut beginnings = BTreeMap::<Vec<&str>, u64>::new();
-        let paths = folded::expected(&facts, |mode| if mode == Some(Mode::Kernel) { "k" } else if mode == Some(Mode::User) { "u" } else { "" });
-        for (path, weight) in &paths {
-            let path: Vec<&str> = path.split(';').collect();
-            for length in 0..=path.len() {
-                *beginnings.entry(path[..length].to_vec()).or_default() += weight;
-            }
+    fn widths_are_the_weights_of_samples(facts in facts(), without_idle: bool, is_icicle: bool) {
+        let form = if is_icicle { Form::Icicle } else { Form::Flame };
+        let (total, wanted) = expected(&facts, without_idle);
+        prop_assume!(total > 0);
+        let image = image(&facts, &options(form, without_idle));
+        let (read_total, boxes, texts) = read(&image);
+        prop_assert_eq!(read_total, total);
+        let mut found: Vec<(u64, String)> = boxes.iter().map(|(_, weight, _, title)| {
+            let samples = if *weight == 1 { "sample" } else { "samples" };
+            let share = *weight as f64 * 100.0 / total as f64;
+            let end = format!("{weight} {samples}, {share:.2} %)");
+            (*weight, title.strip_suffix(&end).unwrap_or_else(|| panic!("{title}: {end}")).to_owned())
+        }).collect();
+        found.sort();
+        prop_assert_eq!(found, wanted);
+        // Each box is next to one that contains it, towards the base of the stack, and boxes of a
+        // row do not overlap.
+        let base = boxes[0].2;
+        for (left, weight, y, title) in &boxes[1..] {
+            let below = if is_icicle { y - 17 } else { y + 17 };
+            prop_assert_eq!(is_icicle, *y > base);
+            prop_assert!(boxes.iter().any(|(l, w, row, _)| *row == below && l <= left && left + weight <= l + w), "{}", title);
+            let overlaps = boxes.iter().filter(|(l, w, row, _)| row == y && l < &(left + weight) && left < &(l + w));
+            prop_assert_eq!(overlaps.count(), 1);
         }
-        let mut expected: Vec<u64> = beginnings.into_values().collect();
-        let mut read: Vec<u64> = frames.iter().map(|(_, weight)| *weight).collect();
-        expected.sort_unstable();
-        read.sort_unstable();
-        prop_assert_eq!(read, expected);
-        prop_assert_eq!(image.clone(), self::image(&facts), "different output for the same profile");
+        let idle = facts.weight() - total;
+        prop_assert_eq!(texts.iter().any(|text| text.starts_with("idle: ")), idle > 0);
+        prop_assert_eq!(image.clone(), self::image(&facts, &options(form, without_idle)), "different output for the same profile");
         // The image loads nothing. Names of namespaces are not loaded.
         let text = String::from_utf8(image).unwrap();
-        prop_assert!(!text.contains("src=") && !text.contains("@import"));
+        prop_assert!(!text.contains("src=") && !text.contains("href") && !text.contains("@import"));
+    }
+}
+
+fn one_sample(pid: u32) -> Facts {
+    Facts {
+        processes: vec![("p".to_owned(), Some(pid))],
+        threads: vec![(0, Some(0))],
+        frames: vec![
+            ("k".to_owned(), Some(Mode::Kernel), Some((0, 8, None))),
+            ("u".to_owned(), Some(Mode::User), Some((0, 8, None))),
+            ("j".to_owned(), Some(Mode::User), None),
+            ("n".to_owned(), Some(Mode::Kernel), None),
+            ("[r]".to_owned(), None, None),
+        ],
+        stacks: vec![vec![0, 1, 2, 3, 4]],
+        samples: vec![(0, 1_500_000_000, 0, 1)],
+        switches: Vec::new(),
+        markers: Vec::new(),
     }
 }
 
 #[test]
-fn profiles_without_samples_are_errors() {
+fn images_need_samples_that_are_not_idle() {
     let profile = ProfileBuilder::new("nothing", 0).finish();
-    assert!(flamegraph::write(&profile, &mut Vec::new()).is_err());
+    let refused = |profile, without_idle| {
+        flamegraph::write(profile, &options(Form::Flame, without_idle), &mut Vec::new())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(&profile, false).starts_with("no selected event has a stack"));
+    assert!(refused(&one_sample(0).build(), true).starts_with("all selected samples are of idle"));
+}
+
+/// The relative luminance of WCAG 2.
+fn luminance(color: &str) -> f64 {
+    let part = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+}
+
+#[test]
+fn the_header_explains_the_image_and_its_colors() {
+    let options = Options { form: Form::Flame, without_idle: true, filter: "pid = 8 & <x>".to_owned() };
+    let image = String::from_utf8(image(&one_sample(8), &options)).unwrap();
+    for text in ["a trace.etl", "1 sample, +1.500 s to +1.500 s", "filter: pid = 8 &amp; &lt;x&gt;"] {
+        assert!(image.contains(&format!(">{text}</text>")), "{text}");
+    }
+    let legend = &image[image.find("id=\"legend\"").unwrap()..image.find("id=\"controls\"").unwrap()];
+    for kind in ["process", "kernel", "user", "JIT", "no module", "remark"] {
+        assert!(legend.contains(&format!(">{kind}</text>")), "{kind}");
+    }
+    let colors: Vec<&str> = image.split("fill: #").skip(1).map(|rest| &rest[..6]).collect();
+    // Four shades of each kind, and the color of found frames.
+    assert_eq!(colors.len(), 6 * 4 + 1);
+    for color in colors {
+        assert!((luminance(color) + 0.05) / 0.05 >= 7.0, "black on #{color}");
+    }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stackhound_export::folded;
-use stackhound_types::Mode;
 
 use crate::profiles::{Facts, facts, shown};
 
@@ -13,16 +12,15 @@ fn plain(name: &str) -> String {
     shown(name).replace(';', ":")
 }
 
-/// All paths with their weights. `mark` is appended to names.
-pub fn expected(facts: &Facts, mark: impl Fn(Option<Mode>) -> &'static str) -> BTreeMap<String, u64> {
+/// All paths with their weights.
+fn expected(facts: &Facts) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for &(thread, _, stack, weight) in &facts.samples {
         let (process, pid) = &facts.processes[facts.threads[thread].0];
         let mut path = pid.map_or(process.clone(), |pid| format!("{process} ({pid})"));
         path = plain(&path);
         for &frame in &facts.stacks[stack] {
-            let (name, mode, _) = &facts.frames[frame];
-            path = format!("{path};{}{}", plain(name), mark(*mode));
+            path = format!("{path};{}", plain(&facts.frames[frame].0));
         }
         *lines.entry(path).or_default() += u64::from(weight);
     }
@@ -41,7 +39,7 @@ proptest! {
         });
         let read: Vec<_> = read.collect();
         prop_assert!(read.is_sorted_by_key(|(path, _)| path.split(';').collect::<Vec<_>>()));
-        prop_assert_eq!(read.iter().cloned().collect::<BTreeMap<_, _>>(), expected(&facts, |_| ""));
-        prop_assert_eq!(read.len(), expected(&facts, |_| "").len());
+        prop_assert_eq!(read.iter().cloned().collect::<BTreeMap<_, _>>(), expected(&facts));
+        prop_assert_eq!(read.len(), expected(&facts).len());
     }
 }

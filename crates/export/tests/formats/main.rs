@@ -4,7 +4,6 @@
 //! without ids.
 
 mod firefox;
-#[cfg(feature = "flamegraph")]
 mod flamegraph;
 mod folded;
 mod perfetto;

@@ -79,7 +79,12 @@ impl Facts {
                 kind: if rva % 2 == 0 { AddressKind::Return } else { AddressKind::Instruction },
                 offset,
             });
-            let origin = if location.is_some() { Origin::Pdb } else { Origin::Remark };
+            let origin = match (location.is_some(), mode) {
+                (true, _) => Origin::Pdb,
+                (false, Some(Mode::User)) => Origin::Method,
+                (false, Some(Mode::Kernel)) => Origin::Address,
+                (false, None) => Origin::Remark,
+            };
             builder.frame(Frame { name: name.clone(), origin, mode: *mode, location, source: None }).unwrap()
         });
         let frames: Vec<_> = frames.collect();
