@@ -37,7 +37,10 @@ is 1 '<strong aria-current="true"><span class="stackhound-frame" [^>]*>#199862 -
 is 1 '<strong'
 is 1 '|- \.\.\. 1 frame left out'
 is 1 'stack left at #209497, back at #211888'
-is 0 '<script\|src=\|href='
+is 1 '<script'
+# Only the script adds it.
+is 1 '<input type="search"'
+is 0 'src=\|href='
 
 if [ $# -gt 2 ]; then
   browser --screenshot="$3" --window-size=1100,900 --hide-scrollbars >/dev/null

@@ -6,6 +6,7 @@ mod fixtures;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use stackhound_calltree::{
     Axis, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId, LocationInfo,
     ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
@@ -338,9 +339,78 @@ fn the_example_as_a_page() {
         active.contains("kernel stack of thread 1: #199863 to #200320; started by call, ended by return")
     );
     // The page is a single file that loads nothing.
-    for loading in ["src=", "href=", "url(", "@import", "<script", "<link", "<iframe"] {
+    for loading in ["src=", "href=", "url(", "@import", "<script ", "<link", "<iframe"] {
         assert!(!page.contains(loading), "{loading}");
     }
+    // Its policy allows its script, and no other one.
+    let (before, script) = page.split_once("<script>").unwrap();
+    let script = script.split_once("</script>").unwrap().0;
+    assert!(before.contains(&format!("; script-src 'sha256-{}'\">", base64(&Sha256::digest(script)))));
+    assert_eq!(page.matches("<script").count(), 1);
+    assert!(!html::fragment(&tree).contains("<script"));
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let quads = bytes.chunks(3).map(|chunk| {
+        let number =
+            chunk.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte)) << (8 * (3 - chunk.len()));
+        let digit = |index: usize| match index <= chunk.len() {
+            true => char::from(DIGITS[number >> (18 - 6 * index) & 63]),
+            false => '=',
+        };
+        (0..4).map(digit).collect::<String>()
+    });
+    quads.collect()
+}
+
+#[test]
+fn deep_rows_have_the_number_of_their_level() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    for at in 0..101 {
+        let first = ContextId(at + 1);
+        builder.apply(Change::Open { stack, first, start: StartType::Call, location: None }).unwrap();
+    }
+    let trace = builder.finish(200).unwrap();
+    let fragment = html::fragment(&Tree::around(top(&trace, 150), limits(100, 1, 1)));
+    let (_, names) = elements(&fragment);
+    assert_eq!(names.iter().filter(|name| *name == "li").count(), 101);
+    for level in [13, 57, 100] {
+        assert_eq!(fragment.matches(&format!("<small>{level}:</small>")).count(), 1, "{level}");
+    }
+    assert!(!fragment.contains("<small>12:</small>"));
+    assert_eq!(fragment.matches("<ul class=\"deep\">").count(), 88);
+}
+
+/// One transition each 30 µs.
+#[test]
+fn rows_have_times_and_durations() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    let label = builder.label("");
+    for at in 0..200_000 {
+        builder.transition(1_000_000 + 300 * at, Cpu(0), label);
+    }
+    let mut open = |first, start| {
+        builder.apply(Change::Open { stack, first: ContextId(first), start, location: None }).unwrap();
+    };
+    open(0, StartType::Unknown);
+    open(3, StartType::Call);
+    builder.apply(Change::Close { stack, last: ContextId(5), end: EndType::Return }).unwrap();
+    let mut open = |first, start| {
+        builder.apply(Change::Open { stack, first: ContextId(first), start, location: None }).unwrap();
+    };
+    open(41, StartType::Call);
+    builder.apply(Change::Close { stack, last: ContextId(140_000), end: EndType::Return }).unwrap();
+    let trace = builder.finish(200_000).unwrap();
+    let (shown, _) = elements(&html::fragment(&Tree::around(top(&trace, 0), Limits::default())));
+    // Transition 2 creates the first call, and transition 5 ends it.
+    assert!(shown.contains("#3 to #5, +60.0 µs, 90.0 µs"), "{shown}");
+    assert!(shown.contains("#41 to #140000, +1.200 ms, 4.199 s"), "{shown}");
+    let (shown, _) =
+        elements(&html::fragment(&Tree::around(top(&fixtures::trace(), 200_000), Limits::default())));
+    assert!(!shown.contains(" µs"), "{shown}");
 }
 
 #[test]
@@ -356,7 +426,7 @@ fn names_are_never_markup_or_control_characters() {
     let page = html::page(&tree);
     let escaped = "m!&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}[31m\u{fffd}";
     assert_eq!(page.matches(escaped).count(), 3, "title, heading, tree: {page}");
-    assert!(!page.contains("<script") && !page.contains('\u{1b}'));
+    assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
     elements(&html::fragment(&tree));
     let mut lines = Vec::new();
     text::tree(&tree, &mut lines).unwrap();

@@ -1,10 +1,12 @@
 //! The stack model in HTML: a frame, a tree as a fragment of a page, and a complete page.
 //!
-//! The HTML loads nothing and runs no script: collapsible parts are `details` elements.
+//! The HTML loads nothing: collapsible parts are `details` elements. Only the page has a script,
+//! which finds names and keeps the callers of the first visible row in view. The policy of the page
+//! allows no other script. Without it, the page is complete.
 
 use std::fmt::{self, Write};
 
-use stackhound_calltree::{Bound, Continuity, Frame};
+use stackhound_calltree::{Bound, ContextId, Continuity, Frame};
 
 use super::selection::{Relation, Shown, Tree};
 use super::text::{frames, remarks};
@@ -55,7 +57,7 @@ pub fn page(tree: &Tree<'_>) -> String {
 
 fn document(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     let active = tree.active();
-    html.push_str(HEAD);
+    write!(html, "{HEAD_START}{SCRIPT_HASH}{HEAD_END}")?;
     writeln!(html, "<title>{}</title>\n</head>\n<body>\n<main>", Markup(active))?;
     writeln!(html, "<h1>Calls around {}</h1>", Markup(active))?;
     write!(html, "<p>On the {}", Markup(active.stack()))?;
@@ -69,8 +71,7 @@ fn document(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     if active.trace().is_sampled() {
         html.push_str("<p>The trace is sampled: every number of frames is a lower bound.</p>\n");
     }
-    html.push_str("</main>\n</body>\n</html>\n");
-    Ok(())
+    writeln!(html, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>")
 }
 
 fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
@@ -85,11 +86,14 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
                 if rows.get(index + 1).is_some_and(|next| next.level > row.level) {
                     let unfolded = if relation == Relation::Beside { "" } else { " open" };
                     write!(html, "<li><details{unfolded}><summary>")?;
+                    level(row.level, html)?;
                     label(frame, relation, html)?;
-                    html.push_str("</summary>\n<ul>\n");
+                    let deep = if row.level + 1 > INDENTED_MAX { r#" class="deep""# } else { "" };
+                    writeln!(html, "</summary>\n<ul{deep}>")?;
                     open += 1;
                 } else {
                     html.push_str(r#"<li class="leaf">"#);
+                    level(row.level, html)?;
                     label(frame, relation, html)?;
                     html.push_str("</li>\n");
                 }
@@ -112,11 +116,54 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     Ok(())
 }
 
+/// The number of indented levels. Deeper rows have the number of their level instead, so that names
+/// have room at any level.
+const INDENTED_MAX: usize = 12;
+
+fn level(level: usize, html: &mut String) -> fmt::Result {
+    if level > INDENTED_MAX { write!(html, "<small>{level}:</small> ") } else { Ok(()) }
+}
+
 /// Closes lists until `level` of them are open.
 fn close(html: &mut String, open: &mut usize, level: usize) {
     while *open > level {
         html.push_str("</ul></details></li>\n");
         *open -= 1;
+    }
+}
+
+/// The time of the transition before a context, in 100 ns. `None` if the trace has no times.
+fn begin(frame: Frame<'_>, context: u64) -> Option<u64> {
+    // A context has the time of the transition after it.
+    frame.trace().context(ContextId(context.saturating_sub(1))).ok()?.time()
+}
+
+/// The shortest and the longest possible duration of a frame, in 100 ns, from the transition before
+/// its first context to the one after its last context. `None` if a bound is open or the trace has
+/// no times.
+fn duration(frame: Frame<'_>) -> Option<(u64, u64)> {
+    let limits = |bound| match bound {
+        Bound::Observed(at) => Some((at.0, at.0)),
+        Bound::Inferred { lo, hi } => Some((lo.0, hi.0)),
+        Bound::Open => None,
+    };
+    let end = |context| frame.trace().context(ContextId(context)).ok()?.time();
+    let (starts, ends) = (limits(frame.start())?, limits(frame.end())?);
+    let shortest = end(ends.0)?.saturating_sub(begin(frame, starts.1)?);
+    Some((shortest, end(ends.1)?.saturating_sub(begin(frame, starts.0)?)))
+}
+
+/// A span of time in units of 100 ns.
+struct Span(u64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = self.0 as f64;
+        match self.0 {
+            0..10_000 => write!(f, "{:.1} µs", units / 10.0),
+            10_000..10_000_000 => write!(f, "{:.3} ms", units / 1e4),
+            _ => write!(f, "{:.3} s", units / 1e7),
+        }
     }
 }
 
@@ -130,6 +177,15 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
         Bound::Open => write!(html, "{}, not ended", frame.start())?,
         end => write!(html, "{} to {end}", frame.start())?,
     }
+    let zero = frame.trace().first_context().time();
+    if let (Some(start), Some(zero)) = (begin(frame, frame.first_context().id().0), zero) {
+        write!(html, ", +{}", Span(start.saturating_sub(zero)))?;
+    }
+    match duration(frame) {
+        Some((shortest, longest)) if shortest == longest => write!(html, ", {}", Span(shortest))?,
+        Some((shortest, longest)) => write!(html, ", {} to {}", Span(shortest), Span(longest))?,
+        None => {}
+    }
     for remark in remarks(frame) {
         write!(html, ", {remark}")?;
     }
@@ -137,11 +193,17 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
     Ok(())
 }
 
-const HEAD: &str = r#"<!doctype html>
+/// The script of the page.
+const SCRIPT: &str = include_str!("tree.js");
+/// Its SHA-256, by which the policy of the page allows it.
+const SCRIPT_HASH: &str = "sha256-WqNziBjPrh0Wr0Npf3QSFfuIj+Ta7SM1DIkASuLEyes=";
+
+const HEAD_START: &str = r#"<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src '"#;
+const HEAD_END: &str = r#"'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <style>
@@ -149,8 +211,13 @@ const HEAD: &str = r#"<!doctype html>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 110ch; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.3em; overflow-wrap: anywhere; }
 h2 { font-size: 1.1em; margin-top: 2em; }
-dt { float: left; clear: left; width: 9em; font-family: ui-monospace, monospace; }
+dt { float: left; clear: left; width: 9em; white-space: nowrap; font-family: ui-monospace, monospace; }
 dd { margin-left: 9.5em; }
+#bar { position: sticky; top: 0; z-index: 1; padding: .4em 0; background: Canvas; border-bottom: 1px solid GrayText; }
+#bar ol { list-style: none; height: 4.8em; margin: .3em 0 0; padding: 0; font: 14px/1.6 ui-monospace, monospace; }
+#bar li { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; cursor: pointer; }
+.found { outline: 2px solid #c26b00; border-radius: .2em; }
+.found.current { outline-width: 4px; }
 </style>
 "#;
 
@@ -161,6 +228,7 @@ const LEGEND: &str = r#"<h2>Legend</h2>
 <dt>??? - m!f</dt><dd>the frame already existed when its stack was first observed</dd>
 <dt>#13 to #40</dt><dd>first and last context of the frame</dd>
 <dt>#13..#15</dt><dd>inferred: at one of these contexts</dd>
+<dt>+1.5 ms, 2 µs</dt><dd>start of the frame since the first transition of the trace, and its duration; two durations are the shortest and the longest possible one</dd>
 <dt>&gt;=12 frames</dt><dd>at least 12 frames</dd>
 <dt>stack left</dt><dd>another stack was active between these transitions</dd>
 </dl>
