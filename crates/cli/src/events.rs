@@ -13,7 +13,7 @@ use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::types::Mode;
 use stackhound::{Depth, Enrichment, EventView, FileTime, FrameView, Label, Pipeline};
-use stackhound_export::escape::{self, Short, cell, line, row};
+use stackhound_export::escape::{Short, cell, line, row};
 use stackhound_export::json;
 
 use crate::filter::{EventFilter, Filters};
@@ -240,7 +240,7 @@ impl<'a> Printer<'a> {
 }
 
 fn ndjson(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<()> {
-    escape::json(out, &json::event::Event::new(view, with_stack))?;
+    json::event::write(view, with_stack, out)?;
     Ok(out.write_all(b"\n")?)
 }
 

@@ -73,7 +73,7 @@ impl fmt::Write for Cut<'_, '_> {
 }
 
 /// Writes one line, whatever names it contains.
-pub fn line(out: &mut (impl Write + ?Sized), text: Arguments<'_>) -> io::Result<()> {
+pub fn line(out: &mut dyn Write, text: Arguments<'_>) -> io::Result<()> {
     writeln!(out, "{}", Plain(text))
 }
 
@@ -87,7 +87,7 @@ pub fn cell(text: &str) -> String {
 
 /// Writes a row of CSV with the quoting of RFC 4180. Untrusted texts must be passed through
 /// [`cell`] first.
-pub fn row(out: &mut impl Write, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> io::Result<()> {
+pub fn row(out: &mut dyn Write, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> io::Result<()> {
     let mut row = csv::WriterBuilder::new()
         .buffer_capacity(1 << 10)
         .terminator(csv::Terminator::CRLF)
@@ -109,18 +109,20 @@ pub fn folded_name(name: &str) -> String {
 }
 
 /// Writes a value as JSON on one line, without a line end.
-pub fn json(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub fn json(out: &mut dyn Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(out, Escaped(CompactFormatter));
     value.serialize(&mut serializer).map_err(io::Error::from)
 }
 
 /// Writes a value as indented JSON, without a line end.
-pub fn json_pretty(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub fn json_pretty(out: &mut dyn Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     value.serialize(&mut pretty_serializer(out)).map_err(io::Error::from)
 }
 
 /// Creates a serializer for values that are written in parts.
-pub fn pretty_serializer<W: Write>(out: W) -> Serializer<W, Escaped<PrettyFormatter<'static>>> {
+pub fn pretty_serializer(
+    out: &mut dyn Write,
+) -> Serializer<&mut dyn Write, Escaped<PrettyFormatter<'static>>> {
     Serializer::with_formatter(out, Escaped(PrettyFormatter::new()))
 }
 

@@ -40,7 +40,7 @@ pub enum Names {
 ///
 /// The profiler opens it on the [busiest thread](Profile::busiest_thread). Idle threads have a
 /// category of their own and use no processor time.
-pub fn write(profile: &Profile, names: Names, out: &mut impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, names: Names, out: &mut dyn Write) -> io::Result<()> {
     let output = convert(profile, names);
     escape::json(out, &output)
 }

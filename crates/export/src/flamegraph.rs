@@ -120,7 +120,7 @@ struct Drawn {
 ///
 /// # Errors
 /// Errors of `out`, and [`Empty`] if there are no samples to draw.
-pub fn write(profile: &Profile, options: &Options, out: &mut impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let is_shown = |sample: &&Sample| !(options.without_idle && profile.is_idle(sample.thread));
     let samples: Vec<&Sample> = profile.samples().iter().filter(is_shown).collect();
     if samples.is_empty() {
@@ -235,7 +235,7 @@ fn header(profile: &Profile, samples: &[&Sample], total: u64, options: &Options)
     lines
 }
 
-fn style(out: &mut impl Write, kinds: &[Kind]) -> io::Result<()> {
+fn style(out: &mut dyn Write, kinds: &[Kind]) -> io::Result<()> {
     writeln!(
         out,
         "<style>\ntext {{ font: 12px monospace; fill: black; white-space: pre; }}\n#title {{ font-weight: bold; }}\n\
@@ -254,7 +254,7 @@ fn style(out: &mut impl Write, kinds: &[Kind]) -> io::Result<()> {
     )
 }
 
-fn frame(out: &mut impl Write, node: &Node<'_>, drawn: &Drawn, row: usize, total: u64) -> io::Result<()> {
+fn frame(out: &mut dyn Write, node: &Node<'_>, drawn: &Drawn, row: usize, total: u64) -> io::Result<()> {
     let percent_of = |part: u64| part as f64 * 100.0 / total as f64;
     let (x, width) = (percent_of(drawn.left), percent_of(node.weight));
     let kind = if node.kind == Kind::All { "" } else { node.kind.name() };
@@ -281,16 +281,10 @@ fn frame(out: &mut impl Write, node: &Node<'_>, drawn: &Drawn, row: usize, total
 
 /// The title, the lines below it, the legend, and the texts that the script changes. In a group
 /// above the frames, so that it can stay in view while the frames are scrolled.
-fn head(
-    out: &mut impl Write,
-    title: &str,
-    lines: &[String],
-    kinds: &[Kind],
-    height: usize,
-) -> io::Result<()> {
+fn head(out: &mut dyn Write, title: &str, lines: &[String], kinds: &[Kind], height: usize) -> io::Result<()> {
     writeln!(out, r#"<g id="head"><rect id="cover" width="100%" height="{height}" fill="white"/>"#)?;
     let mut row = 0;
-    let mut text = |out: &mut _, attributes: &str, text: &dyn Display| {
+    let mut text = |out: &mut dyn Write, attributes: &str, text: &dyn Display| {
         row += 1;
         write_text(out, attributes, MARGIN, row * ROW + 2, text)
     };
@@ -314,13 +308,7 @@ fn head(
     writeln!(out, "</g></g>")
 }
 
-fn write_text(
-    out: &mut impl Write,
-    attributes: &str,
-    x: f64,
-    y: usize,
-    text: &dyn Display,
-) -> io::Result<()> {
+fn write_text(out: &mut dyn Write, attributes: &str, x: f64, y: usize, text: &dyn Display) -> io::Result<()> {
     writeln!(out, r#"<text {attributes} x="{x}" y="{y}">{}</text>"#, Markup(text))
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn weights<'p>(
 }
 
 /// Writes the lines. Lines with the same outer frames are adjacent.
-pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     // Different frames can have the same name.
     let mut merged: FxHashMap<String, u64> = FxHashMap::default();
     for ((process, stack), weight) in weights(profile, profile.samples()) {

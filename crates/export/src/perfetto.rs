@@ -49,7 +49,7 @@ const SW_CPU_CLOCK: u32 = 1;
 const SWITCHES_MAX: usize = 1 << 10;
 
 /// Writes the trace.
-pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut packets = Packets { out, buffer: Vec::new() };
     let numbers = Numbers::of(profile);
     let keys = interned::keys(profile);
@@ -65,12 +65,12 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Writes packets one by one.
-struct Packets<'w, W> {
-    out: &'w mut W,
+struct Packets<'w> {
+    out: &'w mut dyn Write,
     buffer: Vec<u8>,
 }
 
-impl<W: Write> Packets<'_, W> {
+impl Packets<'_> {
     fn send(&mut self, mut packet: TracePacket) -> io::Result<()> {
         /// Field 1 of `Trace`, a message.
         const PACKET: u8 = 0x0a;
@@ -82,7 +82,7 @@ impl<W: Write> Packets<'_, W> {
     }
 }
 
-fn start<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn start(profile: &Profile, packets: &mut Packets<'_>) -> io::Result<()> {
     let clock = |clock_id, timestamp| Clock { clock_id, timestamp: Some(timestamp) };
     let started = u64::try_from(profile.unix_start()).unwrap_or(0);
     let timebase =
@@ -107,7 +107,7 @@ fn thread_track(thread: ThreadId) -> u64 {
     1 << 32 | thread.index() as u64
 }
 
-fn tracks<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn tracks(profile: &Profile, numbers: &Numbers, packets: &mut Packets<'_>) -> io::Result<()> {
     let mut send = |descriptor| {
         packets.send(TracePacket {
             track_descriptor: Some(descriptor),
@@ -146,7 +146,7 @@ fn tracks<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<
 }
 
 /// Switches of one processor are grouped, as Linux writes them.
-fn switches<W: Write>(profile: &Profile, numbers: &Numbers, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn switches(profile: &Profile, numbers: &Numbers, packets: &mut Packets<'_>) -> io::Result<()> {
     let mut open: std::collections::BTreeMap<u16, Vec<FtraceEvent>> = std::collections::BTreeMap::new();
     let mut send = |cpu: u16, event: Vec<FtraceEvent>| {
         packets.send(TracePacket {
@@ -187,11 +187,11 @@ fn linux_state(reason: SwitchReason) -> i64 {
     }
 }
 
-fn samples<W: Write>(
+fn samples(
     profile: &Profile,
     numbers: &Numbers,
     thread: ThreadId,
-    packets: &mut Packets<'_, W>,
+    packets: &mut Packets<'_>,
 ) -> io::Result<()> {
     let pid = numbers.pid(profile.threads()[thread.index()].process);
     for sample in profile.samples_of(thread) {
@@ -218,11 +218,11 @@ fn samples<W: Write>(
     Ok(())
 }
 
-fn markers<W: Write>(
+fn markers(
     profile: &Profile,
     keys: &Keys<'_>,
     thread: ThreadId,
-    packets: &mut Packets<'_, W>,
+    packets: &mut Packets<'_>,
 ) -> io::Result<()> {
     let mut send = |time: Nanos, event: TrackEvent| {
         packets.send(TracePacket {

@@ -72,7 +72,7 @@ impl Serialize for Stacks<'_> {
 
 /// Writes the profile. Weights are numbers of samples. Consecutive samples with the same stack are
 /// merged.
-pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let (frames, numbers) = frames(profile);
     let busy: Vec<(ThreadId, &[Sample])> = profile
         .thread_ids()

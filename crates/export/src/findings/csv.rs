@@ -78,7 +78,7 @@ impl Rows {
 
     pub(super) fn write(
         &mut self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         finding: &Finding,
     ) -> io::Result<()> {
@@ -99,12 +99,12 @@ impl Rows {
     }
 
     /// A table without rows has a header too.
-    pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
         self.header(out)?;
         self.sorted.take().map_or(Ok(()), |sorted| sorted.finish(out))
     }
 
-    fn header(&mut self, out: &mut impl Write) -> io::Result<()> {
+    fn header(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if std::mem::replace(&mut self.has_header, true) {
             return Ok(());
         }

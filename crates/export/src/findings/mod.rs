@@ -148,7 +148,7 @@ impl Writer {
     /// Errors of `out`.
     pub fn write(
         &mut self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         findings: &[Finding],
     ) -> io::Result<()> {
@@ -189,7 +189,7 @@ impl Writer {
     /// Errors of `out`, and of the temporary file.
     pub fn finish(
         self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         alerts: &[Alert],
         totals: &Totals,
         tuning: Option<&TuningReport>,
@@ -213,7 +213,7 @@ impl Writer {
 }
 
 /// Writes a value as one line of JSON.
-fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+fn line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     escape::json(out, value)?;
     out.write_all(b"\n")
 }

@@ -60,7 +60,7 @@ impl Sorted {
     }
 
     /// Writes all rows in the order of their times.
-    pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
         if self.file.is_some() && !self.rows.is_empty() {
             self.write_part()?;
         }

@@ -1,6 +1,7 @@
 //! An event with its fields and stack: a line of `events --format ndjson`.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, Ev
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
+use crate::escape::json;
 
 /// An event.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -76,9 +78,13 @@ struct Create {
     status: Option<Hex>,
 }
 
+/// Writes an event as JSON on one line, without a line end; with its stack if `with_stack` is true.
+pub fn write(view: &EventView<'_>, with_stack: bool, out: &mut dyn Write) -> io::Result<()> {
+    json(out, &Event::new(view, with_stack))
+}
+
 impl<'s, 'c> Event<'s, 'c> {
-    /// Converts an event, with its stack if `with_stack` is true.
-    pub fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
+    fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
         let has_stack = || view.level() != Level::None;
         let stack = || Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
         Event {

@@ -1,6 +1,6 @@
 //! Interned data: names, modules, frames and stacks. Ids are the indexes of the profile plus 1.
 
-use std::io::{self, Write};
+use std::io;
 
 use rustc_hash::FxHashMap;
 use stackhound_types::PdbIdentity;
@@ -34,7 +34,7 @@ pub fn keys(profile: &Profile) -> Keys<'_> {
 }
 
 /// Writes all interned data.
-pub fn write<W: Write>(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets<'_, W>) -> io::Result<()> {
+pub fn write(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets<'_>) -> io::Result<()> {
     let named = |(index, name): (usize, &str)| Named { iid: index as u64 + 1, name: name.to_owned() };
     let category = InternedData { event_categories: vec![named((0, "event"))], ..InternedData::default() };
     send(category, packets)?;
@@ -57,7 +57,7 @@ pub fn write<W: Write>(profile: &Profile, keys: &Keys<'_>, packets: &mut Packets
     in_parts(stacks, packets, |callstacks| InternedData { callstacks, ..InternedData::default() })
 }
 
-fn modules<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn modules(profile: &Profile, packets: &mut Packets<'_>) -> io::Result<()> {
     let text = |iid: u64, text: &str| InternedString { iid, str: text.as_bytes().to_vec() };
     send(
         InternedData {
@@ -96,7 +96,7 @@ fn build_id(module: &Module) -> Option<String> {
     pdb.or_else(|| module.image.map(|image| image.store_key()))
 }
 
-fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn frames(profile: &Profile, packets: &mut Packets<'_>) -> io::Result<()> {
     let text = |iid: u64, text: &str| InternedString { iid, str: text.as_bytes().to_vec() };
     let number = |index: usize| index as u64 + 1;
     let names = profile.frames().iter().enumerate().map(|(index, frame)| text(number(index), &frame.name));
@@ -127,9 +127,9 @@ fn used(profile: &Profile) -> Vec<bool> {
     used
 }
 
-fn in_parts<W: Write, T>(
+fn in_parts<T>(
     mut entries: impl Iterator<Item = T>,
-    packets: &mut Packets<'_, W>,
+    packets: &mut Packets<'_>,
     data: impl Fn(Vec<T>) -> InternedData,
 ) -> io::Result<()> {
     loop {
@@ -141,7 +141,7 @@ fn in_parts<W: Write, T>(
     }
 }
 
-fn send<W: Write>(data: InternedData, packets: &mut Packets<'_, W>) -> io::Result<()> {
+fn send(data: InternedData, packets: &mut Packets<'_>) -> io::Result<()> {
     packets.send(TracePacket {
         interned_data: Some(data),
         sequence_flags: NEEDS_STATE,

@@ -15,7 +15,7 @@ const INDENTATION_MAX: usize = 64;
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn tree(tree: &Tree<'_>, out: &mut impl Write) -> io::Result<()> {
+pub fn tree(tree: &Tree<'_>, out: &mut dyn Write) -> io::Result<()> {
     for row in tree.rows() {
         if let Some(level) = row.level.checked_sub(1) {
             write!(out, "{:1$}|- ", "", 3 * level.min(INDENTATION_MAX))?;
@@ -69,7 +69,7 @@ pub(super) fn remarks(frame: Frame<'_>) -> Vec<&'static str> {
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn stack(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
+pub fn stack(stack: &Stack<'_>, out: &mut dyn Write) -> io::Result<()> {
     heading(stack, out)?;
     for frame in stack.frames() {
         writeln!(out, "  {}", line(frame))?;
@@ -81,7 +81,7 @@ pub fn stack(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn heading(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
+pub fn heading(stack: &Stack<'_>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{}, {}", Plain(stack), stack.context())?;
     match (stack.is_active(), stack.active_since()) {
         (true, Some(since)) => writeln!(out, ", active since {since}"),
@@ -94,7 +94,7 @@ pub fn heading(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn backtrace(stacks: &[Stack<'_>], out: &mut impl Write) -> io::Result<()> {
+pub fn backtrace(stacks: &[Stack<'_>], out: &mut dyn Write) -> io::Result<()> {
     stacks.iter().try_for_each(|one| stack(one, out))
 }
 

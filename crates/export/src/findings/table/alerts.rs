@@ -59,7 +59,7 @@ impl AlertTable {
 
     pub(in super::super) fn finish(
         self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         alerts: &[&Alert],
         totals: &Totals,
     ) -> io::Result<()> {

@@ -72,7 +72,7 @@ impl List {
 
     pub(super) fn write(
         &mut self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         findings: &[&Finding],
     ) -> io::Result<()> {
@@ -101,7 +101,7 @@ impl List {
         attack(out, findings)
     }
 
-    pub(super) fn finish(self, out: &mut impl Write, alerts: &[&Alert], totals: &Totals) -> io::Result<()> {
+    pub(super) fn finish(self, out: &mut dyn Write, alerts: &[&Alert], totals: &Totals) -> io::Result<()> {
         if self.last.is_some() {
             writeln!(out)?;
         }
@@ -109,7 +109,7 @@ impl List {
     }
 
     /// The severity, title and reasons of a finding.
-    fn head(&self, out: &mut impl Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
+    fn head(&self, out: &mut dyn Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
         let (name, title) = (text(finding.analytic.label()), text(finding.analytic.title()));
         let severity = finding.outcome.severity;
         if let Some(cause) = &finding.suppressed {
@@ -149,7 +149,7 @@ impl List {
 
     fn location(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         findings: &[&Finding],
     ) -> io::Result<()> {
@@ -170,7 +170,7 @@ impl List {
     /// A repetition of the last block or of the block of another record.
     fn again(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         findings: &[&Finding],
         block: Option<u64>,
@@ -187,7 +187,7 @@ impl List {
 
     fn stack(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         event_context: &EventContext,
         findings: &[&Finding],
     ) -> io::Result<()> {
@@ -216,7 +216,7 @@ impl List {
     /// agree.
     fn frame(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         index: usize,
         frame: &FrameReport,
         about: &[&&Finding],
@@ -259,7 +259,7 @@ fn named(finding: &Finding) -> String {
     format!("{}{}", text(finding.analytic.label()), shown::verdict(finding))
 }
 
-fn process(out: &mut impl Write, process: &ProcessReport) -> io::Result<()> {
+fn process(out: &mut dyn Write, process: &ProcessReport) -> io::Result<()> {
     let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
     let name = if name.is_empty() { "unknown process" } else { name };
     write!(out, "  {}", text(name))?;
@@ -278,7 +278,7 @@ fn process(out: &mut impl Write, process: &ProcessReport) -> io::Result<()> {
     writeln!(out, "  {}", text(&process.command_line))
 }
 
-fn event(out: &mut impl Write, event: &EventReport) -> io::Result<()> {
+fn event(out: &mut dyn Write, event: &EventReport) -> io::Result<()> {
     let name = if event.name.is_empty() { "unknown event" } else { &event.name };
     write!(out, "  {}", text(name))?;
     if !event.service.is_empty() {
@@ -302,7 +302,7 @@ fn event(out: &mut impl Write, event: &EventReport) -> io::Result<()> {
     writeln!(out)
 }
 
-fn attack(out: &mut impl Write, findings: &[&Finding]) -> io::Result<()> {
+fn attack(out: &mut dyn Write, findings: &[&Finding]) -> io::Result<()> {
     let mut ids: Vec<&str> = Vec::new();
     for finding in findings.iter().filter(|finding| finding.is_reported()) {
         let mut new = finding.analytic.techniques();
@@ -321,7 +321,7 @@ fn is_shown(index: usize, len: usize, findings: &[&Finding]) -> bool {
     len <= FRAMES_MAX || index < ENDS || index + ENDS >= len || findings.iter().any(near)
 }
 
-fn omission(out: &mut impl Write, frames: usize) -> io::Result<()> {
+fn omission(out: &mut dyn Write, frames: usize) -> io::Result<()> {
     match frames {
         0 => Ok(()),
         1 => writeln!(out, "       ... 1 frame"),

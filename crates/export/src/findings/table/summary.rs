@@ -16,7 +16,7 @@ pub(super) const ALERTS_MAX: usize = 100;
 const WANTED_MAX: usize = 3;
 
 pub(super) fn write(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     is_colored: bool,
     alerts: &[&Alert],
     totals: &Totals,
@@ -26,7 +26,7 @@ pub(super) fn write(
     undetermined(out, totals)
 }
 
-fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[&Alert]) -> io::Result<()> {
+fn alerts(out: &mut dyn Write, is_colored: bool, alerts: &[&Alert]) -> io::Result<()> {
     if alerts.is_empty() {
         return Ok(());
     }
@@ -40,7 +40,7 @@ fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[&Alert]) -> io::Resu
     writeln!(out)
 }
 
-pub(super) fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
+pub(super) fn one_alert(out: &mut dyn Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
     let process = &alert.process;
     let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
     let name = if name.is_empty() { "unknown process" } else { name };
@@ -67,7 +67,7 @@ pub(super) fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -
     writeln!(out, "                 {times}alert {}", text(&alert.key))
 }
 
-pub(super) fn findings(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+pub(super) fn findings(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     let of_detections = totals.iter().map(|(id, tally)| (Analytic::Detection(id), tally.yes));
     let of_rules = totals.rules().map(|(rule, tally)| (Analytic::Rule(Arc::clone(rule)), tally.yes));
     let is_found = |(_, yes): &(Analytic, [u64; Severity::ALL.len()])| yes.iter().any(|count| *count > 0);
@@ -88,19 +88,14 @@ fn counts(yes: [u64; Severity::ALL.len()]) -> [String; Severity::ALL.len()] {
     yes.map(|count| if count == 0 { "-".to_owned() } else { count.to_string() })
 }
 
-fn row(
-    out: &mut impl Write,
-    name: &str,
-    cells: [String; Severity::ALL.len()],
-    title: &str,
-) -> io::Result<()> {
+fn row(out: &mut dyn Write, name: &str, cells: [String; Severity::ALL.len()], title: &str) -> io::Result<()> {
     let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
     let line = format!("  {name:<4}{cells}  {title}");
     writeln!(out, "{}", line.trim_end())
 }
 
 /// Undetermined answers do not exclude anything, so they are always shown.
-fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+fn undetermined(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     let open: Vec<_> = totals.iter().filter(|(_, tally)| tally.undetermined > 0).collect();
     let of_rules: Vec<_> = totals.rules().filter(|(_, tally)| tally.undetermined > 0).collect();
     if open.is_empty() && of_rules.is_empty() {
@@ -135,7 +130,7 @@ fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
 }
 
 /// The number of undetermined answers on one line.
-pub(super) fn undetermined_line(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+pub(super) fn undetermined_line(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
     let count = totals.undetermined();
     if count == 0 {
         return Ok(());

@@ -62,7 +62,7 @@ impl Top {
 
     pub(in super::super) fn finish(
         self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         alerts: &[&Alert],
         totals: &Totals,
     ) -> io::Result<()> {
@@ -71,7 +71,7 @@ impl Top {
     }
 
     /// Writes the kept findings below a heading, if there are any.
-    pub(super) fn blocks(self, out: &mut impl Write, heading: &str) -> io::Result<()> {
+    pub(super) fn blocks(self, out: &mut dyn Write, heading: &str) -> io::Result<()> {
         if self.events.is_empty() {
             return Ok(());
         }
