@@ -195,6 +195,17 @@ fn damaged_records_are_reported_and_the_others_read() {
 /// Every bit of the header and of the records of a log without reserved chunks has a checksum.
 #[test]
 fn flipped_bits_and_missing_ends_are_reported() {
+    flipped_bits_are_reported(13);
+}
+
+#[test]
+#[ignore = "slow: run by .ci/run"]
+fn more_flipped_bits_are_reported() {
+    flipped_bits_are_reported(3);
+}
+
+/// `step` is the number of bytes from one flipped bit to the next.
+fn flipped_bits_are_reported(step: usize) {
     let whole = log(&events(), 2);
     assert!((whole.len() - 4096).is_multiple_of(1 << 16));
     let is_reported = |file: &[u8]| {
@@ -209,7 +220,7 @@ fn flipped_bits_and_missing_ends_are_reported() {
     }
     for chunk in (4096..whole.len()).step_by(1 << 16) {
         let used = u32::from_le_bytes(*whole[chunk + 48..].first_chunk().unwrap()) as usize;
-        for at in (0..120).chain(124..used).step_by(3) {
+        for at in (0..120).chain(124..used).step_by(step) {
             let mut flipped = whole.clone();
             flipped[chunk + at] ^= 1 << (at % 8);
             assert!(is_reported(&flipped), "{at:#x} of the chunk at {chunk:#x}");

@@ -1,4 +1,5 @@
-//! Compares the timelines of random executions with the known calls of these executions.
+//! Compares the timelines of random executions with the known calls of these executions. `PROPTEST_CASES` is their
+//! number, in `.ci/run` 4000.
 
 #[path = "random/execution.rs"]
 mod execution;
@@ -195,8 +196,6 @@ fn script() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
-
     /// With system calls and switches.
     #[test]
     fn exact_traces(script in script(), losses in any::<bool>()) {
@@ -227,8 +226,6 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
-
     /// Walks that end early, of threads whose outermost function is not known: no count of calls is
     /// too large.
     #[test]
@@ -290,8 +287,6 @@ fn anything() -> impl Strategy<Value = Recorded> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
-
     /// The steps of arbitrary events form a valid trace.
     #[test]
     fn contradictions_are_understood_somehow(

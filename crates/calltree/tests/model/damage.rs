@@ -130,8 +130,6 @@ fn forge(bytes: &mut [u8], at: usize, value: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
-
     #[test]
     fn forged_indexes_do_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut bytes = index();

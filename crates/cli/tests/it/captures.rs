@@ -54,6 +54,7 @@ const HUNT_ALL: &[&str] =
     &["hunt", "-q", "--symbol-path", "", "--format", "ndjson", "--only", "CS09,CS28", "--all"];
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
     let (folder, [a, b]) = two_machines();
     let check = |verb: &[&str]| {

@@ -164,6 +164,7 @@ fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn every_printed_name_selects_its_events() {
     let events = printed(&[]);
     let mut with_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -188,6 +188,7 @@ fn every_format_can_be_parsed() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn findings_do_not_depend_on_threads() {
     let written = |threads: &str| {
         // The answers of all detections would take most of the time.

@@ -2,7 +2,9 @@
 //! schemas that were written from their documentation.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use jsonschema::Validator;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackhound_detect::report::{EventContext, Finding};
@@ -12,27 +14,27 @@ use stackhound_frames::Answer;
 use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState, VersionInfo};
 
 use crate::event_contexts::{access, events, finding, nothing, start, undetermined, yes};
-use crate::{lines, validate};
+use crate::{lines, schema, validate};
 
-const ECS: &str = include_str!("ecs.schema.json");
-const OCSF: &str = include_str!("ocsf.schema.json");
-const NAVIGATOR: &str = include_str!("navigator.schema.json");
+static ECS: LazyLock<Validator> = LazyLock::new(|| schema(include_str!("ecs.schema.json")));
+static OCSF: LazyLock<Validator> = LazyLock::new(|| schema(include_str!("ocsf.schema.json")));
+static NAVIGATOR: LazyLock<Validator> = LazyLock::new(|| schema(include_str!("navigator.schema.json")));
 
 fn ecs(events: &[(EventContext, Vec<Finding>)]) -> Vec<Value> {
     let documents = lines(FindingsFormat::Ecs, events);
-    validate(ECS, &documents);
+    validate(&ECS, &documents);
     documents
 }
 
 fn ocsf(events: &[(EventContext, Vec<Finding>)]) -> Vec<Value> {
     let documents = lines(FindingsFormat::Ocsf, events);
-    validate(OCSF, &documents);
+    validate(&OCSF, &documents);
     documents
 }
 
 fn layer(events: &[(EventContext, Vec<Finding>)]) -> Value {
     let layers = lines(FindingsFormat::Navigator, events);
-    validate(NAVIGATOR, &layers);
+    validate(&NAVIGATOR, &layers);
     assert_eq!(layers.len(), 1);
     layers[0].clone()
 }

@@ -6,6 +6,7 @@ mod event_contexts;
 mod ndjson;
 mod table;
 
+use jsonschema::Validator;
 use stackhound_detect::Totals;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, Finding};
@@ -34,10 +35,12 @@ fn lines(format: FindingsFormat, events: &[(EventContext, Vec<Finding>)]) -> Vec
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+fn schema(text: &str) -> Validator {
+    jsonschema::validator_for(&serde_json::from_str(text).expect("JSON")).expect("a schema")
+}
+
 /// Checks values against a schema, and reports all errors.
-fn validate(schema: &str, values: &[serde_json::Value]) {
-    let schema = serde_json::from_str(schema).expect("JSON");
-    let schema = jsonschema::validator_for(&schema).expect("a schema");
+fn validate(schema: &Validator, values: &[serde_json::Value]) {
     for value in values {
         let errors: Vec<_> =
             schema.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();

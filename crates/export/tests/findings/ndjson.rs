@@ -1,5 +1,8 @@
 //! NDJSON, checked against the published schema and compared with the written findings.
 
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackhound_detect::alert::Alerts;
@@ -9,10 +12,12 @@ use stackhound_export::findings::FindingsFormat;
 use stackhound_types::Mode;
 
 use crate::event_contexts::{access, event_with_answers, events, nothing};
-use crate::{lines, validate, written};
+use crate::{lines, schema, validate, written};
 
-const FINDING: &str = include_str!("../../../../docs/schema/1/finding.json");
-const ALERT: &str = include_str!("../../../../docs/schema/1/alert.json");
+static FINDING: LazyLock<Validator> =
+    LazyLock::new(|| schema(include_str!("../../../../docs/schema/1/finding.json")));
+static ALERT: LazyLock<Validator> =
+    LazyLock::new(|| schema(include_str!("../../../../docs/schema/1/alert.json")));
 
 fn hex(value: &Value) -> Option<u64> {
     let digits = value.as_str()?.strip_prefix("0x").expect("0x");
@@ -126,7 +131,7 @@ proptest! {
     #[test]
     fn lines_follow_the_schema_and_are_complete(event in event_with_answers()) {
         let lines = lines(FindingsFormat::Ndjson, std::slice::from_ref(&event));
-        validate(FINDING, &lines);
+        validate(&FINDING, &lines);
         let (event_context, findings) = event;
         let expected: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict != Verdict::No).collect();
@@ -151,8 +156,8 @@ proptest! {
         let text = written(FindingsFormat::Ndjson, false, &events, &alerts, &Totals::default());
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (findings, alerts) = lines.split_at(lines.len() - expected.len());
-        validate(FINDING, findings);
-        validate(ALERT, alerts);
+        validate(&FINDING, findings);
+        validate(&ALERT, alerts);
         let found: Vec<_> = alerts.iter().map(|alert| (alert["alert"].clone(), alert["score"].clone())).collect();
         assert_eq!(found, expected);
         let of_alerts = findings.iter().filter(|finding| finding["verdict"] == "yes" && finding["suppressed"].is_null()).map(|finding| &finding["alert"]);
