@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
-use stackhound_profile::{Full, ProcessId, StackId, ThreadId};
+use stackhound_profile::{Full, StackId, ThreadId};
 use stackhound_schema::kernel::hook_id;
 use stackhound_types::Pid;
 
@@ -19,8 +19,12 @@ const ALLOCATED: usize = 1;
 const FREED: usize = 2;
 const ALLOCATIONS: usize = 3;
 
-pub(super) const METRIC: Metric =
-    Metric { name: "memory", columns: COLUMNS, dimensions: &[], start: || Box::new(Memory::default()) };
+pub(super) const METRIC: Metric = Metric {
+    name: "memory",
+    columns: COLUMNS,
+    dimensions: &[],
+    start: || Box::new(Memory(Committed::new(RANGES_MAX))),
+};
 
 const COLUMNS: &[Column] = &[
     bytes("outstanding_bytes", 0),
@@ -82,35 +86,69 @@ impl Ranges {
     }
 }
 
-#[derive(Debug, Default)]
-struct Memory {
-    processes: FxHashMap<ProcessId, Ranges>,
-    /// Upper limit of the number of ranges.
-    ranges: usize,
+/// The committed ranges of all processes.
+#[derive(Debug)]
+struct Committed {
+    /// By process id: a process can get memory before the event of its start.
+    processes: FxHashMap<Pid, Ranges>,
+    /// The number of ranges of all processes.
+    count: usize,
+    max: usize,
 }
+
+impl Committed {
+    fn new(max: usize) -> Committed {
+        Committed { processes: FxHashMap::default(), count: 0, max }
+    }
+
+    /// Commits a range. Returns the size that was not committed before.
+    fn add(&mut self, pid: Pid, from: u64, until: u64, owner: Owner) -> u64 {
+        let ranges = self.processes.entry(pid).or_default();
+        let before = ranges.0.len();
+        let added = ranges.add(from, until, owner);
+        self.count = self.count - before + ranges.0.len();
+        added
+    }
+
+    /// Frees a range, and calls `freed` with the parts that were committed.
+    fn remove(&mut self, pid: Pid, from: u64, until: u64, freed: impl FnMut(Owner, u64)) {
+        let Some(ranges) = self.processes.get_mut(&pid) else { return };
+        let before = ranges.0.len();
+        ranges.remove(from, until, freed);
+        self.count = self.count - before + ranges.0.len();
+        if ranges.0.is_empty() {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Forgets all ranges if there are too many. Returns whether it did.
+    fn limit(&mut self) -> bool {
+        let is_full = self.count > self.max;
+        if is_full {
+            self.processes.clear();
+            self.count = 0;
+        }
+        is_full
+    }
+}
+
+#[derive(Debug)]
+struct Memory(Committed);
 
 fn key((thread, stack): (ThreadId, StackId)) -> Key {
     Key { thread, stack, labels: [Label::default(); 2] }
 }
 
 impl Memory {
-    fn free(
-        &mut self,
-        process: ProcessId,
-        from: u64,
-        until: u64,
-        out: &mut Observations,
-        is_counted: bool,
-    ) -> u64 {
+    /// Returns the size that was known to be committed.
+    fn free(&mut self, pid: Pid, from: u64, until: u64, out: &mut Observations, is_counted: bool) -> u64 {
         let mut known = 0;
-        if let Some(ranges) = self.processes.get_mut(&process) {
-            ranges.remove(from, until, |owner, size| {
-                known += size;
-                if let Some(owner) = owner.filter(|_| is_counted) {
-                    out.add(key(owner), Figures::default().with(FREED, size));
-                }
-            });
-        }
+        self.0.remove(pid, from, until, |owner, size| {
+            known += size;
+            if let Some(owner) = owner.filter(|_| is_counted) {
+                out.add(key(owner), Figures::default().with(FREED, size));
+            }
+        });
         known
     }
 }
@@ -139,11 +177,8 @@ impl Measure for Memory {
         let Some(pid) = number(view, "ProcessId").and_then(|pid| Pid::known(pid.try_into().ok()?)) else {
             return Ok(());
         };
-        // The process that owns the memory. Another one can commit it.
-        let (process, _) = out.parts.thread(view, Some(pid.0), None)?;
         if id == hook_id::PROCESS_END {
-            self.free(process, 0, u64::MAX, out, is_counted);
-            self.processes.remove(&process);
+            self.free(pid, 0, u64::MAX, out, is_counted);
             return Ok(());
         }
         out.events += 1;
@@ -152,12 +187,14 @@ impl Measure for Memory {
         };
         let (until, flags) = (base.saturating_add(size), number(view, "Flags").unwrap_or(0));
         if id == hook_id::PAGE_FAULT_VIRTUAL_FREE && flags & (DECOMMIT | RELEASE) != 0 {
-            let known = self.free(process, base, until, out, is_counted);
+            let known = self.free(pid, base, until, out, is_counted);
             if known == 0 && is_counted && wanted() {
                 out.remain("releases of memory that was not known to be committed", size);
             }
         } else if id == hook_id::PAGE_FAULT_VIRTUAL_ALLOC && flags & COMMIT != 0 {
             let owner = if wanted() {
+                // The process that owns the memory. Another one can commit it.
+                let (process, _) = out.parts.thread(view, Some(pid.0), None)?;
                 let (caller, _) = out.parts.thread_of(view)?;
                 let tid = view.tid().filter(|_| caller == process);
                 let thread = out.parts.thread(view, Some(pid.0), tid)?.1;
@@ -165,23 +202,20 @@ impl Measure for Memory {
             } else {
                 None
             };
-            if self.ranges >= RANGES_MAX {
-                self.processes.clear();
-                self.ranges = 0;
-                out.remain("limits of ranges that were reached: earlier ranges were forgotten", 0);
-            }
-            self.ranges += 2;
-            let added = self.processes.entry(process).or_default().add(base, until, owner);
+            let added = self.0.add(pid, base, until, owner);
             if let Some(owner) = owner.filter(|_| is_counted) {
                 out.add(key(owner), Figures::default().with(ALLOCATED, added).with(ALLOCATIONS, 1));
             }
+        }
+        if self.0.limit() {
+            out.remain("limits of ranges that were reached: earlier ranges were forgotten", 0);
         }
         Ok(())
     }
 
     fn end(&mut self, out: &mut Observations) {
-        for (_, ranges) in self.processes.drain() {
-            for (start, (end, owner)) in ranges.0 {
+        for ranges in self.0.processes.values() {
+            for (start, &(end, owner)) in &ranges.0 {
                 if let Some(owner) = owner {
                     out.add(key(owner), Figures::default().with(0, end - start));
                 }
@@ -195,6 +229,40 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn count(committed: &Committed) -> usize {
+        committed.processes.values().map(|ranges| ranges.0.len()).sum()
+    }
+
+    #[test]
+    fn only_ranges_that_exist_count() {
+        let mut committed = Committed::new(4);
+        let pid = |number| Pid(number);
+        for step in 0..100 {
+            // Again the same range, one that is freed, and one of a process that ends.
+            committed.add(pid(8), 0, 10, None);
+            committed.add(pid(8), 20, 30, None);
+            committed.remove(pid(8), 20, 30, |_, _| ());
+            committed.add(pid(12 + step), 0, 10, None);
+            committed.remove(pid(12 + step), 0, u64::MAX, |_, _| ());
+            assert!(!committed.limit());
+        }
+        assert_eq!((committed.count, count(&committed), committed.processes.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn parts_of_ranges_are_limited() {
+        let mut committed = Committed::new(4);
+        committed.add(Pid(8), 0, 100, None);
+        for hole in 1..=3 {
+            committed.remove(Pid(8), 10 * hole, 10 * hole + 1, |_, _| ());
+            assert!(!committed.limit());
+        }
+        committed.remove(Pid(8), 40, 41, |_, _| ());
+        assert_eq!((committed.count, count(&committed)), (5, 5));
+        assert!(committed.limit());
+        assert_eq!((committed.count, count(&committed)), (0, 0));
+    }
 
     proptest! {
         /// Ranges are the pages of a bitmap after every step: a commit counts the pages that were not
