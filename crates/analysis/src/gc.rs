@@ -7,8 +7,11 @@
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
 use stackhound_profile::Sums;
+use stackhound_system::ProcessId;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
+
+use crate::costs::is_lost;
 
 /// `GCStart`.
 const START: u16 = 1;
@@ -24,7 +27,7 @@ const FOR_COLLECTION: [u64; 2] = [1, 6];
 /// The type of a collection in the background.
 const BACKGROUND: u64 = 1;
 
-/// Maximum number of processes, and of suspending threads. Beyond that, all are forgotten.
+/// Maximum number of runtimes, and of suspending threads. Beyond that, all are forgotten.
 const KEPT_MAX: usize = 1 << 14;
 
 /// A generation: 0, 1, or 2 and older.
@@ -47,10 +50,42 @@ pub enum Step {
     Ended(Generation, TraceTime),
     /// A pause ends that started then. `None` if it belongs to no known collection.
     Paused(Option<Generation>, TraceTime),
-    /// A collection ends whose start is not known.
-    NotStarted,
-    /// A restart whose suspension is not known.
-    NotSuspended,
+    /// A beginning without its end, or an end without its beginning.
+    Unpaired(Unpaired),
+}
+
+/// An event that belongs to another one, which is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unpaired {
+    /// What it is, as a phrase in plural form.
+    pub reason: &'static str,
+    /// When it was.
+    pub time: TraceTime,
+    /// Whether it counts.
+    pub is_wanted: bool,
+}
+
+/// A process with a runtime of .NET, of which it can have several.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Runtime {
+    /// The number only if nothing else is known of the process.
+    process: Result<ProcessId, Pid>,
+    /// `ClrInstanceID`, which the first versions of events do not have.
+    instance: u64,
+}
+
+/// A collection or a suspension that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    time: TraceTime,
+    source: u16,
+    is_wanted: bool,
+}
+
+impl Begun {
+    fn unpaired(self, reason: &'static str) -> Unpaired {
+        Unpaired { reason, time: self.time, is_wanted: self.is_wanted }
+    }
 }
 
 /// A collection that has started.
@@ -58,7 +93,7 @@ pub enum Step {
 struct Started {
     number: u64,
     generation: Generation,
-    time: TraceTime,
+    begun: Begun,
     is_background: bool,
     is_over: bool,
 }
@@ -67,42 +102,59 @@ struct Started {
 #[derive(Clone, Debug, Default)]
 pub struct Collections {
     /// By thread: since when, and whether for a collection.
-    suspended: FxHashMap<(Pid, Tid), (TraceTime, bool)>,
-    /// The last collection of a process, and the last one in the background.
-    last: FxHashMap<Pid, [Option<Started>; 2]>,
+    suspended: FxHashMap<(Runtime, Tid), (Begun, bool)>,
+    /// The last collection of a runtime, and the last one in the background.
+    last: FxHashMap<Runtime, [Option<Started>; 2]>,
 }
 
 impl Collections {
-    /// Adds an event of the provider.
-    pub fn observe(&mut self, view: &EventView<'_>) -> Option<Step> {
+    /// Whether events of the provider with this id matter.
+    pub fn reads(id: u16) -> bool {
+        matches!(id, START | END | SUSPEND | RESTARTED)
+    }
+
+    /// Adds an event of the provider. `is_wanted` states whether what it describes counts.
+    pub fn observe(&mut self, view: &EventView<'_>, is_wanted: bool) -> Option<Step> {
+        let id = view.id();
+        if !Collections::reads(id) {
+            return None;
+        }
         let (pid, tid, now) = (view.pid()?, view.tid()?, view.time());
         let number = |name: &str| view.field(name).and_then(|(_, value)| value.as_u64());
-        match view.id() {
+        let known = view.trace_state().system().process_of_event(pid, now);
+        let process = known.map(|process| process.id()).ok_or(pid);
+        let runtime = Runtime { process, instance: number("ClrInstanceID").unwrap_or(0) };
+        let begun = Begun { time: now, source: view.event().source(), is_wanted };
+        let unpaired = |reason| Some(Step::Unpaired(begun.unpaired(reason)));
+        // The other event can be another one if records are missing.
+        let is_lost = |since: Begun| is_lost(view, since.source, since.time);
+        match id {
             START => {
                 let (count, depth) = (number("Count")?, number("Depth")?);
                 if self.last.len() >= KEPT_MAX {
                     self.last.clear();
                 }
-                let last = self.last.entry(pid).or_default();
+                let last = self.last.entry(runtime).or_default();
                 // A second start of the same collection does not count.
                 if last.iter().flatten().any(|known| known.number == count) {
                     return None;
                 }
                 let generation = Generation(depth.min(2) as u8);
                 let is_background = number("Type") == Some(BACKGROUND);
-                let started = Started { number: count, generation, time: now, is_background, is_over: false };
+                let started = Started { number: count, generation, begun, is_background, is_over: false };
                 last[usize::from(is_background)] = Some(started);
                 Some(Step::Started(generation))
             }
             END => {
                 let count = number("Count")?;
-                let known = self.last.get_mut(&pid).into_iter().flatten().flatten();
+                let known = self.last.get_mut(&runtime).into_iter().flatten().flatten();
                 let Some(started) = known.into_iter().find(|known| known.number == count && !known.is_over)
                 else {
-                    return Some(Step::NotStarted);
+                    return unpaired("ends of collections without a known start");
                 };
+                // The number of the collection makes it certain.
                 started.is_over = true;
-                Some(Step::Ended(started.generation, started.time))
+                Some(Step::Ended(started.generation, started.begun.time))
             }
             SUSPEND => {
                 if self.suspended.len() >= KEPT_MAX {
@@ -110,31 +162,39 @@ impl Collections {
                 }
                 let is_for_collection =
                     number("Reason").is_some_and(|reason| FOR_COLLECTION.contains(&reason));
-                self.suspended.insert((pid, tid), (now, is_for_collection));
-                None
+                match self.suspended.insert((runtime, tid), (begun, is_for_collection)) {
+                    Some((replaced, true)) => {
+                        Some(Step::Unpaired(replaced.unpaired("suspensions without a known restart")))
+                    }
+                    _ => None,
+                }
             }
-            RESTARTED => match self.suspended.remove(&(pid, tid)) {
-                Some((since, true)) => Some(Step::Paused(self.paused_for(pid, since), since)),
+            _ => match self.suspended.remove(&(runtime, tid)) {
+                Some((since, _)) if is_lost(since) => {
+                    unpaired("restarts with lost records since the suspension")
+                }
+                Some((since, true)) => Some(Step::Paused(self.paused_for(runtime, since.time), since.time)),
                 Some((_, false)) => None,
-                None => Some(Step::NotSuspended),
+                None => unpaired("restarts without a known suspension"),
             },
-            _ => None,
         }
     }
 
     /// The generation of the collection that started in a pause, or that runs in the background.
-    fn paused_for(&self, pid: Pid, since: TraceTime) -> Option<Generation> {
-        let known = self.last.get(&pid)?.iter().flatten();
-        let in_pause = known.clone().filter(|known| known.time >= since).max_by_key(|known| known.time);
+    fn paused_for(&self, runtime: Runtime, since: TraceTime) -> Option<Generation> {
+        let known = self.last.get(&runtime)?.iter().flatten();
+        let time = |known: &&Started| known.begun.time;
+        let in_pause = known.clone().filter(|known| time(known) >= since).max_by_key(time);
         let in_background = || known.clone().find(|known| known.is_background && !known.is_over);
         in_pause.or_else(in_background).map(|known| known.generation)
     }
 
-    /// The number of pauses, and of the last collections of processes, that are not over.
-    pub fn open(&self) -> (u64, u64) {
-        let pauses = self.suspended.values().filter(|(_, is_for_collection)| *is_for_collection).count();
-        let last = self.last.values().flatten().flatten();
-        (pauses as u64, last.filter(|known| !known.is_over).count() as u64)
+    /// The pauses, and the last collections of runtimes, that are not over.
+    pub fn open(&self) -> impl Iterator<Item = Unpaired> {
+        let pauses = self.suspended.values().filter(|(_, is_for_collection)| *is_for_collection);
+        let pauses = pauses.map(|(begun, _)| begun.unpaired("pauses that were not over at the end"));
+        let last = self.last.values().flatten().flatten().filter(|known| !known.is_over);
+        pauses.chain(last.map(|known| known.begun.unpaired("collections that were not over at the end")))
     }
 }
 
@@ -156,7 +216,7 @@ impl GarbageCollections {
 
     /// Adds an event of the provider.
     pub fn observe(&mut self, view: &EventView<'_>) {
-        match self.collections.observe(view) {
+        match self.collections.observe(view, true) {
             Some(Step::Started(generation)) => self.generations[generation.index()] += 1,
             Some(Step::Paused(_, since)) => {
                 self.pauses += Sums::one(u64::try_from(view.time().0.saturating_sub(since.0)).unwrap_or(0));

@@ -8,7 +8,7 @@ use stackhound_profile::Full;
 use stackhound_schema::provider_guid;
 
 use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, count, ticks};
-use crate::gc::{Collections, Generation, Step};
+use crate::gc::{Collections, Generation, Step, Unpaired};
 
 const PAUSES: usize = 1;
 const COLLECTIONS: usize = 2;
@@ -49,7 +49,11 @@ impl Measure for Garbage {
         if view.kernel_id().is_some() || view.event().guid() != Some(provider_guid::DOT_NET_RUNTIME) {
             return Ok(());
         }
-        let Some(step) = self.collections.observe(view) else { return Ok(()) };
+        if !Collections::reads(view.id()) || out.is_repeated(view) {
+            return Ok(());
+        }
+        let is_wanted = wanted();
+        let Some(step) = self.collections.observe(view, is_wanted) else { return Ok(()) };
         out.events += 1;
         let (now, window) = (view.time(), out.window);
         let is_counted = window.contains(now);
@@ -69,17 +73,12 @@ impl Measure for Garbage {
                 let paused = Figures::lasting(window.overlap(from, now));
                 (generation, paused.with(PAUSES, is_counted.into()))
             }
-            Step::NotStarted | Step::NotSuspended if !is_counted || !wanted() => return Ok(()),
-            Step::NotStarted => {
-                out.remain("ends of collections without a known start", 0);
-                return Ok(());
-            }
-            Step::NotSuspended => {
-                out.remain("restarts without a known suspension", 0);
+            Step::Unpaired(unpaired) => {
+                remain(unpaired, out);
                 return Ok(());
             }
         };
-        if figures == Figures::default() || !wanted() {
+        if figures == Figures::default() || !is_wanted {
             return Ok(());
         }
         let (thread, stack) = out.actor(view)?;
@@ -94,8 +93,12 @@ impl Measure for Garbage {
     }
 
     fn end(&mut self, out: &mut Observations) {
-        let (pauses, collections) = self.collections.open();
-        (0..pauses).for_each(|_| out.remain("pauses that were not over at the end", 0));
-        (0..collections).for_each(|_| out.remain("collections that were not over at the end", 0));
+        self.collections.open().for_each(|unpaired| remain(unpaired, out));
+    }
+}
+
+fn remain(unpaired: Unpaired, out: &mut Observations) {
+    if unpaired.is_wanted && out.window.contains(unpaired.time) {
+        out.remain(unpaired.reason, 0);
     }
 }

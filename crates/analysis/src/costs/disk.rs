@@ -2,7 +2,8 @@
 //!
 //! A transfer is logged when it is complete, on any thread. The event of its start, `…Init`, has the
 //! requesting thread and its stack; both have the address of the same I/O request packet. Without it,
-//! the thread may be stated by the completion, and the stack is unknown.
+//! the thread may be stated by the completion, and the stack is unknown. The event of the start also
+//! states the thread, which can differ from the one that logged it.
 //!
 //! The I/O time of a transfer is stated: from its start to its completion. Its service time is the
 //! part after the previous completion of the same disk: before that, the disk served another
@@ -16,8 +17,8 @@ use stackhound_trace::TraceTime;
 use stackhound_types::Tid;
 
 use super::{
-    Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label,
-    is_lost, number, ticks,
+    Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, OTHERS, Observations, bytes, count,
+    file_label, is_lost, number, ticks,
 };
 
 const IO_TIME: usize = 1;
@@ -45,14 +46,43 @@ const COLUMNS: &[Column] = &[
     ticks("max", MAX),
 ];
 
+/// Maximum number of disks.
+const DISKS_MAX: usize = 1 << 10;
+
 /// A transfer that has been requested.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     time: TraceTime,
     source: u16,
     tid: Option<Tid>,
-    thread: ThreadId,
-    stack: StackId,
+    /// Its thread and stack; `None` if it does not count.
+    owner: Option<(ThreadId, StackId)>,
+}
+
+impl Request {
+    /// Its completion is not known.
+    fn remain(&self, out: &mut Observations) {
+        if self.owner.is_some() && out.window.contains(self.time) {
+            out.remain("requests without a known completion", 0);
+        }
+    }
+}
+
+/// The thread that requested a transfer, if the version of the event states it.
+fn issuer(view: &EventView<'_>) -> Option<Tid> {
+    number(view, "IssuingThreadId").and_then(|tid| Tid::known(tid.try_into().ok()?))
+}
+
+/// When the transfer started that is complete now; `None` if it is not stated. The duration is in
+/// ticks of the performance counter, whatever the clock of the session is.
+fn started(view: &EventView<'_>, out: &Observations) -> Option<TraceTime> {
+    let duration = u128::from(number(view, "HighResResponseTime")?);
+    let own = u128::from(out.clock.ticks_per_second());
+    let duration = match u128::from(view.event().block().session().perf_freq) {
+        0 => duration,
+        frequency => duration * own / frequency,
+    };
+    Some(TraceTime(view.time().0.saturating_sub_unsigned(u64::try_from(duration).unwrap_or(u64::MAX))))
 }
 
 #[derive(Debug, Default)]
@@ -74,30 +104,42 @@ impl Disks {
         let request = number(view, "Irp").and_then(|irp| self.requests.remove(&irp));
         let Some(disk) = number(view, "DiskNumber") else { return Ok(()) };
         let now = view.time();
-        let duration = number(view, "HighResResponseTime").and_then(|ticks| i64::try_from(ticks).ok());
-        let from = TraceTime(now.0.saturating_sub(duration.unwrap_or(0)));
+        let stated_start = started(view, out);
+        let start = stated_start.filter(|from| out.can_start(*from, now));
+        let from = start.unwrap_or(now);
         let (previous, label) = match self.completed.get(&disk) {
             Some(&(previous, label)) => (previous, label),
+            None if self.completed.len() >= DISKS_MAX => (from, out.label(OTHERS)),
             None => (from, out.label(&disk.to_string())),
         };
-        self.completed.insert(disk, (now.max(previous), label));
+        if self.completed.len() < DISKS_MAX || self.completed.contains_key(&disk) {
+            self.completed.insert(disk, (now.max(previous), label));
+        }
         let is_counted = out.window.contains(now);
         let io_time = out.window.overlap(from, now);
-        if (!is_counted && io_time == 0) || !wanted() {
+        if !is_counted && io_time == 0 {
             return Ok(());
         }
-        let stated = number(view, "IssuingThreadId").and_then(|tid| Tid::known(tid.try_into().ok()?));
+        let stated = issuer(view);
         // The address of a packet is used again: the request can be another one if records are missing.
         let request = request.filter(|request| {
             stated.is_none_or(|tid| request.tid == Some(tid)) && !is_lost(view, request.source, request.time)
         });
+        // Only the request has the stack, so filters select by it.
         let (thread, stack) = match request {
-            Some(request) => (request.thread, request.stack),
+            Some(Request { owner: Some(owner), .. }) => owner,
+            Some(Request { owner: None, .. }) => return Ok(()),
+            None if !wanted() => return Ok(()),
             None => {
-                out.remain("transfers without a known request: no stack", 0);
+                if is_counted {
+                    out.remain("transfers without a known request: no stack", 0);
+                }
                 (out.parts.thread(view, None, stated)?.1, out.no_stack()?)
             }
         };
+        if is_counted && stated_start.is_some() && start.is_none() {
+            out.remain("transfers whose start contradicts other events: no duration", 0);
+        }
         let size = number(view, "TransferSize").unwrap_or(0);
         let (times, amount) = match id {
             hook_id::DISK_IO_READ | hook_id::DISK_IO_OPTICAL_READ => (READS, Some(READ)),
@@ -133,20 +175,27 @@ impl Measure for Disks {
                 | hook_id::DISK_IO_OPTICAL_WRITE_INIT
                 | hook_id::DISK_IO_OPTICAL_FLUSH_INIT,
             ) => {
+                if out.is_repeated(view) {
+                    return Ok(());
+                }
                 let Some(irp) = number(view, "Irp") else { return Ok(()) };
-                let (thread, stack) = out.actor(view)?;
+                let tid = issuer(view).or(view.tid());
+                let owner = if wanted() {
+                    let (caller, _) = out.parts.thread_of(view)?;
+                    let thread = match tid == view.tid() {
+                        true => out.parts.thread_of(view)?.1,
+                        false => out.parts.thread(view, None, tid)?.1,
+                    };
+                    Some((thread, out.stack(view, caller)?))
+                } else {
+                    None
+                };
                 if self.requests.len() >= OPEN_MAX {
                     self.end(out);
                 }
-                let request = Request {
-                    time: view.time(),
-                    source: view.event().source(),
-                    tid: view.tid(),
-                    thread,
-                    stack,
-                };
-                if self.requests.insert(irp, request).is_some() {
-                    out.remain(NOT_COMPLETED, 0);
+                let request = Request { time: view.time(), source: view.event().source(), tid, owner };
+                if let Some(replaced) = self.requests.insert(irp, request) {
+                    replaced.remain(out);
                 }
                 Ok(())
             }
@@ -158,6 +207,9 @@ impl Measure for Disks {
                 | hook_id::DISK_IO_OPTICAL_WRITE
                 | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS),
             ) => {
+                if out.is_repeated(view) {
+                    return Ok(());
+                }
                 out.events += 1;
                 self.complete(view, id, out, wanted)
             }
@@ -166,8 +218,6 @@ impl Measure for Disks {
     }
 
     fn end(&mut self, out: &mut Observations) {
-        self.requests.drain().for_each(|_| out.remain(NOT_COMPLETED, 0));
+        self.requests.drain().for_each(|(_, request)| request.remain(out));
     }
 }
-
-const NOT_COMPLETED: &str = "requests without a completion, in the whole trace";

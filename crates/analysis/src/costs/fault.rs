@@ -7,8 +7,7 @@
 use stackhound_pipeline::EventView;
 use stackhound_profile::Full;
 use stackhound_schema::kernel::hook_id;
-use stackhound_trace::TraceTime;
-use stackhound_types::Tid;
+use stackhound_types::{RawTime, Tid};
 
 use super::{
     Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, file_label, number, ticks,
@@ -52,6 +51,9 @@ impl Measure for Faults {
         let (now, window) = (view.time(), out.window);
         let is_counted = window.contains(now);
         if let Some((_, name)) = SOFT_FAULTS.iter().find(|(hook_id, _)| *hook_id == id) {
+            if out.is_repeated(view) {
+                return Ok(());
+            }
             out.events += 1;
             if is_counted && wanted() {
                 let (thread, stack) = out.actor(view)?;
@@ -63,13 +65,18 @@ impl Measure for Faults {
         if id != hook_id::PAGE_FAULT_HARD_FAULT {
             return Ok(());
         }
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         out.events += 1;
         let started = view.field("InitialTime").and_then(|(_, value)| match value {
-            stackhound_schema::Value::RawTime(time) => Some(time.0),
-            value => value.as_i64(),
+            stackhound_schema::Value::RawTime(time) => Some(time),
+            value => value.as_i64().map(RawTime),
         });
-        let duration = started.map_or(0, |started| view.raw_time().0.saturating_sub(started)).max(0);
-        let time = window.overlap(TraceTime(now.0.saturating_sub(duration)), now);
+        let is_possible = |raw: RawTime, from| raw.0 > 0 && out.can_start(from, now);
+        let from = started.map(|raw| (raw, out.trace_time(view, raw)));
+        let possible = from.filter(|&(raw, from)| is_possible(raw, from)).map(|(_, from)| from);
+        let time = window.overlap(possible.unwrap_or(now), now);
         if (!is_counted && time == 0) || !wanted() {
             return Ok(());
         }
@@ -79,6 +86,9 @@ impl Measure for Faults {
         let labels = [file_label(view, out), out.label("hard")];
         let mut figures = Figures::lasting(time);
         if is_counted {
+            if from.is_some() && possible.is_none() {
+                out.remain("faults whose start contradicts other events: no duration", 0);
+            }
             figures = figures.with(HARD, 1).with(BYTES, number(view, "ByteCount").unwrap_or(0));
         }
         out.add(Key { thread, stack, labels }, figures);

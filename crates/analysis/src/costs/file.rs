@@ -134,10 +134,10 @@ impl Files {
         Ok(())
     }
 
-    fn finish(&mut self, view: &EventView<'_>, out: &mut Observations) {
+    fn finish(&mut self, view: &EventView<'_>, out: &mut Observations, wanted: &mut dyn FnMut() -> bool) {
         let now = view.time();
         let Some(begun) = number(view, "IrpPtr").and_then(|irp| self.begun.remove(&irp)) else {
-            if out.window.contains(now) {
+            if out.window.contains(now) && wanted() {
                 out.remain("ends of operations without a known beginning", 0);
             }
             return;
@@ -180,10 +180,15 @@ impl Measure for Files {
     ) -> Result<(), Full> {
         let Some(id) = view.kernel_id().filter(|id| id >> 8 == 0x04) else { return Ok(()) };
         if id == hook_id::FILE_IO_OPERATION_END {
-            self.finish(view, out);
+            if !out.is_repeated(view) {
+                self.finish(view, out, wanted);
+            }
             return Ok(());
         }
         let Some(&operation) = NAMES.iter().find(|(hook_id, _)| *hook_id == id) else { return Ok(()) };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         out.events += 1;
         self.begin(view, operation, out, wanted)
     }

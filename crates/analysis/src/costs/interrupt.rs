@@ -32,6 +32,8 @@ const COLUMNS: &[Column] =
 /// Maximum number of intervals of a processor that can still be inside of a later one.
 const NESTED_MAX: usize = 1 << 12;
 
+const CONTRADICTION: &str = "routines whose start contradicts other events";
+
 /// The kinds of routines.
 const KINDS: [(u16, &str); 5] = [
     (hook_id::PERF_INFO_ISR, "ISR"),
@@ -103,25 +105,31 @@ impl Measure for Interrupts {
         };
         let pointer_size = view.event().record().pointer_size();
         let Ok(parsed) = Dpc::parse(view.payload(), view.version(), pointer_size) else { return Ok(()) };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         out.events += 1;
-        let now = view.time();
-        let duration = view.raw_time().0.saturating_sub(parsed.initial_time.0);
-        let from = TraceTime(now.0.saturating_sub(duration));
+        let (now, window) = (view.time(), out.window);
+        let from = out.trace_time(view, parsed.initial_time);
         let state = self.processors.entry(processor).or_default();
         // Only threaded calls run in a thread, and can be preempted.
         let is_preempted = state.switched.is_some_and(|switched| switched > from);
-        if duration < 0 || (is_preempted && id != hook_id::PERF_INFO_THREADED_DPC) {
-            out.remain("routines whose start contradicts other events", 0);
+        let is_possible = parsed.initial_time.0 > 0 && out.can_start(from, now);
+        if !is_possible || (is_preempted && id != hook_id::PERF_INFO_THREADED_DPC) {
+            if window.contains(now) && wanted() {
+                out.remain(CONTRADICTION, 0);
+            }
             return Ok(());
         }
-        let window = out.window;
         let inclusive = window.overlap(from, now);
         let mut exclusive = inclusive;
         let overlaps = state.nesting.end((from, now), |(from, until)| {
             exclusive = exclusive.saturating_sub(window.overlap(from, until));
         });
         if overlaps {
-            out.remain("routines whose start contradicts other events", length(from, now));
+            if window.contains(now) && wanted() {
+                out.remain(CONTRADICTION, length(from, now));
+            }
             return Ok(());
         }
         let is_counted = window.contains(now);

@@ -1,7 +1,8 @@
 //! Methods that the JIT compilers of .NET processes compiled, with their sizes and times.
 //!
 //! A compilation begins with `MethodJittingStarted` and ends with `MethodLoadVerbose` of the same
-//! method on the same thread. Compilations can be nested. The time is that of the clock, not of the
+//! method on the same thread. Without the level 5, the runtime logs no beginnings, and the ends as
+//! `MethodLoad`, without names, except for generic and dynamic methods. Compilations can be nested. The time is that of the clock, not of the
 //! processor.
 
 use rustc_hash::FxHashMap;
@@ -11,7 +12,7 @@ use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
-use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, number, ticks};
+use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, is_lost, number, ticks};
 
 const METHODS: usize = 1;
 const IL: usize = 2;
@@ -32,8 +33,10 @@ const COLUMNS: &[Column] = &[
     ticks("max", MAX),
 ];
 
+/// `MethodLoad`, which states no name.
+const LOADED: u16 = 141;
 /// `MethodLoadVerbose`.
-const LOADED: u16 = 143;
+const NAMED: u16 = 143;
 /// `MethodJittingStarted`.
 const STARTED: u16 = 145;
 
@@ -52,7 +55,19 @@ const NESTED_MAX: usize = 64;
 struct Begun {
     method: u64,
     time: TraceTime,
+    source: u16,
     il_size: u64,
+    /// Whether it counts.
+    is_wanted: bool,
+}
+
+impl Begun {
+    /// Its end is not known.
+    fn remain(&self, out: &mut Observations) {
+        if self.is_wanted && out.window.contains(self.time) {
+            out.remain("compilations without a method that was loaded", 0);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,27 +75,26 @@ struct Compilations {
     begun: FxHashMap<(Pid, Tid), Vec<Begun>>,
 }
 
-const NOT_LOADED: &str = "compilations without a method that was loaded";
-
 impl Compilations {
-    fn begin(&mut self, view: &EventView<'_>, thread: (Pid, Tid), out: &mut Observations) {
+    fn begin(&mut self, view: &EventView<'_>, thread: (Pid, Tid), is_wanted: bool, out: &mut Observations) {
         let Some(method) = number(view, "MethodID") else { return };
         if self.begun.len() >= THREADS_MAX {
             self.end(out);
         }
         let begun = self.begun.entry(thread).or_default();
         if begun.len() >= NESTED_MAX {
-            begun.drain(..).for_each(|_| out.remain(NOT_LOADED, 0));
+            begun.drain(..).for_each(|begun| begun.remain(out));
         }
         let il_size = number(view, "MethodILSize").unwrap_or(0);
-        begun.push(Begun { method, time: view.time(), il_size });
+        let (time, source) = (view.time(), view.event().source());
+        begun.push(Begun { method, time, source, il_size, is_wanted });
     }
 
     /// The compilation of a method that is loaded. Those inside of it did not end.
     fn finish(&mut self, thread: (Pid, Tid), method: u64, out: &mut Observations) -> Option<Begun> {
         let begun = self.begun.get_mut(&thread)?;
         let at = begun.iter().rposition(|begun| begun.method == method)?;
-        begun.drain(at + 1..).for_each(|_| out.remain(NOT_LOADED, 0));
+        begun.drain(at + 1..).for_each(|begun| begun.remain(out));
         begun.pop()
     }
 }
@@ -111,15 +125,23 @@ impl Measure for Compilations {
             return Ok(());
         }
         let id = view.id();
-        let (Some(pid), Some(tid), LOADED | STARTED) = (view.pid(), view.tid(), id) else { return Ok(()) };
+        let (Some(pid), Some(tid), LOADED | NAMED | STARTED) = (view.pid(), view.tid(), id) else {
+            return Ok(());
+        };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         if id == STARTED {
-            self.begin(view, (pid, tid), out);
+            self.begin(view, (pid, tid), wanted(), out);
             return Ok(());
         }
         let flags = number(view, "MethodFlags").unwrap_or(0);
         let Some(method) = number(view, "MethodID").filter(|_| flags & JITTED != 0) else { return Ok(()) };
         out.events += 1;
         let begun = self.finish((pid, tid), method, out);
+        // The same method is compiled again, and the start can be another one if records are missing.
+        let is_uncertain = begun.is_some_and(|begun| is_lost(view, begun.source, begun.time));
+        let begun = begun.filter(|_| !is_uncertain);
         let is_counted = out.window.contains(view.time());
         let time = begun.map_or(0, |begun| out.window.overlap(begun.time, view.time()));
         if (!is_counted && time == 0) || !wanted() {
@@ -127,7 +149,9 @@ impl Measure for Compilations {
         }
         let mut figures = Figures::lasting(time);
         if is_counted {
-            if begun.is_none() {
+            if is_uncertain {
+                out.remain("methods with lost records since their start: no duration and IL size", 0);
+            } else if begun.is_none() {
                 out.remain("methods without a known start: no duration and IL size", 0);
             }
             figures = figures
@@ -138,7 +162,8 @@ impl Measure for Compilations {
         let text = |name| view.field(name).map(|(field, value)| field.render(value).to_string());
         let name = match (text("MethodNamespace"), text("MethodName")) {
             (Some(class), Some(name)) if !class.is_empty() => format!("{class}.{name}"),
-            (_, name) => name.unwrap_or_default(),
+            (_, Some(name)) => name,
+            (_, None) => "[no name]".to_owned(),
         };
         let labels = [out.label(&name), out.label(tier(flags))];
         let (thread, stack) = out.actor(view)?;
@@ -147,6 +172,6 @@ impl Measure for Compilations {
     }
 
     fn end(&mut self, out: &mut Observations) {
-        self.begun.drain().flat_map(|(_, begun)| begun).for_each(|_| out.remain(NOT_LOADED, 0));
+        self.begun.drain().flat_map(|(_, begun)| begun).for_each(|begun| begun.remain(out));
     }
 }

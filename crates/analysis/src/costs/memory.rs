@@ -168,6 +168,9 @@ impl Measure for Memory {
             ) => id,
             _ => return Ok(()),
         };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         // What happens after the end of the window does not change what was committed at its end.
         if out.window.to.is_some_and(|to| view.time() >= to) {
             out.events += u64::from(id != hook_id::PROCESS_END);
@@ -218,6 +221,9 @@ impl Measure for Memory {
             for (start, &(end, owner)) in &ranges.0 {
                 if let Some(owner) = owner {
                     out.add(key(owner), Figures::default().with(0, end - start));
+                    if out.is_lossy {
+                        out.remain("ranges that may have been freed: records are missing", end - start);
+                    }
                 }
             }
         }

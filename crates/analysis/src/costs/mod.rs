@@ -18,14 +18,17 @@ mod memory;
 mod network;
 mod system_call;
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::hash::Hasher;
 use std::ops::AddAssign;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Missing, Naming, TraceState};
 use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
-use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
+use stackhound_types::RawTime;
 
 use crate::parts::Parts;
 use crate::rows::{Amount, By, ByStack, Row, named_rows, rows};
@@ -41,6 +44,10 @@ const OPEN_MAX: usize = 1 << 16;
 const DIMENSIONS_MAX: usize = 2;
 /// Maximum number of different names of all dimensions.
 const LABELS_MAX: usize = 1 << 20;
+/// Number of the last events of a processor among which the same event of another session is found.
+const RECENT_MAX: usize = 32;
+/// The longest time that something can have lasted before the first event of the trace, in seconds.
+const EARLIER_MAX: u64 = 3600;
 
 /// The values of a row, in raw ticks, bytes or numbers: see [`Metric::columns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -122,7 +129,7 @@ impl Column {
 pub struct Metric {
     /// The name in output.
     pub name: &'static str,
-    /// The columns. Rows are sorted by the first one.
+    /// The columns. Rows are sorted by the first one, then by the next ones.
     pub columns: &'static [Column],
     /// Its own dimensions, by name.
     pub dimensions: &'static [&'static str],
@@ -197,6 +204,12 @@ pub struct Remainder {
 struct Observations {
     parts: Parts,
     window: Window,
+    /// The clock of trace time.
+    clock: Clock,
+    /// By processor: events that no other session recorded so far. `None` if there is one session.
+    recent: Option<FxHashMap<Option<u16>, VecDeque<Recent>>>,
+    /// Whether records of the trace may be missing. Known at the end.
+    is_lossy: bool,
     by: FxHashMap<Key, Figures>,
     labels: FxHashMap<String, Label>,
     remainders: Vec<Remainder>,
@@ -205,7 +218,58 @@ struct Observations {
     without_stack: u64,
 }
 
+/// An event that another session can also have recorded.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    /// Of its kind, thread and payload.
+    hash: u64,
+    session: u32,
+    time: TraceTime,
+}
+
 impl Observations {
+    /// Whether another session recorded the same event: with the same thread and payload, on the same
+    /// processor, within 100 ms. Must be called once for each event that a measurement uses. Costs
+    /// nothing if the trace has one session.
+    fn is_repeated(&mut self, view: &EventView<'_>) -> bool {
+        let Some(recent) = &mut self.recent else { return false };
+        let (event, now) = (view.event(), view.time());
+        let mut hasher = FxHasher::default();
+        hasher.write_u16(view.kernel_id().unwrap_or(view.id()));
+        hasher.write_u32(event.header_tid().map_or(0, |tid| tid.0));
+        hasher.write(event.payload());
+        let (hash, session) = (hasher.finish(), event.session_number());
+        let recent = recent.entry(view.processor()).or_default();
+        let oldest = now.0.saturating_sub_unsigned(self.clock.ticks_per_second() / 10);
+        let same = recent
+            .iter()
+            .position(|known| known.hash == hash && known.session != session && known.time.0 >= oldest);
+        if let Some(same) = same {
+            recent.remove(same);
+            if self.window.contains(now) {
+                self.remain("events that another session also recorded: counted once", 0);
+            }
+            return true;
+        }
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(Recent { hash, session, time: now });
+        false
+    }
+
+    /// The trace time of a raw time in the payload of an event.
+    fn trace_time(&self, view: &EventView<'_>, raw: RawTime) -> TraceTime {
+        TimeBase::between(view.event().block().session().clock(), self.clock).trace_time(raw)
+    }
+
+    /// Whether something that an event describes can have started then: not after the event, and not
+    /// long before the first event of the trace.
+    fn can_start(&self, from: TraceTime, now: TraceTime) -> bool {
+        let earlier = self.clock.ticks_per_second().saturating_mul(EARLIER_MAX);
+        from <= now && from.0 >= self.parts.times().0.0.saturating_sub_unsigned(earlier)
+    }
+
     fn add(&mut self, key: Key, figures: Figures) {
         if figures != Figures::default() {
             *self.by.entry(key).or_default() += figures;
@@ -247,7 +311,7 @@ impl Observations {
         if let Some(stack) = self.parts.stack_of(view, process)? {
             return Ok(stack);
         }
-        self.without_stack += 1;
+        self.without_stack += u64::from(self.window.contains(view.time()));
         self.no_stack()
     }
 
@@ -266,7 +330,6 @@ pub struct Costs {
     metric: &'static Metric,
     measure: Box<dyn Measure>,
     out: Observations,
-    clock: Clock,
 }
 
 impl Costs {
@@ -275,13 +338,16 @@ impl Costs {
         let out = Observations {
             parts: Parts::new(product, trace),
             window,
+            clock: trace.clock(),
+            recent: (trace.time_bases().len() > 1).then(FxHashMap::default),
+            is_lossy: false,
             by: FxHashMap::default(),
             labels: FxHashMap::default(),
             remainders: Vec::new(),
             events: 0,
             without_stack: 0,
         };
-        Costs { metric, measure: (metric.start)(), out, clock: trace.clock() }
+        Costs { metric, measure: (metric.start)(), out }
     }
 
     /// Adds the next event. What it describes counts if `wanted` returns true for it. Every event of
@@ -296,6 +362,7 @@ impl Costs {
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
     pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CostReport {
+        self.out.is_lossy = !known.losses().is_lossless();
         self.measure.end(&mut self.out);
         let out = &mut self.out;
         out.parts.end_capture(known, naming);
@@ -312,7 +379,7 @@ impl Costs {
             events: self.out.events,
             without_stack: self.out.without_stack,
             window,
-            clock: self.clock,
+            clock: self.out.clock,
         }
     }
 }
@@ -330,7 +397,7 @@ pub struct CostReport {
     pub remainders: Vec<Remainder>,
     /// The number of events that the measurement is based on, in the whole trace.
     pub events: u64,
-    /// The number of observed events without a stack.
+    /// The number of events in the analyzed part that count and have no stack.
     pub without_stack: u64,
     /// The analyzed part of the trace.
     pub window: (TraceTime, TraceTime),
@@ -364,7 +431,17 @@ impl CostReport {
         }
     }
 
-    /// The rows, those with the most in the first column first.
+    /// Sorts rows with the same value in the first column by the other ones.
+    fn sorted(&self, mut rows: Vec<Row<Figures>>) -> Vec<Row<Figures>> {
+        let columns = self.metric.columns.iter();
+        let figures = |row: &Row<Figures>| {
+            columns.clone().flat_map(|column| [row.own.of(column), row.total.of(column)]).collect::<Vec<_>>()
+        };
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(figures(row)));
+        rows
+    }
+
+    /// The rows, those with the most in the first column first; if that is equal, in the next ones.
     pub fn rows(&self, by: CostBy) -> Vec<Row<Figures>> {
         let by = match by {
             CostBy::Actor(by) => by,
@@ -374,14 +451,15 @@ impl CostReport {
                     *sums.entry(key.labels[index]).or_default() += *figures;
                 }
                 let name = |label: Label| self.labels.get(label.0 as usize).cloned().unwrap_or_default();
-                return named_rows(sums.into_iter().map(|(label, figures)| (name(label), figures)));
+                return self
+                    .sorted(named_rows(sums.into_iter().map(|(label, figures)| (name(label), figures))));
             }
         };
         let mut observed: ByStack<Figures> = FxHashMap::default();
         for (key, figures) in &self.by {
             *observed.entry((key.thread, key.stack)).or_default() += *figures;
         }
-        rows(&self.profile, &observed, None, by)
+        self.sorted(rows(&self.profile, &observed, None, by))
     }
 }
 
@@ -400,7 +478,7 @@ fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
 }
 
 /// Whether records of a source may be missing since a time.
-fn is_lost(view: &EventView<'_>, source: u16, since: TraceTime) -> bool {
+pub(crate) fn is_lost(view: &EventView<'_>, source: u16, since: TraceTime) -> bool {
     let losses = view.trace_state().losses();
     !losses.is_lossless() && losses.between(source, since.0, view.time().0)
 }

@@ -115,6 +115,9 @@ impl Measure for Network {
             RETRANSMIT if group == TCP => (RETRANSMITS, RETRANSMITTED),
             _ => return Ok(()),
         };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         out.events += 1;
         let Some(size) = number(view, "size").filter(|_| out.window.contains(view.time())) else {
             return Ok(());

@@ -76,11 +76,14 @@ impl Measure for SystemCalls {
             Some(hook_id::PERF_INFO_SYS_CALL_EXIT) => false,
             _ => return Ok(()),
         };
+        if out.is_repeated(view) {
+            return Ok(());
+        }
         out.events += 1;
         let Some(outcome) = view.call() else { return Ok(()) };
         let is_in_window = out.window.contains(view.time());
         if !is_entry {
-            if matches!(outcome.end, CallEnd::NotEntered) && is_in_window {
+            if matches!(outcome.end, CallEnd::NotEntered) && is_in_window && wanted() {
                 out.remain("exits without a known entry", 0);
             }
             return Ok(());

@@ -2,20 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 
 use stackhound::analysis::Window;
-use stackhound::analysis::costs::{self, CostBy, CostReport, Metric};
+use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Metric};
 use stackhound::analysis::rows::By;
 use stackhound::profile::Grouping;
-use stackhound::trace::TraceTime;
+use stackhound::trace::{OpenTrace, Source, TraceTime};
+use stackhound::{ClockKind, EventView, Passes, Pipeline};
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
-use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
-use crate::analysis::open;
-use crate::costs::{column, measure};
+use crate::costs::column;
 
 /// The value and the size of each field.
 type Fields = &'static [(u64, usize)];
@@ -27,6 +30,12 @@ struct Event(i64, u16, (u32, u32), Kind, u8, Vec<u8>);
 enum Kind {
     Kernel(u16),
     Runtime(u16),
+    /// A buffer of the processor is lost.
+    Loss,
+}
+
+fn loss(time: i64, processor: u16) -> Event {
+    Event(time, processor, (0, 0), Kind::Loss, 0, Vec::new())
 }
 
 fn payload(fields: &[(u64, usize)]) -> Vec<u8> {
@@ -46,11 +55,44 @@ fn runtime(time: i64, tid: u32, id: u16, fields: &[u32]) -> Event {
 const START: i64 = 1_000_000;
 
 fn report(metric: &'static Metric, window: (Option<i64>, Option<i64>), events: &[Event]) -> CostReport {
-    let session = Session { start: RawTime(START), processors: 4, ..Session::default() };
+    report_of(metric, window, &[(Session::default(), events)], |_| true)
+}
+
+/// Measures a trace of several sessions, with a filter.
+fn report_of(
+    metric: &'static Metric,
+    window: (Option<i64>, Option<i64>),
+    sessions: &[(Session, &[Event])],
+    wanted: impl Fn(&EventView<'_>) -> bool,
+) -> CostReport {
+    let sources = sessions.iter().map(|(session, events)| {
+        let etl_file = EtlFile::open(file(session.clone(), events).into()).unwrap();
+        Source::new("", etl_file)
+    });
+    let trace = OpenTrace::new(sources.collect(), 2).unwrap();
+    let at = |time: Option<i64>| time.map(|time| TraceTime(START + time));
+    let window = Window { from: at(window.0), to: at(window.1) };
+    let mut costs = Costs::new(metric, String::new(), &trace, window);
+    let mut pipeline = Pipeline::new(&trace, Passes::Two);
+    pipeline.run(|view| {
+        costs.observe(view, || wanted(view)).unwrap();
+        ControlFlow::Continue(())
+    });
+    let (known, _, naming) = pipeline.parts();
+    costs.finish(known, naming)
+}
+
+fn file(session: Session, events: &[Event]) -> Vec<u8> {
+    let session = Session { start: RawTime(START), processors: 4, ..session };
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
     for Event(time, processor, (pid, tid), kind, version, payload) in events {
         let issuer = Issuer::new(Pid(*pid), Tid(*tid));
         let header = match *kind {
+            Kind::Loss => {
+                writer.flush(*processor).unwrap();
+                writer.lose_buffer(*processor).unwrap();
+                continue;
+            }
             Kind::Kernel(hook_id) => HeaderSpec::System { hook_id, version: *version, issuer },
             Kind::Runtime(id) => HeaderSpec::Event {
                 provider: provider_guid::DOT_NET_RUNTIME,
@@ -74,10 +116,7 @@ fn report(metric: &'static Metric, window: (Option<i64>, Option<i64>), events: &
             .write(*processor, &RecordSpec { time, pointer_size: PointerSize::Eight, header, payload })
             .unwrap();
     }
-    let (file, _) = writer.finish().unwrap();
-    let at = |time: Option<i64>| time.map(|time| TraceTime(START + time));
-    let window = Window { from: at(window.0), to: at(window.1) };
-    measure(&open(file.into_inner()), metric, window)
+    writer.finish().unwrap().0.into_inner()
 }
 
 const WHOLE: (Option<i64>, Option<i64>) = (None, None);
@@ -239,10 +278,7 @@ fn service_of_a_disk_begins_after_the_previous_transfer() {
                 read(90, 3, 5, 12),
             ],
             "service_time 45, io_time 45, reads 3, read_bytes 1536, max 30",
-            &[
-                "1 requests without a completion, in the whole trace",
-                "2 transfers without a known request: no stack",
-            ],
+            &["1 requests without a known completion", "2 transfers without a known request: no stack"],
         ),
     ];
     for (events, sums, remainders) in rows {
@@ -383,4 +419,263 @@ fn interrupts_of_processors_are_independent() {
     assert_eq!(shown(&report, OWN), expected);
     let rows = report.rows(CostBy::Actor(By::Frames(Grouping::Module)));
     assert_eq!(rows.iter().map(|row| row.names[0].as_str()).collect::<Vec<_>>(), ["[no module]"]);
+}
+
+fn disk_init(time: i64, header_tid: u32, irp: u64, tid: u64) -> Event {
+    let fields = payload(&[(irp, 8), (tid, 4)]);
+    Event(time, 0, (8, header_tid), Kind::Kernel(hook_id::DISK_IO_READ_INIT), 3, fields)
+}
+
+fn disk_read(time: i64, disk: u64, irp: u64, response: u64, tid: u64) -> Event {
+    let fields = [(disk, 4), (0, 4), (512, 4), (0, 4), (0, 8), (0, 8), (irp, 8), (response, 8), (tid, 4)];
+    Event(time, 1, (4, 99), Kind::Kernel(hook_id::DISK_IO_READ), 3, payload(&fields))
+}
+
+const DISK: CostBy = CostBy::Own(1);
+
+#[test]
+fn a_request_states_its_thread() {
+    let events = [disk_init(10, 412, 1, 44), disk_read(30, 0, 1, 20, 44)];
+    let found = report(&costs::DISK, WHOLE, &events);
+    assert_eq!(found.remainders, []);
+    let rows = found.rows(CostBy::Actor(By::Thread));
+    assert_eq!(rows.iter().map(|row| row.tid).collect::<Vec<_>>(), [Some(44)]);
+}
+
+#[test]
+fn filters_select_requests_of_transfers() {
+    let events = [
+        disk_init(10, 12, 1, 12),
+        disk_init(11, 16, 2, 16),
+        disk_read(20, 0, 1, 10, 12),
+        disk_read(40, 0, 2, 10, 16),
+        // Neither is complete.
+        disk_init(50, 12, 3, 12),
+        disk_init(60, 16, 4, 16),
+        disk_init(70, 12, 5, 12),
+    ];
+    let one = [(Session::default(), &events[..])];
+    let found = report_of(&costs::DISK, (None, Some(70)), &one, |view| view.tid() == Some(Tid(12)));
+    let expected = [
+        "0: service_time 10, io_time 10, reads 1, read_bytes 512, max 10",
+        "1 requests without a known completion",
+    ];
+    assert_eq!(shown(&found, DISK), expected);
+    // Requests that are selected, in the selected time.
+    assert_eq!(found.without_stack, 2);
+}
+
+#[test]
+fn response_times_are_ticks_of_the_performance_counter() {
+    let events = [disk_init(10, 12, 1, 12), disk_read(100, 0, 1, 20, 12)];
+    let session = Session {
+        clock: ClockKind::SystemTime,
+        start_time: FileTime(START),
+        perf_frequency: NonZeroU64::new(2_500_000).unwrap(),
+        ..Session::default()
+    };
+    let found = report_of(&costs::DISK, WHOLE, &[(session, &events[..])], |_| true);
+    assert_eq!(shown(&found, DISK), ["0: service_time 80, io_time 80, reads 1, read_bytes 512, max 80"]);
+}
+
+#[test]
+fn starts_are_times_of_their_session() {
+    // The first session has another clock, of which trace time has the ticks.
+    let fast = Session { perf_frequency: NonZeroU64::new(20_000_000).unwrap(), ..Session::default() };
+    let start = |time: i64| (START + time) as u64;
+    let fields = [(start(100), 8), (0, 8), (0, 8), (0, 8), (12, 4), (4096, 4)];
+    let fault = [kernel(300, 0, hook_id::PAGE_FAULT_HARD_FAULT, 0, &fields)];
+    let dpc = [kernel(300, 0, hook_id::PERF_INFO_DPC, 2, &[(start(100), 8), (0x10, 8)])];
+    for (metric, events) in [(&costs::FAULT, &fault[..]), (&costs::INTERRUPT, &dpc[..])] {
+        let sessions = [(fast.clone(), &[][..]), (Session::default(), events)];
+        let found = report_of(metric, WHOLE, &sessions, |_| true);
+        assert_eq!(found.value(&found.total(), &metric.columns[0]), 20_000, "{}", metric.name);
+    }
+}
+
+#[test]
+fn impossible_starts_are_no_durations() {
+    let events =
+        [disk_init(10, 12, 1, 12), disk_read(100, 0, 1, 1 << 62, 12), disk_read(101, 0, 2, u64::MAX, 12)];
+    let expected = [
+        "0: reads 2, read_bytes 1024",
+        "2 transfers whose start contradicts other events: no duration",
+        "1 transfers without a known request: no stack",
+    ];
+    assert_eq!(shown(&report(&costs::DISK, WHOLE, &events), DISK), expected);
+    let fault = |time, started: i64| {
+        let fields = [(started as u64, 8), (0, 8), (0, 8), (0, 8), (12, 4), (4096, 4)];
+        kernel(time, 0, hook_id::PAGE_FAULT_HARD_FAULT, 0, &fields)
+    };
+    let events = [fault(10, 0), fault(20, START + 30), fault(40, i64::MIN)];
+    let expected =
+        ["hard: hard_faults 3, bytes 12288", "3 faults whose start contradicts other events: no duration"];
+    assert_eq!(shown(&report(&costs::FAULT, WHOLE, &events), CostBy::Own(1)), expected);
+}
+
+#[test]
+fn numbers_of_disks_are_limited() {
+    let events: Vec<Event> = (0..3000).map(|disk| disk_read(disk as i64, disk, disk, 1, 12)).collect();
+    let rows = report(&costs::DISK, WHOLE, &events).rows(DISK);
+    assert_eq!(rows.len(), 1025);
+    assert_eq!(rows.iter().map(|row| row.own.of(&costs::DISK.columns[2])).sum::<u64>(), 3000);
+}
+
+#[test]
+fn what_two_sessions_record_counts_once() {
+    let isr = |time, from: i64| {
+        kernel(
+            time,
+            0,
+            hook_id::PERF_INFO_ISR,
+            2,
+            &[((START + from) as u64, 8), (0x20, 8), (1, 1), (7, 2), (0, 1)],
+        )
+    };
+    let suspend = |time| runtime(time, 16, 9, &[1, 0]);
+    let restarted = |time| runtime(time, 16, 3, &[]);
+    let send = |time| {
+        let fields =
+            [(8, 4), (100, 4), (0x0100_007f, 4), (0x0200_007f, 4), (0xbb01, 2), (0x5000, 2), (0, 8), (0, 4)];
+        kernel(time, 0, hook_id::TCP_IP_SEND_IPV4, 2, &fields)
+    };
+    let events = |later: i64| {
+        let mut events = vec![
+            isr(20 + later, 15),
+            disk_init(30 + later, 12, 1, 12),
+            disk_read(40 + later, 0, 1, 10, 12),
+            suspend(50 + later),
+            restarted(60 + later),
+            send(70 + later),
+            // The same session records an equal event.
+            send(72 + later),
+        ];
+        events.push(Event(80 + later, 0, (8, 16), Kind::Runtime(143), 0, compiled()));
+        events
+    };
+    for (metric, column, count) in [
+        (&costs::INTERRUPT, "calls", 1),
+        (&costs::DISK, "reads", 1),
+        (&costs::GC, "pauses", 1),
+        (&costs::NETWORK, "sends", 2),
+        (&costs::JIT, "methods", 1),
+    ] {
+        let (first, second) = (events(0), events(1));
+        let sessions = [(Session::default(), &first[..]), (Session::default(), &second[..])];
+        let found = report_of(metric, WHOLE, &sessions, |_| true);
+        let column = metric.columns.iter().find(|known| known.name == column).unwrap();
+        assert_eq!(found.total().of(column), count, "{}", metric.name);
+        assert!(found.remainders.iter().any(|known| known.reason.contains("another session")));
+    }
+    // One session after the other.
+    let (first, second) = (events(0), events(2_000_000));
+    let sessions = [(Session::default(), &first[..]), (Session::default(), &second[..])];
+    let found = report_of(&costs::NETWORK, WHOLE, &sessions, |_| true);
+    assert_eq!(found.total().of(&costs::NETWORK.columns[2]), 4);
+}
+
+/// The end of the compilation of a method with a name.
+fn compiled() -> Vec<u8> {
+    let fields = payload(&[(1, 8), (0, 8), (0, 8), (100, 4), (0, 4), (8, 4)]);
+    [fields, vec![0, 0, b'm', 0, 0, 0, 0, 0]].concat()
+}
+
+#[test]
+fn methods_without_names_count() {
+    let load = |time, method: u64, flags: u64| {
+        let fields = [(method, 8), (0, 8), (0, 8), (100, 4), (0, 4), (flags, 4)];
+        Event(time, 0, (8, 16), Kind::Runtime(141), 0, payload(&fields))
+    };
+    let events = [load(10, 1, 8), load(20, 2, 8 | 4 << 7), load(30, 3, 0)];
+    let expected = [
+        "[no name]: methods 2, native_bytes 200",
+        "2 methods without a known start: no duration and IL size",
+    ];
+    assert_eq!(shown(&report(&costs::JIT, WHOLE, &events), OWN), expected);
+}
+
+#[test]
+fn lost_records_leave_durations_unknown() {
+    let begin = |time| {
+        let texts = vec![0; 6];
+        let fields = payload(&[(1, 8), (0, 8), (0, 4), (10, 4)]);
+        Event(time, 0, (8, 16), Kind::Runtime(145), 0, [fields, texts].concat())
+    };
+    let events = [begin(10), loss(20, 0), Event(30, 0, (8, 16), Kind::Runtime(143), 0, compiled())];
+    let expected = [
+        "m: methods 1, native_bytes 100",
+        "1 methods with lost records since their start: no duration and IL size",
+    ];
+    assert_eq!(shown(&report(&costs::JIT, WHOLE, &events), OWN), expected);
+    let suspend = |time, reason| runtime(time, 16, 9, &[reason, 0]);
+    let events = [suspend(10, 1), loss(20, 0), runtime(30, 16, 3, &[])];
+    assert_eq!(
+        shown(&report(&costs::GC, WHOLE, &events), OWN),
+        ["1 restarts with lost records since the suspension"]
+    );
+    let events = [suspend(10, 1), suspend(20, 1), runtime(30, 16, 3, &[])];
+    let expected =
+        ["no known collection: paused 10, pauses 1, max 10", "1 suspensions without a known restart"];
+    assert_eq!(shown(&report(&costs::GC, WHOLE, &events), OWN), expected);
+    let commit = [(0x1000, 8), (0x1000, 8), (8, 4), (0x1000, 4)];
+    let event = |time| kernel(time, 0, hook_id::PAGE_FAULT_VIRTUAL_ALLOC, 2, &commit);
+    let events = [event(10), loss(20, 0), event(30)];
+    let found = report(&costs::MEMORY, WHOLE, &events);
+    let known: Vec<_> = found.remainders.iter().map(|known| (known.reason, known.sums.amount)).collect();
+    assert_eq!(known, [("ranges that may have been freed: records are missing", 0x1000)]);
+}
+
+#[test]
+fn runtimes_of_a_process_are_independent() {
+    let event = |time, id, fields: &[u32], clr: u8| {
+        let fields: Vec<_> = fields.iter().map(|value| ((*value).into(), 4)).collect();
+        Event(time, 0, (8, 16), Kind::Runtime(id), 1, [payload(&fields), vec![clr, 0]].concat())
+    };
+    let start = |time, clr| event(time, 1, &[1, 0, 0, 0], clr);
+    let events = [start(10, 1), start(20, 2), event(30, 2, &[1, 0], 1), event(50, 2, &[1, 0], 2)];
+    let expected = ["generation 0: collections 2, duration 50, generation_0 2"];
+    assert_eq!(shown(&report(&costs::GC, WHOLE, &events), OWN), expected);
+}
+
+#[test]
+fn unpaired_events_count_if_they_are_selected() {
+    let events = [runtime(10, 16, 9, &[1, 0]), runtime(110, 16, 9, &[1, 0]), runtime(120, 20, 9, &[1, 0])];
+    let one = [(Session::default(), &events[..])];
+    let found = report_of(&costs::GC, (Some(100), None), &one, |view| view.tid() == Some(Tid(16)));
+    assert_eq!(shown(&found, OWN), ["1 pauses that were not over at the end"]);
+}
+
+#[test]
+fn the_end_of_a_process_frees_what_it_got_before_its_start() {
+    let process = |time, hook_id| {
+        let fields = [(1, 8), (20, 4), (8, 4), (0, 4), (0, 4), (0, 8), (0, 4)];
+        Event(
+            time,
+            0,
+            (8, 12),
+            Kind::Kernel(hook_id),
+            3,
+            [payload(&fields), b"a.exe\0\0\0".to_vec()].concat(),
+        )
+    };
+    let commit = [(0x1000, 8), (0x1000, 8), (20, 4), (0x1000, 4)];
+    let events = [
+        kernel(10, 0, hook_id::PAGE_FAULT_VIRTUAL_ALLOC, 2, &commit),
+        process(20, hook_id::PROCESS_START),
+        process(30, hook_id::PROCESS_END),
+    ];
+    let found = report(&costs::MEMORY, WHOLE, &events);
+    assert_eq!(found.total().of(&costs::MEMORY.columns[0]), 0);
+    assert_eq!(found.total().of(&costs::MEMORY.columns[2]), 0x1000);
+}
+
+#[test]
+fn rows_are_sorted_by_all_columns() {
+    let fault = |time, tid| {
+        let fields = payload(&[(0x1000, 8), (0x2000, 8)]);
+        Event(time, 0, (8, tid), Kind::Kernel(hook_id::PAGE_FAULT_DEMAND_ZERO_FAULT), 2, fields)
+    };
+    let events = [fault(10, 12), fault(20, 16), fault(30, 16), fault(40, 20), fault(50, 20), fault(60, 20)];
+    let rows = report(&costs::FAULT, WHOLE, &events).rows(CostBy::Actor(By::Thread));
+    assert_eq!(rows.iter().map(|row| row.tid).collect::<Vec<_>>(), [Some(20), Some(16), Some(12)]);
 }
