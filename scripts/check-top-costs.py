@@ -29,7 +29,7 @@ check_top = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(check_top)
 
 GC_START, GC_END, GC_RESTARTED, GC_SUSPEND = 1, 2, 3, 9
-METHOD_LOADED, METHOD_STARTED = 143, 145
+METHOD_UNNAMED, METHOD_LOADED, METHOD_STARTED = 141, 143, 145
 FOR_COLLECTION = (1, 6)
 JITTED = 8
 
@@ -86,13 +86,16 @@ def methods_of(trace, events):
         if event.id == METHOD_STARTED:
             method, _, _, il_size = struct.unpack_from("<2Q2I", event.payload)
             compilations.append((method, event.time, il_size))
-        elif event.id == METHOD_LOADED:
+        elif event.id in (METHOD_UNNAMED, METHOD_LOADED):
             method, _, _, size, _, flags = struct.unpack_from("<3Q3I", event.payload)
             if not flags & JITTED:
                 continue
-            namespace, offset = text(event.payload, 36)
-            name = text(event.payload, offset)[0]
-            names[f"{namespace}.{name}" if namespace else name] += 1
+            if event.id == METHOD_LOADED:
+                namespace, offset = text(event.payload, 36)
+                name = text(event.payload, offset)[0]
+                names[f"{namespace}.{name}" if namespace else name] += 1
+            else:
+                names["[no name]"] += 1
             values = sums[event.process]
             values["methods"] += 1
             values["native_bytes"] += size
@@ -107,25 +110,31 @@ def methods_of(trace, events):
 
 
 def disks_of(trace):
-    """Returns the expected values of `top disk` by disk."""
+    """Returns the expected values of `top disk` by disk, and the number of transfers without a known request."""
     sums, completed = collections.defaultdict(collections.Counter), {}
+    requests, unmatched = {}, 0
     for event in trace.events:
+        if event.hook in (0x010C, 0x010D, 0x010F):
+            irp, thread = struct.unpack_from("<QI", event.payload)
+            requests[irp] = thread
+            continue
         if event.hook in (0x010A, 0x010B):
-            disk, _, size, _, _, _, _, response = struct.unpack_from("<4IQ3Q", event.payload)
+            disk, _, size, _, _, _, irp, response, thread = struct.unpack_from("<4IQ3QI", event.payload)
             names = ("reads", "read_bytes") if event.hook == 0x010A else ("writes", "written_bytes")
             kinds = zip(names, (1, size), strict=True)
         elif event.hook == 0x010E:
-            disk, _, response = struct.unpack_from("<2IQ", event.payload)
+            disk, _, response, irp, thread = struct.unpack_from("<2I2QI", event.payload)
             kinds = (("flushes", 1),)
         else:
             continue
+        unmatched += requests.pop(irp, None) != thread
         values = sums[str(disk)]
         values.update(dict(kinds))
         values["io_time"] += response
         values["service_time"] += min(response, event.time - completed.get(disk, event.time - response))
         values["max"] = max(values["max"], response)
         completed[disk] = event.time
-    return sums
+    return sums, unmatched
 
 
 def faults_of(trace):
@@ -202,8 +211,14 @@ def main():
                 event.version >= 3 for event in trace.events if event.hook in (0x010A, 0x010B)
             )
             if is_known:
-                disks, faults = disks_of(trace), faults_of(trace)
-                has_faults |= compare(f"{path.name}, disk", trace, top(program, "disk", path, "disk"), disks, "name")
+                (disks, unmatched), faults = disks_of(trace), faults_of(trace)
+                document = top(program, "disk", path, "disk")
+                has_faults |= compare(f"{path.name}, disk", trace, document, disks, "name")
+                remainders = document["remainders"] if document else []
+                shown = sum(known["count"] for known in remainders if "without a known request" in known["reason"])
+                if shown != unmatched:
+                    print(f"{path.name}, disk: {shown} transfers without a known request, expected {unmatched}")
+                    has_faults = True
                 has_faults |= compare(f"{path.name}, fault", trace, top(program, "fault", path, "kind"), faults, "name")
                 network = network_of(trace)
                 has_faults |= compare(f"{path.name}, network", trace, top(program, "network", path, "process"), network)
