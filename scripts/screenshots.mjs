@@ -73,6 +73,8 @@ function checkTree(levels) {
     return level;
   }));
   if (deepest < levels) fail(`only ${deepest} levels`);
+  // Deeper rows than browsers nest are at the same place as their callers.
+  if (rows.length !== 401) fail(`${rows.length} rows`);
   for (const row of rows) {
     const box = row.getBoundingClientRect();
     if (box.left < 0 || box.right > root.clientWidth + 0.5) fail(`outside of the window: ${row.textContent}`);
@@ -89,9 +91,32 @@ async function photograph(page, name, width) {
 async function tree(page, name, width) {
   const check = async (state) => assert.deepEqual(await page.evaluate(checkTree, 100), [], `${name}, ${width}: ${state}`);
   await check("opened");
-  await page.fill("#find", "level_90");
+  for (const level of [90, 152, 190]) await search(page, level, check);
+  await photograph(page, name, width);
+  // The outermost of the shown callers, with the keyboard.
+  await page.focus("#callers li");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => {
+    const rows = [...document.querySelectorAll(".stackhound-tree .stackhound-frame")];
+    const box = rows.find((row) => row.textContent.includes("level_187")).getBoundingClientRect();
+    return box.top >= document.getElementById("bar").getBoundingClientRect().bottom;
+  });
+  assert.equal(await page.evaluate(() => document.activeElement.parentElement.id), "callers");
+  await page.fill("#find", "short");
+  await page.press("#find", "Enter");
+  assert.match(await page.textContent("#count"), /^2 of \d+$/);
+  await page.fill("#find", "no such function");
+  assert.equal(await page.textContent("#count"), "not found");
+}
+
+async function search(page, level, check) {
+  await page.fill("#find", `level_${level}`);
   assert.equal(await page.textContent("#count"), "1 of 1");
-  await page.waitForFunction(() => document.querySelectorAll("#callers li").length === 3);
+  // Callers are those of the first visible row, which is close to the one that was found.
+  await page.waitForFunction((level) => {
+    const callers = [...document.querySelectorAll("#callers li")];
+    return callers.length === 3 && callers.every((line) => Math.abs(Number(line.textContent.match(/level_(\d+)/)?.[1]) - level) < 9);
+  }, level);
   await check("searched");
   const state = await page.evaluate(() => {
     const box = document.querySelector(".found.current").getBoundingClientRect();
@@ -99,18 +124,12 @@ async function tree(page, name, width) {
     return {
       isVisible: box.top >= bar.bottom && box.bottom <= window.innerHeight,
       bar: bar.top,
-      callers: [...document.querySelectorAll("#callers li")].map((line) => Number(line.textContent.match(/level_(\d+)/)[1])),
+      callers: [...document.querySelectorAll("#callers li")].map((line) => line.textContent.match(/\d+/g).map(Number)),
     };
   });
   assert.ok(state.isVisible && state.bar === 0, JSON.stringify(state));
-  const [first, second, third] = state.callers;
-  assert.ok(second === first + 1 && third === second + 1 && third < 90, state.callers.join());
-  await photograph(page, name, width);
-  await page.fill("#find", "short");
-  await page.press("#find", "Enter");
-  assert.match(await page.textContent("#count"), /^2 of \d+$/);
-  await page.fill("#find", "no such function");
-  assert.equal(await page.textContent("#count"), "not found");
+  const [first, second, third] = state.callers.map(([number, inName]) => (number === inName ? number : NaN));
+  assert.ok(second === first + 1 && third === second + 1 && third < level, state.callers.join());
 }
 
 async function flameGraph(page, name, width) {
@@ -147,6 +166,22 @@ async function flameGraph(page, name, width) {
   assert.match(found[2], /^\d+\.\d\d % found: dll/);
   await check("searched");
   await photograph(page, `${name}-found`, width);
+  // The keyboard, in place of the mouse.
+  const foundText = () => page.textContent("#found");
+  await page.focus("#reset");
+  await page.keyboard.press("Enter");
+  assert.equal(await foundText(), "");
+  page.once("dialog", (dialog) => dialog.accept("dll"));
+  await page.focus("#search");
+  await page.keyboard.press("Enter");
+  assert.match(await foundText(), /found: dll/);
+  // The header has all of a line that the image without the script cuts.
+  const lines = await page.$$eval("#head .line", (all) => all.map((line) => [line.textContent, line.dataset.text]));
+  for (const [shown, whole] of lines) assert.equal(shown.replaceAll(" ", ""), whole.replaceAll(" ", ""));
+  // Addresses can be damaged.
+  await page.evaluate(() => (location.hash = "#%E0%A4%A"));
+  await page.reload();
+  assert.match(await foundText(), /found: %E0%A4%A/);
 }
 
 const browser = await chromium.launch({

@@ -3,7 +3,7 @@
 #
 # usage: screenshots.sh PROGRAM INDEX FOLDER [TRACE]
 #
-# PROGRAM is stackhound, INDEX a trace of 101 nested calls, which the example `fixture` of the crate
+# PROGRAM is stackhound, INDEX a trace of 201 nested calls, which the example `fixture` of the crate
 # calltree writes. The traces of the demo and, if given, TRACE are drawn as flame graph and icicle,
 # INDEX as tree. Pictures and screenshots are written to FOLDER.
 # Needs node, npm and chromium. Installs playwright-core into a temporary folder.
@@ -24,7 +24,10 @@ draw() {
   "$program" profile -q "$2" -o "$folder/$1-icicle.svg" --icicle
 }
 draw demo "$folder/stackhound-demo.etl"
+# With a long line in the header.
+"$program" profile -q "$folder/stackhound-demo.etl" -o "$folder/filtered-flame.svg" \
+  --where "process != 'a…' $(printf "and process != 'program %s… of many' " {1..12})"
 if [ $# -gt 3 ]; then draw trace "$4"; fi
-"$program" tree "$index" --ancestors 101 --at 303 -o "$folder/tree.html"
+"$program" tree "$index" --ancestors 201 --at 603 -o "$folder/tree.html"
 cp "$here/screenshots.mjs" "$modules/"
 node "$modules/screenshots.mjs" "$folder" "$folder"/*.svg "$folder/tree.html"

@@ -1,5 +1,6 @@
 //! Converts the events of a trace to a profile with a time axis: samples, context switches and
-//! markers.
+//! markers. Samples in deferred procedure calls and interrupt service routines count for the
+//! processes `DPC` and `ISR`, as in [`cpu`](crate::cpu).
 //!
 //! This module uses events, stacks and names. It does not implement profile formats.
 
@@ -14,7 +15,7 @@ use stackhound_schema::{self as schema, ItemText, Value};
 use stackhound_trace::OpenTrace;
 use stackhound_types::Tid;
 
-use crate::parts::Parts;
+use crate::parts::{Interrupt, Parts};
 use crate::stacks::StackUse;
 
 /// Maximum numbers of events in addition to samples.
@@ -72,6 +73,8 @@ const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
 pub struct Collector {
     parts: Parts,
     samples: Samples,
+    /// The number of samples by whether they are profile samples.
+    kept: [u64; 2],
     limits: Limits,
     counted: Counted,
     kinds: FxHashMap<String, Vec<(Vec<String>, MarkerKindId)>>,
@@ -88,6 +91,7 @@ impl Collector {
         Collector {
             parts: Parts::new(product, trace),
             samples: chosen.map_or(Samples::NoneYet, |chosen| Samples::Chosen(Box::new(chosen))),
+            kept: [0; 2],
             limits,
             counted: Counted::default(),
             kinds: FxHashMap::default(),
@@ -115,6 +119,7 @@ impl Collector {
         if profiles && matches!(self.samples, Samples::NoneYet) {
             self.parts.builder.forget_samples();
             self.samples = Samples::Profile;
+            self.kept = [0; 2];
         }
         let is_sample = match &self.samples {
             Samples::Chosen(predicate) => predicate.decide(view).is_ok_and(|chosen| chosen),
@@ -147,6 +152,7 @@ impl Collector {
     /// The profile, and its counters.
     pub fn finish(mut self) -> (Profile, Counted) {
         self.counted.stand_ins = matches!(self.samples, Samples::NoneYet);
+        self.parts.builder.set_timed(self.kept[0] == 0 && self.kept[1] > 0);
         (self.parts.builder.finish(), self.counted)
     }
 
@@ -160,8 +166,13 @@ impl Collector {
     }
 
     fn sample(&mut self, view: &EventView<'_>, profiles: bool) -> Result<(), Full> {
-        let thread = self.parts.thread_of(view)?;
-        let used = if profiles { StackUse::Sample } else { StackUse::Event };
+        self.kept[usize::from(profiles)] += 1;
+        let interrupt = if profiles { interrupt(view) } else { None };
+        let (used, thread) = match interrupt {
+            Some(interrupt) => (StackUse::Interrupt, self.parts.interrupt(interrupt)?),
+            None if profiles => (StackUse::Sample, self.parts.thread_of(view)?),
+            None => (StackUse::Event, self.parts.thread_of(view)?),
+        };
         let mut stack = self.parts.stacks.of(view, thread.0, used, &mut self.parts.builder)?;
         if !profiles {
             // The innermost frame distinguishes samples of several kinds.
@@ -239,6 +250,12 @@ impl Collector {
         self.kinds.entry(name.to_owned()).or_default().push((keys, id));
         Ok(id)
     }
+}
+
+fn interrupt(view: &EventView<'_>) -> Option<Interrupt> {
+    let pointer_size = view.event().record().pointer_size();
+    let sample = payload::SampledProfile::parse(view.payload(), view.version(), pointer_size);
+    Interrupt::of(&sample.ok()?)
 }
 
 fn tid_field(view: &EventView<'_>, name: &str) -> Option<Tid> {

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
 use stackhound_profile::{Full, Nanos, Process, ProcessId, ProfileBuilder, StackId, Thread, ThreadId};
+use stackhound_schema::kernel::view::SampledProfile;
 use stackhound_system::{self as system, Evidence, Span};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, Pid, RawTime, Tid};
@@ -23,6 +24,36 @@ enum ThreadKey {
     Number(ProcessId, Option<u32>),
 }
 
+/// Work of a processor that interrupts a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interrupt {
+    /// A deferred procedure call.
+    Dpc,
+    /// An interrupt service routine.
+    Isr,
+}
+
+impl Interrupt {
+    /// The interrupt in which a sample was taken, if it was taken in one. A routine can interrupt a
+    /// deferred procedure call. Windows before 8 does not mark these samples.
+    pub fn of(sample: &SampledProfile) -> Option<Interrupt> {
+        const IN_DPC: u8 = 1;
+        const IN_ISR: u8 = 2;
+        match sample.flags {
+            flags if flags & IN_ISR != 0 => Some(Interrupt::Isr),
+            flags if flags & IN_DPC != 0 => Some(Interrupt::Dpc),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Interrupt::Dpc => "DPC",
+            Interrupt::Isr => "ISR",
+        }
+    }
+}
+
 /// The parts of a profile, with the axis of its times.
 #[derive(Debug)]
 pub struct Parts {
@@ -35,6 +66,8 @@ pub struct Parts {
     times: Option<(TraceTime, TraceTime)>,
     processes: FxHashMap<ProcessKey, ProcessId>,
     threads: FxHashMap<ThreadKey, ThreadId>,
+    /// By [`Interrupt`].
+    interrupts: [Option<(ProcessId, ThreadId)>; 2],
 }
 
 impl Parts {
@@ -49,6 +82,7 @@ impl Parts {
             times: None,
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
+            interrupts: [None; 2],
         }
     }
 
@@ -107,6 +141,17 @@ impl Parts {
         let process = self.builder.process(process)?;
         let thread = Thread { process, tid: None, name: String::new(), start: None, end: None };
         Ok((process, self.builder.thread(thread)?))
+    }
+
+    /// The process and the thread that samples in interrupts count for: not those that were
+    /// interrupted.
+    pub fn interrupt(&mut self, interrupt: Interrupt) -> Result<(ProcessId, ThreadId), Full> {
+        if let Some(known) = self.interrupts[interrupt as usize] {
+            return Ok(known);
+        }
+        let ids = self.pseudo(interrupt.name())?;
+        self.interrupts[interrupt as usize] = Some(ids);
+        Ok(ids)
     }
 
     /// The process and the thread of an event.

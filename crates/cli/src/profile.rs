@@ -107,8 +107,6 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         symbols.push(named);
     }
     let (mut profile, counts) = collector.finish();
-    // Only samples of the timer observe that a processor is idle.
-    let shows_idle = counts.stand_ins || arguments.samples.is_some();
     let folds = matches!(format, Format::Firefox | Format::Flamegraph | Format::Speedscope);
     if folds && !arguments.offsets && !arguments.unsymbolicated {
         profile.fold_unnamed();
@@ -118,10 +116,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if compressed {
         // The formats write in small pieces, which compress slowly.
         let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
-        write(&profile, format, arguments, shows_idle, &mut out)?;
+        write(&profile, format, arguments, &mut out)?;
         sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
     } else {
-        write(&profile, format, arguments, shows_idle, &mut sink)?;
+        write(&profile, format, arguments, &mut sink)?;
     }
     sink.finish()?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
@@ -204,13 +202,7 @@ fn format(requested: Option<Format>, path: Option<&Path>) -> Result<Format> {
     })
 }
 
-fn write(
-    profile: &Collected,
-    format: Format,
-    arguments: &Arguments,
-    shows_idle: bool,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn write(profile: &Collected, format: Format, arguments: &Arguments, out: &mut impl Write) -> io::Result<()> {
     match format {
         Format::Firefox => {
             let from_server = arguments.unsymbolicated;
@@ -218,11 +210,13 @@ fn write(
             firefox::write(profile, names, out)
         }
         Format::Flamegraph => {
+            let Filters { from, to, .. } = &arguments.filters;
             let mut selected = filter::texts(&arguments.filters);
+            selected.extend(from.map(|from| format!("from {from}")));
+            selected.extend(to.map(|to| format!("to {to}")));
             selected.extend(arguments.samples.as_ref().map(|kind| format!("samples: {kind}")));
             let options = flamegraph::Options {
                 form: if arguments.icicle { flamegraph::Form::Icicle } else { flamegraph::Form::Flame },
-                without_idle: !shows_idle,
                 filter: selected.join(", "),
             };
             flamegraph::write(profile, &options, out)

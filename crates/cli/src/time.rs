@@ -1,8 +1,10 @@
 //! Times on the command line and in output.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use stackhound::types::Rfc3339;
 use stackhound::{Clock, FileTime, RawTime, TICKS_PER_SECOND};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -30,6 +32,21 @@ impl Point {
         match self {
             Point::Absolute(time) => clock.to_raw(time),
             Point::SinceStart(span) => clock.to_raw(FileTime(start.0.saturating_add(span))),
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    /// RFC 3339, or the seconds since the start such as `+0.25s`, which are read as the same point.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Point::Absolute(time) => write!(f, "{}", Rfc3339(time)),
+            Point::SinceStart(units) => {
+                let fraction = format!("{:07}", units % TICKS_PER_SECOND);
+                let (whole, fraction) = (units / TICKS_PER_SECOND, fraction.trim_end_matches('0'));
+                let point = if fraction.is_empty() { "" } else { "." };
+                write!(f, "+{whole}{point}{fraction}s")
+            }
         }
     }
 }
@@ -105,6 +122,14 @@ mod tests {
             ("1970-01-01T00:00:01", Point::Absolute(FileTime(UNIX_EPOCH as i64 + 10_000_000))),
         ] {
             assert_eq!(text.parse::<Point>().unwrap(), expected, "{text}");
+            assert_eq!(expected.to_string().parse::<Point>().unwrap(), expected, "{expected}");
+        }
+        for (point, expected) in [
+            (Point::SinceStart(50_000_000), "+5s"),
+            (Point::SinceStart(2_500_000), "+0.25s"),
+            (Point::Absolute(FileTime(UNIX_EPOCH as i64)), "1970-01-01T00:00:00.0000000Z"),
+        ] {
+            assert_eq!(point.to_string(), expected);
         }
         for text in ["", "yesterday", "+", "+5 parsecs", "+5h5"] {
             assert!(text.parse::<Point>().is_err(), "{text}");

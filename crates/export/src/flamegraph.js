@@ -16,24 +16,29 @@
       left: Number(group.dataset.x), weight: Number(group.dataset.w), row: Number(rect.getAttribute("y")),
     };
   });
-  const lines = Array.from(head.getElementsByClassName("line"), (line) => ({ line, full: line.textContent }));
+  const lines = Array.from(head.getElementsByClassName("line"), (line) => ({ line, full: line.dataset.text }));
   const frameOf = new Map(all.map((frame) => [frame.group, frame]));
   let zoomed = all[0], character = 7.3;
 
   const width = () => svg.getBoundingClientRect().width;
 
-  // The start of a text that fits into a width. Other characters than ASCII may be wider.
-  function fitted(text, room) {
-    const size = (c) => (c <= "~" ? 1 : 2);
-    let columns = Math.floor(room / character), used = 0, end = 0;
-    for (const c of text) used += size(c);
-    if (used <= columns) return text;
-    used = 2;
+  // The length of the start of a text that fits into a number of columns. Other characters than
+  // ASCII may be wider.
+  function fitting(text, columns) {
+    let used = 0, end = 0;
     for (const c of text) {
-      used += size(c);
+      used += c <= "~" ? 1 : 2;
       if (used > columns) break;
       end += c.length;
     }
+    return end;
+  }
+
+  // The start of a text that fits into a width.
+  function fitted(text, room) {
+    const columns = Math.floor(room / character);
+    if (fitting(text, columns) === text.length) return text;
+    const end = fitting(text, columns - 2);
     return end > 0 ? text.slice(0, end) + "…" : "";
   }
 
@@ -41,8 +46,7 @@
   function wrapped(text, room) {
     const parts = [];
     for (let rest = text; rest !== ""; ) {
-      let part = fitted(rest, room).replace(/…$/, "");
-      if (part === "") part = rest;
+      let part = rest.slice(0, fitting(rest, Math.floor(room / character))) || rest;
       const space = part.lastIndexOf(" ");
       if (part.length < rest.length && space > 0) part = part.slice(0, space);
       parts.push(part);
@@ -143,16 +147,24 @@
     head.setAttribute("transform", `translate(0,${window.scrollY})`);
   }
 
+  const isEnter = (event) => event.key === "Enter" || event.key === " ";
+
+  // Whether a button is at the place of an event, which is pressed then.
+  function press(event) {
+    if (event.target === search) ask();
+    else if (event.target === reset) {
+      zoomed = all[0];
+      find("");
+      layoutFrames();
+    } else return false;
+    return true;
+  }
+
   const frameAt = (event) => frameOf.get(event.target.closest("#frames > g"));
   svg.addEventListener("click", (event) => {
     const frame = frameAt(event);
-    if (frame) zoomed = frame;
-    else if (event.target === search) return ask();
-    else if (event.target !== reset) return;
-    else {
-      zoomed = all[0];
-      find("");
-    }
+    if (!frame) return press(event);
+    zoomed = frame;
     layoutFrames();
   });
   svg.addEventListener("mouseover", (event) => {
@@ -163,7 +175,7 @@
     if (event.key === "F3" || ((event.ctrlKey || event.metaKey) && event.key === "f")) {
       event.preventDefault();
       ask();
-    }
+    } else if (isEnter(event) && press(event)) event.preventDefault();
   });
   window.addEventListener("resize", layout);
   window.addEventListener("scroll", pinHead);
@@ -176,7 +188,13 @@
   search.textContent = "Search";
   layout();
   if (location.hash !== "") {
-    find(decodeURIComponent(location.hash.slice(1)));
+    let term = location.hash.slice(1);
+    try {
+      term = decodeURIComponent(term);
+    } catch {
+      // Somebody wrote the address by hand.
+    }
+    find(term);
     layoutFrames();
   }
   // The outermost frames of a flame graph are at its end.

@@ -4,11 +4,11 @@
 //! of time. The color of a frame shows the [kind](CodeKind) of its code, its shade depends on the
 //! name. Without the script, such as in a viewer of images, the image has a width of 1200 pixels.
 //!
-//! This module does not name frames and does not select samples, except that it leaves out idle
-//! processors.
+//! This module does not name frames and does not select samples, except that it leaves out [idle
+//! processors](Profile::is_idle).
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use stackhound_profile::{CodeKind, Profile, Sample};
@@ -30,8 +30,6 @@ pub enum Form {
 pub struct Options {
     /// The form.
     pub form: Form,
-    /// Leaves out the samples of [idle threads](Profile::is_idle); the header contains their share.
-    pub without_idle: bool,
     /// How the samples were selected, for the header; may be empty.
     pub filter: String,
 }
@@ -65,6 +63,8 @@ const CHARACTER: f64 = 7.3;
 const PADDING: f64 = 3.0;
 /// Of this many parts of the width, a frame that is not drawn has less than one.
 const PARTS: u64 = 10_000;
+/// Maximum number of characters of a line of the header.
+const TEXT_MAX: usize = 1000;
 /// Number of columns of the legend, which must fit on a telephone.
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_COLUMN: usize = 120;
@@ -121,7 +121,7 @@ struct Drawn {
 /// # Errors
 /// Errors of `out`, and [`Empty`] if there are no samples to draw.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-    let is_shown = |sample: &&Sample| !(options.without_idle && profile.is_idle(sample.thread));
+    let is_shown = |sample: &&Sample| !profile.is_idle(sample.thread);
     let samples: Vec<&Sample> = profile.samples().iter().filter(is_shown).collect();
     if samples.is_empty() {
         return Err(if profile.samples().is_empty() { Empty::NoSamples } else { Empty::OnlyIdle }.into());
@@ -144,9 +144,10 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::R
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" id="flamegraph" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" data-rows="{rows}" data-icicle="{}">"#,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" id="flamegraph" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="graphics-document" data-rows="{rows}" data-icicle="{}">"#,
         options.form == Form::Icicle,
     )?;
+    writeln!(out, "<title>{}</title>", Markup(Start(profile.product(), TEXT_MAX)))?;
     style(out, &kinds)?;
     writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#)?;
     let columns = (WIDTH - 2.0 * MARGIN) * 100.0 / WIDTH;
@@ -284,14 +285,13 @@ fn frame(out: &mut dyn Write, node: &Node<'_>, drawn: &Drawn, row: usize, total:
 fn head(out: &mut dyn Write, title: &str, lines: &[String], kinds: &[Kind], height: usize) -> io::Result<()> {
     writeln!(out, r#"<g id="head"><rect id="cover" width="100%" height="{height}" fill="white"/>"#)?;
     let mut row = 0;
-    let mut text = |out: &mut dyn Write, attributes: &str, text: &dyn Display| {
+    for line in std::iter::once(title).chain(lines.iter().map(String::as_str)) {
         row += 1;
-        write_text(out, attributes, MARGIN, row * ROW + 2, text)
-    };
-    let fitted = |line: &str| fitted(line, WIDTH - 2.0 * MARGIN);
-    text(out, r#"id="title" class="line""#, &fitted(title))?;
-    for line in lines {
-        text(out, r#"class="line""#, &fitted(line))?;
+        let id = if row == 1 { r#"id="title" "# } else { "" };
+        // The script continues the line below, where this text ends.
+        let attributes = format!(r#"{id}class="line" data-text="{}""#, Markup(Start(line, TEXT_MAX)));
+        let fitted = fitted(line, WIDTH - 2.0 * MARGIN);
+        write_text(out, &attributes, MARGIN, row * ROW + 2, &fitted)?;
     }
     writeln!(out, r#"<g id="legend" transform="translate({MARGIN},{})">"#, (lines.len() + 1) * ROW + 8)?;
     for (index, kind) in kinds.iter().enumerate() {
@@ -301,8 +301,9 @@ fn head(out: &mut dyn Write, title: &str, lines: &[String], kinds: &[Kind], heig
         write_text(out, "", x as f64 + 20.0, y + 12, &kind.name())?;
     }
     writeln!(out, "</g>\n<g id=\"controls\" class=\"hidden\">")?;
-    write_text(out, r#"id="search" class="button""#, MARGIN, 0, &"Search")?;
-    write_text(out, r#"id="reset" class="button hidden""#, MARGIN + 70.0, 0, &"Reset")?;
+    write_text(out, r#"id="search" class="button" role="button" tabindex="0""#, MARGIN, 0, &"Search")?;
+    let reset = r#"id="reset" class="button hidden" role="button" tabindex="0""#;
+    write_text(out, reset, MARGIN + 70.0, 0, &"Reset")?;
     write_text(out, r#"id="found""#, MARGIN + 130.0, 0, &"")?;
     write_text(out, r#"id="details""#, MARGIN, ROW, &"")?;
     writeln!(out, "</g></g>")
@@ -310,6 +311,18 @@ fn head(out: &mut dyn Write, title: &str, lines: &[String], kinds: &[Kind], heig
 
 fn write_text(out: &mut dyn Write, attributes: &str, x: f64, y: usize, text: &dyn Display) -> io::Result<()> {
     writeln!(out, r#"<text {attributes} x="{x}" y="{y}">{}</text>"#, Markup(text))
+}
+
+/// The start of a text: at most this many characters, and an ellipsis if there are more.
+struct Start<'t>(&'t str, usize);
+
+impl Display for Start<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(self.1) {
+            Some((end, _)) => write!(f, "{}…", &self.0[..end]),
+            None => f.write_str(self.0),
+        }
+    }
 }
 
 /// The start of a text that fits into a width. Characters outside of ASCII may be twice as wide as

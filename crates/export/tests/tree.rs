@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stackhound_calltree::{
-    Axis, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId, LocationInfo,
-    ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
+    Axis, Bound, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId,
+    LocationInfo, ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
 };
 use stackhound_export::json::tree::{FullStack, TreeDocument, TreeFrame, TreeStack};
 use stackhound_export::tree::{Limits, Relation, Row, Shown, Tree, html, text};
@@ -383,6 +383,33 @@ fn deep_rows_have_the_number_of_their_level() {
     assert_eq!(fragment.matches("<ul class=\"deep\">").count(), 88);
 }
 
+/// Chromium cuts documents of more than 512 nested elements.
+#[test]
+fn pages_nest_less_than_browsers_allow() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    for at in 0..600 {
+        let first = ContextId(at + 1);
+        builder.apply(Change::Open { stack, first, start: StartType::Call, location: None }).unwrap();
+    }
+    let trace = builder.finish(700).unwrap();
+    let page = html::page(&Tree::around(top(&trace, 650), limits(600, 1, 1)));
+    let body = &page[page.find("<main>").unwrap()..page.find("<script>").unwrap()];
+    let (mut depth, mut deepest) = (2_i32, 0);
+    for element in body.split('<').skip(1) {
+        depth += if element.starts_with('/') { -1 } else { 1 };
+        deepest = deepest.max(depth);
+    }
+    assert!((450..512).contains(&deepest), "{deepest}");
+    // Each row is there, with its level.
+    assert_eq!(body.matches("class=\"stackhound-frame\"").count(), 600);
+    for level in [150, 151, 599] {
+        assert_eq!(body.matches(&format!("<small>{level}:</small>")).count(), 1, "{level}");
+    }
+    assert!(!body.contains("data-level=\"150\""));
+    assert_eq!(body.matches("data-level=\"").count(), 599 - 150);
+}
+
 /// One transition each 30 µs.
 #[test]
 fn rows_have_times_and_durations() {
@@ -411,6 +438,49 @@ fn rows_have_times_and_durations() {
     let (shown, _) =
         elements(&html::fragment(&Tree::around(top(&fixtures::trace(), 200_000), Limits::default())));
     assert!(!shown.contains(" µs"), "{shown}");
+}
+
+/// Transition n is at 30 n µs. The start of a frame is the transition before its first context.
+#[test]
+fn inferred_times_have_both_limits_and_open_ones_none() {
+    use Bound::{Inferred, Observed, Open};
+    let inferred = |lo, hi| Inferred { lo: ContextId(lo), hi: ContextId(hi) };
+    for (start, end, expected) in [
+        (Observed(ContextId(3)), inferred(6, 8), "#3 to #6..#8, +60.0 µs, 120.0 µs to 180.0 µs"),
+        (Observed(ContextId(3)), Open, "#3, not ended, +60.0 µs"),
+        (inferred(3, 5), inferred(6, 8), "#3..#5 to #6..#8, +60.0 µs to +120.0 µs, 60.0 µs to 180.0 µs"),
+        (inferred(3, 5), Open, "#3..#5, not ended, +60.0 µs to +120.0 µs"),
+        // No transition precedes context 0.
+        (inferred(0, 2), inferred(6, 8), "#0..#2 to #6..#8"),
+        (Open, inferred(6, 8), "??? to #6..#8"),
+        (Open, Open, "???, not ended"),
+    ] {
+        let mut builder = Builder::new();
+        let stack = stack(&mut builder);
+        let label = builder.label("");
+        for at in 0..10 {
+            builder.transition(1_000_000 + 300 * at, Cpu(0), label);
+        }
+        let mut open = |first, start| {
+            builder.apply(Change::Open { stack, first, start, location: None }).unwrap();
+        };
+        match start {
+            Observed(first) => open(first, StartType::Call),
+            Open => open(ContextId(0), StartType::Unknown),
+            Inferred { lo, hi } => {
+                builder.open_between(stack, (lo, hi), StartType::Call, None, Evidence::Snapshot).unwrap();
+            }
+        }
+        if let Inferred { lo, hi } = end {
+            builder.close_between(stack, (lo, hi), EndType::Return).unwrap();
+        }
+        let trace = builder.finish(10).unwrap();
+        let frame = top(&trace, 5);
+        assert_eq!((frame.start(), frame.end()), (start, end));
+        let fragment = html::fragment(&Tree::around(frame, Limits::default()));
+        let times = fragment.split("<small>").nth(1).unwrap().split("</small>").next().unwrap();
+        assert!(times == expected || times.starts_with(&format!("{expected}, [")), "{times}, not {expected}");
+    }
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl ProfileBuilder {
         self.profile.interval = Some(interval);
     }
 
+    /// Sets whether a timer took all samples. The default is that other events did.
+    pub fn set_timed(&mut self, is_timed: bool) {
+        self.profile.is_timed = is_timed;
+    }
+
     /// Adds a process.
     pub fn process(&mut self, mut process: Process) -> Result<ProcessId, Full> {
         make_plain(&mut process.name);

@@ -32,6 +32,7 @@ pub struct Profile {
     /// Nanoseconds since 1970.
     pub(crate) unix_start: i64,
     pub(crate) interval: Option<Nanos>,
+    pub(crate) is_timed: bool,
     pub(crate) processes: Vec<Process>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) modules: Vec<Module>,
@@ -54,6 +55,7 @@ impl Profile {
             product,
             unix_start,
             interval: None,
+            is_timed: false,
             processes: Vec::new(),
             threads: Vec::new(),
             modules: Vec::new(),
@@ -200,9 +202,10 @@ impl Profile {
         })
     }
 
-    /// Whether a thread stands for idle processors. These are the threads of process 0.
+    /// Whether the samples of a thread are those of idle processors. These are the threads of process
+    /// 0, if a timer took all samples: other events observe what happened, such as interrupts.
     pub fn is_idle(&self, thread: ThreadId) -> bool {
-        self.process(self.threads[thread.index()].process).pid == Some(0)
+        self.is_timed && self.process(self.threads[thread.index()].process).pid == Some(0)
     }
 
     /// The thread with the highest weight of samples; if there are several, the one with the most

@@ -10,13 +10,13 @@ pub mod weights;
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
-use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_profile::{Full, Profile, StackId, Sums, ThreadId};
 use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::Tid;
 
 use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
-use crate::parts::Parts;
+use crate::parts::{Interrupt, Parts};
 use crate::rows::{By, ByStack, Row, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
@@ -28,8 +28,7 @@ use crate::window::Window;
 enum Class {
     Thread,
     Idle,
-    Dpc,
-    Isr,
+    Interrupt(Interrupt),
 }
 
 /// A sample that counts. Samples in interrupts have a thread that stands for these.
@@ -61,8 +60,8 @@ impl Classes {
         match class {
             Class::Thread => &mut self.threads,
             Class::Idle => &mut self.idle,
-            Class::Dpc => &mut self.dpc,
-            Class::Isr => &mut self.isr,
+            Class::Interrupt(Interrupt::Dpc) => &mut self.dpc,
+            Class::Interrupt(Interrupt::Isr) => &mut self.isr,
         }
     }
 }
@@ -169,14 +168,6 @@ pub struct Cpu {
     has_samples: bool,
     scheduling: Scheduling,
     exact: Exact,
-    interrupts: Option<Interrupts>,
-}
-
-/// The threads of samples in interrupts.
-#[derive(Clone, Copy, Debug)]
-struct Interrupts {
-    dpc: (ProcessId, ThreadId),
-    isr: (ProcessId, ThreadId),
 }
 
 impl Cpu {
@@ -196,7 +187,6 @@ impl Cpu {
             has_samples: false,
             scheduling: Scheduling::default(),
             exact: Exact::default(),
-            interrupts: None,
         }
     }
 
@@ -257,37 +247,20 @@ impl Cpu {
     }
 
     fn classified(&mut self, view: &EventView<'_>, sample: &payload::SampledProfile) -> Result<Sample, Full> {
-        const IN_DPC: u8 = 1;
-        const IN_ISR: u8 = 2;
-        let in_interrupt = sample.flags & (IN_DPC | IN_ISR) != 0;
-        let (class, (process, thread)) = if in_interrupt {
-            let interrupts = self.interrupts()?;
-            match sample.flags & IN_ISR {
-                0 => (Class::Dpc, interrupts.dpc),
-                _ => (Class::Isr, interrupts.isr),
-            }
+        let (class, used, (process, thread)) = if let Some(interrupt) = Interrupt::of(sample) {
+            (Class::Interrupt(interrupt), StackUse::Interrupt, self.parts.interrupt(interrupt)?)
         } else {
             let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread };
-            (class, self.parts.thread(view, None, Some(sample.thread_id))?)
+            (class, StackUse::Sample, self.parts.thread(view, None, Some(sample.thread_id))?)
         };
         let Parts { builder, stacks, .. } = &mut self.parts;
         let stack = if view.stack().is_some() {
-            let used = if in_interrupt { StackUse::Interrupt } else { StackUse::Sample };
             stacks.of(view, process, used, builder)?
         } else {
             self.without_stack += u64::from(class != Class::Idle);
             stacks.at(view, sample.instruction_pointer, builder)?
         };
         Ok((class, thread, stack))
-    }
-
-    fn interrupts(&mut self) -> Result<Interrupts, Full> {
-        if let Some(known) = self.interrupts {
-            return Ok(known);
-        }
-        let interrupts = Interrupts { dpc: self.parts.pseudo("DPC")?, isr: self.parts.pseudo("ISR")? };
-        self.interrupts = Some(interrupts);
-        Ok(interrupts)
     }
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.

@@ -241,6 +241,15 @@ fn pictures_show_their_selection_without_idle_processors() {
     assert!(!all.contains(">filter: "));
     let some = picture(&["--process", "explorer.exe", "--icicle"]);
     assert!(some.contains(">filter: process i~ &#39;explorer.exe&#39;<") && !some.contains(">idle: "));
+    let some = picture(&["--process", "explorer.exe", "--from", "+10ms", "--to", "+0.09s"]);
+    let filter = ">filter: process i~ &#39;explorer.exe&#39;, from +0.01s, to +0.09s<";
+    assert!(some.contains(filter), "{some}");
+    // Profile samples that were chosen are the same samples.
+    let total =
+        |picture: &str| picture.split("data-total=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let chosen = picture(&["--samples", "PerfInfo/SampledProfile"]);
+    assert!(!chosen.contains("<title>Idle (0)"));
+    assert_eq!(total(&chosen), total(&all));
     // Events of other kinds in process 0 are not idle time.
     let switches = picture(&["--samples", "Thread/CSwitch"]);
     let count = events(&["--event", "Thread/CSwitch"]).len();
@@ -291,4 +300,25 @@ fn a_trace_written_by_windows_keeps_every_sample() {
     let lines = String::from_utf8(output.stdout).unwrap();
     let weights = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert_eq!(weights.sum::<u64>(), 79_528);
+}
+
+/// This trace has samples in interrupts of idle processors. They are work.
+#[test]
+fn a_flame_graph_has_the_samples_of_the_processor_time() {
+    let Some(etl_file) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let output = run(&["top", "cpu", "-q", "--all", "--format", "json", text(&etl_file)]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut expected = BTreeMap::<String, u64>::new();
+    for row in report["rows"].as_array().unwrap() {
+        *expected.entry(row["name"].as_str().unwrap().to_owned()).or_default() +=
+            row["samples"].as_u64().unwrap();
+    }
+    assert!(expected["DPC"] > 0 && expected["ISR"] > 0);
+    let output = run(&["profile", "-q", "--format", "flamegraph", text(&etl_file)]);
+    let picture = String::from_utf8(output.stdout).unwrap();
+    let boxes = picture.split("<title>").filter_map(|part| part.split_once(" (process, "));
+    let boxes = boxes.map(|(name, rest)| {
+        (name.to_owned(), rest.split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap())
+    });
+    assert_eq!(boxes.collect::<BTreeMap<_, _>>(), expected);
 }

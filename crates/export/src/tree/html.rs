@@ -83,7 +83,8 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
         close(html, &mut open, row.level);
         match row.shown {
             Shown::Frame(frame, relation) => {
-                if rows.get(index + 1).is_some_and(|next| next.level > row.level) {
+                let has_calls = rows.get(index + 1).is_some_and(|next| next.level > row.level);
+                if has_calls && row.level < NESTED_MAX {
                     let unfolded = if relation == Relation::Beside { "" } else { " open" };
                     write!(html, "<li><details{unfolded}><summary>")?;
                     level(row.level, html)?;
@@ -92,23 +93,27 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
                     writeln!(html, "</summary>\n<ul{deep}>")?;
                     open += 1;
                 } else {
-                    html.push_str(r#"<li class="leaf">"#);
-                    level(row.level, html)?;
+                    item("leaf", row.level, html)?;
                     label(frame, relation, html)?;
                     html.push_str("</li>\n");
                 }
             }
             Shown::Cut(count) => {
-                writeln!(html, r#"<li class="leaf cut">|- ... {} left out</li>"#, Markup(frames(count)))?;
+                item("leaf cut", row.level, html)?;
+                writeln!(html, "|- ... {} left out</li>", Markup(frames(count)))?;
             }
             Shown::Away { left, back } => {
-                write!(html, r#"<li class="leaf away">stack left at {left}"#)?;
+                item("leaf away", row.level, html)?;
+                write!(html, "stack left at {left}")?;
                 match back {
                     Some(back) => writeln!(html, ", back at {back}</li>")?,
                     None => html.push_str("</li>\n"),
                 }
             }
-            Shown::MoreAway => html.push_str("<li class=\"leaf away\">|- ... and left more often</li>\n"),
+            Shown::MoreAway => {
+                item("leaf away", row.level, html)?;
+                html.push_str("|- ... and left more often</li>\n");
+            }
         }
     }
     close(html, &mut open, 0);
@@ -119,6 +124,21 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
 /// The number of indented levels. Deeper rows have the number of their level instead, so that names
 /// have room at any level.
 const INDENTED_MAX: usize = 12;
+
+/// The number of levels with lists of their own. Browsers cut documents of more than 512 nested
+/// elements, and each level has three. Deeper rows follow each other in the innermost list.
+const NESTED_MAX: usize = 150;
+
+/// The start of a row without a list of calls. The script reads the levels of rows that are not
+/// nested.
+fn item(class: &str, at: usize, html: &mut String) -> fmt::Result {
+    write!(html, r#"<li class="{class}""#)?;
+    if at > NESTED_MAX {
+        write!(html, r#" data-level="{at}""#)?;
+    }
+    html.push('>');
+    level(at, html)
+}
 
 fn level(level: usize, html: &mut String) -> fmt::Result {
     if level > INDENTED_MAX { write!(html, "<small>{level}:</small> ") } else { Ok(()) }
@@ -132,29 +152,42 @@ fn close(html: &mut String, open: &mut usize, level: usize) {
     }
 }
 
-/// The time of the transition before a context, in 100 ns. `None` if the trace has no times.
-fn begin(frame: Frame<'_>, context: u64) -> Option<u64> {
-    // A context has the time of the transition after it.
-    frame.trace().context(ContextId(context.saturating_sub(1))).ok()?.time()
-}
-
-/// The shortest and the longest possible duration of a frame, in 100 ns, from the transition before
-/// its first context to the one after its last context. `None` if a bound is open or the trace has
-/// no times.
-fn duration(frame: Frame<'_>) -> Option<(u64, u64)> {
-    let limits = |bound| match bound {
+/// The first and the last possible context of a bound. `None` if it is open.
+fn contexts(bound: Bound) -> Option<(u64, u64)> {
+    match bound {
         Bound::Observed(at) => Some((at.0, at.0)),
         Bound::Inferred { lo, hi } => Some((lo.0, hi.0)),
         Bound::Open => None,
-    };
-    let end = |context| frame.trace().context(ContextId(context)).ok()?.time();
-    let (starts, ends) = (limits(frame.start())?, limits(frame.end())?);
-    let shortest = end(ends.0)?.saturating_sub(begin(frame, starts.1)?);
-    Some((shortest, end(ends.1)?.saturating_sub(begin(frame, starts.0)?)))
+    }
+}
+
+/// The first and the last possible time of the start of a frame, in 100 ns: of the transition before
+/// its first context. `None` if the bound is open, also to one side because no transition precedes
+/// context 0, or if the trace has no times.
+fn begin(frame: Frame<'_>) -> Option<(u64, u64)> {
+    // A context has the time of the transition after it.
+    let time = |context: u64| frame.trace().context(ContextId(context.checked_sub(1)?)).ok()?.time();
+    let (lo, hi) = contexts(frame.start())?;
+    Some((time(lo)?, time(hi)?))
+}
+
+/// The shortest and the longest possible duration of a frame, in 100 ns, from its start to the
+/// transition after its last context. `None` if a bound is open or the trace has no times.
+fn duration(frame: Frame<'_>) -> Option<(u64, u64)> {
+    let time = |context| frame.trace().context(ContextId(context)).ok()?.time();
+    let (begin, (lo, hi)) = (begin(frame)?, contexts(frame.end())?);
+    Some((time(lo)?.saturating_sub(begin.1), time(hi)?.saturating_sub(begin.0)))
 }
 
 /// A span of time in units of 100 ns.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Span(u64);
+
+/// One span, or the shortest and the longest possible one.
+fn spans((lo, hi): (Span, Span), prefix: &str, html: &mut String) -> fmt::Result {
+    write!(html, ", {prefix}{lo}")?;
+    if lo == hi { Ok(()) } else { write!(html, " to {prefix}{hi}") }
+}
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,13 +211,11 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
         end => write!(html, "{} to {end}", frame.start())?,
     }
     let zero = frame.trace().first_context().time();
-    if let (Some(start), Some(zero)) = (begin(frame, frame.first_context().id().0), zero) {
-        write!(html, ", +{}", Span(start.saturating_sub(zero)))?;
+    if let (Some((lo, hi)), Some(zero)) = (begin(frame), zero) {
+        spans((Span(lo.saturating_sub(zero)), Span(hi.saturating_sub(zero))), "+", html)?;
     }
-    match duration(frame) {
-        Some((shortest, longest)) if shortest == longest => write!(html, ", {}", Span(shortest))?,
-        Some((shortest, longest)) => write!(html, ", {} to {}", Span(shortest), Span(longest))?,
-        None => {}
+    if let Some((shortest, longest)) = duration(frame) {
+        spans((Span(shortest), Span(longest)), "", html)?;
     }
     for remark in remarks(frame) {
         write!(html, ", {remark}")?;
@@ -196,7 +227,7 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
 /// The script of the page.
 const SCRIPT: &str = include_str!("tree.js");
 /// Its SHA-256, by which the policy of the page allows it.
-const SCRIPT_HASH: &str = "sha256-WqNziBjPrh0Wr0Npf3QSFfuIj+Ta7SM1DIkASuLEyes=";
+const SCRIPT_HASH: &str = "sha256-RC1DXzGwhnCAwahdF4HBJMcAZyDYpPURmsndYYfgkCw=";
 
 const HEAD_START: &str = r#"<!doctype html>
 <html lang="en">
@@ -228,7 +259,7 @@ const LEGEND: &str = r#"<h2>Legend</h2>
 <dt>??? - m!f</dt><dd>the frame already existed when its stack was first observed</dd>
 <dt>#13 to #40</dt><dd>first and last context of the frame</dd>
 <dt>#13..#15</dt><dd>inferred: at one of these contexts</dd>
-<dt>+1.5 ms, 2 µs</dt><dd>start of the frame since the first transition of the trace, and its duration; two durations are the shortest and the longest possible one</dd>
+<dt>+1.5 ms, 2 µs</dt><dd>start of the frame since the first transition of the trace, and its duration; two of them are the first and the last possible start, and the shortest and the longest possible duration</dd>
 <dt>&gt;=12 frames</dt><dd>at least 12 frames</dd>
 <dt>stack left</dt><dd>another stack was active between these transitions</dd>
 </dl>

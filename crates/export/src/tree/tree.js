@@ -44,26 +44,49 @@
     if (event.key === "Enter") show(current + (event.shiftKey ? -1 : 1));
   });
 
+  // The callers of a row, outermost first. Rows at deep levels follow each other in one list.
+  function callersOf(row) {
+    const found = [];
+    let level = Number(row.dataset.level);
+    for (let at = row.previousElementSibling; at && level > 0; at = at.previousElementSibling) {
+      if (at.localName !== "li" || !(Number(at.dataset.level ?? 0) < level)) continue;
+      level = Number(at.dataset.level ?? 0);
+      found.unshift(at);
+    }
+    for (let at = row.parentElement; at && at !== tree; at = at.parentElement) {
+      if (at.localName === "details" && at.firstElementChild !== row) found.unshift(at.firstElementChild);
+    }
+    return found;
+  }
+
+  let shown = [];
+  const lineOf = (event) => Array.prototype.indexOf.call(callers.children, event.target);
+  function reach(event) {
+    const caller = shown[lineOf(event)];
+    if (caller) reveal(caller);
+  }
+  callers.addEventListener("click", reach);
+  callers.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    reach(event);
+  });
+
   // The callers of the first row below the bar that are scrolled out of view, innermost last.
   function showCallers() {
     const bottom = bar.getBoundingClientRect().bottom;
     const right = tree.getBoundingClientRect().right - 2;
     const row = document.elementFromPoint(right, bottom + 8)?.closest("li, summary");
-    const above = [];
-    if (row && tree.contains(row)) {
-      for (let at = row.parentElement; at && at !== tree; at = at.parentElement) {
-        if (at.localName !== "details") continue;
-        const summary = at.firstElementChild;
-        if (summary !== row && summary.getBoundingClientRect().top < bottom) above.unshift(summary);
-      }
+    const isAbove = (caller) => caller.getBoundingClientRect().top < bottom;
+    const above = row && tree.contains(row) ? callersOf(row).filter(isAbove) : [];
+    shown = above.slice(-CALLERS);
+    // Lines stay, so that the one with the focus keeps it.
+    while (callers.children.length > shown.length) callers.lastChild.remove();
+    for (const [index, caller] of shown.entries()) {
+      const line = callers.children[index] ?? callers.appendChild(element("li", { tabIndex: 0, role: "button" }));
+      const name = caller.querySelector(".stackhound-frame").textContent;
+      line.textContent = `${above.length - shown.length + index}: ${name}`;
     }
-    const lines = above.map((summary, level) => {
-      const name = summary.querySelector(".stackhound-frame").textContent;
-      const line = element("li", { textContent: `${level}: ${name}` });
-      line.addEventListener("click", () => reveal(summary));
-      return line;
-    });
-    callers.replaceChildren(...lines.slice(-CALLERS));
   }
 
   let isPending = false;

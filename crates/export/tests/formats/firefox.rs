@@ -151,6 +151,7 @@ fn modules_have_the_identities_of_symbol_servers() {
         (format!("{name}!f"), Some(stackhound_types::Mode::User), Some((module, 0x1001, Some(1))))
     });
     let facts = Facts {
+        is_timed: true,
         processes: vec![("a.exe".to_owned(), Some(8))],
         threads: vec![(0, Some(12))],
         frames: frames.collect(),
@@ -184,6 +185,7 @@ fn modules_have_the_identities_of_symbol_servers() {
 #[test]
 fn switches_become_intervals() {
     let facts = Facts {
+        is_timed: true,
         processes: vec![("a.exe".to_owned(), Some(8))],
         threads: vec![(0, Some(1)), (0, Some(2)), (0, Some(3))],
         frames: vec![("wait".to_owned(), Some(stackhound_types::Mode::User), None)],
@@ -216,10 +218,12 @@ fn switches_become_intervals() {
     assert_eq!(intervals, expected);
 }
 
-/// The idle thread has most samples, but the profile opens on another thread.
+/// The idle thread has most samples, but the profile opens on another thread, unless the samples are
+/// other events than those of a timer.
 #[test]
 fn idle_processors_use_no_processor_time() {
-    let facts = Facts {
+    let facts = |is_timed| Facts {
+        is_timed,
         processes: vec![("Idle".to_owned(), Some(0)), ("a.exe".to_owned(), Some(8))],
         threads: vec![(0, Some(0)), (1, Some(12)), (1, Some(16)), (1, Some(20))],
         frames: vec![("ntoskrnl.exe!f".to_owned(), Some(stackhound_types::Mode::Kernel), Some((0, 8, None)))],
@@ -232,23 +236,25 @@ fn idle_processors_use_no_processor_time() {
         switches: Vec::new(),
         markers: Vec::new(),
     };
-    let profile = written(&facts);
-    let threads = column(&profile, "threads");
-    let selected = column(&profile["meta"], "initialSelectedThreads");
-    assert_eq!(
-        selected.iter().map(|at| &threads[at.as_u64().unwrap() as usize]["tid"]).collect::<Vec<_>>(),
-        ["16"]
-    );
-    for thread in threads {
-        let is_idle = thread["pid"] == "0";
-        let categories = column(&thread["frameTable"], "category").iter();
-        for category in categories {
-            let category = &column(&profile["meta"], "categories")[category.as_u64().unwrap() as usize];
-            assert_eq!(category["name"], if is_idle { "Idle" } else { "Kernel" });
+    for (is_timed, selected_thread) in [(true, "16"), (false, "0")] {
+        let profile = written(&facts(is_timed));
+        let threads = column(&profile, "threads");
+        let selected = column(&profile["meta"], "initialSelectedThreads");
+        assert_eq!(
+            selected.iter().map(|at| &threads[at.as_u64().unwrap() as usize]["tid"]).collect::<Vec<_>>(),
+            [selected_thread]
+        );
+        for thread in threads {
+            let is_idle = is_timed && thread["pid"] == "0";
+            let categories = column(&thread["frameTable"], "category").iter();
+            for category in categories {
+                let category = &column(&profile["meta"], "categories")[category.as_u64().unwrap() as usize];
+                assert_eq!(category["name"], if is_idle { "Idle" } else { "Kernel" });
+            }
+            let used: u64 =
+                column(&thread["samples"], "threadCPUDelta").iter().map(|used| used.as_u64().unwrap()).sum();
+            assert_eq!(used > 0, !is_idle && length(&thread["samples"]) > 0, "{thread}");
         }
-        let used: u64 =
-            column(&thread["samples"], "threadCPUDelta").iter().map(|used| used.as_u64().unwrap()).sum();
-        assert_eq!(used > 0, !is_idle && length(&thread["samples"]) > 0, "{thread}");
     }
-    assert_eq!(written_with(&facts, Names::SymbolServer)["meta"]["symbolicated"], false);
+    assert_eq!(written_with(&facts(true), Names::SymbolServer)["meta"]["symbolicated"], false);
 }

@@ -11,7 +11,8 @@ use stackhound_types::Mode;
 
 use crate::profiles::{Facts, facts, shown};
 
-/// A box: number of samples to its left, its weight, vertical position, and tooltip.
+/// A box: number of samples to its left, its weight, vertical position, and tooltip. The horizontal
+/// position and the width are checked while reading.
 type Shown = (u64, u64, u64, String);
 
 /// The total weight, the boxes, and all other texts. Reading the image also checks that it is XML.
@@ -41,6 +42,12 @@ fn read(image: &[u8]) -> (u64, Vec<Shown>, Vec<String>) {
                     && last.2 == u64::MAX
                 {
                     last.2 = number("y").unwrap();
+                    // The attributes have four decimals.
+                    for (key, part) in [("x", last.0), ("width", last.1)] {
+                        let percent: f64 = attributes[key].strip_suffix('%').unwrap().parse().unwrap();
+                        let expected = part as f64 * 100.0 / total.unwrap() as f64;
+                        assert!((percent - expected).abs() < 1e-4, "{key}: {percent}, not {expected}");
+                    }
                 }
                 if !is_empty {
                     path.push(name);
@@ -48,10 +55,10 @@ fn read(image: &[u8]) -> (u64, Vec<Shown>, Vec<String>) {
                 texts.push(String::new());
             }
             Event::End(_) => drop(path.pop()),
-            Event::Text(text) if path.last().is_some_and(|name| name == "title") => {
+            Event::Text(text) if path.ends_with(&["g".to_owned(), "title".to_owned()]) => {
                 boxes.last_mut().unwrap().3.push_str(&text);
             }
-            Event::GeneralRef(name) if path.last().is_some_and(|name| name == "title") => {
+            Event::GeneralRef(name) if path.ends_with(&["g".to_owned(), "title".to_owned()]) => {
                 let c = match &*name {
                     "amp" => "&",
                     "lt" => "<",
@@ -70,8 +77,8 @@ fn read(image: &[u8]) -> (u64, Vec<Shown>, Vec<String>) {
     (total.expect("a total"), boxes, texts)
 }
 
-fn options(form: Form, without_idle: bool) -> Options {
-    Options { form, without_idle, filter: String::new() }
+fn options(form: Form) -> Options {
+    Options { form, filter: String::new() }
 }
 
 fn image(facts: &Facts, options: &Options) -> Vec<u8> {
@@ -92,11 +99,11 @@ fn kind(mode: Option<Mode>, has_location: bool) -> CodeKind {
 
 /// The boxes without positions: one for each prefix of a path, with the weight of all paths that
 /// have the prefix.
-fn expected(facts: &Facts, without_idle: bool) -> (u64, Vec<(u64, String)>) {
+fn expected(facts: &Facts) -> (u64, Vec<(u64, String)>) {
     let (mut total, mut boxes) = (0, BTreeMap::<Vec<String>, u64>::new());
     for &(thread, _, stack, weight) in &facts.samples {
         let (process, pid) = &facts.processes[facts.threads[thread].0];
-        if without_idle && *pid == Some(0) {
+        if facts.is_timed && *pid == Some(0) {
             continue;
         }
         total += u64::from(weight);
@@ -118,11 +125,11 @@ fn expected(facts: &Facts, without_idle: bool) -> (u64, Vec<(u64, String)>) {
 
 proptest! {
     #[test]
-    fn widths_are_the_weights_of_samples(facts in facts(), without_idle: bool, is_icicle: bool) {
+    fn widths_are_the_weights_of_samples(facts in facts(), is_icicle: bool) {
         let form = if is_icicle { Form::Icicle } else { Form::Flame };
-        let (total, wanted) = expected(&facts, without_idle);
+        let (total, wanted) = expected(&facts);
         prop_assume!(total > 0);
-        let image = image(&facts, &options(form, without_idle));
+        let image = image(&facts, &options(form));
         let (read_total, boxes, texts) = read(&image);
         prop_assert_eq!(read_total, total);
         let mut found: Vec<(u64, String)> = boxes.iter().map(|(_, weight, _, title)| {
@@ -145,7 +152,7 @@ proptest! {
         }
         let idle = facts.weight() - total;
         prop_assert_eq!(texts.iter().any(|text| text.starts_with("idle: ")), idle > 0);
-        prop_assert_eq!(image.clone(), self::image(&facts, &options(form, without_idle)), "different output for the same profile");
+        prop_assert_eq!(image.clone(), self::image(&facts, &options(form)), "different output for the same profile");
         // The image loads nothing. Names of namespaces are not loaded.
         let text = String::from_utf8(image).unwrap();
         prop_assert!(!text.contains("src=") && !text.contains("href") && !text.contains("@import"));
@@ -154,6 +161,7 @@ proptest! {
 
 fn one_sample(pid: u32) -> Facts {
     Facts {
+        is_timed: true,
         processes: vec![("p".to_owned(), Some(pid))],
         threads: vec![(0, Some(0))],
         frames: vec![
@@ -173,13 +181,62 @@ fn one_sample(pid: u32) -> Facts {
 #[test]
 fn images_need_samples_that_are_not_idle() {
     let profile = ProfileBuilder::new("nothing", 0).finish();
-    let refused = |profile, without_idle| {
-        flamegraph::write(profile, &options(Form::Flame, without_idle), &mut Vec::new())
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(refused(&profile, false).starts_with("no selected event has a stack"));
-    assert!(refused(&one_sample(0).build(), true).starts_with("all selected samples are of idle"));
+    let refused =
+        |profile| flamegraph::write(profile, &options(Form::Flame), &mut Vec::new()).unwrap_err().to_string();
+    assert!(refused(&profile).starts_with("no selected event has a stack"));
+    assert!(refused(&one_sample(0).build()).starts_with("all selected samples are of idle"));
+}
+
+/// Frames of one process, each with one stack.
+fn flat(frames: &[(&str, u32)]) -> Facts {
+    let (mut facts, numbers) = (one_sample(8), 0..frames.len());
+    let frame = |(name, _): &(&str, u32)| ((*name).to_owned(), Some(Mode::User), Some((0, 8, None)));
+    facts.frames = frames.iter().map(frame).collect();
+    facts.stacks = numbers.clone().map(|number| vec![number]).collect();
+    facts.samples = numbers.map(|number| (0, 0, number, frames[number].1)).collect();
+    facts
+}
+
+/// A frame of exactly 0.01 % is drawn.
+#[test]
+fn narrow_frames_are_left_out_and_counted() {
+    type Row<'t> = (&'t [(&'t str, u32)], &'t [(&'t str, u64)], &'t str);
+    let table: &[Row<'_>] = &[
+        (&[("a", 1), ("b", 20_000), ("c", 1)], &[("b", 1)], "2 frames narrower than 0.01 % not shown"),
+        (&[("a", 1), ("b", 10_000)], &[("b", 1)], "1 frame narrower than 0.01 % not shown"),
+        (&[("a", 1), ("b", 9_999)], &[("a", 0), ("b", 1)], ""),
+        (
+            &[("a", 2), ("b", 20_000), ("c", 3)],
+            &[("b", 2), ("c", 20_002)],
+            "1 frame narrower than 0.01 % not shown",
+        ),
+    ];
+    for (frames, drawn, line) in table {
+        let (_, boxes, texts) = read(&image(&flat(frames), &options(Form::Flame)));
+        let found: Vec<_> = boxes.iter().skip(2).map(|(left, .., title)| (&title[..1], *left)).collect();
+        assert_eq!(found, *drawn);
+        let lines: Vec<_> =
+            texts.iter().map(|text| text.trim()).filter(|text| text.ends_with("not shown")).collect();
+        assert_eq!(lines, [*line].into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>());
+    }
+}
+
+/// Without the script, a long line is cut where the image ends. The script continues it below.
+#[test]
+fn the_script_gets_whole_lines_of_the_header() {
+    let whole = format!("process = '{}…'", "x".repeat(400));
+    let long = "y".repeat(2_000);
+    let table = [
+        (&whole, format!("filter: process = &#39;{}…&#39;", "x".repeat(400))),
+        (&long, format!("filter: {}…", "y".repeat(1_000 - "filter: ".len()))),
+    ];
+    for (filter, expected) in table {
+        let options = Options { form: Form::Flame, filter: filter.clone() };
+        let image = String::from_utf8(image(&one_sample(8), &options)).unwrap();
+        assert!(image.contains(&format!("data-text=\"{expected}\"")), "{image}");
+        let shown = image.split(">filter: ").nth(1).unwrap().split("</text>").next().unwrap();
+        assert!(shown.chars().count() < 170 && shown.ends_with('…'), "{shown}");
+    }
 }
 
 /// The relative luminance of WCAG 2.
@@ -193,10 +250,15 @@ fn luminance(color: &str) -> f64 {
 
 #[test]
 fn the_header_explains_the_image_and_its_colors() {
-    let options = Options { form: Form::Flame, without_idle: true, filter: "pid = 8 & <x>".to_owned() };
+    let options = Options { form: Form::Flame, filter: "pid = 8 & <x>".to_owned() };
     let image = String::from_utf8(image(&one_sample(8), &options)).unwrap();
     for text in ["a trace.etl", "1 sample, +1.500 s to +1.500 s", "filter: pid = 8 &amp; &lt;x&gt;"] {
         assert!(image.contains(&format!(">{text}</text>")), "{text}");
+    }
+    assert!(image.contains("role=\"graphics-document\"") && image.contains("<title>a trace.etl</title>"));
+    for button in ["search", "reset"] {
+        let element = image.split('<').find(|part| part.contains(&format!("id=\"{button}\""))).unwrap();
+        assert!(element.contains("role=\"button\" tabindex=\"0\""), "{element}");
     }
     let legend = &image[image.find("id=\"legend\"").unwrap()..image.find("id=\"controls\"").unwrap()];
     for kind in ["process", "kernel", "user", "JIT", "no module", "remark"] {

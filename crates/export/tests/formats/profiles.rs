@@ -13,6 +13,8 @@ pub type InModule = (usize, u32, Option<u32>);
 /// The contents of a profile, so that tests can compute the expected output.
 #[derive(Clone, Debug)]
 pub struct Facts {
+    /// Whether a timer took the samples.
+    pub is_timed: bool,
     /// Names and ids.
     pub processes: Vec<(String, Option<u32>)>,
     /// Process and id.
@@ -43,6 +45,7 @@ impl Facts {
     pub fn build(&self) -> Profile {
         let mut builder = ProfileBuilder::new("a trace.etl", 1_700_000_000_000_000_000);
         builder.set_interval(Nanos(1_000_000));
+        builder.set_timed(self.is_timed);
         let processes = self.processes.iter().map(|(name, pid)| {
             builder.process(Process { pid: *pid, name: name.clone(), ..Process::default() }).unwrap()
         });
@@ -161,15 +164,18 @@ pub fn facts() -> impl Strategy<Value = Facts> {
                 let marker =
                     (0..t, 0u64..1 << 40, prop::option::of(0u64..1 << 30), any::<bool>(), 0..KINDS.len());
                 let markers = prop::collection::vec(marker, 0..8);
-                (samples, switches, markers).prop_map(move |(samples, switches, markers)| Facts {
-                    processes: processes.clone(),
-                    threads: threads.clone(),
-                    frames: frames.clone(),
-                    stacks: stacks.clone(),
-                    samples,
-                    switches,
-                    markers,
-                })
+                (any::<bool>(), samples, switches, markers).prop_map(
+                    move |(is_timed, samples, switches, markers)| Facts {
+                        is_timed,
+                        processes: processes.clone(),
+                        threads: threads.clone(),
+                        frames: frames.clone(),
+                        stacks: stacks.clone(),
+                        samples,
+                        switches,
+                        markers,
+                    },
+                )
             },
         )
     })

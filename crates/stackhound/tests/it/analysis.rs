@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound::analysis::Window;
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
 use stackhound::analysis::rows::By;
 use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
+use stackhound::analysis::{Collector, Limits, Window};
 use stackhound::etl::EtlFile;
-use stackhound::profile::Grouping;
+use stackhound::profile::{Grouping, Profile};
 use stackhound::trace::{OpenTrace, Source, TraceTime};
-use stackhound::{Passes, Pipeline};
+use stackhound::{Passes, Pipeline, Predicate};
+use stackhound_etl::write::{EtlWriter, HeaderSpec, Payload, RecordSpec, Session};
 use stackhound_scenario::{GroundTruth, Mix, Scenario, SwitchTruth};
+use stackhound_schema::kernel::hook_id;
+use stackhound_types::{PointerSize, RawTime};
 
 pub fn open(bytes: Vec<u8>) -> OpenTrace {
     let etl_file = EtlFile::open(bytes.into()).unwrap();
@@ -248,4 +251,103 @@ fn waits_are_the_truth_or_unknown() {
         }
     }
     assert!(compared > 300 && lossy > 0, "{compared} {lossy}");
+}
+
+/// A trace of profile samples, each with the thread, the flags and the stack of its event. Threads are
+/// in the process 8, except for thread 0. Addresses begin at the innermost frame.
+fn sampled(samples: &[(u32, u8, &[u64])]) -> OpenTrace {
+    let payload = |fields: &[(u64, usize)]| -> Vec<u8> {
+        fields.iter().flat_map(|(value, size)| value.to_le_bytes()[..*size].to_vec()).collect()
+    };
+    let start = 1_000_000;
+    let session = Session { start: RawTime(start), ..Session::default() };
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    let mut write = |time, hook_id, version, payload: Vec<u8>| {
+        let header = HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] };
+        let (time, payload) = (RawTime(time), Payload::Bytes(&payload));
+        writer.write(0, &RecordSpec { time, pointer_size: PointerSize::Eight, header, payload }).unwrap();
+    };
+    for (pid, tid) in [(0, 0), (8, 12)] {
+        let pointers = [(0, 8); 7];
+        let fields = [&[(pid, 4), (tid, 4)][..], &pointers, &[(0, 8)]].concat();
+        write(start, hook_id::THREAD_DC_START, 3, payload(&fields));
+    }
+    for (number, &(tid, flags, addresses)) in samples.iter().enumerate() {
+        let time = start + 10_000 * (number as i64 + 1);
+        let sample = [(addresses[0], 8), (tid.into(), 4), (1, 2), (flags.into(), 1), (0, 1)];
+        write(time, hook_id::PERF_INFO_SAMPLED_PROFILE, 2, payload(&sample));
+        let pid = if tid == 0 { 0 } else { 8 };
+        let mut stack = vec![(time as u64, 8), (pid, 4), (tid.into(), 4)];
+        stack.extend(addresses.iter().map(|&address| (address, 8)));
+        write(time, hook_id::STACK_WALK_STACK, 2, payload(&stack));
+    }
+    open(writer.finish().unwrap().0.into_inner())
+}
+
+fn collect(trace: &OpenTrace, chosen: Option<&str>) -> Profile {
+    let chosen = chosen.map(|text| Predicate::parse(text).unwrap());
+    let mut collector = Collector::new(String::new(), trace, chosen, Limits::default());
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    collector.begin_capture(trace.clock());
+    pipeline.run(|view| {
+        collector.observe(view, || true).unwrap();
+        ControlFlow::Continue(())
+    });
+    let (known, _, naming) = pipeline.parts();
+    collector.end_capture(known, naming);
+    collector.finish().0
+}
+
+const KERNEL: u64 = 0xffff_f800_0000_1000;
+const USER: u64 = 0x7ff6_0000_1000;
+
+#[test]
+fn samples_in_interrupts_are_work_of_no_thread() {
+    let (dpc, isr, both) = (1, 2, 3);
+    let samples: &[(u32, u8, &[u64])] = &[
+        (0, 0, &[KERNEL]),
+        (0, dpc, &[KERNEL]),
+        (0, isr, &[KERNEL]),
+        (0, both, &[KERNEL]),
+        (12, 0, &[KERNEL, USER]),
+        (12, dpc, &[KERNEL, USER]),
+        (12, isr, &[KERNEL, USER]),
+    ];
+    let trace = sampled(samples);
+    // The process, the number of samples, of them idle ones, and of frames.
+    let expected = [("DPC", 2, 0, 2), ("ISR", 3, 0, 3), ("Idle", 1, 1, 1), ("unknown", 1, 0, 2)];
+    let profile = collect(&trace, None);
+    let mut found: BTreeMap<&str, (u32, u32, usize)> = BTreeMap::new();
+    for sample in profile.samples() {
+        let process = profile.process(profile.threads()[sample.thread.index()].process);
+        let row = found.entry(&process.name).or_default();
+        row.0 += 1;
+        row.1 += u32::from(profile.is_idle(sample.thread));
+        row.2 += profile.stack(sample.stack).count();
+    }
+    let found: Vec<_> = found.into_iter().map(|(name, (a, b, c))| (name, a, b, c)).collect();
+    assert_eq!(found, expected);
+    // As many as of the processor time.
+    let report = analyze(&trace, Window::default(), Weighing::default());
+    let mut busy: Vec<_> =
+        report.rows(By::Process).into_iter().map(|row| (row.names[0].clone(), row.own.count)).collect();
+    busy.sort();
+    let of = |name: &str| busy.iter().find(|row| row.0.starts_with(name)).map(|row| row.1);
+    assert_eq!((of("DPC"), of("ISR"), of("unknown"), of("Idle")), (Some(2), Some(3), Some(1), None));
+}
+
+/// Events of other kinds in process 0 are not idle time.
+#[test]
+fn only_samples_of_the_timer_are_idle() {
+    let trace = sampled(&[(0, 0, &[KERNEL]), (12, 0, &[KERNEL])]);
+    for (chosen, expected) in [
+        (None, 1),
+        (Some("event = 'PerfInfo/SampledProfile'"), 1),
+        (Some("event = 'Thread/DCStart'"), 0),
+        (Some("event i~ '*'"), 0),
+    ] {
+        let profile = collect(&trace, chosen);
+        let idle = profile.samples().iter().filter(|sample| profile.is_idle(sample.thread));
+        assert_eq!(idle.count(), expected, "{chosen:?}");
+    }
 }
