@@ -74,7 +74,7 @@ function checkTree(levels) {
   }));
   if (deepest < levels) fail(`only ${deepest} levels`);
   // Deeper rows than browsers nest are at the same place as their callers.
-  if (rows.length !== 401) fail(`${rows.length} rows`);
+  if (rows.length !== 402) fail(`${rows.length} rows`);
   for (const row of rows) {
     const box = row.getBoundingClientRect();
     if (box.left < 0 || box.right > root.clientWidth + 0.5) fail(`outside of the window: ${row.textContent}`);
@@ -124,7 +124,7 @@ async function search(page, level, check) {
     return {
       isVisible: box.top >= bar.bottom && box.bottom <= window.innerHeight,
       bar: bar.top,
-      callers: [...document.querySelectorAll("#callers li")].map((line) => line.textContent.match(/\d+/g).map(Number)),
+      callers: [...document.querySelectorAll("#callers li")].map((line) => /^(\d+): .*level_(\d+)/.exec(line.textContent).slice(1).map(Number)),
     };
   });
   assert.ok(state.isVisible && state.bar === 0, JSON.stringify(state));

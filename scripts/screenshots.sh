@@ -26,7 +26,7 @@ draw() {
 draw demo "$folder/stackhound-demo.etl"
 # With a long line in the header.
 "$program" profile -q "$folder/stackhound-demo.etl" -o "$folder/filtered-flame.svg" \
-  --where "process != 'a…' $(printf "and process != 'program %s… of many' " {1..12})"
+  --where "process != 'a…' $(printf "and process != 'program %s… of many' " {1..5})"
 if [ $# -gt 3 ]; then draw trace "$4"; fi
 "$program" tree "$index" --ancestors 201 --at 603 -o "$folder/tree.html"
 cp "$here/screenshots.mjs" "$modules/"

@@ -11,7 +11,7 @@ use stackhound_system::ProcessId;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
-use crate::costs::is_lost;
+use crate::loss::is_lost;
 
 /// `GCStart`.
 const START: u16 = 1;

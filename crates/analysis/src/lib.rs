@@ -16,6 +16,7 @@ pub mod contents;
 pub mod costs;
 pub mod cpu;
 pub mod gc;
+mod loss;
 mod parts;
 pub mod rows;
 pub mod scheduling;

@@ -18,8 +18,9 @@ use stackhound_types::Tid;
 
 use super::{
     Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, OTHERS, Observations, bytes, count,
-    file_label, is_lost, number, ticks,
+    file_label, number, ticks,
 };
+use crate::loss::is_lost;
 
 const IO_TIME: usize = 1;
 const READS: usize = 2;

@@ -13,9 +13,10 @@ use stackhound_trace::TraceTime;
 use stackhound_types::Tid;
 
 use super::{
-    Column, Figures, Key, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label, is_lost,
-    number, ticks,
+    Column, Figures, Key, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label, number,
+    ticks,
 };
+use crate::loss::is_lost;
 
 const OPERATIONS: usize = 1;
 const OPENS: usize = 2;

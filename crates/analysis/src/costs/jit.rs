@@ -12,7 +12,8 @@ use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
-use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, is_lost, number, ticks};
+use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, number, ticks};
+use crate::loss::is_lost;
 
 const METHODS: usize = 1;
 const IL: usize = 2;

@@ -477,12 +477,6 @@ fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
     }
 }
 
-/// Whether records of a source may be missing since a time.
-pub(crate) fn is_lost(view: &EventView<'_>, source: u16, since: TraceTime) -> bool {
-    let losses = view.trace_state().losses();
-    !losses.is_lossless() && losses.between(source, since.0, view.time().0)
-}
-
 /// The length of an interval, in raw ticks.
 fn length(from: TraceTime, until: TraceTime) -> u64 {
     u64::try_from(until.0.saturating_sub(from.0)).unwrap_or(0)
