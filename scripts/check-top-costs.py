@@ -222,6 +222,8 @@ def main():
                 has_faults |= compare(f"{path.name}, fault", trace, top(program, "fault", path, "kind"), faults, "name")
                 network = network_of(trace)
                 has_faults |= compare(f"{path.name}, network", trace, top(program, "network", path, "process"), network)
+            else:
+                print(f"{path.name}: disk, fault and network not checked: an earlier version of their events")
             gc = collections_of(trace, events)
             has_faults |= compare(f"{path.name}, gc", trace, top(program, "gc", path, "process"), gc)
             by_process, names = methods_of(trace, events)

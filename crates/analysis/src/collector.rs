@@ -13,8 +13,8 @@ use stackhound_profile::{
 use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_schema::{self as schema, ItemText, Value};
 use stackhound_trace::OpenTrace;
-use stackhound_types::Tid;
 
+use crate::fields::tid;
 use crate::parts::{Interrupt, Parts};
 use crate::stacks::StackUse;
 
@@ -189,7 +189,7 @@ impl Collector {
             self.counted.switches_dropped += 1;
             return Ok(());
         }
-        let (Some(cpu), Some(old)) = (view.processor(), tid_field(view, "OldThreadId")) else {
+        let (Some(cpu), Some(old)) = (view.processor(), tid(view, "OldThreadId")) else {
             return Ok(());
         };
         self.switches += 1;
@@ -256,11 +256,6 @@ fn interrupt(view: &EventView<'_>) -> Option<Interrupt> {
     let pointer_size = view.event().record().pointer_size();
     let sample = payload::SampledProfile::parse(view.payload(), view.version(), pointer_size);
     Interrupt::of(&sample.ok()?)
-}
-
-fn tid_field(view: &EventView<'_>, name: &str) -> Option<Tid> {
-    let number = view.field(name)?.1.as_u64()?;
-    Tid::known(number.try_into().ok()?)
 }
 
 fn shortened(mut text: String) -> String {

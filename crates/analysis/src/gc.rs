@@ -11,6 +11,7 @@ use stackhound_system::ProcessId;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
+use crate::fields::number;
 use crate::loss::is_lost;
 
 /// `GCStart`.
@@ -120,7 +121,7 @@ impl Collections {
             return None;
         }
         let (pid, tid, now) = (view.pid()?, view.tid()?, view.time());
-        let number = |name: &str| view.field(name).and_then(|(_, value)| value.as_u64());
+        let number = |name| number(view, name);
         let known = view.trace_state().system().process_of_event(pid, now);
         let process = known.map(|process| process.id()).ok_or(pid);
         let runtime = Runtime { process, instance: number("ClrInstanceID").unwrap_or(0) };
@@ -219,7 +220,7 @@ impl GarbageCollections {
         match self.collections.observe(view, true) {
             Some(Step::Started(generation)) => self.generations[generation.index()] += 1,
             Some(Step::Paused(_, since)) => {
-                self.pauses += Sums::one(u64::try_from(view.time().0.saturating_sub(since.0)).unwrap_or(0));
+                self.pauses += Sums::one(view.time().ticks_since(since));
             }
             _ => {}
         }

@@ -15,6 +15,7 @@ mod collector;
 pub mod contents;
 pub mod costs;
 pub mod cpu;
+mod fields;
 pub mod gc;
 mod loss;
 mod parts;

@@ -23,7 +23,7 @@ impl Window {
     #[inline]
     pub fn overlap(self, from: TraceTime, until: TraceTime) -> u64 {
         let (from, until) = self.within((from, until));
-        u64::try_from(until.0.saturating_sub(from.0)).unwrap_or(0)
+        until.ticks_since(from)
     }
 
     /// The part of an interval that counts. If it does not overlap, the end is not after the start.

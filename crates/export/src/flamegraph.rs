@@ -15,6 +15,7 @@ use stackhound_profile::{CodeKind, Profile, Sample};
 
 use crate::escape::Markup;
 use crate::folded;
+use crate::numbers::counted;
 
 /// The form of the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,10 +134,9 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::R
     let rows = drawn.iter().map(|drawn| drawn.depth + 1).max().unwrap_or(0);
 
     let mut header = header(profile, &samples, total, options);
-    match nodes.len() - drawn.len() {
-        0 => {}
-        1 => header.push("1 frame narrower than 0.01 % not shown".to_owned()),
-        more => header.push(format!("{} frames narrower than 0.01 % not shown", grouped(more as u64))),
+    let omitted = (nodes.len() - drawn.len()) as u64;
+    if omitted > 0 {
+        header.push(format!("{} narrower than 0.01 % not shown", counted(omitted, "frame", "frames")));
     }
     let kinds = kinds(&nodes);
     let top = ROW * (header.len() + kinds.len().div_ceil(LEGEND_COLUMNS) + 4);
@@ -344,22 +344,9 @@ fn fitted(text: &str, width: f64) -> String {
 }
 
 fn samples_text(number: u64) -> String {
-    format!("{} {}", grouped(number), if number == 1 { "sample" } else { "samples" })
+    counted(number, "sample", "samples")
 }
 
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", part as f64 * 100.0 / whole as f64)
-}
-
-/// A number with separated thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -28,6 +28,7 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 pub mod json;
+pub mod numbers;
 pub mod perfetto;
 pub mod speedscope;
 pub mod tree;

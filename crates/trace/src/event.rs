@@ -10,6 +10,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct TraceTime(pub i64);
 
+impl TraceTime {
+    /// The ticks since an earlier time; 0 if that is not earlier.
+    #[inline]
+    pub fn ticks_since(self, earlier: TraceTime) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+}
+
 /// Identifies an event of a trace. The order is arbitrary, and not the one of the trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct EventKey {

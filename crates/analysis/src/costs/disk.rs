@@ -18,8 +18,9 @@ use stackhound_types::Tid;
 
 use super::{
     Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, OTHERS, Observations, bytes, count,
-    file_label, number, ticks,
+    file_label, ticks,
 };
+use crate::fields::{self, number};
 use crate::loss::is_lost;
 
 const IO_TIME: usize = 1;
@@ -71,7 +72,7 @@ impl Request {
 
 /// The thread that requested a transfer, if the version of the event states it.
 fn issuer(view: &EventView<'_>) -> Option<Tid> {
-    number(view, "IssuingThreadId").and_then(|tid| Tid::known(tid.try_into().ok()?))
+    fields::tid(view, "IssuingThreadId")
 }
 
 /// When the transfer started that is complete now; `None` if it is not stated. The duration is in
@@ -182,11 +183,10 @@ impl Measure for Disks {
                 let Some(irp) = number(view, "Irp") else { return Ok(()) };
                 let tid = issuer(view).or(view.tid());
                 let owner = if wanted() {
-                    let (caller, _) = out.parts.thread_of(view)?;
-                    let thread = match tid == view.tid() {
-                        true => out.parts.thread_of(view)?.1,
-                        false => out.parts.thread(view, None, tid)?.1,
-                    };
+                    let (caller, mut thread) = out.parts.thread_of(view)?;
+                    if tid != view.tid() {
+                        (_, thread) = out.parts.thread(view, None, tid)?;
+                    }
                     Some((thread, out.stack(view, caller)?))
                 } else {
                     None

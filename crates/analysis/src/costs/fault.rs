@@ -7,11 +7,10 @@
 use stackhound_pipeline::EventView;
 use stackhound_profile::Full;
 use stackhound_schema::kernel::hook_id;
-use stackhound_types::{RawTime, Tid};
+use stackhound_types::RawTime;
 
-use super::{
-    Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, file_label, number, ticks,
-};
+use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, file_label, ticks};
+use crate::fields::{self, number};
 
 const HARD: usize = 1;
 const BYTES: usize = 2;
@@ -80,7 +79,7 @@ impl Measure for Faults {
         if (!is_counted && time == 0) || !wanted() {
             return Ok(());
         }
-        let tid = number(view, "TThreadId").and_then(|tid| Tid::known(tid.try_into().ok()?));
+        let tid = fields::tid(view, "TThreadId");
         let (process, thread) = out.parts.thread(view, None, tid.or(view.tid()))?;
         let stack = out.stack(view, process)?;
         let labels = [file_label(view, out), out.label("hard")];

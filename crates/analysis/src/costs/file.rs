@@ -10,12 +10,11 @@ use stackhound_pipeline::EventView;
 use stackhound_profile::Full;
 use stackhound_schema::kernel::hook_id;
 use stackhound_trace::TraceTime;
-use stackhound_types::Tid;
 
 use super::{
-    Column, Figures, Key, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label, number,
-    ticks,
+    Column, Figures, Key, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label, ticks,
 };
+use crate::fields::{self, number};
 use crate::loss::is_lost;
 
 const OPERATIONS: usize = 1;
@@ -105,7 +104,7 @@ impl Files {
         if is_paging && is_counted && wanted() {
             out.remain("paging transfers, which repeat bytes of other operations", 0);
         } else if !is_paging && wanted() {
-            let stated = number(view, "TTID").and_then(|tid| Tid::known(tid.try_into().ok()?));
+            let stated = fields::tid(view, "TTID");
             let (process, thread) = match view.tid().or(stated) {
                 Some(tid) => out.parts.thread(view, None, Some(tid))?,
                 None => out.parts.thread_of(view)?,

@@ -14,7 +14,8 @@ use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::view::Dpc;
 use stackhound_trace::TraceTime;
 
-use super::{Column, Figures, Key, Label, MAX, Measure, Metric, Observations, count, length, number, ticks};
+use super::{Column, Figures, Key, Label, MAX, Measure, Metric, Observations, count, ticks};
+use crate::fields::number;
 
 const CALLS: usize = 1;
 const UNCLAIMED: usize = 2;
@@ -128,7 +129,7 @@ impl Measure for Interrupts {
         });
         if overlaps {
             if window.contains(now) && wanted() {
-                out.remain(CONTRADICTION, length(from, now));
+                out.remain(CONTRADICTION, now.ticks_since(from));
             }
             return Ok(());
         }

@@ -2,8 +2,8 @@
 //!
 //! A compilation begins with `MethodJittingStarted` and ends with `MethodLoadVerbose` of the same
 //! method on the same thread. Without the level 5, the runtime logs no beginnings, and the ends as
-//! `MethodLoad`, without names, except for generic and dynamic methods. Compilations can be nested. The time is that of the clock, not of the
-//! processor.
+//! `MethodLoad`, without names, except for generic and dynamic methods. Compilations can be nested.
+//! The time is that of the clock, not of the processor.
 
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
@@ -12,7 +12,8 @@ use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
-use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, number, ticks};
+use super::{Column, Figures, Key, MAX, Measure, Metric, Observations, bytes, count, ticks};
+use crate::fields::number;
 use crate::loss::is_lost;
 
 const METHODS: usize = 1;

@@ -13,7 +13,8 @@ use stackhound_profile::{Full, StackId, ThreadId};
 use stackhound_schema::kernel::hook_id;
 use stackhound_types::Pid;
 
-use super::{Column, Figures, Key, Label, Measure, Metric, Observations, bytes, count, number};
+use super::{Column, Figures, Key, Label, Measure, Metric, Observations, bytes, count};
+use crate::fields::{self, number};
 
 const ALLOCATED: usize = 1;
 const FREED: usize = 2;
@@ -177,7 +178,7 @@ impl Measure for Memory {
             return Ok(());
         }
         let is_counted = out.window.contains(view.time());
-        let Some(pid) = number(view, "ProcessId").and_then(|pid| Pid::known(pid.try_into().ok()?)) else {
+        let Some(pid) = fields::pid(view, "ProcessId") else {
             return Ok(());
         };
         if id == hook_id::PROCESS_END {

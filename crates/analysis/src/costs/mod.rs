@@ -6,7 +6,7 @@
 //! a module that converts events to observations.
 //!
 //! What is known to be incomplete, such as a transfer without its start, is a [`Remainder`] that is
-//! shown beside the rows and never distributed over them.
+//! shown in addition to the rows and never distributed over them.
 
 mod collection;
 mod disk;
@@ -463,11 +463,6 @@ impl CostReport {
     }
 }
 
-/// The number in a field of an event.
-fn number(view: &EventView<'_>, name: &str) -> Option<u64> {
-    view.field(name)?.1.as_u64()
-}
-
 /// The label of the file that an event is about.
 fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
     match view.file_path() {
@@ -475,9 +470,4 @@ fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
         Err(Missing::Lost) => out.label("[file name not certain: lost records]"),
         Err(_) => out.label("[no file name]"),
     }
-}
-
-/// The length of an interval, in raw ticks.
-fn length(from: TraceTime, until: TraceTime) -> u64 {
-    u64::try_from(until.0.saturating_sub(from.0)).unwrap_or(0)
 }

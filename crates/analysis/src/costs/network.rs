@@ -11,9 +11,9 @@ use stackhound_pipeline::EventView;
 use stackhound_profile::Full;
 use stackhound_schema::Value;
 use stackhound_schema::kernel::hook_id;
-use stackhound_types::Pid;
 
-use super::{Column, Figures, Key, Label, Measure, Metric, Observations, bytes, count, number};
+use super::{Column, Figures, Key, Label, Measure, Metric, Observations, bytes, count};
+use crate::fields::{self, number};
 
 const SENT: usize = 1;
 const SENDS: usize = 2;
@@ -125,7 +125,7 @@ impl Measure for Network {
         if !wanted() {
             return Ok(());
         }
-        let pid = number(view, "PID").and_then(|pid| Pid::known(pid.try_into().ok()?)).or(view.pid());
+        let pid = fields::pid(view, "PID").or(view.pid());
         let (process, thread) = out.parts.thread(view, pid.map(|pid| pid.0), None)?;
         let stack = match view.pid() == pid {
             true => out.stack(view, process)?,

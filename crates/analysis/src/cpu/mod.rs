@@ -135,7 +135,7 @@ impl CpuReport {
     /// The processor time that was available: the length of the window times the number of
     /// processors, in raw ticks.
     pub fn available(&self) -> u64 {
-        let length = u64::try_from(self.window.1.0.saturating_sub(self.window.0.0)).unwrap_or(0);
+        let length = self.window.1.ticks_since(self.window.0);
         length.saturating_mul(self.processors.into())
     }
 

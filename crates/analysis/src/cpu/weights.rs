@@ -125,7 +125,7 @@ impl<T> Weights<T> {
             return nominal;
         }
         let Some(previous) = self.previous.insert(processor, time) else { return nominal };
-        let elapsed = u64::try_from(time.0.saturating_sub(previous.0)).unwrap_or(0);
+        let elapsed = time.ticks_since(previous);
         elapsed.min(nominal.saturating_mul(2))
     }
 }

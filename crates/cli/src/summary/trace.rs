@@ -99,7 +99,7 @@ impl Summarized {
     /// The length of the trace in nanoseconds.
     pub fn duration(&self) -> u64 {
         let (from, to) = self.contents.times.unwrap_or_default();
-        self.cpu.nanos(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0))
+        self.cpu.nanos(to.ticks_since(from))
     }
 
     /// The processor time that was used, in raw ticks, and whether it is measured by samples.

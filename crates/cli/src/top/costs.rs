@@ -14,8 +14,7 @@ use stackhound_export::json::top::{
 };
 
 use super::table::{Column, Table, percent, seconds};
-use super::{Dimension, Format, Shared, optional, window};
-use crate::info::capture_info;
+use super::{Dimension, Shared, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -174,23 +173,15 @@ pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) ->
     if read.found.iter().all(|found| found.report.events == 0) {
         bail!("the trace has no {}", measurement.missing);
     }
-    let mut sink = shared.sink()?;
-    match shared.format() {
-        Format::Table => read.tables(&mut sink, |out, found| table(out, by, measurement, found))?,
-        Format::Csv => csv(&mut sink, by, &read.found)?,
-        Format::Json => {
-            let mut documents = read.found.iter().map(|found| document(by, found));
-            if read.captures.len() == 1 {
-                documents.next().map(|one| sink.json(&one)).transpose()?;
-            } else {
-                let each = read.captures.iter().zip(documents);
-                let each = each.map(|(capture, top)| CaptureTopCosts { capture: capture_info(capture), top });
-                sink.json(&TopCostsOfCaptures { captures: each.collect() })?;
-            }
-        }
-    }
-    sink.finish()?;
-    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+    read.write(
+        shared,
+        |out, found| table(out, by, measurement, found),
+        |out, found| csv(out, by, found),
+        |found| document(by, found),
+        |each| TopCostsOfCaptures {
+            captures: each.into_iter().map(|(capture, top)| CaptureTopCosts { capture, top }).collect(),
+        },
+    )
 }
 
 fn document<'a>(by: &'a str, found: &'a Analyzed) -> TopCosts<'a> {
@@ -242,22 +233,18 @@ fn csv(out: &mut impl Write, by: &str, analyzed: &[Analyzed]) -> Result<()> {
     let Some(first) = analyzed.first() else { return Ok(()) };
     let columns = first.report.metric.columns;
     let named = |prefix: &'static str| columns.iter().map(move |column| format!("{prefix}{}", column.name));
-    let mut titles = vec!["pid".to_owned(), "tid".to_owned()];
-    if first.has_totals {
-        titles.extend(named("self_").chain(named("total_")));
-    } else {
-        titles.extend(named(""));
-    }
-    super::csv_header(out, by, &titles.iter().map(String::as_str).collect::<Vec<_>>(), analyzed.len())?;
+    let titles: Vec<String> = match first.has_totals {
+        true => named("self_").chain(named("total_")).collect(),
+        false => named("").collect(),
+    };
+    super::csv_header(out, by, titles.iter().map(String::as_str), analyzed.len())?;
     for (index, found) in analyzed.iter().enumerate() {
         for row in &found.rows {
             let values = |figures: Figures| {
                 columns.iter().map(move |column| found.report.value(&figures, column).to_string())
             };
             let totals = found.has_totals.then(|| values(row.total)).into_iter().flatten();
-            let ids = [optional(row.pid.map(u64::from)), optional(row.tid.map(u64::from))];
-            let cells = ids.into_iter().chain(values(row.own)).chain(totals);
-            super::csv_row(out, row, cells, (index, analyzed.len()))?;
+            super::csv_row(out, row, values(row.own).chain(totals), (index, analyzed.len()))?;
         }
     }
     Ok(())
@@ -285,14 +272,13 @@ fn table(out: &mut impl Write, by: &str, measurement: &Measurement, found: &Anal
     let Some(main) = columns.first() else { return Ok(()) };
     let whole = report.value(&total, main);
     let (from, to) = report.window;
-    let ticks = u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0);
     let text = |value, unit| format!("{}{}", shown(value, unit), suffix(unit));
     line(
         out,
         format_args!(
             "{} by {by}, in {} s of trace; percentages are of {}, the sum of the column {}",
             measurement.title,
-            seconds(stackhound::analysis::nanos(&report.clock, ticks)),
+            seconds(stackhound::analysis::nanos(&report.clock, to.ticks_since(from))),
             text(whole, main.unit),
             title(main.name),
         ),

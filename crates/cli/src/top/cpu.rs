@@ -12,8 +12,7 @@ use stackhound_export::escape::line;
 use stackhound_export::json::top::{self as json, CaptureTopCpu, CpuRow, TopCpu, TopCpuOfCaptures};
 
 use super::table::{Column, Table, percent, seconds};
-use super::{Dimension, Format, Shared, optional, window};
-use crate::info::capture_info;
+use super::{Dimension, Shared, optional, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -75,23 +74,15 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
              Profile+CSwitch`"
         );
     }
-    let mut sink = shared.sink()?;
-    match shared.format() {
-        Format::Table => read.tables(&mut sink, |out, found| table(out, by, found))?,
-        Format::Csv => csv(&mut sink, by, &read.found)?,
-        Format::Json => {
-            let mut documents = read.found.iter().map(|found| document(by, found));
-            if read.captures.len() == 1 {
-                documents.next().map(|one| sink.json(&one)).transpose()?;
-            } else {
-                let each = read.captures.iter().zip(documents);
-                let each = each.map(|(capture, top)| CaptureTopCpu { capture: capture_info(capture), top });
-                sink.json(&TopCpuOfCaptures { captures: each.collect() })?;
-            }
-        }
-    }
-    sink.finish()?;
-    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+    read.write(
+        shared,
+        |out, found| table(out, by, found),
+        |out, found| csv(out, by, found),
+        |found| document(by, found),
+        |each| TopCpuOfCaptures {
+            captures: each.into_iter().map(|(capture, top)| CaptureTopCpu { capture, top }).collect(),
+        },
+    )
 }
 
 /// Available time that no sample stands for.
@@ -153,14 +144,12 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
 }
 
 fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()> {
-    let columns = ["pid", "tid", "self", "total", "samples", "total_samples", "exact", "runs"];
-    super::csv_header(out, by.name(), &columns, analyzed.len())?;
+    let columns = ["self", "total", "samples", "total_samples", "exact", "runs"];
+    super::csv_header(out, by.name(), columns, analyzed.len())?;
     for (index, found) in analyzed.iter().enumerate() {
         let nanos = |ticks| found.report.nanos(ticks).to_string();
         for row in &found.rows {
             let cells = [
-                optional(row.pid.map(u64::from)),
-                optional(row.tid.map(u64::from)),
                 nanos(row.own.amount),
                 nanos(row.total.amount),
                 row.own.count.to_string(),

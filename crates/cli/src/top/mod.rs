@@ -9,16 +9,19 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 use stackhound::analysis::rows::{By, Row};
 use stackhound::analysis::{self, Window};
 use stackhound::profile::{Full, Grouping};
 use stackhound::trace::{Capture, OpenTrace, TraceTime};
 use stackhound::{Clock, EventView, Naming, RawTime, TraceState};
 use stackhound_export::escape::{cell, line, row};
+use stackhound_export::json::info::Capture as CaptureInfo;
 use stackhound_export::json::top as json;
 use stackhound_export::json::value::Time;
 
 use crate::filter::{self, EventFilter, Filters};
+use crate::info::capture_info;
 use crate::inputs::{self, Inputs};
 use crate::naming;
 use crate::options::{Common, Output};
@@ -166,10 +169,6 @@ impl Shared {
         self.format.or_else(of_path).unwrap_or(Format::Table)
     }
 
-    fn sink(&self) -> Result<Sink> {
-        Sink::open(self.output.output.as_deref())
-    }
-
     /// Whether events are selected by more than their time.
     fn is_filtered(&self) -> bool {
         !filter::texts(&self.filters).is_empty()
@@ -247,6 +246,30 @@ fn read<A, R>(
 }
 
 impl<R> Read<R> {
+    /// Writes the results in the selected format. In JSON, one capture is a document, and several are
+    /// in the document that `together` makes of them.
+    fn write<'a, D: Serialize, A: Serialize>(
+        &'a self,
+        shared: &Shared,
+        table: impl Fn(&mut Sink, &R) -> Result<()>,
+        csv: impl FnOnce(&mut Sink, &[R]) -> Result<()>,
+        document: impl Fn(&'a R) -> D,
+        together: impl FnOnce(Vec<(CaptureInfo<'a>, D)>) -> A,
+    ) -> Result<Outcome> {
+        let mut sink = Sink::open(shared.output.output.as_deref())?;
+        match (shared.format(), &*self.found) {
+            (Format::Table, _) => self.tables(&mut sink, table)?,
+            (Format::Csv, found) => csv(&mut sink, found)?,
+            (Format::Json, [one]) => sink.json(&document(one))?,
+            (Format::Json, several) => {
+                let each = self.captures.iter().map(capture_info).zip(several.iter().map(document));
+                sink.json(&together(each.collect()))?;
+            }
+        }
+        sink.finish()?;
+        Ok(Outcome { damaged: self.damaged, ..Outcome::default() })
+    }
+
     /// Writes the table of each capture.
     fn tables(&self, out: &mut Sink, table: impl Fn(&mut Sink, &R) -> Result<()>) -> Result<()> {
         for (index, (capture, found)) in self.captures.iter().zip(&self.found).enumerate() {
@@ -262,12 +285,19 @@ impl<R> Read<R> {
     }
 }
 
-/// Writes the names of the columns. Several captures are numbered.
-fn csv_header(out: &mut impl Write, by: &str, columns: &[&str], captures: usize) -> io::Result<()> {
+/// Writes the names of the columns: what rows are about, their ids, and `columns`. Several captures
+/// are numbered.
+fn csv_header<'a>(
+    out: &mut impl Write,
+    by: &'a str,
+    columns: impl IntoIterator<Item = &'a str>,
+    captures: usize,
+) -> io::Result<()> {
     let number = (captures > 1).then_some("capture");
-    row(out, number.into_iter().chain([by]).chain(columns.iter().copied()))
+    row(out, number.into_iter().chain([by, "pid", "tid"]).chain(columns))
 }
 
+/// Writes a row; `cells` are those after its ids.
 fn csv_row<T>(
     out: &mut impl Write,
     of: &Row<T>,
@@ -275,13 +305,13 @@ fn csv_row<T>(
     (index, captures): (usize, usize),
 ) -> io::Result<()> {
     let number = (captures > 1).then(|| (index + 1).to_string());
-    row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(cells))
+    let ids = [of.pid, of.tid].map(|id| optional(id.map(u64::from)));
+    row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(ids).chain(cells))
 }
 
 fn window(clock: &Clock, (from, to): (TraceTime, TraceTime)) -> json::Window {
     let utc = |time: TraceTime| Time(clock.to_file_time(RawTime(time.0)));
-    let ticks = u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0);
-    json::Window { from: utc(from), to: utc(to), duration: analysis::nanos(clock, ticks) }
+    json::Window { from: utc(from), to: utc(to), duration: analysis::nanos(clock, to.ticks_since(from)) }
 }
 
 fn optional(number: Option<u64>) -> String {

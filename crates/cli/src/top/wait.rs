@@ -11,8 +11,7 @@ use stackhound_export::escape::line;
 use stackhound_export::json::top::{CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
 
 use super::table::{Column, Table, seconds};
-use super::{Dimension, Format, Shared, optional, window};
-use crate::info::capture_info;
+use super::{Dimension, Shared, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -149,23 +148,15 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
              example by `stackhound record` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
         );
     }
-    let mut sink = shared.sink()?;
-    match shared.format() {
-        Format::Table => read.tables(&mut sink, |out, found| table(out, by, metric, found))?,
-        Format::Csv => csv(&mut sink, by, &read.found)?,
-        Format::Json => {
-            let mut documents = read.found.iter().map(|found| document(by, metric, found));
-            if read.captures.len() == 1 {
-                documents.next().map(|one| sink.json(&one)).transpose()?;
-            } else {
-                let each = read.captures.iter().zip(documents);
-                let each = each.map(|(capture, top)| CaptureTopWait { capture: capture_info(capture), top });
-                sink.json(&TopWaitOfCaptures { captures: each.collect() })?;
-            }
-        }
-    }
-    sink.finish()?;
-    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+    read.write(
+        shared,
+        |out, found| table(out, by, metric, found),
+        |out, found| csv(out, by, found),
+        |found| document(by, metric, found),
+        |each| TopWaitOfCaptures {
+            captures: each.into_iter().map(|(capture, top)| CaptureTopWait { capture, top }).collect(),
+        },
+    )
 }
 
 fn document(by: WaitDimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
@@ -203,14 +194,12 @@ fn document(by: WaitDimension, metric: Metric, found: &Analyzed) -> TopWait<'_> 
 }
 
 fn csv(out: &mut impl Write, by: WaitDimension, analyzed: &[Analyzed]) -> Result<()> {
-    let columns = ["pid", "tid", "self", "total", "count", "total_count", "max"];
-    super::csv_header(out, by.name(), &columns, analyzed.len())?;
+    let columns = ["self", "total", "count", "total_count", "max"];
+    super::csv_header(out, by.name(), columns, analyzed.len())?;
     for (index, found) in analyzed.iter().enumerate() {
         let nanos = |ticks| found.report.nanos(ticks).to_string();
         for row in &found.rows {
             let cells = [
-                optional(row.pid.map(u64::from)),
-                optional(row.tid.map(u64::from)),
                 nanos(row.own.amount),
                 nanos(row.total.amount),
                 row.own.count.to_string(),
@@ -229,10 +218,12 @@ fn table(out: &mut impl Write, by: WaitDimension, metric: Metric, found: &Analyz
     let (total, unknown) = (report.total(metric.measure), report.unknown());
     line(
         out,
-        format_args!("{} by {}, in {} s of trace; times of threads add up", metric.title, by.name(), {
-            let (from, to) = report.window;
-            clock(u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0))
-        }),
+        format_args!(
+            "{} by {}, in {} s of trace; times of threads add up",
+            metric.title,
+            by.name(),
+            clock(report.window.1.ticks_since(report.window.0))
+        ),
     )?;
     let open = report.open(metric.measure);
     line(
