@@ -109,6 +109,7 @@ impl Parts {
         self.clock = clock;
         self.processes.clear();
         self.threads.clear();
+        self.interrupts = [None; 2];
         self.stacks = Stacks::default();
     }
 

@@ -287,6 +287,11 @@ fn sampled(samples: &[(u32, u8, &[u64])]) -> OpenTrace {
 fn collect(trace: &OpenTrace, chosen: Option<&str>) -> Profile {
     let chosen = chosen.map(|text| Predicate::parse(text).unwrap());
     let mut collector = Collector::new(String::new(), trace, chosen, Limits::default());
+    add_capture(&mut collector, trace);
+    collector.finish().0
+}
+
+fn add_capture(collector: &mut Collector, trace: &OpenTrace) {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     collector.begin_capture(trace.clock());
     pipeline.run(|view| {
@@ -295,7 +300,6 @@ fn collect(trace: &OpenTrace, chosen: Option<&str>) -> Profile {
     });
     let (known, _, naming) = pipeline.parts();
     collector.end_capture(known, naming);
-    collector.finish().0
 }
 
 const KERNEL: u64 = 0xffff_f800_0000_1000;
@@ -334,6 +338,18 @@ fn samples_in_interrupts_are_work_of_no_thread() {
     busy.sort();
     let of = |name: &str| busy.iter().find(|row| row.0.starts_with(name)).map(|row| row.1);
     assert_eq!((of("DPC"), of("ISR"), of("unknown"), of("Idle")), (Some(2), Some(3), Some(1), None));
+}
+
+#[test]
+fn interrupts_of_captures_are_different() {
+    let trace = sampled(&[(0, 1, &[KERNEL]), (0, 2, &[KERNEL])]);
+    let mut collector = Collector::new(String::new(), &trace, None, Limits::default());
+    add_capture(&mut collector, &trace);
+    add_capture(&mut collector, &trace);
+    let (profile, _) = collector.finish();
+    let names = profile.process_ids().map(|(_, process)| &*process.name);
+    let names: Vec<_> = names.filter(|name| matches!(*name, "DPC" | "ISR")).collect();
+    assert_eq!(names, ["DPC", "ISR", "DPC", "ISR"]);
 }
 
 /// Events of other kinds in process 0 are not idle time.
