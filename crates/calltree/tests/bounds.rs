@@ -81,7 +81,7 @@ fn transitions_have_times_processors_and_names() {
         let open = Change::Open { stack, first: ContextId(0), start: StartType::Unknown, location: None };
         builder.apply(open).unwrap();
     }
-    // The clock of the third transition is behind. It gets the time of the second one.
+    // The clock of the third transition is earlier than the second. It gets the time of the second one.
     for (time, cpu, label) in [(1000, 0, sample), (1010, 1, switch), (1005, 0, sample), (1020, 1, sample)] {
         builder.transition(time, Cpu(cpu), label);
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use stackhound_export::escape::Plain;
 use stackhound_export::json::rules as json;
-use stackhound_rules::source::Place;
+use stackhound_rules::source::SourceLocation;
 use stackhound_rules::{Library, Lint, Need, Rule};
 
 use crate::inputs;
@@ -25,7 +25,7 @@ pub enum Verb {
     Check(Check),
     /// List rules with their severities, events and requirements
     List(List),
-    /// Run the test cases beside rules
+    /// Run the test cases of rules
     ///
     /// The exit code is 1 if a case fails.
     Test(test::Test),
@@ -135,24 +135,24 @@ fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
 
 /// All errors and lint findings with their lines.
 fn problems(out: &mut impl Write, library: &Library) -> io::Result<()> {
-    let mut problem = |place: &Place, kind: &str, sentence: &str| {
-        writeln!(out, "{}: {kind}: {}", Plain(place), Plain(sentence))?;
-        writeln!(out, "{}", place.marked())
+    let mut problem = |location: &SourceLocation, kind: &str, sentence: &str| {
+        writeln!(out, "{}: {kind}: {}", Plain(location), Plain(sentence))?;
+        writeln!(out, "{}", location.marked())
     };
     for error in &library.errors {
-        problem(&error.place, "error", &error.kind.to_string())?;
+        problem(&error.location, "error", &error.kind.to_string())?;
     }
     for rule in &library.rules {
         if let Err(error) = &rule.condition {
-            problem(&error.place, "error", &error.kind.to_string())?;
+            problem(&error.location, "error", &error.kind.to_string())?;
         }
     }
     lints(library)
         .into_iter()
-        .try_for_each(|lint| problem(&lint.place, lint.kind.code(), &lint.kind.to_string()))
+        .try_for_each(|lint| problem(&lint.location, lint.kind.code(), &lint.kind.to_string()))
 }
 
-/// All lint findings, by place. A macro that several rules use is reported once.
+/// All lint findings, by location. A macro that several rules use is reported once.
 fn lints(library: &Library) -> Vec<&Lint> {
     let of_rules = library.rules.iter().flat_map(|rule| &rule.lints);
     let mut lints: Vec<&Lint> = of_rules.chain(&library.lints).collect();
@@ -163,13 +163,13 @@ fn lints(library: &Library) -> Vec<&Lint> {
 
 fn document(library: &Library) -> json::Rules<'_> {
     let unreadable = library.errors.iter().map(|error| json::Rule {
-        file: &error.place.file,
+        file: &error.location.file,
         id: None,
         name: None,
         severity: None,
         enabled: false,
         loads: false,
-        error: Some(located(&error.place, error.kind.to_string())),
+        error: Some(located(&error.location, error.kind.to_string())),
         lints: Vec::new(),
         needs: Vec::new(),
         events: Vec::new(),
@@ -177,7 +177,7 @@ fn document(library: &Library) -> json::Rules<'_> {
     let rules = library.rules.iter().map(|rule| {
         let (error, condition) = match &rule.condition {
             Ok(condition) => (None, Some(condition)),
-            Err(error) => (Some(located(&error.place, error.kind.to_string())), None),
+            Err(error) => (Some(located(&error.location, error.kind.to_string())), None),
         };
         json::Rule {
             file: &rule.file,
@@ -204,11 +204,11 @@ fn document(library: &Library) -> json::Rules<'_> {
 }
 
 fn lint(lint: &Lint) -> json::Lint<'_> {
-    json::Lint { code: lint.kind.code(), problem: located(&lint.place, lint.kind.to_string()) }
+    json::Lint { code: lint.kind.code(), problem: located(&lint.location, lint.kind.to_string()) }
 }
 
-fn located(place: &Place, message: String) -> json::Problem<'_> {
-    json::Problem { file: &place.file, line: place.line, column: place.column, message }
+fn located(location: &SourceLocation, message: String) -> json::Problem<'_> {
+    json::Problem { file: &location.file, line: location.line, column: location.column, message }
 }
 
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
@@ -273,7 +273,7 @@ fn explain(arguments: &Explain) -> Result<Outcome> {
         Err(error) => writeln!(sink, "Cannot be used: {}", Plain(error))?,
     }
     for lint in &rule.lints {
-        writeln!(sink, "Line {}: {}", lint.place.line, Plain(&lint.kind))?;
+        writeln!(sink, "Line {}: {}", lint.location.line, Plain(&lint.kind))?;
     }
     writeln!(sink, "\nCondition:")?;
     lines(&mut sink, &rule.text, "  ")?;

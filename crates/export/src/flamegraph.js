@@ -192,7 +192,7 @@
     try {
       term = decodeURIComponent(term);
     } catch {
-      // Somebody wrote the address by hand.
+      // The address was typed.
     }
     find(term);
     layoutFrames();

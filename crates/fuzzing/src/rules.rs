@@ -1,30 +1,33 @@
 //! Reads arbitrary texts as files with macros and rules.
 
 use stackhound_rules::Library;
-use stackhound_rules::source::Place;
+use stackhound_rules::source::SourceLocation;
 
 /// Separates the file with macros from the file with a rule.
 const SEPARATOR: u8 = 0;
 
-/// Reads bytes as a file with macros and a file with a rule. Every place is in one of them.
+/// Reads bytes as a file with macros and a file with a rule. Every location is in one of them.
 pub fn rules(bytes: &[u8]) {
     let middle = bytes.iter().position(|byte| *byte == SEPARATOR).unwrap_or(bytes.len());
     let (macros, rule) = (&bytes[..middle], bytes.get(middle + 1..).unwrap_or_default());
     let files = [("macros.yml", macros), ("rule.yml", rule)];
     let library = Library::read(files);
     assert!(library.rules.len() <= 2, "{} rules of two files", library.rules.len());
-    let check = |place: &Place| {
-        let Some((_, bytes)) = files.iter().find(|(name, _)| *name == place.file) else {
-            // Errors of the YAML reader can have no place.
-            assert_eq!(*place, Place::default());
+    let check = |location: &SourceLocation| {
+        let Some((_, bytes)) = files.iter().find(|(name, _)| *name == location.file) else {
+            // Errors of the YAML reader can have no location.
+            assert_eq!(*location, SourceLocation::default());
             return;
         };
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
-        assert!((1..=lines).contains(&place.line) && place.column > 0 && place.length > 0, "{place:?}");
-        assert!(!place.marked().contains(|c: char| c.is_control() && c != '\n'), "{place:?}");
+        assert!(
+            (1..=lines).contains(&location.line) && location.column > 0 && location.length > 0,
+            "{location:?}"
+        );
+        assert!(!location.marked().contains(|c: char| c.is_control() && c != '\n'), "{location:?}");
     };
     for error in &library.errors {
-        check(&error.place);
+        check(&error.location);
     }
     for rule in &library.rules {
         match &rule.condition {
@@ -32,11 +35,11 @@ pub fn rules(bytes: &[u8]) {
                 assert_eq!(condition.events.len(), condition.tree.expressions().len());
                 assert!(condition.events.iter().all(|names| !names.is_empty()), "{}", rule.text);
             }
-            Err(error) => check(&error.place),
+            Err(error) => check(&error.location),
         }
     }
     for lint in library.rules.iter().flat_map(|rule| &rule.lints).chain(&library.lints) {
-        check(&lint.place);
+        check(&lint.location);
     }
 }
 

@@ -123,7 +123,7 @@ fn unknown_events(comparison: &Comparison, lints: &mut Vec<Lint>) {
 struct Checker<'l> {
     needs: Needs,
     lints: &'l mut Vec<Lint>,
-    /// The variables of `foreach` around this place, with their elements; `None` for texts.
+    /// The variables of `foreach` around this expression, with their elements; `None` for texts.
     variables: Vec<(String, Option<Elements>)>,
 }
 
@@ -152,7 +152,7 @@ impl Checker<'_> {
             _ => match self.value(expression)? {
                 Type::Truth | Type::Any => Ok(()),
                 other => Err(Error::new(
-                    expression.span.place(),
+                    expression.span.location(),
                     ErrorKind::Type { expected: Type::Truth.name(), found: other.name() },
                 )),
             },
@@ -172,7 +172,7 @@ impl Checker<'_> {
         self.value(right)?;
         if let Type::Elements(elements) = left_type {
             let kind = ErrorKind::Type { expected: "a value", found: elements.name() };
-            return Err(Error::new(left.span.place(), kind));
+            return Err(Error::new(left.span.location(), kind));
         }
         unknown_events(comparison, self.lints);
         let Operator::Text { test, ignores_case } = *operator else { return Ok(()) };
@@ -181,7 +181,7 @@ impl Checker<'_> {
         let is_one = matches!(right.resolved().kind, ExpressionKind::Text(_) | ExpressionKind::Integer(_));
         if test == TextTest::In && is_one {
             let kind = ErrorKind::Expected("a list in parentheses after `in`");
-            return Err(Error::new(right.span.place(), kind));
+            return Err(Error::new(right.span.location(), kind));
         }
         if let Some(field) = field_name(left)
             && left_type == Type::Texts
@@ -288,7 +288,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let kind = ErrorKind::Type { expected: expected.name(), found: found.name() };
-        Err(Error::new(argument.span.place(), kind))
+        Err(Error::new(argument.span.location(), kind))
     }
 
     /// The arguments of `foreach`: elements, a variable, a predicate, and further fields.
@@ -299,7 +299,7 @@ impl Checker<'_> {
             Type::Texts | Type::Any => None,
             other => {
                 let kind = ErrorKind::Type { expected: "elements or a list of texts", found: other.name() };
-                return Err(Error::new(elements.span.place(), kind));
+                return Err(Error::new(elements.span.location(), kind));
             }
         };
         let ExpressionKind::Element { variable, .. } = &variable.kind else { return Ok(()) };
@@ -326,7 +326,7 @@ impl Checker<'_> {
             }
             Err(known) => {
                 let kind = ErrorKind::Part { element: elements.name(), part: wanted.to_owned(), known };
-                Err(Error::new(expression.span.place(), kind))
+                Err(Error::new(expression.span.location(), kind))
             }
         }
     }

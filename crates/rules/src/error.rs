@@ -1,14 +1,14 @@
-//! Errors and lint findings of rules, with their places.
+//! Errors and lint findings of rules, with their locations.
 
 use std::fmt;
 
-use crate::source::{Place, Span};
+use crate::source::{SourceLocation, Span};
 
 /// Why a file or a rule cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
     /// Where the reason is.
-    pub place: Box<Place>,
+    pub location: Box<SourceLocation>,
     /// The reason.
     pub kind: ErrorKind,
 }
@@ -140,7 +140,7 @@ fn did_you_mean(suggestion: Option<&String>) -> String {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lint {
     /// Where it is.
-    pub place: Place,
+    pub location: SourceLocation,
     /// What it is.
     pub kind: LintKind,
 }
@@ -177,7 +177,7 @@ pub enum LintKind {
     /// A pattern for a folder that matches no file in it.
     #[error("the pattern has no `*` after the folder, so it matches no file in it")]
     FolderOnly,
-    /// A macro with `or` beside `and` or `not`, without parentheses.
+    /// A macro with `or` next to `and` or `not`, without parentheses.
     #[error("Fibratus reads the macro `{0}`, which contains `or`, without parentheses here: write ({0})")]
     OpenMacro(String),
     /// Two macros have the same name.
@@ -216,20 +216,20 @@ impl Lint {
     /// Adds a finding, unless there are too many.
     pub(crate) fn add(lints: &mut Vec<Lint>, span: &Span, kind: LintKind) {
         if lints.len() < LINTS_MAX {
-            lints.push(Lint { place: span.place(), kind });
+            lints.push(Lint { location: span.location(), kind });
         }
     }
 }
 
 impl Error {
-    pub(crate) fn new(place: Place, kind: ErrorKind) -> Error {
-        Error { place: Box::new(place), kind }
+    pub(crate) fn new(location: SourceLocation, kind: ErrorKind) -> Error {
+        Error { location: Box::new(location), kind }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.kind)
+        write!(f, "{}: {}", self.location, self.kind)
     }
 }
 

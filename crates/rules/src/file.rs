@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::macros::MacroText;
 use crate::rule::Head;
 use crate::sigma::{self, SigmaRule};
-use crate::source::{File, Place, Source};
+use crate::source::{File, Source, SourceLocation};
 
 /// The content of a file.
 pub(crate) enum Content {
@@ -93,18 +93,18 @@ pub(crate) fn read(file: &Arc<File>) -> Result<Content, Error> {
     match form {
         Form::Rule => rule(file).map(|rule| Content::Rule(Box::new(rule))),
         Form::Macros => macros(file).map(Content::Macros),
-        Form::Other => Err(Error::new(file.place(0..0), ErrorKind::NoRule)),
+        Form::Other => Err(Error::new(file.location(0..0), ErrorKind::NoRule)),
     }
 }
 
 fn yaml<'de, T: Deserialize<'de>>(file: &'de File) -> Result<T, Error> {
     serde_saphyr::from_str(&file.text).map_err(|error| {
-        let place = error.location().map(|location| place(file, &location)).unwrap_or_default();
-        Error::new(place, ErrorKind::Yaml(sentence(&error)))
+        let location = error.location().map(|location| location_of(file, &location)).unwrap_or_default();
+        Error::new(location, ErrorKind::Yaml(sentence(&error)))
     })
 }
 
-/// The first line of a message, without the place, which is known otherwise.
+/// The first line of a message, without the location, which is known otherwise.
 fn sentence(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -116,9 +116,9 @@ fn start(location: &Location) -> usize {
     location.span().byte_offset().map_or(0, |offset| offset as usize)
 }
 
-fn place(file: &File, location: &Location) -> Place {
+fn location_of(file: &File, location: &Location) -> SourceLocation {
     let start = start(location);
-    file.place(start..start + 1)
+    file.location(start..start + 1)
 }
 
 fn source(file: &Arc<File>, text: &Spanned<String>) -> Arc<Source> {
@@ -132,7 +132,7 @@ fn rule(file: &Arc<File>) -> Result<RuleText, Error> {
         Some(severity) if SEVERITIES.contains(&&*severity.value) => severity.value.clone(),
         Some(severity) => {
             let kind = ErrorKind::Severity(severity.value.clone());
-            return Err(Error::new(place(file, &severity.defined), kind));
+            return Err(Error::new(location_of(file, &severity.defined), kind));
         }
     };
     let condition = source(file, &rule.condition);
@@ -163,14 +163,14 @@ fn macros(file: &Arc<File>) -> Result<Vec<(String, MacroText)>, Error> {
         let text = match (one.expr, one.list) {
             (Some(expression), None) => MacroText::Expression(source(file, &expression)),
             (None, Some(list)) if list.is_empty() => {
-                return Err(Error::new(place(file, &one.r#macro.defined), ErrorKind::EmptyList));
+                return Err(Error::new(location_of(file, &one.r#macro.defined), ErrorKind::EmptyList));
             }
             (None, Some(list)) => MacroText::List(
                 list.into_iter().map(|value| (value.value.clone(), source(file, &value))).collect(),
             ),
             _ => {
                 let kind = ErrorKind::MacroText(name);
-                return Err(Error::new(place(file, &one.r#macro.defined), kind));
+                return Err(Error::new(location_of(file, &one.r#macro.defined), kind));
             }
         };
         Ok((name, text))

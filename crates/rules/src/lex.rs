@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::source::{Source, Span};
 
-/// A token with its place.
+/// A token with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub kind: Kind,
@@ -73,10 +73,10 @@ pub(crate) fn tokens(source: &Arc<Source>) -> Result<Vec<Token>, Error> {
 }
 
 fn error(source: &Arc<Source>, at: usize, length: usize, kind: ErrorKind) -> Error {
-    Error::new(source.place(at..at + length), kind)
+    Error::new(source.location(at..at + length), kind)
 }
 
-/// The text that starts with the quote at a place, and its length in the source.
+/// The text that starts with the quote at a location, and its length in the source.
 fn text(source: &Arc<Source>, at: usize) -> Result<(Kind, usize), Error> {
     let rest = &source.text()[at..];
     let mut text = String::new();

@@ -61,7 +61,7 @@ pub fn has_cases(text: &str) -> bool {
 }
 
 fn content(name: &str, bytes: &[u8]) -> Result<Content, Error> {
-    let of_file = |kind| Error::new(File::new(name, "").place(0..0), kind);
+    let of_file = |kind| Error::new(File::new(name, "").location(0..0), kind);
     if bytes.len() > FILE_MAX {
         return Err(of_file(ErrorKind::FileTooLarge));
     }
@@ -71,7 +71,7 @@ fn content(name: &str, bytes: &[u8]) -> Result<Content, Error> {
 
 fn rule(file: String, text: RuleText, same_id: Option<String>, macros: &mut Macros) -> Rule {
     let RuleText { head, condition: source } = text;
-    let (mut lints, whole) = (Vec::new(), source.place(0..source.text().len()));
+    let (mut lints, whole) = (Vec::new(), source.location(0..source.text().len()));
     let parsed = match same_id {
         Some(other) => Err(Error::new(whole.clone(), ErrorKind::SameId(other))),
         None => parse::condition(&source, macros),

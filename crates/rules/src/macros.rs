@@ -78,8 +78,8 @@ impl Macros {
     pub fn take(&mut self, name: &str) -> Result<MacroText, Error> {
         let text = &self.texts[name];
         if !self.open.insert(name.to_owned()) {
-            let place = text.source().map(|source| source.place(0..1)).unwrap_or_default();
-            return Err(Error::new(place, ErrorKind::EndlessMacro(name.to_owned())));
+            let location = text.source().map(|source| source.location(0..1)).unwrap_or_default();
+            return Err(Error::new(location, ErrorKind::EndlessMacro(name.to_owned())));
         }
         Ok(text.clone())
     }

@@ -1,6 +1,6 @@
 //! Conditions to syntax trees, by precedence climbing.
 //!
-//! The grammar is that of Fibratus. It differs in two places. A macro is an expression of its own,
+//! The grammar is that of Fibratus. It differs in two points. A macro is an expression of its own,
 //! as if it were in parentheses. What follows a superfluous `)` or `,` is reported as a lint
 //! finding instead of being ignored silently; see [`Parsed::rest`].
 
@@ -11,7 +11,7 @@ use crate::fields::Field;
 use crate::functions::Function;
 use crate::lex::{Kind, Token, tokens};
 use crate::macros::{Expanded, MacroText, Macros};
-use crate::source::{Place, Source, Span};
+use crate::source::{Source, SourceLocation, Span};
 use crate::syntax::{Comparison, Condition, Expression, ExpressionKind, FieldUse, Operator, Sequence, Slot};
 
 /// The limit of parentheses, negations and macros within each other.
@@ -75,7 +75,7 @@ fn list(values: &[(String, Arc<Source>)]) -> Result<Expanded, Error> {
         is_enclosed: false,
     };
     let values: Vec<Expression> = values.iter().map(one).collect();
-    let first = values.first().ok_or_else(|| Error::new(Place::default(), ErrorKind::EmptyList))?;
+    let first = values.first().ok_or_else(|| Error::new(SourceLocation::default(), ErrorKind::EmptyList))?;
     let (span, size) = (first.span.clone(), values.len());
     let body = Expression { kind: ExpressionKind::List(values), span, is_enclosed: true };
     Ok(Expanded { body: Arc::new(body), size, depth: 0 })
@@ -95,7 +95,7 @@ struct Parser<'m> {
     tokens: Vec<Token>,
     at: usize,
     macros: &'m mut Macros,
-    /// The number of expressions around this place, also outside of a macro.
+    /// The number of expressions around this expression, also outside of a macro.
     depth: usize,
     /// The same at the start of the text.
     base: usize,
@@ -103,7 +103,7 @@ struct Parser<'m> {
     deepest: usize,
     /// Number of tokens, with those of macros.
     size: usize,
-    /// The variables of the calls of `foreach` around this place.
+    /// The variables of the calls of `foreach` around this expression.
     variables: Vec<String>,
     /// The names of the slots so far.
     aliases: Vec<String>,
@@ -130,7 +130,7 @@ impl Infix {
 impl<'m> Parser<'m> {
     fn new(source: &Arc<Source>, macros: &'m mut Macros, depth: usize) -> Result<Parser<'m>, Error> {
         if source.text().len() > LENGTH_MAX {
-            return Err(Error::new(source.place(0..1), ErrorKind::TooLong));
+            return Err(Error::new(source.location(0..1), ErrorKind::TooLong));
         }
         let tokens = tokens(source)?;
         let size = tokens.len();
@@ -179,7 +179,7 @@ impl<'m> Parser<'m> {
     }
 
     fn error(&self, kind: ErrorKind) -> Error {
-        Error::new(self.current().span.place(), kind)
+        Error::new(self.current().span.location(), kind)
     }
 
     fn expected(&self, what: &'static str) -> Error {
@@ -310,7 +310,7 @@ impl<'m> Parser<'m> {
         Ok(left)
     }
 
-    /// The operator at this place, and its number of tokens.
+    /// The operator at the current token, and its number of tokens.
     fn infix(&self) -> Option<(Infix, usize)> {
         let operator = |token: &Token| match &token.kind {
             Kind::Word(word) => Operator::of(word),
@@ -411,7 +411,7 @@ impl<'m> Parser<'m> {
         Ok(Expression { kind: ExpressionKind::Field(field), span, is_enclosed: false })
     }
 
-    /// A macro at this place.
+    /// A macro at the current token.
     fn expanded(&mut self, name: String) -> Result<Expression, Error> {
         let expanded = self.deeper(|parser| expand(parser.macros, &name, parser.depth))?;
         // It may have been parsed where there was more room for it.
@@ -428,7 +428,7 @@ impl<'m> Parser<'m> {
         Ok(Expression { kind, span, is_enclosed: false })
     }
 
-    /// A field at this place, with its argument.
+    /// A field at the current token, with its argument.
     fn field(&mut self, name: &str) -> Result<FieldUse, Error> {
         let Some(field) = Field::of(name) else {
             let mut names: Vec<&str> = Field::names().chain(Function::names()).collect();
@@ -507,7 +507,7 @@ impl<'m> Parser<'m> {
             return Err(self.expected("`,` or `)`"));
         }
         let span = start.to(&end);
-        function.check_count(arguments.len()).map_err(|kind| Error::new(span.place(), kind))?;
+        function.check_count(arguments.len()).map_err(|kind| Error::new(span.location(), kind))?;
         Ok(Expression { kind: ExpressionKind::Call { function, arguments }, span, is_enclosed: false })
     }
 }

@@ -22,13 +22,13 @@ pub struct Library {
 pub struct Rule {
     /// The path of its file as the user named it.
     pub file: String,
-    /// What it states beside its condition.
+    /// What it states in addition to its condition.
     pub head: Head,
     /// The text of its condition.
     pub text: String,
     /// Its condition, or why it cannot be used.
     pub condition: Result<RuleCondition, Error>,
-    /// What is suspicious about it, in the order of places.
+    /// What is suspicious about it, in the order of locations.
     pub lints: Vec<Lint>,
 }
 
@@ -43,7 +43,7 @@ pub struct RuleCondition {
     pub needs: Needs,
 }
 
-/// What a rule states beside its condition.
+/// What a rule states in addition to its condition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Head {
     /// A UUID.

@@ -1,7 +1,7 @@
-//! Texts in files, and places in them.
+//! Texts in files, and locations in them.
 //!
 //! The condition of a rule is a value of a YAML file, whose line breaks and indentation are not
-//! part of the value. [`Source`] finds the place in the file of a place in the value.
+//! part of the value. [`Source`] finds the location in the file of a location in the value.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub struct Source {
     file: Arc<File>,
     /// The value without the indentation of the file.
     text: Arc<str>,
-    /// The place in the file where the value begins, in bytes.
+    /// The location in the file where the value begins, in bytes.
     start: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct File {
     lines: Vec<usize>,
 }
 
-/// The limit of characters of a line that are shown, and the number of those before a place in it.
+/// The limit of characters of a line that are shown, and the number of those before a location in it.
 const SHOWN_MAX: usize = 200;
 const SHOWN_BEFORE: usize = 80;
 
@@ -41,16 +41,16 @@ pub struct Span {
     pub range: Range<usize>,
 }
 
-/// A place in a file, for people.
+/// A location in a file, for people.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Place {
+pub struct SourceLocation {
     /// The path of the file as the user named it.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The line without control characters; of a long line, the part around the place.
+    /// The line without control characters; of a long line, the part around the location.
     pub text: String,
     /// Number of characters of the line before `text`.
     pub skipped: usize,
@@ -64,8 +64,8 @@ impl File {
         File { name: name.to_owned(), text: text.to_owned(), lines }
     }
 
-    /// The place of a part of the file, in bytes.
-    pub fn place(&self, range: Range<usize>) -> Place {
+    /// The location of a part of the file, in bytes.
+    pub fn location(&self, range: Range<usize>) -> SourceLocation {
         let start = self.text.floor_char_boundary(range.start.min(self.text.len()));
         let end = self.text.ceil_char_boundary(range.end.clamp(start, self.text.len()));
         let line = self.lines.partition_point(|first| *first <= start);
@@ -78,12 +78,12 @@ impl File {
         let room = (skipped + text.chars().count() + 1).saturating_sub(column);
         let length =
             self.text[start..end.clamp(start, line_end.max(start))].chars().take(room).count().max(1);
-        Place { file: self.name.clone(), line, column, text, skipped, length }
+        SourceLocation { file: self.name.clone(), line, column, text, skipped, length }
     }
 }
 
 impl Source {
-    /// A value that begins at a place of a file, in bytes.
+    /// A value that begins at a location of a file, in bytes.
     pub(crate) fn new(file: &Arc<File>, text: &str, start: usize) -> Source {
         Source { file: Arc::clone(file), text: text.into(), start }
     }
@@ -93,14 +93,14 @@ impl Source {
         &self.text
     }
 
-    /// The place of a part of the value in the file; of values with escapes, the place of the value.
-    pub fn place(&self, range: Range<usize>) -> Place {
+    /// The location of a part of the value in the file; of values with escapes, the location of the value.
+    pub fn location(&self, range: Range<usize>) -> SourceLocation {
         let (start, end) = (self.in_file(range.start), self.in_file(range.end.max(range.start + 1) - 1));
         let start = start.unwrap_or(self.start);
-        self.file.place(start..end.map_or(start, |end| end + 1))
+        self.file.location(start..end.map_or(start, |end| end + 1))
     }
 
-    /// The place in the file of a place in the value, in bytes. The file differs from the value in
+    /// The location in the file of a location in the value, in bytes. The file differs from the value in
     /// white space only.
     fn in_file(&self, at: usize) -> Option<usize> {
         let raw = self.file.text.get(self.start..)?;
@@ -126,9 +126,9 @@ impl Source {
 }
 
 impl Span {
-    /// The place in the file.
-    pub fn place(&self) -> Place {
-        self.source.place(self.range.clone())
+    /// The location in the file.
+    pub fn location(&self) -> SourceLocation {
+        self.source.location(self.range.clone())
     }
 
     /// From the start of one part to the end of a later one of the same text.
@@ -137,7 +137,7 @@ impl Span {
     }
 }
 
-impl Place {
+impl SourceLocation {
     /// The line with a mark below the part that is meant.
     pub fn marked(&self) -> String {
         let blanks = " ".repeat(self.column - 1 - self.skipped);
@@ -146,7 +146,7 @@ impl Place {
 }
 
 /// The file, the line and the column.
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -165,24 +165,24 @@ mod tests {
         let file = file("name: x\ncondition: >\n  a = 'é'\n     and b = 2\n");
         let source = Source::new(&file, "a = 'é'\n   and b = 2\n", 19);
         let at = source.text().find("b =").unwrap();
-        let place = source.place(at..at + 1);
-        assert_eq!((place.to_string(), place.length), ("a.yml:4:10".to_owned(), 1));
-        assert_eq!(place.marked(), "       and b = 2\n           ^");
-        assert_eq!(source.place(0..7).to_string(), "a.yml:3:3");
+        let location = source.location(at..at + 1);
+        assert_eq!((location.to_string(), location.length), ("a.yml:4:10".to_owned(), 1));
+        assert_eq!(location.marked(), "       and b = 2\n           ^");
+        assert_eq!(source.location(0..7).to_string(), "a.yml:3:3");
     }
 
     #[test]
     fn places_of_values_with_escapes_are_their_start() {
         let file = file("condition: \"a = \\\"b\\\" and c\"\n");
         let source = Source::new(&file, "a = \"b\" and c", 11);
-        assert_eq!(source.place(12..13).to_string(), "a.yml:1:12");
-        assert_eq!(source.place(2..3).to_string(), "a.yml:1:15");
+        assert_eq!(source.location(12..13).to_string(), "a.yml:1:12");
+        assert_eq!(source.location(2..3).to_string(), "a.yml:1:15");
     }
 
     #[test]
     fn places_outside_of_the_file_are_its_end() {
         let file = file("a");
-        assert_eq!(file.place(5..9).to_string(), "a.yml:1:2");
-        assert_eq!(Source::new(&file, "bcd", 7).place(1..2).to_string(), "a.yml:1:2");
+        assert_eq!(file.location(5..9).to_string(), "a.yml:1:2");
+        assert_eq!(Source::new(&file, "bcd", 7).location(1..2).to_string(), "a.yml:1:2");
     }
 }

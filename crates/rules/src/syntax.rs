@@ -77,7 +77,7 @@ pub struct Slot {
     pub alias: Option<String>,
 }
 
-/// A part of a condition with its place.
+/// A part of a condition with its location.
 #[derive(Clone, Debug)]
 pub struct Expression {
     /// What it is.

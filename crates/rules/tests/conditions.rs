@@ -143,7 +143,7 @@ fn sequences_have_slots() {
 }
 
 #[test]
-fn errors_have_a_place_and_a_sentence() {
+fn errors_have_a_location_and_a_sentence() {
     let mut wrong = Vec::new();
     for (condition, expected) in [
         (
@@ -206,9 +206,9 @@ fn errors_have_a_place_and_a_sentence() {
     ] {
         let rule = read(condition);
         let error = rule.condition.err().unwrap_or_else(|| panic!("{condition}: no error")).to_string();
-        let (_, place) = error.split_once(".yml:").unwrap();
-        if place != expected {
-            wrong.push((condition, place.to_owned(), expected));
+        let (_, location) = error.split_once(".yml:").unwrap();
+        if location != expected {
+            wrong.push((condition, location.to_owned(), expected));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -243,7 +243,7 @@ fn suspicious_parts_are_reported() {
         let lints: Vec<String> = rule
             .lints
             .iter()
-            .map(|lint| format!("{} {}:{}", lint.kind.code(), lint.place.line, lint.place.column))
+            .map(|lint| format!("{} {}:{}", lint.kind.code(), lint.location.line, lint.location.column))
             .collect();
         assert_eq!(lints.join(", "), expected, "{condition}");
     }
@@ -345,9 +345,9 @@ fn findings_take_little_memory() {
     let rule = &library.rules[0];
     assert!(rule.condition.is_ok(), "{:?}", rule.condition);
     assert_eq!(rule.lints.len(), 1_000);
-    let bytes: usize = rule.lints.iter().map(|lint| lint.place.text.len()).sum();
+    let bytes: usize = rule.lints.iter().map(|lint| lint.location.text.len()).sum();
     assert!(bytes < 1 << 20, "{bytes} bytes");
-    let last = &rule.lints[999].place;
+    let last = &rule.lints[999].location;
     assert!(last.column > 10_000 && last.marked().lines().all(|line| line.len() < 300), "{last:?}");
     assert!(last.marked().contains("Program Files(x86)"), "{}", last.marked());
 }

@@ -1,4 +1,4 @@
-//! `rules test`: runs the test cases beside rules.
+//! `rules test`: runs the test cases of rules.
 //!
 //! A file of cases names a rule, and for each case events and the expected verdict. Events are those
 //! of Windows logs as JSON has them, events of a trace, or names and values of fields.
@@ -131,7 +131,7 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     if passed + failed == 0 {
-        bail!("expected files with `cases` beside the rules, found none");
+        bail!("expected files with `cases` in the folders of the rules, found none");
     }
     if !common.quiet {
         let without = tested.iter().filter(|is_tested| !**is_tested).count() as u64;

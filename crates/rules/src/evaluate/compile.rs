@@ -52,9 +52,9 @@ pub(crate) struct Compiler<'c, F> {
     pub resolve: &'c mut dyn FnMut(FieldRef<'_>) -> Option<ResolvedField<F>>,
     /// The index among the kept values of a field of an earlier slot.
     pub bound: &'c dyn Fn(&str, &FieldUse) -> usize,
-    /// The variables of `foreach` around this place, with their elements; `None` for texts.
+    /// The variables of `foreach` around this expression, with their elements; `None` for texts.
     pub variables: Vec<(String, Option<Elements>)>,
-    /// Whether this place is negated.
+    /// Whether this expression is negated.
     pub is_negated: bool,
 }
 
@@ -93,7 +93,7 @@ impl<F> Compiler<'_, F> {
                 expr::Error::TooLong { .. } => ErrorKind::TooLong,
                 _ => ErrorKind::TooDeep,
             };
-            Error::new(expression.span.place(), kind)
+            Error::new(expression.span.location(), kind)
         })?;
         Ok(matcher.cheapest_first(Term::cost))
     }
@@ -361,7 +361,7 @@ impl<F> Compiler<'_, F> {
             "regex" => {
                 let valid = later().filter(|text| Regex::new(text).is_ok());
                 let set = RegexSetBuilder::new(valid).size_limit(EXPRESSION_SIZE_MAX).build();
-                let error = || Error::new(expression.span.place(), ErrorKind::RegularExpression);
+                let error = || Error::new(expression.span.location(), ErrorKind::RegularExpression);
                 Prepared::Expressions(set.map_err(|_| error())?)
             }
             _ => Prepared::Nothing,

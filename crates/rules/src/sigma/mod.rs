@@ -36,7 +36,7 @@ pub(crate) fn read(file: &Arc<File>) -> Result<Vec<SigmaRule>, Error> {
     return translate::read(file);
     #[cfg(not(feature = "sigma"))]
     Err(Error::new(
-        file.place(0..0),
+        file.location(0..0),
         crate::error::ErrorKind::Unsupported("a rule of Sigma, without the feature `sigma`,".to_owned()),
     ))
 }

@@ -19,7 +19,7 @@ use crate::events::EventName;
 use crate::functions::Function;
 use crate::needs::Needs;
 use crate::rule::{Head, RuleCondition};
-use crate::source::{File, Place, Source, Span};
+use crate::source::{File, Source, SourceLocation, Span};
 use crate::syntax::{
     Comparison, Condition, Correlation, CorrelationKind, CountRange, Expression, ExpressionKind, Operator,
     TextTest,
@@ -30,11 +30,11 @@ const COMBINATIONS_MAX: usize = 1 << 10;
 
 /// Reads the rules of a file.
 pub(super) fn read(file: &Arc<File>) -> Result<Vec<SigmaRule>, Error> {
-    let whole = || file.place(0..0);
+    let whole = || file.location(0..0);
     let collection = rsigma_parser::parse_sigma_yaml(&file.text)
         .map_err(|error| Error::new(whole(), ErrorKind::Yaml(one_line(&error.to_string()))))?;
     if let Some(error) = collection.errors.first() {
-        return Err(Error::new(place_of(file, error), ErrorKind::Yaml(one_line(error))));
+        return Err(Error::new(location_of(file, error), ErrorKind::Yaml(one_line(error))));
     }
     let mut rules: Vec<SigmaRule> = collection.rules.iter().map(|rule| of_detections(file, rule)).collect();
     rules.extend(collection.correlations.iter().map(|rule| of_correlation(file, rule)));
@@ -48,8 +48,8 @@ fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The place that an error of the parser names: `line 3 column 5`, or a name in quotes.
-fn place_of(file: &File, error: &str) -> Place {
+/// The location that an error of the parser names: `line 3 column 5`, or a name in quotes.
+fn location_of(file: &File, error: &str) -> SourceLocation {
     let number = |word: &str| {
         let rest = error.split_once(word)?.1.trim_start();
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()
@@ -57,14 +57,14 @@ fn place_of(file: &File, error: &str) -> Place {
     if let Some(line) = number("line ") {
         let start: usize = file.text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
         let column = number("column ").unwrap_or(1).saturating_sub(1);
-        return file.place(start + column..start + column);
+        return file.location(start + column..start + column);
     }
     let quoted = error.split('\'').nth(1).filter(|quoted| !quoted.is_empty());
     let found = quoted.and_then(|quoted| Some((file.text.find(quoted)?, quoted.len())));
-    found.map_or_else(|| file.place(0..0), |(at, length)| file.place(at..at + length))
+    found.map_or_else(|| file.location(0..0), |(at, length)| file.location(at..at + length))
 }
 
-/// What a rule states beside its detections.
+/// What a rule states in addition to its detections.
 fn head(
     (title, id, name): (&str, Option<&String>, Option<&String>),
     description: Option<&String>,
@@ -139,7 +139,7 @@ fn of_correlation(file: &Arc<File>, rule: &CorrelationRule) -> SigmaRule {
         rule.level,
         (&rule.tags, &rule.references, rule.author.as_ref()),
     );
-    let unsupported = |what: &str| Error::new(file.place(0..0), ErrorKind::Unsupported(what.to_owned()));
+    let unsupported = |what: &str| Error::new(file.location(0..0), ErrorKind::Unsupported(what.to_owned()));
     let correlation = || {
         let range = || match &rule.condition {
             CorrelationCondition::Threshold { predicates, field, .. } => Ok((
@@ -213,7 +213,7 @@ enum Anchor {
 }
 
 impl Builder<'_> {
-    /// The place of a name in the file.
+    /// The location of a name in the file.
     fn span(&self, name: &str) -> Span {
         let at = self.file.text.find(name).unwrap_or(0);
         let length = if name.is_empty() { 0 } else { name.len().min(self.file.text.len() - at) };
@@ -221,7 +221,7 @@ impl Builder<'_> {
     }
 
     fn error(&self, name: &str, kind: ErrorKind) -> Error {
-        Error::new(self.span(name).place(), kind)
+        Error::new(self.span(name).location(), kind)
     }
 
     fn unsupported(&self, name: &str, what: String) -> Error {
@@ -491,7 +491,7 @@ fn text_operator(test: TextTest, ignores_case: bool) -> Operator {
     Operator::Text { test, ignores_case }
 }
 
-/// The operator and the text that a value means; `None` if it has a literal `*` or `?` beside
+/// The operator and the text that a value means; `None` if it has a literal `*` or `?` next to
 /// wildcards, which a pattern cannot express.
 fn operator_of(text: &SigmaString, ends: Anchor, is_cased: bool) -> Option<(Operator, String)> {
     let plain = |parts: &[StringPart]| -> String {

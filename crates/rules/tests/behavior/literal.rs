@@ -34,7 +34,7 @@ pub struct Scope<'e> {
     pub earlier: &'e [(Option<String>, &'e Event)],
     /// Whether a negated comparison that is unknown counts as true.
     pub assumes: bool,
-    /// The variables of `foreach` around this place.
+    /// The variables of `foreach` around this expression.
     pub variables: &'e [(String, Item<'e>)],
 }
 
@@ -470,10 +470,10 @@ fn fits_pattern(own: &[u8], pattern: &[u8], ignores_case: bool) -> bool {
                 next += 1;
             }
             _ => {
-                let Some((from, place)) = star else { return false };
-                star = Some((from + 1, place));
+                let Some((from, resume)) = star else { return false };
+                star = Some((from + 1, resume));
                 at = from + 1;
-                next = place + 1;
+                next = resume + 1;
             }
         }
     }

@@ -84,7 +84,7 @@ fn what_fibratus_misses_is_found() {
             "..y",
         ),
         (
-            "a first event that is in time beside one that is not",
+            "a first event that is in time together with one that is not",
             THREE,
             vec![(A, 0.0, one()), (A, 20.0, one()), (M, 50.0, one()), (B, 75.0, one())],
             "...y",

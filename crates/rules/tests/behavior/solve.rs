@@ -17,9 +17,9 @@ const TEXTS: [&str; 6] = [NEUTRAL, "", r"C:\foo\foo.dll", r"C:\a:b", "8.8.8.8", 
 const STEPS_MAX: usize = 400;
 const ATTEMPTS_MAX: usize = 12;
 
-/// A place for values in the events of a condition.
+/// A value that conditions read in the events of a condition.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Place {
+pub enum Input {
     Field { slot: usize, key: String, value_type: Type },
     Part { slot: usize, list: String, index: usize, part: String },
 }
@@ -150,15 +150,15 @@ impl<'c> Solver<'c> {
         slots.position(|slot| slot.alias.as_deref() == Some(alias)).expect("a slot")
     }
 
-    /// All places of the events.
-    pub fn places(&self, events: &[Event]) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// All inputs of the events.
+    pub fn inputs(&self, events: &[Event]) -> Vec<Input> {
+        let mut inputs = Vec::new();
         for (slot, fields) in self.fields().into_iter().enumerate() {
             for field in fields {
                 if matches!(field.field.value_type, Type::Elements(_)) {
                     let list = &events[slot].lists[&key(field)];
                     for (index, element) in list.elements.iter().enumerate() {
-                        places.extend(element.keys().map(|part| Place::Part {
+                        inputs.extend(element.keys().map(|part| Input::Part {
                             slot,
                             list: key(field),
                             index,
@@ -166,11 +166,11 @@ impl<'c> Solver<'c> {
                         }));
                     }
                 } else if !field.field.name.starts_with("evt.name") && field.field.name != "evt.category" {
-                    places.push(Place::Field { slot, key: key(field), value_type: field_type(field) });
+                    inputs.push(Input::Field { slot, key: key(field), value_type: field_type(field) });
                 }
             }
         }
-        places
+        inputs
     }
 
     /// Events with values that mean nothing.
@@ -280,12 +280,12 @@ impl<'c> Solver<'c> {
         let goal = Goal { part: expression, wanted, slot, variables: Vec::new() };
         let Some(goal) = self.descend(goal, events) else { return };
         let Goal { part, wanted, slot, variables } = &goal;
-        let mut places = self.places_of(part, *slot, variables);
-        places.retain(|place| {
+        let mut inputs = self.inputs_of(part, *slot, variables);
+        inputs.retain(|input| {
             !is_local
-                || matches!(place, Place::Field { slot, .. } | Place::Part { slot, .. } if *slot == goal.slot)
+                || matches!(input, Input::Field { slot, .. } | Input::Part { slot, .. } if *slot == goal.slot)
         });
-        if places.is_empty() {
+        if inputs.is_empty() {
             let name = self.random.pick(&self.condition.events[*slot]).clone();
             events[*slot].name = EventName::of(&name).unwrap_or(events[*slot].name);
             if is_local {
@@ -294,20 +294,20 @@ impl<'c> Solver<'c> {
             return;
         }
         for _ in 0..12 {
-            let place = self.random.pick(&places).clone();
+            let input = self.random.pick(&inputs).clone();
             let mut patterns = texts_of(part);
             if let ExpressionKind::Comparison(comparison) = &part.kind {
                 let right = &comparison.right;
                 let computed = self.with_scope(events, *slot, variables, |scope| scope.data(right));
                 patterns.extend(computed.iter().filter_map(Datum::text));
             }
-            let data = self.candidate(&place, &patterns, &numbers_of(part), events, &places);
-            let before = set(events, &place, data);
+            let data = self.candidate(&input, &patterns, &numbers_of(part), events, &inputs);
+            let before = set(events, &input, data);
             if self.holds(part, events, *slot, variables) == *wanted {
                 return;
             }
             if !self.random.one_of(8) {
-                set(events, &place, before);
+                set(events, &input, before);
             }
         }
     }
@@ -351,43 +351,43 @@ impl<'c> Solver<'c> {
         self.descend(Goal { part: next, wanted, slot, variables }, events)
     }
 
-    /// The places that a comparison reads.
-    fn places_of(&self, part: &Expression, slot: usize, variables: &Variables) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// The inputs that a comparison reads.
+    fn inputs_of(&self, part: &Expression, slot: usize, variables: &Variables) -> Vec<Input> {
+        let mut inputs = Vec::new();
         let field_of =
-            |slot, field: &FieldUse| Place::Field { slot, key: key(field), value_type: field_type(field) };
+            |slot, field: &FieldUse| Input::Field { slot, key: key(field), value_type: field_type(field) };
         for_each(part, &mut |part| match &part.kind {
             ExpressionKind::Field(field) if !matches!(field.field.name, "evt.name" | "evt.category") => {
-                places.push(field_of(slot, field));
+                inputs.push(field_of(slot, field));
             }
-            ExpressionKind::Bound { alias, field } => places.push(field_of(self.slot(alias), field)),
+            ExpressionKind::Bound { alias, field } => inputs.push(field_of(self.slot(alias), field)),
             ExpressionKind::Element { variable, part: Some(part) } => {
                 if let Some((_, list, index)) = variables.iter().find(|(name, ..)| name == variable) {
                     let (list, part) = (list.clone(), part.clone());
-                    places.push(Place::Part { slot, list, index: *index, part });
+                    inputs.push(Input::Part { slot, list, index: *index, part });
                 }
             }
             _ => {}
         });
-        places
+        inputs
     }
 
     /// Values that may be what a comparison asks for.
     fn candidate(
         &mut self,
-        place: &Place,
+        input: &Input,
         texts: &[String],
         numbers: &[i64],
         events: &[Event],
-        places: &[Place],
+        inputs: &[Input],
     ) -> Data {
-        let value_type = match place {
-            Place::Field { value_type, .. } => *value_type,
-            Place::Part { part, .. } => part_type(part),
+        let value_type = match input {
+            Input::Field { value_type, .. } => *value_type,
+            Input::Part { part, .. } => part_type(part),
         };
         let mut numbers = numbers.to_vec();
         let others: Vec<Datum> =
-            places.iter().filter(|other| *other != place).flat_map(|other| get(events, other)).collect();
+            inputs.iter().filter(|other| *other != input).flat_map(|other| get(events, other)).collect();
         let is_number = match value_type {
             Type::Number | Type::Time => true,
             Type::Any => {
@@ -416,7 +416,7 @@ impl<'c> Solver<'c> {
             0 => vec![text(NEUTRAL)],
             1 if !texts.is_empty() => texts.iter().map(|own| text(own)).collect(),
             2 => {
-                let mut data = get(events, place);
+                let mut data = get(events, input);
                 data.truncate(3);
                 data.push(Datum::Text(self.text(texts, &others)));
                 data
@@ -470,7 +470,7 @@ impl<'c> Solver<'c> {
         text
     }
 
-    /// Gives a random place of the events a value of the condition, or less than a value.
+    /// Gives a random input of the events a value of the condition, or less than a value.
     pub fn disturb(&mut self, events: &mut [Event]) {
         for list in events.iter_mut().flat_map(|event| event.lists.values_mut()) {
             list.is_complete = !self.random.one_of(4);
@@ -478,12 +478,12 @@ impl<'c> Solver<'c> {
                 list.elements.pop();
             }
         }
-        let places = self.places(events);
-        if places.is_empty() {
+        let inputs = self.inputs(events);
+        if inputs.is_empty() {
             return;
         }
-        let place = self.random.pick(&places).clone();
-        let is_list = matches!(place, Place::Field { value_type: Type::Texts, .. });
+        let input = self.random.pick(&inputs).clone();
+        let is_list = matches!(input, Input::Field { value_type: Type::Texts, .. });
         let slots = self.condition.tree.expressions();
         let part = *self.random.pick(&slots);
         let (texts, numbers) = (texts_of(part), numbers_of(part));
@@ -492,28 +492,28 @@ impl<'c> Solver<'c> {
             2 => vec![Datum::Unknown],
             3 => vec![Datum::Absent],
             4 if is_list => {
-                let mut data = self.candidate(&place, &texts, &numbers, events, &places);
+                let mut data = self.candidate(&input, &texts, &numbers, events, &inputs);
                 data.insert(self.random.below(data.len() + 1), Datum::Unknown);
                 data
             }
-            _ => self.candidate(&place, &texts, &numbers, events, &places),
+            _ => self.candidate(&input, &texts, &numbers, events, &inputs),
         };
-        set(events, &place, data);
+        set(events, &input, data);
     }
 }
 
-fn get(events: &[Event], place: &Place) -> Data {
-    match place {
-        Place::Field { slot, key, .. } => events[*slot].fields.get(key).cloned().unwrap_or_default(),
-        Place::Part { slot, list, index, part } => events[*slot].lists[list].elements[*index][part].clone(),
+fn get(events: &[Event], input: &Input) -> Data {
+    match input {
+        Input::Field { slot, key, .. } => events[*slot].fields.get(key).cloned().unwrap_or_default(),
+        Input::Part { slot, list, index, part } => events[*slot].lists[list].elements[*index][part].clone(),
     }
 }
 
 /// The values before.
-fn set(events: &mut [Event], place: &Place, data: Data) -> Data {
-    let target = match place {
-        Place::Field { slot, key, .. } => events[*slot].fields.entry(key.clone()).or_default(),
-        Place::Part { slot, list, index, part } => {
+fn set(events: &mut [Event], input: &Input, data: Data) -> Data {
+    let target = match input {
+        Input::Field { slot, key, .. } => events[*slot].fields.entry(key.clone()).or_default(),
+        Input::Part { slot, list, index, part } => {
             let list = events[*slot].lists.get_mut(list).expect("a list");
             list.elements[*index].entry(part.clone()).or_default()
         }
