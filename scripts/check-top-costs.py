@@ -112,7 +112,7 @@ def methods_of(trace, events):
 def disks_of(trace):
     """Returns the expected values of `top disk` by disk, and the number of transfers without a known request."""
     sums, completed = collections.defaultdict(collections.Counter), {}
-    requests, unmatched = {}, 0
+    requests, unmatched, transfers = {}, 0, collections.defaultdict(list)
     for event in trace.events:
         if event.hook in (0x010C, 0x010D, 0x010F):
             irp, thread = struct.unpack_from("<QI", event.payload)
@@ -134,7 +134,22 @@ def disks_of(trace):
         values["service_time"] += min(response, event.time - completed.get(disk, event.time - response))
         values["max"] = max(values["max"], response)
         completed[disk] = event.time
+        transfers[str(disk)].append((event.time - response, event.time))
+    for disk, times in transfers.items():
+        sums[disk]["busy"] = union(times)
     return sums, unmatched
+
+
+def union(intervals):
+    """Returns the length of the union of intervals."""
+    total, end = 0, None
+    for start, stop in sorted(intervals):
+        if end is None or start > end:
+            total += stop - start
+        elif stop > end:
+            total += stop - end
+        end = stop if end is None else max(end, stop)
+    return total
 
 
 def faults_of(trace):

@@ -7,7 +7,11 @@
 //!
 //! The I/O time of a transfer is stated: from its start to its completion. Its service time is the
 //! part after the previous completion of the same disk: before that, the disk served another
-//! transfer. Service times add up to at most the time in which the disk was busy.
+//! transfer. Its busy time is the part in which no transfer that completed earlier was in progress:
+//! busy times of a disk add up to the time in which it was busy, service times to at most that.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
@@ -22,6 +26,7 @@ use super::{
 };
 use crate::fields::{self, number};
 use crate::loss::is_lost;
+use crate::window::Window;
 
 const IO_TIME: usize = 1;
 const READS: usize = 2;
@@ -29,6 +34,7 @@ const READ: usize = 3;
 const WRITES: usize = 4;
 const WRITTEN: usize = 5;
 const FLUSHES: usize = 6;
+const BUSY: usize = 7;
 
 pub(super) const METRIC: Metric = Metric {
     name: "disk",
@@ -40,6 +46,7 @@ pub(super) const METRIC: Metric = Metric {
 const COLUMNS: &[Column] = &[
     ticks("service_time", 0),
     ticks("io_time", IO_TIME),
+    ticks("busy", BUSY),
     count("reads", READS),
     bytes("read_bytes", READ),
     count("writes", WRITES),
@@ -50,6 +57,49 @@ const COLUMNS: &[Column] = &[
 
 /// Maximum number of disks.
 const DISKS_MAX: usize = 1 << 10;
+/// Maximum number of a disk's last periods that transfers are compared with.
+const PERIODS_MAX: usize = 1 << 12;
+
+/// The periods in which a disk was busy, from transfers in the order of their completions.
+#[derive(Debug, Default)]
+struct Busy {
+    /// Disjoint, in the order of time.
+    periods: VecDeque<(TraceTime, TraceTime)>,
+    /// Before this time, the disk counts as busy: earlier periods are forgotten.
+    since: Option<TraceTime>,
+}
+
+impl Busy {
+    /// Adds a transfer. Returns the time in the window by which it prolongs the busy time.
+    fn add(&mut self, window: Window, from: TraceTime, until: TraceTime) -> u64 {
+        let from = self.since.map_or(from, |since| since.max(from));
+        let mut whole = (from, until);
+        let mut added = window.overlap(from, until);
+        while let Some(&(start, end)) = self.periods.back()
+            && end >= from
+        {
+            added -= window.overlap(start.max(from), end);
+            whole.0 = whole.0.min(start);
+            self.periods.pop_back();
+        }
+        if whole.0 < whole.1 {
+            self.periods.push_back(whole);
+        }
+        if self.periods.len() > PERIODS_MAX {
+            self.since = self.periods.pop_front().map(|(_, end)| end);
+        }
+        added
+    }
+}
+
+/// A disk that completed a transfer.
+#[derive(Debug)]
+struct Disk {
+    label: Label,
+    /// The last completion.
+    completed: TraceTime,
+    busy: Busy,
+}
 
 /// A transfer that has been requested.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +141,8 @@ fn started(view: &EventView<'_>, out: &Observations) -> Option<TraceTime> {
 struct Disks {
     /// By the address of the I/O request packet.
     requests: FxHashMap<u64, Request>,
-    /// By number: the last completion.
-    completed: FxHashMap<u64, (TraceTime, Label)>,
+    /// By number.
+    disks: FxHashMap<u64, Disk>,
 }
 
 impl Disks {
@@ -109,14 +159,20 @@ impl Disks {
         let stated_start = started(view, out);
         let start = stated_start.filter(|from| out.can_start(*from, now));
         let from = start.unwrap_or(now);
-        let (previous, label) = match self.completed.get(&disk) {
-            Some(&(previous, label)) => (previous, label),
-            None if self.completed.len() >= DISKS_MAX => (from, out.label(OTHERS)),
-            None => (from, out.label(&disk.to_string())),
+        let is_full = self.disks.len() >= DISKS_MAX;
+        let (label, previous, busy) = match self.disks.entry(disk) {
+            Entry::Vacant(_) if is_full => (out.label(OTHERS), from, out.window.overlap(from, now)),
+            entry => {
+                let disk = entry.or_insert_with(|| Disk {
+                    label: out.label(&disk.to_string()),
+                    completed: from,
+                    busy: Busy::default(),
+                });
+                let previous = disk.completed;
+                disk.completed = now.max(previous);
+                (disk.label, previous, disk.busy.add(out.window, from, now))
+            }
         };
-        if self.completed.len() < DISKS_MAX || self.completed.contains_key(&disk) {
-            self.completed.insert(disk, (now.max(previous), label));
-        }
         let is_counted = out.window.contains(now);
         let io_time = out.window.overlap(from, now);
         if !is_counted && io_time == 0 {
@@ -150,6 +206,7 @@ impl Disks {
         };
         let mut figures = Figures::lasting(out.window.overlap(from.max(previous), now))
             .with(IO_TIME, io_time)
+            .with(BUSY, busy)
             .with(MAX, io_time)
             .with(times, is_counted.into());
         if let Some(column) = amount.filter(|_| is_counted) {
@@ -220,5 +277,49 @@ impl Measure for Disks {
 
     fn end(&mut self, out: &mut Observations) {
         self.requests.drain().for_each(|(_, request)| request.remain(out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Compared with a table of all moments.
+        #[test]
+        fn busy_times_add_up_to_the_union(
+            lengths in prop::collection::vec((0_usize..12, 0_usize..40), 1..60),
+            window in prop::option::of((0_i64..200, 0_i64..200)),
+        ) {
+            let window = window.map_or(Window::default(), |(from, length)| Window {
+                from: Some(TraceTime(from)),
+                to: Some(TraceTime(from + length)),
+            });
+            let (mut busy, mut is_busy, mut now) = (Busy::default(), [false; 60 * 12], 0_usize);
+            for (step, length) in lengths {
+                now += step;
+                let from = now.saturating_sub(length);
+                let time = |moment| TraceTime(i64::try_from(moment).unwrap());
+                let is_new = |moment: &usize| !is_busy[*moment] && window.contains(time(*moment));
+                let expected = (from..now).filter(is_new).count();
+                prop_assert_eq!(busy.add(window, time(from), time(now)), expected as u64);
+                is_busy[from..now].fill(true);
+            }
+        }
+    }
+
+    #[test]
+    fn forgotten_periods_count_as_busy() {
+        let mut busy = Busy::default();
+        let periods = i64::try_from(PERIODS_MAX).unwrap() + 10;
+        for period in 0..periods {
+            let from = TraceTime(10 * period);
+            assert_eq!(busy.add(Window::default(), from, TraceTime(from.0 + 1)), 1);
+        }
+        // Ten periods are forgotten, the last of them from 90 to 91.
+        let (free, end) = (10 * periods - 91 - PERIODS_MAX as i64, TraceTime(10 * periods));
+        assert_eq!(busy.add(Window::default(), TraceTime(0), end), free as u64);
     }
 }

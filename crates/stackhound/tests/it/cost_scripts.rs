@@ -258,13 +258,13 @@ fn service_of_a_disk_begins_after_the_previous_transfer() {
         // Two requests at the same time: the second one waits for the first.
         (
             &[init(10, 1), init(12, 2), read(30, 1, 20, 12), read(45, 2, 33, 12)],
-            "service_time 35, io_time 53, reads 2, read_bytes 1024, max 33",
+            "service_time 35, io_time 53, busy 35, reads 2, read_bytes 1024, max 33",
             &[],
         ),
         // Out of order.
         (
             &[init(0, 1), init(20, 2), read(50, 2, 30, 12), read(100, 1, 100, 12)],
-            "service_time 80, io_time 130, reads 2, read_bytes 1024, max 100",
+            "service_time 80, io_time 130, busy 100, reads 2, read_bytes 1024, max 100",
             &[],
         ),
         // The address of a packet is used again, and a request of another thread is not its own.
@@ -277,7 +277,7 @@ fn service_of_a_disk_begins_after_the_previous_transfer() {
                 read(70, 2, 10, 16),
                 read(90, 3, 5, 12),
             ],
-            "service_time 45, io_time 45, reads 3, read_bytes 1536, max 30",
+            "service_time 45, io_time 45, busy 45, reads 3, read_bytes 1536, max 30",
             &["1 requests without a known completion", "2 transfers without a known request: no stack"],
         ),
     ];
@@ -457,7 +457,7 @@ fn filters_select_requests_of_transfers() {
     let one = [(Session::default(), &events[..])];
     let found = report_of(&costs::DISK, (None, Some(70)), &one, |view| view.tid() == Some(Tid(12)));
     let expected = [
-        "0: service_time 10, io_time 10, reads 1, read_bytes 512, max 10",
+        "0: service_time 10, io_time 10, busy 10, reads 1, read_bytes 512, max 10",
         "1 requests without a known completion",
     ];
     assert_eq!(shown(&found, DISK), expected);
@@ -475,7 +475,10 @@ fn response_times_are_ticks_of_the_performance_counter() {
         ..Session::default()
     };
     let found = report_of(&costs::DISK, WHOLE, &[(session, &events[..])], |_| true);
-    assert_eq!(shown(&found, DISK), ["0: service_time 80, io_time 80, reads 1, read_bytes 512, max 80"]);
+    assert_eq!(
+        shown(&found, DISK),
+        ["0: service_time 80, io_time 80, busy 80, reads 1, read_bytes 512, max 80"]
+    );
 }
 
 #[test]
