@@ -7,11 +7,11 @@
 use rustc_hash::FxHashMap;
 use stackhound_frames::{self as frames, StackOwner};
 use stackhound_profile::{
-    Frame, FrameId, FrameName, Full, Module, ModuleId, ModuleOffset, Origin, ProcessId, ProfileBuilder,
-    SourceLine, StackId,
+    Frame, FrameId, FrameName, Full, InlineName, Module, ModuleId, ModuleOffset, Origin, ProcessId,
+    ProfileBuilder, SourceLine, StackId,
 };
 use stackhound_stacks::StackState;
-use stackhound_symbols::{self as symbols, FrameNumber};
+use stackhound_symbols::{self as symbols, FrameNumber, ResolvedLine};
 use stackhound_system::{self as system, ModuleRef, ValidityId};
 use stackhound_types::{Address, AddressKind, Mode};
 
@@ -154,6 +154,7 @@ impl Stacks {
             mode: None,
             location: None,
             source: None,
+            inlines: Box::default(),
         };
         let id = builder.frame(frame)?;
         self.remarks.insert(text.to_owned(), id);
@@ -186,6 +187,7 @@ impl Stacks {
             mode: Some(frame.mode),
             location: location.map(|(module, rva)| ModuleOffset { module, rva, kind, offset: None }),
             source: None,
+            inlines: Box::default(),
         })?;
         self.frames.insert(key, id);
         let (number, depth) = (view.number(frame), frame.depth());
@@ -216,10 +218,17 @@ impl Stacks {
                 NameOrigin::Symbols(symbols::Origin::NearestExport) => Origin::NearestExport,
                 NameOrigin::Method => Origin::Method,
             };
-            let source = names.and_then(|names| names.line.as_ref());
-            let source = source.map(|line| SourceLine { file: line.file.to_string(), line: line.line });
-            let offset = u32::try_from(name.offset).unwrap_or(u32::MAX);
-            builder.name_frame(id, FrameName { text: label.function(), origin, offset, source });
+            let inlines = label.inlines();
+            let inlines = inlines
+                .map(|inline| InlineName { text: inline.to_string(), source: source(inline.source()) });
+            let name = FrameName {
+                text: label.function(),
+                origin,
+                offset: u32::try_from(name.offset).unwrap_or(u32::MAX),
+                source: source(label.source()),
+                inlines: inlines.collect(),
+            };
+            builder.name_frame(id, name);
         }
     }
 
@@ -237,6 +246,10 @@ impl Stacks {
         self.modules.insert(module.id(), id);
         Ok(id)
     }
+}
+
+fn source(line: Option<&ResolvedLine>) -> Option<SourceLine> {
+    line.map(|line| SourceLine { file: line.file.to_string(), line: line.line })
 }
 
 /// The remark for an incomplete stack.

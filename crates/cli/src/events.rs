@@ -259,7 +259,12 @@ fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, stack: Option<b
             let text = Label { frame: &frame, names: names.as_deref() };
             let memory = fmt::from_fn(|f| memory(f, &frame));
             let mode = frame.mode.name();
-            line(out, format_args!("    {mode:<6} {:#018x} {text}{memory}", frame.address().0))?;
+            for inline in text.inlines() {
+                let source = render::source(inline.source());
+                line(out, format_args!("    {mode:<6} {:<18} {inline}{source}", "-"))?;
+            }
+            let source = render::source(text.source());
+            line(out, format_args!("    {mode:<6} {:#018x} {text}{memory}{source}", frame.address().0))?;
             let site = names.as_deref().and_then(|names| names.call_site.as_deref()).filter(|_| call_sites);
             if let Some(call) = site.and_then(|site| site.instruction.as_deref()) {
                 line(out, format_args!("{:30}{call}", ""))?;
@@ -369,11 +374,13 @@ fn csv(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<(
     ];
     columns.extend(facts::columns(view).map(|value| cell(&value)));
     if with_stack {
-        let text = |frame| {
+        let mut frames = Vec::new();
+        for frame in view.frames() {
             let names = view.names(&frame);
-            Label { frame: &frame, names: names.as_deref() }.to_string()
-        };
-        let frames: Vec<_> = view.frames().map(text).collect();
+            let text = Label { frame: &frame, names: names.as_deref() };
+            frames.extend(text.inlines().map(|inline| inline.to_string()));
+            frames.push(text.to_string());
+        }
         columns.push(cell(&format!("{}|{}", view.state().name(), frames.join("|"))));
     }
     Ok(row(out, columns)?)

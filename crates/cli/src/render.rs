@@ -4,7 +4,7 @@ use std::fmt;
 
 use stackhound::frames::CallStats;
 use stackhound::stacks::StackStats;
-use stackhound::symbols::SymbolStats;
+use stackhound::symbols::{ResolvedLine, SymbolStats};
 use stackhound::types::Rfc3339;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
 
@@ -29,6 +29,11 @@ pub fn clock_name(kind: ClockKind) -> &'static str {
         ClockKind::SystemTime => "system time",
         ClockKind::CpuCycles => "processor cycles",
     }
+}
+
+/// The source line of a frame, after its name; nothing if it is not known.
+pub fn source(line: Option<&ResolvedLine>) -> impl fmt::Display {
+    fmt::from_fn(move |f| line.map_or(Ok(()), |line| write!(f, " ({line})")))
 }
 
 /// The losses of a trace, for the closing line.

@@ -27,6 +27,7 @@ use crate::outcome::Outcome;
 use crate::output::{Sink, counted, grouped};
 use crate::progress::Progress;
 use crate::reading::Reading;
+use crate::render;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -360,7 +361,12 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
             )?;
             for &index in &row.frames {
                 shown.frame(index, |label| {
-                    line(out, format_args!("    {:<6} {label}", label.frame.mode.name()))
+                    let mode = label.frame.mode.name();
+                    for inline in label.inlines() {
+                        let source = render::source(inline.source());
+                        line(out, format_args!("    {mode:<6} {inline}{source}"))?;
+                    }
+                    line(out, format_args!("    {mode:<6} {label}{}", render::source(label.source())))
                 })?;
             }
         }
@@ -375,8 +381,13 @@ fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) 
         for row in &kind.stacks {
             let mut line = folded_name(row.process.as_deref().unwrap_or("-"));
             for &index in row.frames.iter().rev() {
-                line.push(';');
-                line.push_str(&folded_name(&shown.frame(index, |label| label.function())));
+                shown.frame(index, |label| {
+                    let inlines = label.inlines().rev().map(|inline| inline.to_string());
+                    for name in std::iter::once(label.function()).chain(inlines) {
+                        line.push(';');
+                        line.push_str(&folded_name(&name));
+                    }
+                });
             }
             line.push(';');
             line.push_str(&folded_name(&kind.event));

@@ -32,7 +32,8 @@ pub enum Names {
     /// The profile. The profiler requests no symbols.
     Profile,
     /// The symbol server of the profiler, which receives the names and identities of the modules and
-    /// the offsets of frames. It uses the names of the profile where it finds no symbols.
+    /// the offsets of frames. It uses the names of the profile where it finds no symbols. It adds
+    /// inlined functions itself, so that those of the profile are not written.
     SymbolServer,
 }
 
@@ -69,6 +70,7 @@ fn convert(profile: &Profile, names: Names) -> Output {
             profile,
             libraries: &libraries,
             categories: &categories,
+            names,
             thread,
             is_idle: profile.is_idle(id),
             frames: FxHashMap::default(),
@@ -186,6 +188,7 @@ struct Stacks<'p> {
     profile: &'p Profile,
     libraries: &'p Libraries,
     categories: &'p Categories,
+    names: Names,
     thread: ThreadHandle,
     is_idle: bool,
     frames: FxHashMap<FrameId, FrameHandle>,
@@ -207,9 +210,15 @@ impl Stacks<'_> {
             missing.push((stack, node.frame));
             at = node.caller;
         }
-        for (stack, frame) in missing.into_iter().rev() {
-            let frame = self.frame(output, frame);
-            let handle = output.intern_stack(self.thread, caller, frame);
+        for (stack, id) in missing.into_iter().rev() {
+            let frame = self.frame(output, id);
+            let mut handle = output.intern_stack(self.thread, caller, frame);
+            if self.names == Names::Profile {
+                for &inline in self.profile.frame(id).inlines.iter().rev() {
+                    let frame = self.frame(output, inline);
+                    handle = output.intern_stack(self.thread, Some(handle), frame);
+                }
+            }
             self.stacks.insert(stack, handle);
             caller = Some(handle);
         }

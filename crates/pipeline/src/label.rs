@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use stackhound_frames::{Backing, RegionKind};
-use stackhound_symbols::{Origin, ResolvedFrame};
+use stackhound_symbols::{Origin, ResolvedFrame, ResolvedInline, ResolvedLine};
 use stackhound_types::Mode;
 
 use crate::enrichment::Depth;
@@ -110,6 +110,41 @@ impl<'f> Label<'f> {
         let Some((module, name)) = self.module().zip(self.name()) else { return self.to_string() };
         let is_near = name.origin == NameOrigin::Symbols(Origin::NearestExport);
         format!("{module}!{}{}", if is_near { "~" } else { "" }, name.text)
+    }
+
+    /// The source line of the address in the function. In inlined functions, this is the line of the
+    /// outermost call. For a return address, it is the line of the call.
+    pub fn source(&self) -> Option<&'f ResolvedLine> {
+        self.names?.line.as_ref()
+    }
+
+    /// The functions that were inlined at the address, innermost first.
+    pub fn inlines(&self) -> impl DoubleEndedIterator<Item = InlineLabel<'f>> + use<'f> {
+        let module = self.module();
+        let inlines = self.names.filter(|_| module.is_some()).map_or(&[][..], |names| &names.inlines);
+        inlines.iter().map(move |inline| InlineLabel { module: module.clone().unwrap_or_default(), inline })
+    }
+}
+
+/// A function that was inlined at the address of a frame, as text: `module!function [inlined]`. It
+/// called the function that is inlined further inside, or is the code at the address itself. It has
+/// no address of its own.
+#[derive(Clone, Debug)]
+pub struct InlineLabel<'f> {
+    module: Cow<'f, str>,
+    inline: &'f ResolvedInline,
+}
+
+impl<'f> InlineLabel<'f> {
+    /// The source line of the address in the function.
+    pub fn source(&self) -> Option<&'f ResolvedLine> {
+        self.inline.line.as_ref()
+    }
+}
+
+impl fmt::Display for InlineLabel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}!{} [inlined]", self.module, self.inline.function)
     }
 }
 

@@ -28,7 +28,7 @@ pub use enrichment::{Depth, Enrichment};
 pub use event_view::EventView;
 pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, ThreadStart};
 pub use frame::FrameView;
-pub use label::{Label, NameOrigin, ShownName};
+pub use label::{InlineLabel, Label, NameOrigin, ShownName};
 pub use naming::Naming;
 pub use pipeline::{Counted, Outcome, Passes, Pipeline};
 pub use predicate::{Fact, FilterField, Predicate};

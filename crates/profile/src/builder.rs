@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use stackhound_types::plain::{Plain, make_plain};
 
 use crate::model::{
-    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId,
-    Sample, StackId, Switch, TextId, Thread, ThreadId,
+    Frame, FrameId, FrameName, InlineName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin,
+    Process, ProcessId, Sample, StackId, Switch, TextId, Thread, ThreadId,
 };
 use crate::profile::{MarkerRecord, Node, Profile};
 
@@ -100,12 +100,24 @@ impl ProfileBuilder {
         Ok(id)
     }
 
-    /// Sets the name of a frame that was resolved after the frame was added.
+    /// Sets the name of a frame that was resolved after the frame was added, and adds the functions
+    /// that were inlined there. The stacks with the frame then contain these, too. Those for which
+    /// the profile has no more indexes are left out.
     ///
     /// # Panics
     /// Panics if the frame was added to another builder.
-    pub fn name_frame(&mut self, frame: FrameId, name: FrameName) {
-        let frame = &mut self.profile.frames[frame.index()];
+    pub fn name_frame(&mut self, id: FrameId, name: FrameName) {
+        let Frame { mode, location, .. } = self.profile.frames[id.index()];
+        let inlines = name.inlines.into_iter().map_while(|InlineName { text, mut source }| {
+            if let Some(source) = &mut source {
+                make_plain(&mut source.file);
+            }
+            let inlines = Box::default();
+            self.frame(Frame { name: text, origin: Origin::Inlined, mode, location, source, inlines }).ok()
+        });
+        let inlines = inlines.collect();
+        let frame = &mut self.profile.frames[id.index()];
+        frame.inlines = inlines;
         (frame.name, frame.origin, frame.source) = (name.text, name.origin, name.source);
         make_plain(&mut frame.name);
         if let Some(source) = &mut frame.source {

@@ -16,9 +16,9 @@ mod totals;
 
 pub use builder::{Full, ProfileBuilder};
 pub use model::{
-    CodeKind, Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, ModuleOffset,
-    Nanos, Origin, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread,
-    ThreadId, Timing,
+    CodeKind, Frame, FrameId, FrameName, InlineName, Marker, MarkerKind, MarkerKindId, Module, ModuleId,
+    ModuleOffset, Nanos, Origin, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason,
+    TextId, Thread, ThreadId, Timing,
 };
 pub use profile::{MarkerRecord, Node, Profile};
 pub use totals::{Grouping, Groups, Sums, Total};

@@ -130,6 +130,8 @@ pub struct Module {
 pub enum Origin {
     /// The module's PDB.
     Pdb,
+    /// The module's PDB: the function was inlined, so that it has no frame of its own.
+    Inlined,
     /// An exported function that starts there.
     Export,
     /// The nearest export before the address; the code may belong to another function.
@@ -146,8 +148,9 @@ pub enum Origin {
 
 impl Origin {
     /// All origins, in the order of their declaration.
-    pub const ALL: [Origin; 7] = [
+    pub const ALL: [Origin; 8] = [
         Origin::Pdb,
+        Origin::Inlined,
         Origin::Export,
         Origin::NearestExport,
         Origin::Method,
@@ -160,6 +163,7 @@ impl Origin {
     pub fn name(self) -> &'static str {
         match self {
             Origin::Pdb => "named by PDB",
+            Origin::Inlined => "inlined, named by PDB",
             Origin::Export => "named by export",
             Origin::NearestExport => "nearest export",
             Origin::Method => "named by runtime",
@@ -209,11 +213,23 @@ pub struct FrameName {
     pub origin: Origin,
     /// Bytes from the start of the named function to the frame's address.
     pub offset: u32,
-    /// The source location, if known.
+    /// The source location, if known. In inlined functions, that of the outermost call.
+    pub source: Option<SourceLine>,
+    /// The functions that were inlined at the address, innermost first.
+    pub inlines: Vec<InlineName>,
+}
+
+/// The name of a function that was inlined at the address of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InlineName {
+    /// The displayed name.
+    pub text: String,
+    /// The source location in the function, if known.
     pub source: Option<SourceLine>,
 }
 
-/// A frame. An inlined function is a frame without a location.
+/// A frame. An [inlined](Origin::Inlined) function has the location of the frame that contains its
+/// code, and no inlined functions of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The displayed name. Frames with equal names are one function.
@@ -224,8 +240,11 @@ pub struct Frame {
     pub mode: Option<Mode>,
     /// The location in a module, if it is in one.
     pub location: Option<ModuleOffset>,
-    /// The source location, if known.
+    /// The source location, if known. In inlined functions, that of the outermost call.
     pub source: Option<SourceLine>,
+    /// The functions that were inlined at the address, innermost first. Each is a frame of the same
+    /// profile, which calls the one before it.
+    pub inlines: Box<[FrameId]>,
 }
 
 /// The kind of a frame's code.

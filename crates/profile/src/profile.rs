@@ -161,10 +161,11 @@ impl Profile {
         self.stacks[id.index()]
     }
 
-    /// The frames of a stack, innermost first.
+    /// The frames of a stack, innermost first. The functions that were inlined at a frame's address
+    /// are before it.
     pub fn stack(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
-        std::iter::successors(Some(self.node(id)), |node| Some(self.node(node.caller?)))
-            .map(|node| node.frame)
+        let nodes = std::iter::successors(Some(self.node(id)), |node| Some(self.node(node.caller?)));
+        nodes.flat_map(|node| self.frame(node.frame).inlines.iter().copied().chain([node.frame]))
     }
 
     /// The processes with their indexes.
@@ -223,7 +224,9 @@ impl Profile {
     /// are lost, except for those of the outermost one.
     pub fn fold_unnamed(&mut self) {
         let groups = Groups::new(self, Grouping::Function);
-        let is_folded: Vec<bool> = self.frames.iter().map(Frame::is_unnamed).collect();
+        // Inlined functions are named, and belong to their frame.
+        let is_folded = |frame: &Frame| frame.is_unnamed() && frame.inlines.is_empty();
+        let is_folded: Vec<bool> = self.frames.iter().map(is_folded).collect();
         for (index, frame) in self.frames.iter_mut().enumerate().filter(|(index, _)| is_folded[*index]) {
             frame.name.clone_from(&groups.names()[groups.of(FrameId(index as u32))]);
             if let Some(location) = &mut frame.location {

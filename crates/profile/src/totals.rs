@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{FrameId, Origin, StackId};
+use crate::model::{FrameId, Origin, SourceLine, StackId};
 use crate::profile::Profile;
 
 /// What observations add up to.
@@ -57,6 +57,9 @@ pub enum Grouping {
     Function,
     /// By function. Frames without the name of a function are module and offset.
     Offset,
+    /// By function and source line, as `function (file:line)`. Frames without a source line are
+    /// grouped as functions.
+    Line,
 }
 
 /// The groups of the frames of a profile, by name.
@@ -125,17 +128,20 @@ fn name_of(profile: &Profile, id: FrameId, grouping: Grouping) -> String {
     let frame = profile.frame(id);
     let module = frame.location.map(|location| &*profile.modules()[location.module.index()].name);
     let is_named = !frame.is_unnamed();
+    if let (Grouping::Line, Some(SourceLine { file, line })) = (grouping, &frame.source) {
+        return format!("{} ({file}:{line})", frame.name);
+    }
     match (frame.origin, module, grouping) {
         (Origin::Remark, ..) => frame.name.clone(),
         (_, Some(module), Grouping::Module) => module.to_owned(),
         (Origin::Method, None, Grouping::Module) => "[compiled at run time]".to_owned(),
         (_, None, Grouping::Module) => "[no module]".to_owned(),
-        (_, Some(module), Grouping::Function) if !is_named => format!("{module}!?"),
+        (_, Some(module), Grouping::Function | Grouping::Line) if !is_named => format!("{module}!?"),
         (_, Some(module), Grouping::Offset) if !is_named => {
             let rva = frame.location.map_or(0, |location| location.rva);
             format!("{module}+{rva:#x}")
         }
-        (Origin::Address, None, Grouping::Function) => "[no module]".to_owned(),
+        (Origin::Address, None, Grouping::Function | Grouping::Line) => "[no module]".to_owned(),
         _ => frame.name.clone(),
     }
 }
@@ -162,7 +168,9 @@ mod tests {
                 let origin = if name < 'd' { Origin::Pdb } else { Origin::Module };
                 let name = if name < 'd' { format!("m!{name}") } else { format!("m+{rva:#x}") };
                 let (mode, location) = (Some(Mode::User), Some(location));
-                builder.frame(Frame { name, origin, mode, location, source: None }).unwrap()
+                builder
+                    .frame(Frame { name, origin, mode, location, source: None, inlines: Box::default() })
+                    .unwrap()
             })
             .collect();
         let ids = texts.iter().map(|text| {

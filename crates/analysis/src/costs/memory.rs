@@ -284,6 +284,7 @@ mod tests {
             let process = parts.process(stackhound_profile::Process::default()).unwrap();
             let frame = parts.frame(stackhound_profile::Frame {
                 name: String::new(), origin: stackhound_profile::Origin::Remark, mode: None, location: None, source: None,
+                inlines: Box::default(),
             }).unwrap();
             let stack = parts.stack(None, frame).unwrap();
             for (tid, (is_commit, from, length)) in (0u32..).zip(steps) {

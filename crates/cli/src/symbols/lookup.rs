@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 use stackhound::symbols::image::Image;
 use stackhound::symbols::pdb::Pdb;
 use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound::symbols::{ResolvedFrame, ResolvedLine, ResolvedName, Symbols};
+use stackhound::symbols::{ResolvedFrame, ResolvedName, Symbols};
 use stackhound::types::{AddressKind, PdbIdentity, Rva};
 use stackhound_export::escape::line;
 use stackhound_export::json::symbols::AddressNames;
@@ -159,12 +159,11 @@ fn show(out: &mut impl Write, row: &Row) -> Result<()> {
         };
         line(label, text)?;
     }
-    let location = |line: &ResolvedLine| format!("{}:{}", line.file, line.line);
     if let Some(source) = &names.line {
-        line("line", location(source))?;
+        line("line", source.to_string())?;
     }
     for inline in &names.inlines {
-        let location = inline.line.as_ref().map(|line| format!(" ({})", location(line)));
+        let location = inline.line.as_ref().map(|line| format!(" ({line})"));
         line("inlined", format!("{}{}", inline.function, location.unwrap_or_default()))?;
     }
     Ok(())

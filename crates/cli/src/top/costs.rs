@@ -42,7 +42,7 @@ pub struct Measurement {
 pub const INTERRUPT: Measurement = Measurement {
     metric: &costs::INTERRUPT,
     title: "Interrupts",
-    by: &["module", "function", "kind", "processor"],
+    by: &["module", "function", "line", "kind", "processor"],
     missing: "interrupts or deferred procedure calls; they are recorded with the kernel flags INTERRUPT and DPC, for \
               example by `xperf -on PROC_THREAD+LOADER+INTERRUPT+DPC`",
 };
@@ -50,7 +50,7 @@ pub const INTERRUPT: Measurement = Measurement {
 pub const SYSTEM_CALL: Measurement = Measurement {
     metric: &costs::SYSTEM_CALL,
     title: "System calls",
-    by: &["service", "process", "thread", "module", "function", "stack"],
+    by: &["service", "process", "thread", "module", "function", "line", "stack"],
     missing: "system calls; they are recorded with the kernel flag SYSCALL, and need CSWITCH for their threads, for \
               example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
 };
@@ -58,7 +58,7 @@ pub const SYSTEM_CALL: Measurement = Measurement {
 pub const DISK: Measurement = Measurement {
     metric: &costs::DISK,
     title: "Transfers of disks",
-    by: &["file", "disk", "process", "thread", "module", "function", "stack"],
+    by: &["file", "disk", "process", "thread", "module", "function", "line", "stack"],
     missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
 };
@@ -66,7 +66,7 @@ pub const DISK: Measurement = Measurement {
 pub const FILE: Measurement = Measurement {
     metric: &costs::FILE,
     title: "File operations",
-    by: &["file", "operation", "process", "thread", "module", "function", "stack"],
+    by: &["file", "operation", "process", "thread", "module", "function", "line", "stack"],
     missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
 };
@@ -74,7 +74,7 @@ pub const FILE: Measurement = Measurement {
 pub const FAULT: Measurement = Measurement {
     metric: &costs::FAULT,
     title: "Page faults",
-    by: &["file", "kind", "process", "thread", "module", "function", "stack"],
+    by: &["file", "kind", "process", "thread", "module", "function", "line", "stack"],
     missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
               `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
 };
@@ -82,7 +82,7 @@ pub const FAULT: Measurement = Measurement {
 pub const NETWORK: Measurement = Measurement {
     metric: &costs::NETWORK,
     title: "Network transfers",
-    by: &["process", "endpoint", "connection", "module", "function", "stack"],
+    by: &["process", "endpoint", "connection", "module", "function", "line", "stack"],
     missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
               `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
 };
@@ -90,7 +90,7 @@ pub const NETWORK: Measurement = Measurement {
 pub const MEMORY: Measurement = Measurement {
     metric: &costs::MEMORY,
     title: "Committed memory",
-    by: &["process", "thread", "module", "function", "stack"],
+    by: &["process", "thread", "module", "function", "line", "stack"],
     missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
               `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
 };
@@ -98,7 +98,7 @@ pub const MEMORY: Measurement = Measurement {
 pub const GC: Measurement = Measurement {
     metric: &costs::GC,
     title: "Garbage collections",
-    by: &["process", "generation", "thread", "module", "function", "stack"],
+    by: &["process", "generation", "thread", "module", "function", "line", "stack"],
     missing: "garbage collections of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
               keyword 0x1, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x1 4 -o clr.etl -ets`",
 };
@@ -106,7 +106,7 @@ pub const GC: Measurement = Measurement {
 pub const JIT: Measurement = Measurement {
     metric: &costs::JIT,
     title: "Compiled methods",
-    by: &["process", "method", "tier", "thread", "module", "function", "stack"],
+    by: &["process", "method", "tier", "thread", "module", "function", "line", "stack"],
     missing: "compiled methods of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
               keyword 0x10, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x10 5 -o clr.etl -ets`",
 };

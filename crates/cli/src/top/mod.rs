@@ -115,6 +115,8 @@ enum Dimension {
     Module,
     /// Functions of the frames of stacks
     Function,
+    /// Functions with their source lines, where PDBs have them
+    Line,
     /// Stacks
     Stack,
 }
@@ -126,6 +128,7 @@ impl Dimension {
             Dimension::Thread => "thread",
             Dimension::Module => "module",
             Dimension::Function => "function",
+            Dimension::Line => "line",
             Dimension::Stack => "stack",
         }
     }
@@ -138,6 +141,7 @@ impl Dimension {
             Dimension::Module => By::Frames(Grouping::Module),
             Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
             Dimension::Function => By::Frames(Grouping::Function),
+            Dimension::Line => By::Frames(Grouping::Line),
             Dimension::Stack => By::Stack,
         }
     }
@@ -149,13 +153,14 @@ impl Dimension {
             Dimension::Thread => "THREAD",
             Dimension::Module => "MODULE",
             Dimension::Function => "FUNCTION",
+            Dimension::Line => "LINE",
             Dimension::Stack => "STACK",
         }
     }
 
     /// Whether rows overlap, so that each has a total in addition to its own time.
     fn has_totals(self) -> bool {
-        matches!(self, Dimension::Module | Dimension::Function)
+        matches!(self, Dimension::Module | Dimension::Function | Dimension::Line)
     }
 }
 

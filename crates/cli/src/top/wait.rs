@@ -41,6 +41,7 @@ impl ValueEnum for WaitDimension {
             WaitDimension::Waiting(Dimension::Thread),
             WaitDimension::Waiting(Dimension::Module),
             WaitDimension::Waiting(Dimension::Function),
+            WaitDimension::Waiting(Dimension::Line),
             WaitDimension::Waiting(Dimension::Stack),
             WaitDimension::Reason,
             WaitDimension::ReadyingThread,

@@ -16,6 +16,7 @@ mod hunt;
 mod hunt_tuning;
 #[cfg(feature = "authenticode")]
 mod images;
+mod inlines;
 mod inputs;
 mod kstack;
 mod live;

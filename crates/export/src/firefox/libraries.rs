@@ -8,7 +8,7 @@ use fxprof_processed_profile::{LibraryHandle, LibraryInfo, Profile as Output, Sy
 use stackhound_types::PdbIdentity;
 
 use stackhound_profile::Profile;
-use stackhound_profile::{Frame, Module, ModuleOffset};
+use stackhound_profile::{Frame, Module, ModuleOffset, Origin};
 
 /// The libraries, in the order of the profile's modules.
 pub struct Libraries {
@@ -21,7 +21,10 @@ impl Libraries {
         // Functions by start address: name, and size as far as frames show it.
         let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules().len()];
         for frame in profile.frames() {
-            let Some(location) = &frame.location else { continue };
+            // An inlined function has the addresses of the function that contains it.
+            let Some(location) = frame.location.as_ref().filter(|_| frame.origin != Origin::Inlined) else {
+                continue;
+            };
             let start = start(location);
             let size = location.instruction().saturating_sub(start).saturating_add(1);
             let function = functions[location.module.index()].entry(start).or_insert((&frame.name, size));
@@ -37,7 +40,7 @@ impl Libraries {
 
     /// The library and address of a frame, if its symbol table gives the address the frame's name.
     pub fn find(&self, frame: &Frame) -> Option<(LibraryHandle, u32)> {
-        let location = frame.location.as_ref()?;
+        let location = frame.location.as_ref().filter(|_| frame.origin != Origin::Inlined)?;
         let module = location.module.index();
         let symbol = self.tables[module].lookup(location.instruction())?;
         (symbol.name == frame.name).then(|| (self.handles[module], location.instruction()))

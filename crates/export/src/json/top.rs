@@ -13,7 +13,7 @@ use super::value::Time;
 pub struct TopCpu<'a> {
     /// What is measured: `cpu`.
     pub metric: &'static str,
-    /// What the rows are about: `process`, `thread`, `module`, `function` or `stack`.
+    /// What the rows are about: `process`, `thread`, `module`, `function`, `line` or `stack`.
     pub by: &'static str,
     /// The analyzed part of the trace.
     pub window: Window,
@@ -131,8 +131,8 @@ pub struct CaptureTopCpu<'a> {
 pub struct TopWait<'a> {
     /// What is measured: `wait` or `ready`.
     pub metric: &'static str,
-    /// What the rows are about: `process`, `thread`, `module`, `function`, `stack`, `reason` or
-    /// `readying-thread`.
+    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack`, `reason`
+    /// or `readying-thread`.
     pub by: &'static str,
     /// The analyzed part of the trace.
     pub window: Window,

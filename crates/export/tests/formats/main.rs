@@ -6,6 +6,7 @@
 mod firefox;
 mod flamegraph;
 mod folded;
+mod inlines;
 mod perfetto;
 mod profiles;
 mod speedscope;

@@ -88,7 +88,8 @@ impl Facts {
                 (false, Some(Mode::Kernel)) => Origin::Address,
                 (false, None) => Origin::Remark,
             };
-            builder.frame(Frame { name: name.clone(), origin, mode: *mode, location, source: None }).unwrap()
+            let (name, mode, inlines) = (name.clone(), *mode, Box::default());
+            builder.frame(Frame { name, origin, mode, location, source: None, inlines }).unwrap()
         });
         let frames: Vec<_> = frames.collect();
         let mut stacks: Vec<StackId> = Vec::new();

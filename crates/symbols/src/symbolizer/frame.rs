@@ -1,6 +1,7 @@
 //! Results for an address. They remain valid after the tables are removed.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use stackhound_types::{AddressKind, Rva};
@@ -24,6 +25,13 @@ pub struct ResolvedLine {
     pub file: Arc<str>,
     /// The line number, from 1.
     pub line: u32,
+}
+
+impl fmt::Display for ResolvedLine {
+    /// `file:line`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 /// A function that was inlined into the function that contains the address.

@@ -144,8 +144,9 @@ impl SymbolTable {
 
     /// Returns the source location of an entry.
     fn location<'t>(&'t self, lines: &Lines, at: usize) -> Option<Line<'t>> {
-        let file = Cow::Borrowed(self.names.get(lines.files[at])?);
-        Some(Line { file, line: lines.numbers[at] })
+        // Compilers use line 0 for code that belongs to no line.
+        let line = Some(lines.numbers[at]).filter(|&line| line != 0)?;
+        Some(Line { file: Cow::Borrowed(self.names.get(lines.files[at])?), line })
     }
 
     fn nearest_export(&self, address: u32) -> Option<(u32, u32)> {
