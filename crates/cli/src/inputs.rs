@@ -68,6 +68,9 @@ const TEXT_SIZE_MAX: u64 = 64 << 20;
 pub fn text(path: &Path) -> Result<String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(TEXT_SIZE_MAX + 1).read_to_string(&mut text));
+    if read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidData) {
+        bail!("{}: expected a text file in UTF-8, found other bytes", path.display());
+    }
     read.with_context(|| path.display().to_string())?;
     if text.len() as u64 > TEXT_SIZE_MAX {
         bail!("{}: expected a text file of at most 64 MiB, found a larger one", path.display());

@@ -14,6 +14,7 @@ mod exact;
 mod explain;
 mod facts;
 mod filter;
+mod help;
 mod hunt;
 mod images;
 mod info;
@@ -37,6 +38,7 @@ mod summary;
 mod symbols;
 mod time;
 mod top;
+mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -51,7 +53,11 @@ use outcome::{DAMAGED, FOUND, Outcome, USAGE_OR_IO};
 use output::report_error;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(with_default_verb(std::env::args_os().collect()));
+    let words = with_default_verb(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::end(&error, &Arguments::command(), &words),
+    };
     match arguments.common.color {
         ColorChoice::Auto => {}
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),

@@ -50,7 +50,7 @@ pub enum ColorChoice {
 #[derive(Args, Debug)]
 pub struct Output {
     /// Write to this file, which is created when its content is complete
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = crate::output::output_file())]
     pub output: Option<PathBuf>,
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::Serialize;
 use stackhound::symbols::temporary::Temporary;
 use stackhound_export::escape::{Plain, json_pretty};
@@ -86,6 +87,28 @@ impl Write for Sink {
             Inner::File(out, _) => out.flush(),
         }
     }
+}
+
+/// A parser of the names of output files. Refuses what cannot become a file before any input is read.
+pub fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| {
+        let path = PathBuf::from(text);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() {
+            Err(format!("expected a file, found the directory `{}`", path.display()))
+        } else if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            Err(format!("expected a file in an existing directory, `{}` is none", folder.display()))
+        } else {
+            Ok(path)
+        }
+    })
+}
+
+/// The width of the terminal: `COLUMNS` if it is set, otherwise that of the terminal of standard output.
+pub fn terminal_width() -> Option<usize> {
+    let stated = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    stated.or_else(terminal).filter(|width| *width > 0)
 }
 
 /// Writes one line to standard error. Control characters in names are replaced.

@@ -78,7 +78,7 @@ pub struct Arguments {
     pub baseline: Option<PathBuf>,
     /// Write the low findings to this file, as the baseline of later hunts, including the entries
     /// of --baseline
-    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    #[arg(long, value_name = "FILE", value_parser = crate::output::output_file(), help_heading = "Evidence")]
     pub write_baseline: Option<PathBuf>,
     /// Treat the images in this file as parts of Windows: one path, file name or SHA-256 per line
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]

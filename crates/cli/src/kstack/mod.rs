@@ -211,9 +211,13 @@ fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// On Linux, `/proc` contains the stacks.
 #[cfg(target_os = "linux")]
 fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
-    use stackhound::threads::ProcStacks;
+    use anyhow::anyhow;
+    use stackhound::threads::{KernelStackError, ProcStacks};
 
-    let stacks = ProcStacks::default().stacks(&arguments.selection())?;
+    let stacks = ProcStacks::default().stacks(&arguments.selection()).map_err(|error| match error {
+        KernelStackError::NoProcess(_) => anyhow!("{error}; it has ended, or never existed"),
+        error => error.into(),
+    })?;
     write(arguments, None, &stacks)?;
     Ok(Outcome::default())
 }

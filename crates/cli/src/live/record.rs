@@ -21,7 +21,7 @@ use crate::output::{Sink, grouped, message};
 pub struct Arguments {
     /// Write to this file while recording; by default to a file in the current directory, named
     /// after the session or program
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = crate::output::output_file())]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub settings: LiveSettings,

@@ -143,7 +143,10 @@ fn missing_threads_and_times_are_reported_in_one_sentence() {
         refused(&["kstack", "--live", "--for", "1s"], "live sessions need Windows");
     }
     if cfg!(target_os = "linux") {
-        refused(&["kstack", "--pid", "4294967295"], "error: there is no process 4294967295");
+        refused(
+            &["kstack", "--pid", "4294967295"],
+            "error: there is no process 4294967295; it has ended, or never existed",
+        );
     }
 }
 

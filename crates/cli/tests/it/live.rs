@@ -72,8 +72,8 @@ fn arguments_that_contradict_each_other_are_refused_everywhere() {
     misused(&["events", "--preset", "syscalls"], "<FILE>...");
     misused(&["events", "--live", "--attach", "mine", "--preset", "syscalls"], "cannot be used with");
     misused(&["events", "--live", "--replace"], "--session");
-    misused(&["events", "--live", "--preset", "everything"], "syscalls, enrichment");
-    misused(&["events", "--live", "--buffers", "huge"], "throughput, low-latency");
+    misused(&["events", "--live", "--preset", "everything"], "syscalls, enrichment or switches");
+    misused(&["events", "--live", "--buffers", "huge"], "throughput or low-latency");
     misused(&["events", "--live", "--for", "soon"], "is not a valid duration");
     misused(&["record", "--exact"], "<PROGRAM>...");
     misused(&["record", "--", "true"], "--exact");

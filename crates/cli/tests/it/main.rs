@@ -34,3 +34,4 @@ mod summary;
 mod symbol_store;
 mod symbols;
 mod text;
+mod usage;
