@@ -14,7 +14,6 @@ use stackhound_export::json::symbols::Setting;
 use crate::inputs;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Clone, Debug)]
 pub struct SymbolArguments {
@@ -180,9 +179,9 @@ pub enum Verb {
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub symbols: SymbolArguments,
     #[command(flatten)]
@@ -191,9 +190,10 @@ pub struct Show {
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     let Verb::Show(arguments) = verb;
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let rows = Config::read(common, &arguments.symbols)?.rows();
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.sentences(format)?;
+    match format {
         ListFormat::Json => sink.json(&rows.into_iter().map(Row::into_setting).collect::<Vec<_>>())?,
         ListFormat::Table => {
             let value = |row: &Row| match &row.value {

@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let scenario = Scenario { events: arguments.events, seed: arguments.seed, mix };
     let truth = write(&scenario, &path)?;
     write_images(&truth, &folder.join("symbols"))?;
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::text(None)?;
     if common.quiet {
         writeln!(sink, "{}", path.display())?;
         sink.finish()?;

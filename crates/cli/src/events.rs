@@ -39,9 +39,9 @@ pub struct Arguments {
     /// Show the call before each return address, from the image files along the symbol path
     #[arg(long, requires = "stacks")]
     pub call_sites: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// Time format in tables
     #[arg(long, value_enum, default_value = "utc")]
     pub time: TimeFormat,
@@ -58,12 +58,20 @@ pub enum Format {
     /// Human-readable table
     Table,
     /// One JSON object per line
+    #[value(alias = "jsonl")]
     Ndjson,
     /// Comma-separated values, one line per event
     Csv,
 }
 
+impl Arguments {
+    fn format(&self) -> Result<Format> {
+        self.output.format(self.format, Format::Table)
+    }
+}
+
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    arguments.format()?;
     if arguments.sources.live {
         return run_live(arguments, common);
     }
@@ -156,7 +164,7 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 
 /// The enrichment that the output or the filter needs, if any.
 fn enrichment(arguments: &Arguments, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
-    let used = match arguments.format {
+    let used = match arguments.format()? {
         Format::Ndjson => naming::Use::EventsWithCode,
         Format::Table if arguments.call_sites => naming::Use::EventsWithCode,
         Format::Table | Format::Csv => naming::Use::Events,
@@ -176,6 +184,7 @@ fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> 
 /// Writes events in the requested format.
 struct Printer<'a> {
     arguments: &'a Arguments,
+    format: Format,
     sink: Sink,
     /// The start of the capture.
     start: FileTime,
@@ -185,19 +194,20 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     fn open(arguments: &'a Arguments) -> Result<Printer<'a>> {
-        let mut sink = Sink::open(arguments.output.output.as_deref())?;
-        if arguments.format == Format::Csv {
+        let format = arguments.format()?;
+        let mut sink = arguments.output.rows(format)?;
+        if format == Format::Csv {
             let columns = CSV_COLUMNS.into_iter().chain(facts::COLUMNS);
             row(&mut sink, columns.chain(arguments.stacks.then_some("stack")))?;
         }
         let missing = facts::MissingFacts::default();
-        Ok(Printer { arguments, sink, start: FileTime(0), missing, failure: None })
+        Ok(Printer { arguments, format, sink, start: FileTime(0), missing, failure: None })
     }
 
     /// Writes an event. Breaks if writing fails.
     fn event(&mut self, view: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
-        let written = match self.arguments.format {
+        let written = match self.format {
             Format::Ndjson => {
                 self.missing.add(view);
                 ndjson(&mut self.sink, view, with_stack)

@@ -22,7 +22,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::text(None)?;
     match (&arguments.detection, &arguments.search) {
         (Some(text), _) => explain(&mut sink, find(text)?)?,
         (None, Some(term)) => search(&mut sink, term)?,

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::builder::StyledStr;
 use clap::{Command, Error};
 
+use crate::output::{terminal_width, wrapped};
+
 /// The tasks, and their verbs in the order of the list. A test fails if a verb is in no group.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Look at a trace", &["summary", "info", "events", "stacks"]),
@@ -64,7 +66,7 @@ fn list(command: &Command) -> String {
     let styles = command.get_styles();
     let (heading, literal) = (styles.get_header(), styles.get_literal());
     let left = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0) + 4;
-    let width = width().min(WIDTH_MAX).saturating_sub(left).max(20);
+    let width = terminal_width().unwrap_or(WIDTH).min(WIDTH_MAX).saturating_sub(left).max(20);
     let mut text = String::new();
     for (title, verbs) in GROUPS {
         _ = writeln!(text, "{heading}{title}:{heading:#}");
@@ -77,27 +79,6 @@ fn list(command: &Command) -> String {
         text.push('\n');
     }
     text + "`stackhound VERB --help` explains a verb, and `stackhound FILE` means `stackhound summary FILE`.\n"
-}
-
-/// The width of the terminal.
-fn width() -> usize {
-    crate::output::terminal_width().unwrap_or(WIDTH)
-}
-
-/// The lines of a text.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut().map_or(0, |line| line.chars().count());
-        if last > 0 && last + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            *line += if line.is_empty() { "" } else { " " };
-            *line += word;
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -117,13 +98,6 @@ mod tests {
         let listed: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
         assert_eq!(listed.len(), listed.iter().collect::<BTreeSet<_>>().len(), "a verb is listed twice");
         assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), verbs);
-    }
-
-    #[test]
-    fn lines_are_wrapped_between_words() {
-        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrapped("incomprehensibilities", 8), ["incomprehensibilities"]);
-        assert_eq!(wrapped("", 8), [""]);
     }
 
     #[test]

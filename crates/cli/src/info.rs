@@ -22,7 +22,7 @@ use stackhound_export::json::value::{Hex, Time};
 use crate::inputs::{self, Inputs};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, grouped};
+use crate::output::grouped;
 use crate::progress::Progress;
 use crate::render;
 
@@ -33,9 +33,9 @@ pub struct Arguments {
     /// Read all events, and count events, losses, damage and stacks
     #[arg(long)]
     pub full: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -64,6 +64,7 @@ pub fn capture_info(capture: &Capture) -> CaptureInfo<'_> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, Format::Table)?;
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
@@ -79,8 +80,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         damaged |= !info.damage.is_empty();
         files.push(info);
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.sentences(format)?;
+    match format {
         Format::Json => match files.as_slice() {
             [one] => sink.json(one)?,
             many => {

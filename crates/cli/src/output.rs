@@ -1,10 +1,12 @@
 //! Output: to standard output, or to a file that is created when its content is complete.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Arguments};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -16,6 +18,8 @@ pub use stackhound_export::numbers::{counted, grouped};
 #[derive(Debug)]
 pub struct Sink {
     inner: Inner,
+    /// Cuts long rows of text.
+    rows: Option<Rows>,
 }
 
 #[derive(Debug)]
@@ -48,11 +52,37 @@ impl Sink {
                 Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path)
             }
         };
-        Ok(Sink { inner })
+        Ok(Sink { inner, rows: None })
+    }
+
+    /// Opens the output for rows of text. On a terminal, they are cut to its width.
+    pub fn rows(path: Option<&Path>) -> Result<Sink> {
+        if let Some(width) = terminal_width().filter(|_| path.is_none()) {
+            ROW_WIDTH.store(width, Ordering::Relaxed);
+        }
+        Ok(Sink { rows: Some(Rows::new(row_width())), ..Sink::open(path)? })
+    }
+
+    /// Opens the output for tables that fit into a row. On a terminal, longer lines are wrapped at
+    /// its width.
+    pub fn tables(path: Option<&Path>) -> Result<Sink> {
+        let mut sink = Sink::rows(path)?;
+        if let Some(rows) = &mut sink.rows {
+            rows.wraps = true;
+        }
+        Ok(sink)
+    }
+
+    /// Opens the output for text. Only very long lines are cut.
+    pub fn text(path: Option<&Path>) -> Result<Sink> {
+        Ok(Sink { rows: Some(Rows::new(ROW_BYTES_MAX)), ..Sink::open(path)? })
     }
 
     /// Flushes the output and renames the temporary file to its final name.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(mut rows) = self.rows.take() {
+            rows.end(&mut self.inner)?;
+        }
         match self.inner {
             Inner::Standard(mut out) => out.flush()?,
             Inner::Destination(mut out) => out.flush()?,
@@ -73,7 +103,20 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.inner {
+        match &mut self.rows {
+            Some(rows) => rows.write(bytes, &mut self.inner),
+            None => self.inner.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Write for Inner {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
             Inner::Standard(out) => out.write(bytes),
             Inner::Destination(out) => out.write(bytes),
             Inner::File(out, _) => out.write(bytes),
@@ -81,12 +124,151 @@ impl Write for Sink {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.inner {
+        match self {
             Inner::Standard(out) => out.flush(),
             Inner::Destination(out) => out.flush(),
             Inner::File(out, _) => out.flush(),
         }
     }
+}
+
+/// The limit of bytes of a row of text, wherever it is written.
+pub const ROW_BYTES_MAX: usize = 4096;
+
+/// The limit of characters of a row of the output, which a process has one of.
+static ROW_WIDTH: AtomicUsize = AtomicUsize::new(ROW_BYTES_MAX);
+
+/// The limit of characters of a row: the width of the terminal if rows are written to one.
+pub fn row_width() -> usize {
+    ROW_WIDTH.load(Ordering::Relaxed)
+}
+
+/// The mark of a text that was cut.
+pub const CUT: char = '…';
+
+/// Cuts the end of a text to a number of characters.
+pub fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(width) {
+        None => text.into(),
+        Some(_) => text.chars().take(width.saturating_sub(1)).chain([CUT]).collect(),
+    }
+}
+
+/// Cuts the middle of a text to a number of characters: of a path, the folders.
+pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= width {
+        return text.into();
+    }
+    let end = width.saturating_sub(1) * 2 / 3;
+    let start = width.saturating_sub(1 + end);
+    text.chars().take(start).chain([CUT]).chain(text.chars().skip(length - end)).collect()
+}
+
+/// Collects each row until its end, and cuts it. Escape sequences of colors have no width, and are
+/// never cut.
+#[derive(Debug)]
+struct Rows {
+    /// The limit of characters.
+    width: usize,
+    /// The start of the current row.
+    row: Vec<u8>,
+    /// The number of its further characters.
+    more: usize,
+    /// Whether long rows are wrapped, not cut.
+    wraps: bool,
+}
+
+impl Rows {
+    fn new(width: usize) -> Rows {
+        Rows { width, row: Vec::new(), more: 0, wraps: false }
+    }
+
+    /// Adds bytes up to the next end of a row. Returns their number.
+    fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<usize> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        // One byte more than the limit shows that the row is too long.
+        let kept = part.len().min((ROW_BYTES_MAX + 1).saturating_sub(self.row.len()));
+        self.row.extend_from_slice(&part[..kept]);
+        self.more += part[kept..].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        if end.is_some() {
+            self.end(out)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(part.len() + usize::from(end.is_some()))
+    }
+
+    /// Writes the current row.
+    fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
+        match self.row.len() <= self.width.min(ROW_BYTES_MAX) {
+            true => out.write_all(&self.row)?,
+            false if self.wraps && self.row.len() <= ROW_BYTES_MAX => {
+                let text = String::from_utf8_lossy(&self.row);
+                let indentation = text.len() - text.trim_start().len() + 2;
+                let lines = wrapped(text.trim(), self.width.saturating_sub(indentation).max(WRAPPED_MIN));
+                let start = &text[..indentation - 2];
+                write!(out, "{start}{}", lines.join(&format!("\n{:indentation$}", "")))?;
+            }
+            false => out.write_all(fitted(&self.row, self.more, self.width).as_bytes())?,
+        }
+        self.row.clear();
+        self.more = 0;
+        Ok(())
+    }
+}
+
+/// The least width of wrapped text.
+const WRAPPED_MIN: usize = 20;
+
+/// The lines of a text, divided between words.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().map_or(0, |line| line.chars().count());
+        if last > 0 && last + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            *line += if line.is_empty() { "" } else { " " };
+            *line += word;
+        }
+    }
+    lines
+}
+
+/// The bytes for the mark that a row was cut, with a number and the end of colors.
+const MARK_BYTES: usize = 64;
+
+/// The start of a row that fits. If only the limit of bytes is exceeded, the number of omitted
+/// characters follows.
+fn fitted(row: &[u8], more: usize, width: usize) -> String {
+    let text = String::from_utf8_lossy(row);
+    let (mut kept, mut shown, mut omitted, mut in_escape) = (String::new(), 0, more, false);
+    // The end of the text before the last character that fits.
+    let mut last = 0;
+    for c in text.chars() {
+        in_escape |= c == '\u{1b}';
+        if in_escape {
+            kept.push(c);
+            in_escape = c != 'm';
+        } else if omitted > more || shown == width || kept.len() + c.len_utf8() > ROW_BYTES_MAX - MARK_BYTES {
+            omitted += 1;
+        } else {
+            last = kept.len();
+            kept.push(c);
+            shown += 1;
+        }
+    }
+    match omitted {
+        0 => {}
+        _ if shown == width => {
+            let end = last + kept[last..].chars().next().map_or(0, char::len_utf8);
+            kept.replace_range(last..end, "…");
+        }
+        _ => kept += &format!("… ({omitted} more characters)"),
+    }
+    kept
 }
 
 /// A parser of the names of output files. Refuses what cannot become a file before any input is read.
@@ -139,5 +321,69 @@ pub fn report_error(error: &anyhow::Error) {
             }
         }
         None => message(format_args!("error: {error:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(width: usize, pieces: &[&str]) -> String {
+        let (mut rows, mut out) = (Rows::new(width), Vec::new());
+        for piece in pieces {
+            let mut left = piece.as_bytes();
+            while !left.is_empty() {
+                let written = rows.write(left, &mut out).unwrap();
+                left = &left[written..];
+            }
+        }
+        rows.end(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn rows_are_cut_and_never_dropped() {
+        for (width, pieces, expected) in [
+            (5, &["12345\n123456\n"][..], "12345\n1234…\n"),
+            (5, &["12", "34", "5\n\n", "äöüßé\näöüßéî"], "12345\n\näöüßé\näöüß…"),
+            (5, &["\u{1b}[1mabcde\u{1b}[0m\n"], "\u{1b}[1mabcde\u{1b}[0m\n"),
+            (5, &["\u{1b}[1mabcdefg\u{1b}[0m\n"], "\u{1b}[1mabcd…\u{1b}[0m\n"),
+            (1, &["ab"], "…"),
+            (5, &[], ""),
+        ] {
+            assert_eq!(written(width, pieces), expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensibilities", 8), ["incomprehensibilities"]);
+        assert_eq!(wrapped("", 8), [""]);
+    }
+
+    #[test]
+    fn no_row_exceeds_the_limit_of_bytes() {
+        for c in ["x", "é", "€", "😀"] {
+            for count in [1000, 4000, 4096, 5000, 100_000] {
+                let row = c.repeat(count);
+                let cut = written(ROW_BYTES_MAX, &[&row, "\n"]);
+                assert!(cut.len() <= ROW_BYTES_MAX + 1, "{c} {count}: {}", cut.len());
+                if row.len() <= ROW_BYTES_MAX {
+                    assert_eq!(cut, row + "\n");
+                } else {
+                    let more = format!("… ({} more characters)\n", count - cut.matches(c).count());
+                    assert!(cut.ends_with(&more), "{c} {count}: {}", &cut[cut.len() - 40..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_at_the_end_or_in_the_middle() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut_middle(r"C:\Windows\System32\ntdll.dll", 16), r"C:\Wi…\ntdll.dll");
+        assert_eq!(cut_middle("abc", 3), "abc");
     }
 }

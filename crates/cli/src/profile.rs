@@ -2,9 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -30,7 +29,7 @@ pub struct Arguments {
     pub inputs: Inputs,
     #[command(flatten)]
     pub output: Output,
-    /// Output format; by default derived from the file name
+    /// Output format; by default derived from the file name of -o
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Use events of this kind, such as FileIo/*, instead of profile samples (* and ? match any
@@ -64,20 +63,25 @@ pub struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Firefox Profiler (.json, .json.gz)
+    #[value(alias = "json")]
     Firefox,
     /// Flame graph (.svg)
+    #[value(alias = "svg")]
     Flamegraph,
     /// Folded stacks (.folded, .txt)
+    #[value(alias = "txt")]
     Folded,
     /// Speedscope (.speedscope.json)
+    #[value(alias = "speedscope.json")]
     Speedscope,
     /// Perfetto (.pftrace, .perfetto-trace)
+    #[value(aliases = ["pftrace", "perfetto-trace"])]
     Perfetto,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = arguments.output.output.as_deref();
-    let format = format(arguments.format, path)?;
+    let format = format(arguments)?;
     if arguments.icicle && format != Format::Flamegraph {
         bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
     }
@@ -173,33 +177,13 @@ fn product(arguments: &Arguments) -> String {
 }
 
 /// The requested format, or the one of the file name.
-fn format(requested: Option<Format>, path: Option<&Path>) -> Result<Format> {
-    if let Some(requested) = requested {
-        return Ok(requested);
+fn format(arguments: &Arguments) -> Result<Format> {
+    match (arguments.format, &arguments.output.output) {
+        (None, None) => {
+            bail!("expected an output file or format; use -o FILE, or --format for standard output")
+        }
+        (stated, _) => arguments.output.known_format(stated),
     }
-    let Some(path) = path else {
-        bail!("expected an output file or format; use -o FILE, or --format for standard output")
-    };
-    const ENDINGS: &[(&str, Format)] = &[
-        (".speedscope.json", Format::Speedscope),
-        (".json", Format::Firefox),
-        (".svg", Format::Flamegraph),
-        (".folded", Format::Folded),
-        (".txt", Format::Folded),
-        (".pftrace", Format::Perfetto),
-        (".perfetto-trace", Format::Perfetto),
-    ];
-    let name = path.to_string_lossy().to_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let known = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
-    known.map(|&(_, format)| format).with_context(|| {
-        let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
-        format!(
-            "{}: cannot derive the format from the file name; use --format, or one of the extensions {}",
-            path.display(),
-            endings.join(", ")
-        )
-    })
 }
 
 fn write(profile: &Collected, format: Format, arguments: &Arguments, out: &mut impl Write) -> io::Result<()> {

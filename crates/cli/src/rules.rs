@@ -44,9 +44,9 @@ pub struct Files {
 pub struct Check {
     #[command(flatten)]
     pub files: Files,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -113,9 +113,10 @@ fn content(path: &Path) -> Result<(String, Vec<u8>)> {
 }
 
 fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let library = read(&arguments.files.paths)?;
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.sentences(format)?;
+    match format {
         ListFormat::Json => sink.json(&document(&library))?,
         ListFormat::Table => problems(&mut sink, &library)?,
     }
@@ -213,7 +214,7 @@ fn located(location: &SourceLocation, message: String) -> json::Problem<'_> {
 
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
     let library = read(&arguments.files.paths)?;
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::rows(None)?;
     for rule in &library.rules {
         let severity = if rule.head.severity.is_empty() { "-" } else { &rule.head.severity };
         writeln!(sink, "{severity:<8}  {}", Plain(&rule.head.name))?;
@@ -245,7 +246,7 @@ fn needs(rule: &Rule) -> String {
 fn explain(arguments: &Explain) -> Result<Outcome> {
     let library = read(&arguments.files.paths)?;
     let rule = find(&library, &arguments.rule)?;
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::text(None)?;
     let head = &rule.head;
     writeln!(sink, "{}", Plain(&head.name))?;
     writeln!(sink, "Rule {}, version {}, {}", Plain(&head.id), Plain(&head.version), Plain(&rule.file))?;

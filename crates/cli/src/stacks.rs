@@ -38,9 +38,9 @@ pub struct Arguments {
     /// Show at most N stacks of each kind of event
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub top: usize,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     #[command(flatten)]
     pub naming: naming::Naming,
     #[command(flatten)]
@@ -167,10 +167,10 @@ impl Shown<'_> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, Format::Table)?;
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
-    let sink = Sink::open(arguments.output.output.as_deref())?;
-    let mut report =
-        Report { format: arguments.format, sink, captures: &captures, written: 0, folded: BTreeMap::new() };
+    let sink = arguments.output.rows(format)?;
+    let mut report = Report { format, sink, captures: &captures, written: 0, folded: BTreeMap::new() };
     let mut damaged = false;
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
@@ -210,7 +210,7 @@ fn report_capture(
         .map(|(event, found)| kind(event, found, &frames))
         .collect();
     kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
-    if arguments.format != Format::Folded {
+    if report.format != Format::Folded {
         kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
     }
     name(&mut pipeline, &kinds, &mut frames);

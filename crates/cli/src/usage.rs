@@ -237,6 +237,25 @@ mod tests {
         assert!(missing_values > 400 && bad_values > 150, "{missing_values} {bad_values}");
     }
 
+    /// Otherwise the format would not be that of the file name.
+    #[test]
+    fn formats_have_no_default_if_there_is_a_file_name() {
+        let mut command = Arguments::command();
+        command.build();
+        let mut leaves = Vec::new();
+        verbs(&command, &[], &mut leaves);
+        let mut found = 0;
+        for (path, verb) in &leaves {
+            let of = |id: &str| verb.get_arguments().find(|argument| argument.get_id() == id);
+            if let (Some(format), Some(_)) = (of("format"), of("output")) {
+                assert!(format.get_default_values().is_empty(), "{path:?}");
+                assert!(format.get_help().unwrap().to_string().contains("the file name of -o"), "{path:?}");
+                found += 1;
+            }
+        }
+        assert!(found > 30, "{found}");
+    }
+
     #[test]
     fn synopses_are_names_and_values() {
         for (synopsis, expected, value) in [

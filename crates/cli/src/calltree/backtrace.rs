@@ -10,7 +10,6 @@ use super::position::PositionArguments;
 use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -22,9 +21,9 @@ pub struct Arguments {
     /// one
     #[arg(long, value_enum)]
     axis: Option<AxisName>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// Output format; by default derived from the file name of -o, else text
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: Output,
 }
@@ -42,11 +41,12 @@ pub enum AxisName {
 const STACKS_MAX: usize = 16;
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, Format::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     let PositionArguments { at, choice } = arguments.position;
     let stacks = stacks(choice.stack(&trace, at)?, arguments.axis);
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         Format::Text => text::backtrace(&stacks, &mut sink)?,
         Format::Json => {
             let stacks = stacks.into_iter().map(FullStack::from).collect();

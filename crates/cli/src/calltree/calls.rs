@@ -13,7 +13,6 @@ use super::position::Position;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -31,14 +30,15 @@ pub struct Arguments {
     /// Show only the first N calls
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else text
+    #[arg(long, value_enum)]
+    format: Option<ListFormat>,
     #[command(flatten)]
     output: Output,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, std::slice::from_ref(&arguments.pattern), common);
     let limit = |location: Option<Position>, without| {
@@ -55,11 +55,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         }
         None => found,
     };
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut sink = arguments.output.rows(format)?;
     let list = List { head: ("found", found.number()), key: "calls", items: calls.into_iter() };
     list.write(
         &mut sink,
-        arguments.format,
+        format,
         |_| shown,
         |sink, call| writeln!(sink, "{}", text::call(*call)),
         CallLine::from,

@@ -13,7 +13,6 @@ use super::position::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -24,24 +23,25 @@ pub struct Arguments {
     /// Hide everything below functions that match, such as ntoskrnl!Ke* (* and ? match any text)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     skip: Vec<Pattern>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else text
+    #[arg(long, value_enum)]
+    format: Option<ListFormat>,
     #[command(flatten)]
     output: Output,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, &arguments.skip, common);
     let frame = arguments.frame.find(&trace)?;
     let items = events(frame, &arguments.skip);
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut sink = arguments.output.rows(format)?;
     let list = List { head: ("frame", TreeFrame::from(frame)), key: "events", items };
     let below = frame.descendant_count();
     let count = list.write(
         &mut sink,
-        arguments.format,
+        format,
         |count| without_joined(below, count),
         |sink, (depth, event)| writeln!(sink, "{}", text::event(*depth, *event)),
         |(depth, event)| StackChange::new(depth, event),

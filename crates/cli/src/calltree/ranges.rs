@@ -14,7 +14,6 @@ use super::position::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -29,14 +28,15 @@ pub struct Arguments {
     /// text)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude: Vec<Pattern>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else text
+    #[arg(long, value_enum)]
+    format: Option<ListFormat>,
     #[command(flatten)]
     output: Output,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, &arguments.exclude, common);
     let frame = arguments.frame.find(&trace)?;
@@ -45,14 +45,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let add = |range: ContextRange| contexts.set(contexts.get() + range.len());
     let excluded = |frame: &Frame<'_>| arguments.exclude.iter().any(|pattern| frame.fits(pattern));
     let by_call = frame.execution_ranges_by_call().without(excluded);
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut sink = arguments.output.rows(format)?;
     let count = if arguments.by_call {
         let items = by_call.inspect(|item| add(item.range));
         let below = frame.descendant_count();
         let counted = |count| without_joined(below, count);
         List { head, key: "ranges", items }.write(
             &mut sink,
-            arguments.format,
+            format,
             counted,
             |sink, item| writeln!(sink, "{}", text::call_range(*item)),
             |item| RangeLine::OfCall(item.into()),
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let items = plain.inspect(|range| add(*range));
         List { head, key: "ranges", items }.write(
             &mut sink,
-            arguments.format,
+            format,
             |count| trace.counted(count),
             |sink, item| writeln!(sink, "{item}"),
             |item| RangeLine::Of(item.into()),

@@ -12,7 +12,6 @@ use super::position::PositionArguments;
 use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -20,9 +19,9 @@ pub struct Arguments {
     source: Source,
     #[command(flatten)]
     position: PositionArguments,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// Output format; by default derived from the file name of -o, else text
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     output: Output,
 }
@@ -39,14 +38,15 @@ fn json([on_cpu, of_thread]: Neighbors<'_>) -> json::Neighbors {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, Format::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     let PositionArguments { at, choice } = arguments.position;
     let stack = choice.stack(&trace, at)?;
     let before = neighbors(|axis| stack.prev_stack(axis));
     let after = neighbors(|axis| stack.next_stack(axis));
     let context = at.context(&trace)?;
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         Format::Json => {
             let (at, stack) = (context.into(), stack.into());
             sink.json(&json::StackDocument { at, stack, before: json(before), after: json(after) })?;

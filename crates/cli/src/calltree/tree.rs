@@ -1,7 +1,6 @@
 //! `tree`: the calls around a position in a trace.
 
 use std::io::Write;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -12,7 +11,6 @@ use super::position::{Position, StackChoice};
 use super::{Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -33,7 +31,7 @@ pub struct Arguments {
     /// Show at most N calls of each frame
     #[arg(long, value_name = "N", default_value_t = Limits::default().children)]
     children: usize,
-    /// Output format; by default derived from the file name, otherwise text
+    /// Output format; by default derived from the file name of -o, else text
     #[arg(long, value_enum)]
     format: Option<TreeFormat>,
     #[command(flatten)]
@@ -45,12 +43,14 @@ pub enum TreeFormat {
     /// Human-readable text, indented
     Text,
     /// One self-contained page with a tree that can be folded (.html)
+    #[value(alias = "htm")]
     Html,
     /// One JSON object (.json)
     Json,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, TreeFormat::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
     let (context, stack, frame) = match arguments.at {
         Some(at) => {
@@ -68,9 +68,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let limits =
         Limits { ancestors: arguments.ancestors, depth: arguments.depth, children: arguments.children };
     let tree = Tree::around(frame, limits);
-    let path = arguments.output.output.as_deref();
-    let mut sink = Sink::open(path)?;
-    match arguments.format.unwrap_or_else(|| by_name(path)) {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         TreeFormat::Text => text::tree(&tree, &mut sink)?,
         TreeFormat::Html => sink.write_all(html::page(&tree).as_bytes())?,
         TreeFormat::Json => {
@@ -79,13 +78,4 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     Ok(outcome)
-}
-
-fn by_name(path: Option<&Path>) -> TreeFormat {
-    let ending = path.and_then(Path::extension).map(|ending| ending.to_ascii_lowercase());
-    match ending.as_deref().and_then(|ending| ending.to_str()) {
-        Some("html" | "htm") => TreeFormat::Html,
-        Some("json") => TreeFormat::Json,
-        _ => TreeFormat::Text,
-    }
 }

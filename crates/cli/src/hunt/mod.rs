@@ -99,9 +99,9 @@ pub struct Arguments {
         help_heading = "Evidence"
     )]
     pub live_memory: Option<MemoryReach>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
@@ -130,6 +130,7 @@ pub enum Format {
     /// Alerts, counts and the most severe findings
     Summary,
     /// One JSON object per line: the findings, then the alerts
+    #[value(alias = "jsonl")]
     Ndjson,
     /// Documents of the Elastic Common Schema, one per line
     Ecs,
@@ -151,10 +152,14 @@ impl Format {
 }
 
 impl Arguments {
+    fn format(&self) -> Result<Format> {
+        self.output.format(self.format, Format::Table)
+    }
+
     /// The lowest severity that is written. People see what is rarely benign; programs filter
     /// findings themselves.
-    fn min_severity(&self) -> Severity {
-        let default = if self.format.is_for_people() { Severity::Medium } else { Severity::Low };
+    fn min_severity(&self, format: Format) -> Severity {
+        let default = if format.is_for_people() { Severity::Medium } else { Severity::Low };
         self.min_severity.unwrap_or(default)
     }
 }
@@ -185,6 +190,7 @@ enum Input {
 /// Hunts in all inputs in the order of the arguments. The captures of all traces are evaluated
 /// together at the position of the first trace, ordered by start time.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    arguments.format()?;
     if arguments.sources.live {
         return live::run(arguments, common);
     }
@@ -361,7 +367,7 @@ fn is_colored(arguments: &Arguments, common: &Common) -> bool {
             && io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     };
-    arguments.format.is_for_people()
+    arguments.format().is_ok_and(Format::is_for_people)
         && match common.color {
             ColorChoice::Auto => is_colored_by_default(),
             ColorChoice::Always => true,

@@ -35,7 +35,7 @@ pub struct Report<'a> {
     failure: Option<anyhow::Error>,
 }
 
-fn format(format: Format) -> FindingsFormat {
+fn findings_format(format: Format) -> FindingsFormat {
     match format {
         Format::Table => FindingsFormat::Table,
         Format::List => FindingsFormat::List,
@@ -51,15 +51,17 @@ fn format(format: Format) -> FindingsFormat {
 
 impl<'a> Report<'a> {
     pub fn open(arguments: &'a Arguments, lists: Lists, is_colored: bool) -> Result<Report<'a>> {
-        let format = format(arguments.format);
+        let format = arguments.format()?;
+        let (min_severity, sink) = (arguments.min_severity(format), arguments.output.sentences(format)?);
+        let format = findings_format(format);
         let new = if arguments.sources.live { Writer::live } else { Writer::new };
         let alerts = Alerts::new(lists.alert_window());
         Ok(Report {
             arguments,
             writer: new(format, is_colored),
             tuner: Tuner::open(arguments, lists)?,
-            sink: Sink::open(arguments.output.output.as_deref())?,
-            min_severity: arguments.min_severity(),
+            sink,
+            min_severity,
             alerts,
             closed: Vec::new(),
             totals: Totals::default(),

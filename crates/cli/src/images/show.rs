@@ -15,7 +15,6 @@ use super::trust::{TrustArguments, checks};
 use crate::inputs;
 use crate::options::{ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 #[derive(Args, Debug)]
 pub struct Show {
@@ -24,14 +23,15 @@ pub struct Show {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub trust: TrustArguments,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }
 
 pub fn run(arguments: &Show) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let trust = arguments.trust.read()?;
     let checks = checks(trust.as_ref());
     let mut images = Vec::new();
@@ -43,8 +43,8 @@ pub fn run(arguments: &Show) -> Result<Outcome> {
         let file = ImageFile::read(&bytes, &checks).with_context(|| path.display().to_string())?;
         images.push((path.to_string_lossy().into_owned(), file));
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.sentences(format)?;
+    match format {
         ListFormat::Json => {
             let images: Vec<Image<'_>> = images.iter().map(|(path, file)| Image::new(path, file)).collect();
             sink.json(&images)?;

@@ -20,7 +20,7 @@ use crate::live::{self, Live, LiveSettings, Preset, Sources};
 use crate::naming::{self, Naming, Symbols};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, message};
+use crate::output::message;
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::render::{self, utc};
@@ -79,9 +79,9 @@ pub struct Arguments {
     /// Set the name of the session; by default a unique name
     #[arg(long, value_name = "NAME", requires = "live", conflicts_with = "trace", help_heading = "Live")]
     pub session: Option<String>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     #[command(flatten)]
     pub naming: Naming,
     #[command(flatten)]
@@ -101,6 +101,7 @@ pub enum Format {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    arguments.output.format(arguments.format, Format::Table)?;
     if arguments.live {
         sampled(arguments, common)
     } else if arguments.trace.is_empty() {
@@ -231,8 +232,9 @@ fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
 
 /// Writes the stacks, with their time if they share one.
 fn write(arguments: &Arguments, time: Option<FileTime>, stacks: &[ThreadStack]) -> Result<()> {
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let format = arguments.output.format(arguments.format, Format::Table)?;
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         Format::Table => table::write(&mut sink, time, stacks)?,
         Format::Json => sink.json(&KernelStacks::new(time, stacks))?,
         Format::Ndjson => {

@@ -117,7 +117,7 @@ fn instead() -> &'static str {
 }
 
 fn list() -> Result<Outcome> {
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::rows(None)?;
     line(
         &mut sink,
         format_args!("{:<40} {:>16} {:>12}  {:<4}  file", "session", "buffers", "events lost", "live"),

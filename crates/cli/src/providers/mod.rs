@@ -14,7 +14,7 @@ use stackhound::Guid;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, message};
+use crate::output::{counted, message};
 use sources::ListedProvider;
 
 #[derive(Args, Debug)]
@@ -29,14 +29,15 @@ pub struct Arguments {
     /// Show messages in this language, such as de-DE, if there are several
     #[arg(long, value_name = "CULTURE")]
     pub culture: Option<String>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let culture = arguments.culture.as_deref();
     let (mut known, damaged) = if arguments.manifest.is_empty() {
         (sources::built_in_and_of_the_system(), false)
@@ -57,8 +58,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if whole {
         known.iter_mut().for_each(ListedProvider::complete);
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match (arguments.format, whole) {
+    let mut sink = arguments.output.rows(format)?;
+    match (format, whole) {
         (ListFormat::Json, true) => sink.json(&known.iter().map(json::provider).collect::<Vec<_>>())?,
         (ListFormat::Json, false) => sink.json(&known.iter().map(json::summary).collect::<Vec<_>>())?,
         (ListFormat::Table, true) => known.iter().try_for_each(|known| show::provider(&mut sink, known))?,

@@ -96,7 +96,7 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
     let library = super::read(&arguments.files.paths)?;
     let mode = if arguments.compat { Mode::Compatible } else { Mode::Strict };
     let (mut passed, mut failed, mut tested) = (0, 0, vec![false; library.rules.len()]);
-    let mut sink = Sink::open(None)?;
+    let mut sink = Sink::text(None)?;
     for path in yaml_files(&arguments.files.paths)? {
         let (name, bytes) = content(&path)?;
         let Ok(text) = str::from_utf8(&bytes) else { continue };

@@ -12,13 +12,13 @@ use super::{Arguments, Format};
 use crate::naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, grouped};
+use crate::output::{counted, grouped};
 
 /// The number of functions on the screen.
 const ROWS: usize = 10;
 
-pub fn run(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    if arguments.format == Format::Json {
+pub fn run(file: &Path, (arguments, format): (&Arguments, Format), common: &Common) -> Result<Outcome> {
+    if format == Format::Json {
         bail!(
             "{}: the summary of an exact trace has no JSON form; use calls, tree or ranges",
             file.display()
@@ -44,7 +44,7 @@ pub fn run(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcom
     let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
     functions.sort_by(|(a, one), (b, other)| other.cmp(one).then_with(|| a.cmp(b)));
 
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut sink = arguments.output.sentences(format)?;
     let path = file.display();
     line(&mut sink, format_args!("trace      {path}: an exact trace of calls"))?;
     let named = |(pid, name): (&Option<u32>, &Option<String>)| match (pid, name) {

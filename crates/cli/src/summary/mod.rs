@@ -14,7 +14,7 @@ use crate::config::SymbolArguments;
 use crate::inputs::{self, Grouping};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
+use crate::output::terminal_width;
 use crate::recognition;
 
 #[derive(Args, Debug)]
@@ -24,9 +24,9 @@ pub struct Arguments {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub grouping: Grouping,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     #[command(flatten)]
     pub symbols: SymbolArguments,
     #[command(flatten)]
@@ -42,10 +42,11 @@ pub enum Format {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, Format::Table)?;
     if let [file] = &arguments.files[..]
         && recognition::holds_call_trees(file)
     {
-        return calls::run(file, arguments, common);
+        return calls::run(file, (arguments, format), common);
     }
     // Several files are shown one by one, unless it is requested that they are merged.
     let is_single = matches!(&arguments.files[..], [file] if !file.is_dir());
@@ -59,14 +60,20 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         damaged |= summary.is_damaged();
         summarized.push(summary);
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match (arguments.format, &captures[..]) {
+    let mut sink = match captures[..] {
+        [_] => arguments.output.sentences(format)?,
+        _ => arguments.output.rows(format)?,
+    };
+    match (format, &captures[..]) {
         (Format::Json, _) => {
             let all = captures.iter().zip(&summarized);
             let all: Vec<_> = all.map(|(capture, summary)| summary.document(capture)).collect();
             sink.json(&all)?;
         }
-        (Format::Table, [one]) => table::screen(&mut sink, one, &summarized[0])?,
+        (Format::Table, [one]) => {
+            let width = arguments.output.output.is_none().then(terminal_width).flatten();
+            table::screen(&mut sink, one, &summarized[0], width)?;
+        }
         (Format::Table, many) => table::lines(&mut sink, many, &summarized)?,
     }
     sink.finish()?;

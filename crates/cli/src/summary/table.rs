@@ -8,26 +8,23 @@ use stackhound::trace::Capture;
 use stackhound_export::escape::{Plain, line};
 
 use super::trace::{Summarized, alert_title};
-use crate::output::{counted, grouped};
+use crate::output::{self, counted, grouped};
 use crate::render;
 use crate::top::table::{Column, Table, percent, seconds};
 
-/// The number of characters in a line of the screen.
+/// The number of characters in a line of the screen, without a terminal and the least.
 const WIDTH: usize = 100;
+const WIDTH_MIN: usize = 40;
 
-/// The number of characters in the column of processes.
-const LEFT: usize = 42;
+/// The number of characters in the column of names.
+const NAMES: usize = 11;
 
 /// The number of alerts on the screen.
 const ALERTS: usize = 3;
 
 /// Cuts a text to a number of characters.
 fn cut(text: &str, width: usize) -> String {
-    let text = Plain(text).to_string();
-    if text.chars().count() <= width {
-        return text;
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    output::cut(&Plain(text).to_string(), width).into_owned()
 }
 
 /// Keeps the end of a text: of a path, the file name.
@@ -35,7 +32,7 @@ fn cut_start(text: &str, width: usize) -> String {
     let text = Plain(text).to_string();
     match text.chars().count().checked_sub(width) {
         None | Some(0) => text,
-        Some(excess) => ['…'].into_iter().chain(text.chars().skip(excess + 1)).collect(),
+        Some(excess) => [output::CUT].into_iter().chain(text.chars().skip(excess + 1)).collect(),
     }
 }
 
@@ -75,20 +72,33 @@ fn bytes(count: u64) -> String {
 
 struct Screen<'o, W> {
     out: &'o mut W,
+    width: usize,
 }
 
 impl<W: Write> Screen<'_, W> {
+    /// The number of characters after the names.
+    fn rest(&self) -> usize {
+        self.width - NAMES
+    }
+
     fn fact(&mut self, name: &str, text: &str) -> io::Result<()> {
-        line(self.out, format_args!("{name:<11}{}", cut(text, WIDTH - 11)))
+        let text = cut(text, self.rest());
+        line(self.out, format_args!("{name:<NAMES$}{text}"))
     }
 }
 
-/// Shows one capture on at most 24 lines of 100 characters.
-pub fn screen(out: &mut impl Write, capture: &Capture, found: &Summarized) -> io::Result<()> {
-    let mut screen = Screen { out };
+/// Shows one capture on at most 24 lines of the width of the terminal, or of 100 characters.
+pub fn screen(
+    out: &mut impl Write,
+    capture: &Capture,
+    found: &Summarized,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let mut screen = Screen { out, width: width.unwrap_or(WIDTH).max(WIDTH_MIN) };
+    let rest = screen.rest();
     let contents = &found.contents;
     let size = format!(" ({})", bytes(found.size));
-    screen.fact("trace", &(cut_start(&found.files, WIDTH - 11 - size.len()) + &size))?;
+    screen.fact("trace", &(cut_start(&found.files, rest.saturating_sub(size.len())) + &size))?;
     screen.fact("machine", &machine(capture))?;
     let time = utc_seconds(capture.times.0);
     screen.fact(
@@ -106,10 +116,10 @@ pub fn screen(out: &mut impl Write, capture: &Capture, found: &Summarized) -> io
     let providers = found.providers();
     let others = providers.iter().map(|(name, count)| format!("{} {name}", grouped(*count)));
     let contains: Vec<String> = contains.iter().map(number).chain(others).collect();
-    screen.fact("contains", &listed(&contains, WIDTH - 11))?;
+    screen.fact("contains", &listed(&contains, rest))?;
     let missing: Vec<String> = missing.into_iter().map(|kind| kind.name().to_owned()).collect();
     if !missing.is_empty() {
-        screen.fact("not in it", &listed(&missing, WIDTH - 11))?;
+        screen.fact("not in it", &listed(&missing, rest))?;
     }
     cpu(&mut screen, found)?;
     if contents.read.count + contents.written.count > 0 {
@@ -139,7 +149,7 @@ pub fn screen(out: &mut impl Write, capture: &Capture, found: &Summarized) -> io
     for (index, command) in found.next().iter().enumerate() {
         let name = if index == 0 { "next" } else { "" };
         // A command that is cut could not be run.
-        line(screen.out, format_args!("{name:<11}{command}"))?;
+        line(screen.out, format_args!("{name:<NAMES$}{command}"))?;
     }
     Ok(())
 }
@@ -201,9 +211,10 @@ fn cpu<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<(
         let function = function
             .map(|row| format!("{:>7} {}", percent(row.own.amount, available), row.names[0]))
             .unwrap_or_default();
-        let process = cut(&process.unwrap_or_default(), LEFT);
-        let text = format!("{process:<LEFT$} {}", cut(&function, WIDTH - LEFT - 12));
-        line(screen.out, format_args!("{:<11}{}", "", text.trim_end()))?;
+        let left = (screen.rest() - 1) * 42 / 88;
+        let process = cut(&process.unwrap_or_default(), left);
+        let text = format!("{process:<left$} {}", cut(&function, screen.rest() - left - 1));
+        line(screen.out, format_args!("{:<NAMES$}{}", "", text.trim_end()))?;
     }
     Ok(())
 }

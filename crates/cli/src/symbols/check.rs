@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::naming;
 use crate::options::{Common, ListFormat};
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, grouped};
+use crate::output::{counted, grouped};
 
 #[derive(Args, Debug)]
 pub struct Fetch {
@@ -118,12 +118,13 @@ pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
 }
 
 fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<(Report, Outcome)> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let store = Store::new(options);
     let report = report(&modules::find(modules, &store, online, common), &store);
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.sentences(format)?;
+    match format {
         ListFormat::Json => sink.json(&report)?,
         ListFormat::Table => table(&report, &mut sink, common.verbose)?,
     }

@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::naming;
 use crate::options::{Common, ListFormat};
 use crate::outcome::Outcome;
-use crate::output::Sink;
 
 fn file(name: Option<&str>, key: Option<String>, file: &Result<Found, Failure>) -> ModuleFile {
     ModuleFile {
@@ -37,14 +36,15 @@ fn row(module: &Module) -> Row {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let config = Config::read(common, &arguments.symbols)?;
     let options = naming::store_options(&config, common)?;
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let modules = modules::find(modules, &Store::new(options), online, common);
     let rows: Vec<Row> = modules.iter().map(row).collect();
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         ListFormat::Json => sink.json(&rows)?,
         ListFormat::Table => table(&mut sink, &rows)?,
     }

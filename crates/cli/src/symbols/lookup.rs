@@ -15,7 +15,7 @@ use stackhound_export::json::symbols::AddressNames;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, message};
+use crate::output::{counted, message};
 
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("source").required(true).multiple(true).args(["image", "pdb"])))]
@@ -30,9 +30,9 @@ pub struct Lookup {
     /// are decimal
     #[arg(required = true, value_name = "RVA", value_parser = rva)]
     pub rvas: Vec<Rva>,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -61,6 +61,7 @@ impl Row {
 }
 
 pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let note = |text: String| {
         if !common.quiet {
             message(format_args!("note: {text}"));
@@ -68,8 +69,8 @@ pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     };
     let table = table(arguments, &note)?;
     let rows: Vec<Row> = arguments.rvas.iter().map(|rva| Row::new(&table, *rva)).collect();
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         ListFormat::Json => {
             let names = rows.iter().map(|row| AddressNames::new(row.rva, &row.names));
             sink.json(&names.collect::<Vec<_>>())?;

@@ -23,9 +23,9 @@ pub struct Arguments {
     pub inputs: Inputs,
     #[command(flatten)]
     pub symbols: SymbolArguments,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }

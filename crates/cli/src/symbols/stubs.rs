@@ -14,16 +14,16 @@ use stackhound_export::json::value::Hex;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, grouped, message};
+use crate::output::{counted, grouped, message};
 
 #[derive(Args, Debug)]
 pub struct Stubs {
     /// Read this image, such as ntdll.dll or win32u.dll
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
-    /// Output format
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: ListFormat,
+    /// Output format; by default derived from the file name of -o, else a table
+    #[arg(long, value_enum)]
+    pub format: Option<ListFormat>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -50,13 +50,14 @@ fn row(stub: Stub) -> Row {
 }
 
 pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
+    let format = arguments.output.format(arguments.format, ListFormat::Table)?;
     let bytes = super::read_file(&arguments.image)?;
     let context = || arguments.image.display().to_string();
     let image = Image::parse(&bytes).with_context(context)?;
     let stubs = stubs::read(&image).with_context(context)?;
     let rows: Vec<Row> = stubs.into_iter().map(row).collect();
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
+    let mut sink = arguments.output.rows(format)?;
+    match format {
         ListFormat::Json => sink.json(&rows)?,
         ListFormat::Table => table(&mut sink, &rows)?,
     }

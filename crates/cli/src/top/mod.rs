@@ -165,13 +165,8 @@ impl Dimension {
 }
 
 impl Shared {
-    fn format(&self) -> Format {
-        let of_path = || match self.output.output.as_deref()?.extension()?.to_str()? {
-            "csv" => Some(Format::Csv),
-            "json" => Some(Format::Json),
-            _ => None,
-        };
-        self.format.or_else(of_path).unwrap_or(Format::Table)
+    fn format(&self) -> Result<Format> {
+        self.output.format(self.format, Format::Table)
     }
 
     /// Whether events are selected by more than their time.
@@ -221,6 +216,7 @@ fn read<A, R>(
     observe: impl Fn(&mut A, &EventView<'_>, &EventFilter) -> Result<(), Full>,
     finish: impl Fn(A, &TraceState, Option<&mut Naming>) -> R,
 ) -> Result<Read<R>> {
+    shared.format()?;
     let captures = inputs::captures(&shared.inputs.files, shared.inputs.grouping, common)?;
     EventFilter::parse(&shared.filters)?;
     let (mut damaged, mut found) = (false, Vec::new());
@@ -261,8 +257,9 @@ impl<R> Read<R> {
         document: impl Fn(&'a R) -> D,
         together: impl FnOnce(Vec<(CaptureInfo<'a>, D)>) -> A,
     ) -> Result<Outcome> {
-        let mut sink = Sink::open(shared.output.output.as_deref())?;
-        match (shared.format(), &*self.found) {
+        let format = shared.format()?;
+        let mut sink = shared.output.tables(format)?;
+        match (format, &*self.found) {
             (Format::Table, _) => self.tables(&mut sink, table)?,
             (Format::Csv, found) => csv(&mut sink, found)?,
             (Format::Json, [one]) => sink.json(&document(one))?,

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use stackhound_export::escape::{Plain, line};
 
+use crate::output::{cut, cut_middle, row_width};
+
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -48,9 +50,18 @@ impl Table {
                 *width = (*width).max(text.chars().count());
             }
         }
+        let hidden = self.fit(&mut widths, row_width());
         for cells in std::iter::once(&titles).chain(&self.rows) {
             let mut text = String::from(" ");
-            for ((column, cell), &width) in self.columns.iter().zip(cells).zip(&widths) {
+            for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
+                if hidden.contains(&index) {
+                    // One mark for all columns that are left out.
+                    text += if hidden.last() == Some(&index) { " …" } else { "" };
+                    continue;
+                }
+                let width = widths[index];
+                let is_path = cell.contains(['\\', '/']) && !cell.contains(" < ");
+                let cell = if is_path { cut_middle(cell, width) } else { cut(cell, width) };
                 text += " ";
                 text += &if column.is_right {
                     format!("{:>width$}", Plain(cell))
@@ -62,7 +73,39 @@ impl Table {
         }
         Ok(())
     }
+
+    /// Makes rows fit: leaves out the last columns of numbers, except the first column, until there
+    /// is space for texts, and shortens texts. Returns the omitted columns, the last one first.
+    fn fit(&self, widths: &mut [usize], row_width: usize) -> Vec<usize> {
+        let mut hidden = Vec::new();
+        let excess = |widths: &[usize], hidden: &[usize], text_max: usize| {
+            let shown = widths.iter().enumerate().filter(|(index, _)| !hidden.contains(index));
+            let width = |(index, width): (usize, &usize)| match self.columns[index].is_right {
+                true => width + 1,
+                false => text_max.min(*width) + 1,
+            };
+            let mark = if hidden.is_empty() { 0 } else { 2 };
+            (1 + mark + shown.map(width).sum::<usize>()).saturating_sub(row_width)
+        };
+        for index in (1..widths.len()).rev().filter(|index| self.columns[*index].is_right) {
+            if excess(widths, &hidden, TEXT_KEPT) > 0 {
+                hidden.push(index);
+            }
+        }
+        // Longer texts are shortened first.
+        while excess(widths, &hidden, usize::MAX) > 0 {
+            let texts = widths.iter_mut().zip(&self.columns).filter(|(_, column)| !column.is_right);
+            let longest = texts.map(|(width, _)| width).max().filter(|width| **width > TEXT_MIN);
+            let Some(longest) = longest else { break };
+            *longest -= 1;
+        }
+        hidden
+    }
 }
+
+/// The width of a text for which columns of numbers are left out, and the least width of a text.
+const TEXT_KEPT: usize = 24;
+const TEXT_MIN: usize = 8;
 
 /// Nanoseconds as seconds with milliseconds.
 pub fn seconds(nanos: u64) -> String {
@@ -72,4 +115,43 @@ pub fn seconds(nanos: u64) -> String {
 /// A share in percent.
 pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::right("%"),
+            Column::right("COUNT"),
+            Column::right("BYTES"),
+            Column::left("USER"),
+            Column::left("FILE"),
+        ]);
+        let path = r"C:\Windows\System32\drivers\etc\hosts";
+        table.row(["99.9 %", "1,000", "1,234,567", "ada", path].map(str::to_owned).to_vec());
+        table.row(["0.1 %", "1", "2", "a name of 24 characters..", "x"].map(str::to_owned).to_vec());
+        table
+    }
+
+    #[test]
+    fn texts_are_shortened_before_numbers_are_left_out() {
+        let table = table();
+        let whole = [6, 5, 9, 25, 37];
+        for (row_width, hidden, widths) in [
+            (200, &[][..], [6, 5, 9, 25, 37]),
+            (88, &[], [6, 5, 9, 25, 37]),
+            (80, &[], [6, 5, 9, 25, 29]),
+            (74, &[], [6, 5, 9, 24, 24]),
+            (70, &[2], [6, 5, 9, 25, 27]),
+            (40, &[2, 1], [6, 5, 9, 14, 14]),
+            (10, &[2, 1], [6, 5, 9, 8, 8]),
+        ] {
+            let mut found = whole;
+            assert_eq!(table.fit(&mut found, row_width), hidden, "{row_width}");
+            assert_eq!(found.iter().sum::<usize>(), widths.iter().sum::<usize>(), "{row_width}: {found:?}");
+            assert_eq!(found[..3], widths[..3], "{row_width}");
+        }
+    }
 }

@@ -33,5 +33,6 @@ mod shown;
 mod summary;
 mod symbol_store;
 mod symbols;
+mod tables;
 mod text;
 mod usage;
