@@ -11,6 +11,9 @@ use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
 use crate::stacks::{StackUse, Stacks};
 
+/// Maximum number of module changes of a process until its program is looked for.
+const MODULE_CHANGES_MAX: usize = 1 << 16;
+
 /// A process that the system tracker knows, or only a process id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum ProcessKey {
@@ -113,8 +116,15 @@ impl Parts {
         self.stacks = Stacks::default();
     }
 
-    /// Names the frames of the capture. Waits for pending look-ups of names.
+    /// Names the frames and the programs of the capture. Waits for pending look-ups of names.
     pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
+        let end = self.times().1;
+        for (key, process) in &self.processes {
+            let ProcessKey::Lifetime(known_process) = *key else { continue };
+            if let Some(program) = known.system().process(known_process).program(end, MODULE_CHANGES_MAX) {
+                self.builder.set_program(*process, program.path());
+            }
+        }
         self.stacks.name(known, naming, &mut self.builder);
     }
 
@@ -212,7 +222,8 @@ impl Parts {
             (name, _) => name,
         };
         let (start, end) = known.map_or((None, None), |process| self.observed(&process.span()));
-        let id = self.builder.process(Process { pid, name: name.to_owned(), start, end })?;
+        let id =
+            self.builder.process(Process { pid, name: name.to_owned(), start, end, ..Process::default() })?;
         self.processes.insert(key, id);
         Ok(id)
     }

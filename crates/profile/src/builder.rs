@@ -73,6 +73,14 @@ impl ProfileBuilder {
         Ok(id)
     }
 
+    /// Sets the full path of the program of a process.
+    pub fn set_program(&mut self, process: ProcessId, path: &str) {
+        let process = &mut self.profile.processes[process.index()];
+        process.path.clear();
+        process.path.push_str(path);
+        make_plain(&mut process.path);
+    }
+
     /// The process of a thread.
     pub fn process_of(&self, thread: ThreadId) -> ProcessId {
         self.profile.threads[thread.index()].process

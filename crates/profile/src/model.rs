@@ -91,6 +91,8 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Image name or another display name.
     pub name: String,
+    /// Full path of the program; empty if it is not known.
+    pub path: String,
     /// Start time, if within the profile.
     pub start: Option<Nanos>,
     /// End time, if within the profile.
@@ -144,11 +146,13 @@ pub enum Origin {
     Address,
     /// A remark of the producer of the profile.
     Remark,
+    /// A group of frames, which has no location.
+    Group,
 }
 
 impl Origin {
     /// All origins, in the order of their declaration.
-    pub const ALL: [Origin; 8] = [
+    pub const ALL: [Origin; 9] = [
         Origin::Pdb,
         Origin::Inlined,
         Origin::Export,
@@ -157,6 +161,7 @@ impl Origin {
         Origin::Module,
         Origin::Address,
         Origin::Remark,
+        Origin::Group,
     ];
 
     /// The name in formats that show the origin.
@@ -170,6 +175,7 @@ impl Origin {
             Origin::Module => "module and offset",
             Origin::Address => "address",
             Origin::Remark => "remark",
+            Origin::Group => "group",
         }
     }
 }

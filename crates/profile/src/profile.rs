@@ -224,16 +224,8 @@ impl Profile {
     /// are lost, except for those of the outermost one.
     pub fn fold_unnamed(&mut self) {
         let groups = Groups::new(self, Grouping::Function);
-        // Inlined functions are named, and belong to their frame.
-        let is_folded = |frame: &Frame| frame.is_unnamed() && frame.inlines.is_empty();
         let is_folded: Vec<bool> = self.frames.iter().map(is_folded).collect();
-        for (index, frame) in self.frames.iter_mut().enumerate().filter(|(index, _)| is_folded[*index]) {
-            frame.name.clone_from(&groups.names()[groups.of(FrameId(index as u32))]);
-            if let Some(location) = &mut frame.location {
-                location.offset = None;
-                frame.origin = Origin::Module;
-            }
-        }
+        name_unnamed(&mut self.frames, &groups);
         // The stack that replaces each stack. Callers come first.
         let mut replaced: Vec<StackId> = Vec::with_capacity(self.stacks.len());
         for index in 0..self.stacks.len() {
@@ -246,10 +238,52 @@ impl Profile {
             };
             replaced.push(caller.filter(repeats).unwrap_or(StackId(index as u32)));
         }
+        self.stacks_in_use().for_each(|stack| *stack = replaced[stack.index()]);
+    }
+
+    /// Removes the stacks that no sample, context switch or marker has, and the frames that no stack has.
+    pub fn remove_unused(&mut self) {
+        let mut used = vec![false; self.stacks.len()];
+        self.stacks_in_use().for_each(|stack| used[stack.index()] = true);
+        // Callers come first.
+        for index in (0..used.len()).rev() {
+            if let Some(caller) = self.stacks[index].caller.filter(|_| used[index]) {
+                used[caller.index()] = true;
+            }
+        }
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut of_frame: Vec<Option<FrameId>> = vec![None; self.frames.len()];
+        let mut kept = |frames: &mut Vec<Frame>, id: FrameId| {
+            *of_frame[id.index()].get_or_insert_with(|| {
+                frames.push(self.frames[id.index()].clone());
+                FrameId((frames.len() - 1) as u32)
+            })
+        };
+        let mut stacks: Vec<Node> = Vec::new();
+        let mut of_stack: Vec<StackId> = Vec::with_capacity(self.stacks.len());
+        for (node, is_used) in self.stacks.iter().zip(used) {
+            // An unused stack is never asked for.
+            of_stack.push(StackId(stacks.len() as u32));
+            if is_used {
+                let frame = kept(&mut frames, node.frame);
+                let caller = node.caller.map(|caller| of_stack[caller.index()]);
+                stacks.push(Node { caller, frame });
+            }
+        }
+        // Inlined functions have no inlined functions of their own.
+        for index in 0..frames.len() {
+            let inlines = std::mem::take(&mut frames[index].inlines);
+            frames[index].inlines = inlines.iter().map(|&inline| kept(&mut frames, inline)).collect();
+        }
+        (self.frames, self.stacks) = (frames, stacks);
+        self.stacks_in_use().for_each(|stack| *stack = of_stack[stack.index()]);
+    }
+
+    /// The stacks of all samples, context switches and markers.
+    fn stacks_in_use(&mut self) -> impl Iterator<Item = &mut StackId> {
         let markers = self.markers.iter_mut().filter_map(|record| record.marker.stack.as_mut());
         let switches = self.switches.iter_mut().filter_map(|switch| switch.stack.as_mut());
-        let samples = self.samples.iter_mut().map(|sample| &mut sample.stack);
-        samples.chain(switches).chain(markers).for_each(|stack| *stack = replaced[stack.index()]);
+        self.samples.iter_mut().map(|sample| &mut sample.stack).chain(switches).chain(markers)
     }
 
     /// Why a thread left its processor.
@@ -277,6 +311,22 @@ impl Profile {
             (Some(tid), name) => format!("{name} ({tid})"),
             (None, "") => "no thread".to_owned(),
             (None, name) => name.to_owned(),
+        }
+    }
+}
+
+/// Whether a frame is folded into its module. Inlined functions are named, and belong to their frame.
+fn is_folded(frame: &Frame) -> bool {
+    frame.is_unnamed() && frame.inlines.is_empty()
+}
+
+/// Names frames without the name of a function after their group, and removes their offsets.
+pub(crate) fn name_unnamed(frames: &mut [Frame], groups: &Groups) {
+    for (index, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| is_folded(frame)) {
+        frame.name.clone_from(&groups.names()[groups.of(FrameId(index as u32))]);
+        if let Some(location) = &mut frame.location {
+            location.offset = None;
+            frame.origin = Origin::Module;
         }
     }
 }

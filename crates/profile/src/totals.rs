@@ -132,7 +132,7 @@ fn name_of(profile: &Profile, id: FrameId, grouping: Grouping) -> String {
         return format!("{} ({file}:{line})", frame.name);
     }
     match (frame.origin, module, grouping) {
-        (Origin::Remark, ..) => frame.name.clone(),
+        (Origin::Remark | Origin::Group, ..) => frame.name.clone(),
         (_, Some(module), Grouping::Module) => module.to_owned(),
         (Origin::Method, None, Grouping::Module) => "[compiled at run time]".to_owned(),
         (_, None, Grouping::Module) => "[no module]".to_owned(),
