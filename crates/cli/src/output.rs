@@ -201,21 +201,32 @@ impl Rows {
 
     /// Writes the current row.
     fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
-        match self.row.len() <= self.width.min(ROW_BYTES_MAX) {
+        let text = String::from_utf8_lossy(&self.row);
+        match text.len() <= ROW_BYTES_MAX && width_of(&text) <= self.width {
             true => out.write_all(&self.row)?,
             false if self.wraps && self.row.len() <= ROW_BYTES_MAX => {
-                let text = String::from_utf8_lossy(&self.row);
                 let indentation = text.len() - text.trim_start().len() + 2;
                 let lines = wrapped(text.trim(), self.width.saturating_sub(indentation).max(WRAPPED_MIN));
                 let start = &text[..indentation - 2];
                 write!(out, "{start}{}", lines.join(&format!("\n{:indentation$}", "")))?;
             }
-            false => out.write_all(fitted(&self.row, self.more, self.width).as_bytes())?,
+            false => out.write_all(fitted(&text, self.more, self.width).as_bytes())?,
         }
         self.row.clear();
         self.more = 0;
         Ok(())
     }
+}
+
+/// The number of characters of a text, without escape sequences of colors.
+fn width_of(text: &str) -> usize {
+    let mut in_escape = false;
+    let is_shown = |c: &char| {
+        let was_in_escape = in_escape;
+        in_escape = if in_escape { *c != 'm' } else { *c == '\u{1b}' };
+        !was_in_escape && !in_escape
+    };
+    text.chars().filter(is_shown).count()
 }
 
 /// The least width of wrapped text.
@@ -242,8 +253,7 @@ const MARK_BYTES: usize = 64;
 
 /// The start of a row that fits. If only the limit of bytes is exceeded, the number of omitted
 /// characters follows.
-fn fitted(row: &[u8], more: usize, width: usize) -> String {
-    let text = String::from_utf8_lossy(row);
+fn fitted(text: &str, more: usize, width: usize) -> String {
     let (mut kept, mut shown, mut omitted, mut in_escape) = (String::new(), 0, more, false);
     // The end of the text before the last character that fits.
     let mut last = 0;
@@ -352,6 +362,21 @@ mod tests {
             (5, &[], ""),
         ] {
             assert_eq!(written(width, pieces), expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn rows_that_fit_are_not_wrapped() {
+        let mut rows = Rows { wraps: true, ..Rows::new(8) };
+        for (row, expected) in [
+            ("a  b…  c", "a  b…  c"),
+            ("\u{1b}[1ma  b\u{1b}[0m  c", "\u{1b}[1ma  b\u{1b}[0m  c"),
+            ("  abcdef  ghijklmnopqrstuvwxyz", "  abcdef\n    ghijklmnopqrstuvwxyz"),
+        ] {
+            let mut out = Vec::new();
+            rows.write(row.as_bytes(), &mut out).unwrap();
+            rows.end(&mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }
 
