@@ -2,8 +2,12 @@
 
 use std::ops::AddAssign;
 
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
-use stackhound_profile::{Grouping, Groups, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_profile::{
+    Grouping, Groups, Patterns, ProcessId, Profile, Regrouped, StackId, Sums, ThreadId,
+};
 
 /// What was observed, by thread and stack.
 pub type ByStack<T = Sums> = FxHashMap<(ThreadId, StackId), T>;
@@ -18,6 +22,50 @@ impl Amount for Sums {
     fn amount(self) -> u64 {
         self.amount
     }
+}
+
+/// What patterns did to the stacks of an analysis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applied<T = Sums> {
+    /// What was observed with stacks that the patterns left out.
+    pub excluded: T,
+    /// The directories of the programs whose code was kept as own code, in order.
+    pub own_directories: Vec<String>,
+}
+
+/// Applies patterns to the stacks of a profile. `observed` has a thread and a stack in each key.
+pub(crate) fn regroup<K: Copy + Eq + Hash, T: Amount>(
+    profile: &mut Profile,
+    observed: &mut FxHashMap<K, T>,
+    (patterns, grouping): (&Patterns, Grouping),
+    thread: impl Fn(K) -> ThreadId,
+    stack: impl Fn(&mut K) -> &mut StackId,
+) -> Applied<T> {
+    let regrouped = patterns.regroup(profile, observed.keys().map(|&key| thread(key)), grouping);
+    let excluded = rekey(observed, &regrouped, stack);
+    let own_directories = regrouped.own_directories.clone();
+    profile.replace_stacks(regrouped);
+    Applied { excluded, own_directories }
+}
+
+/// Moves what was observed to the grouped stacks. Returns the sum of what was left out.
+pub(crate) fn rekey<K: Copy + Eq + Hash, T: Amount>(
+    observed: &mut FxHashMap<K, T>,
+    regrouped: &Regrouped,
+    stack: impl Fn(&mut K) -> &mut StackId,
+) -> T {
+    let mut excluded = T::default();
+    for (mut key, sums) in std::mem::take(observed) {
+        let place = stack(&mut key);
+        match regrouped.of(*place) {
+            Some(grouped) => {
+                *place = grouped;
+                *observed.entry(key).or_default() += sums;
+            }
+            None => excluded += sums,
+        }
+    }
+    excluded
 }
 
 /// What rows are about.

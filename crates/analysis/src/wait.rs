@@ -9,11 +9,11 @@
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
-use stackhound_profile::{Full, Profile, Sums, ThreadId};
+use stackhound_profile::{Full, Grouping, Patterns, Profile, Sums, ThreadId};
 use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::parts::Parts;
-use crate::rows::{By, ByStack, Row, named_rows, rows, thread_name};
+use crate::rows::{Applied, By, ByStack, Row, named_rows, rekey, rows, thread_name};
 use crate::scheduling::scheduler::{Activity, Readied, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
 use crate::window::Window;
@@ -149,6 +149,25 @@ impl WaitReport {
     /// Nanoseconds of raw ticks.
     pub fn nanos(&self, ticks: u64) -> u64 {
         crate::nanos(&self.clock, ticks)
+    }
+
+    /// What was observed, by thread and stack.
+    pub fn observed(&self, measure: Measure) -> &ByStack {
+        &self.found.of(measure).by_stack
+    }
+
+    /// Groups the stacks of the switches that ended waits, and of those after which threads ran. Reasons
+    /// and readying threads have no stacks. Returns what was left out of `measure`.
+    pub fn regroup(&mut self, measure: Measure, patterns: &Patterns, grouping: Grouping) -> Applied {
+        let threads = self.observed(measure).keys().map(|key| key.0);
+        let regrouped = patterns.regroup(&self.profile, threads, grouping);
+        let Found { waits, ready, .. } = &mut self.found;
+        let [waits, ready] =
+            [waits, ready].map(|measured| rekey(&mut measured.by_stack, &regrouped, |key| &mut key.1));
+        let excluded = if measure == Measure::Waits { waits } else { ready };
+        let own_directories = regrouped.own_directories.clone();
+        self.profile.replace_stacks(regrouped);
+        Applied { excluded, own_directories }
     }
 
     /// The rows, those with the most time first.

@@ -48,6 +48,10 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::top::Verb,
     },
+    /// Show who calls a function, and the processor time of each caller
+    Callers(crate::top::butterfly::Arguments),
+    /// Show what a function calls, and the processor time of each callee
+    Callees(crate::top::butterfly::Arguments),
     /// List, check and download the image and symbol files of modules, and look up names and stubs
     Symbols {
         #[command(subcommand)]

@@ -26,6 +26,7 @@ mod naming;
 mod options;
 mod outcome;
 mod output;
+mod patterns;
 mod profile;
 mod progress;
 mod providers;
@@ -135,6 +136,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
         Verb::Top { verb } => top::run(verb, common),
+        Verb::Callers(arguments) => top::butterfly::run(arguments, common, top::butterfly::CALLERS),
+        Verb::Callees(arguments) => top::butterfly::run(arguments, common, top::butterfly::CALLEES),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Images { verb } => images::run(verb, common),

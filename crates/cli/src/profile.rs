@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackhound::analysis::{Collector, Counted, Limits};
-use stackhound::profile::Profile as Collected;
+use stackhound::profile::{Grouping, Profile as Collected};
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, firefox, flamegraph};
@@ -19,6 +19,7 @@ use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, counted, message};
+use crate::patterns::Patterns;
 use crate::progress::Progress;
 use crate::reading::{Reading, or_stop};
 use crate::render;
@@ -51,6 +52,8 @@ pub struct Arguments {
     /// Let the Firefox Profiler request function names from its symbol server
     #[arg(long)]
     pub unsymbolicated: bool,
+    #[command(flatten)]
+    pub patterns: Patterns,
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
@@ -88,6 +91,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.unsymbolicated && format != Format::Firefox {
         bail!("--unsymbolicated is for the Firefox Profiler; use -o FILE.json or --format firefox");
     }
+    let patterns = arguments.patterns.compile()?;
+    if arguments.unsymbolicated && patterns.is_some() {
+        bail!("--unsymbolicated requests names after frames are grouped; leave out one of them");
+    }
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     EventFilter::parse(&arguments.filters)?;
     let chosen = arguments.samples.as_deref().map(filter::of_kind).transpose()?;
@@ -112,7 +119,17 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let (mut profile, counts) = collector.finish();
     let folds = matches!(format, Format::Firefox | Format::Flamegraph | Format::Speedscope);
-    if folds && !arguments.offsets && !arguments.unsymbolicated {
+    let folds = folds && !arguments.offsets && !arguments.unsymbolicated;
+    let mut applied = Vec::new();
+    if let Some(patterns) = patterns {
+        let threads: Vec<_> = profile.samples().iter().map(|sample| sample.thread).collect();
+        let unnamed = if folds { Grouping::Function } else { Grouping::Offset };
+        let regrouped = patterns.regroup(&profile, threads, unnamed);
+        let directories = regrouped.own_directories.clone();
+        let excluded = counted(profile.replace_stacks(regrouped), "sample", "samples");
+        profile.remove_unused();
+        applied.extend(arguments.patterns.lines(&directories, &excluded));
+    } else if folds {
         profile.fold_unnamed();
     }
     let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
@@ -130,6 +147,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     progress.finish(&(losses.to_string() + &undecided + &named));
     if !common.quiet {
         symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
+        applied.iter().for_each(|text| message(format_args!("{text}")));
         report(&profile, &counts, shows_time(format));
     }
     Ok(Outcome { damaged, ..Outcome::default() })
@@ -198,6 +216,7 @@ fn write(profile: &Collected, format: Format, arguments: &Arguments, out: &mut i
             let mut selected = filter::texts(&arguments.filters);
             selected.extend(from.map(|from| format!("from {from}")));
             selected.extend(to.map(|to| format!("to {to}")));
+            selected.extend(arguments.patterns.texts());
             selected.extend(arguments.samples.as_ref().map(|kind| format!("samples: {kind}")));
             let options = flamegraph::Options {
                 form: if arguments.icicle { flamegraph::Form::Icicle } else { flamegraph::Form::Flame },

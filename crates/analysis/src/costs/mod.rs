@@ -26,12 +26,12 @@ use std::ops::AddAssign;
 use rustc_hash::{FxHashMap, FxHasher};
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Missing, Naming, TraceState};
-use stackhound_profile::{Full, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_profile::{Full, Grouping, Patterns, ProcessId, Profile, StackId, Sums, ThreadId};
 use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
 use stackhound_types::RawTime;
 
 use crate::parts::Parts;
-use crate::rows::{Amount, By, ByStack, Row, named_rows, rows};
+use crate::rows::{Amount, Applied, By, ByStack, Row, named_rows, regroup, rows};
 use crate::window::Window;
 
 /// Maximum number of columns of a measurement.
@@ -93,6 +93,17 @@ pub enum Unit {
     Bytes,
     /// A number of things.
     Count,
+}
+
+impl Unit {
+    /// The name in output, in which durations are nanoseconds.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Ticks => "nanoseconds",
+            Unit::Bytes => "bytes",
+            Unit::Count => "count",
+        }
+    }
 }
 
 /// A column of a measurement.
@@ -455,11 +466,22 @@ impl CostReport {
                     .sorted(named_rows(sums.into_iter().map(|(label, figures)| (name(label), figures))));
             }
         };
+        self.sorted(rows(&self.profile, &self.observed(), None, by))
+    }
+
+    /// What was observed, by thread and stack.
+    pub fn observed(&self) -> ByStack<Figures> {
         let mut observed: ByStack<Figures> = FxHashMap::default();
         for (key, figures) in &self.by {
             *observed.entry((key.thread, key.stack)).or_default() += *figures;
         }
-        self.sorted(rows(&self.profile, &observed, None, by))
+        observed
+    }
+
+    /// Groups the stacks of what was observed. Remainders have no stacks.
+    pub fn regroup(&mut self, patterns: &Patterns, grouping: Grouping) -> Applied<Figures> {
+        let observed = &mut self.by;
+        regroup(&mut self.profile, observed, (patterns, grouping), |key| key.thread, |key| &mut key.stack)
     }
 }
 

@@ -10,14 +10,14 @@ pub mod weights;
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
-use stackhound_profile::{Full, Profile, StackId, Sums, ThreadId};
+use stackhound_profile::{Full, Grouping, Patterns, Profile, StackId, Sums, ThreadId};
 use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::Tid;
 
 use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::{Interrupt, Parts};
-use crate::rows::{By, ByStack, Row, rows};
+use crate::rows::{Applied, By, ByStack, Row, regroup, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
 use crate::stacks::StackUse;
@@ -142,6 +142,12 @@ impl CpuReport {
     /// Available time in which the thread of a processor is not known.
     pub fn unknown(&self, exact: &Exact) -> u64 {
         self.available().saturating_sub(exact.busy().saturating_add(exact.idle))
+    }
+
+    /// Groups the stacks of the samples. The sums of `classes` remain.
+    pub fn regroup(&mut self, patterns: &Patterns, grouping: Grouping) -> Applied {
+        let observed = &mut self.samples;
+        regroup(&mut self.profile, observed, (patterns, grouping), |key| key.0, |key| &mut key.1)
     }
 
     /// The rows, those with the most time first.

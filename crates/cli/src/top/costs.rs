@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, ValueEnum};
 use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric, Unit};
-use stackhound::analysis::rows::Row;
+use stackhound::analysis::rows::{Amount, Applied, Row};
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{
     CaptureTopCosts, CostColumn, CostRemainder, CostRow, TopCosts, TopCostsOfCaptures,
@@ -30,7 +30,7 @@ pub struct Arguments {
 
 /// A measurement as a command.
 pub struct Measurement {
-    metric: &'static Metric,
+    pub metric: &'static Metric,
     /// Title of the table.
     title: &'static str,
     /// The dimensions that rows can be about, the usual one first.
@@ -154,20 +154,23 @@ struct Analyzed {
     report: CostReport,
     rows: Vec<Row<Figures>>,
     has_totals: bool,
+    applied: Option<Applied<Figures>>,
 }
 
 pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) -> Result<Outcome> {
     let (shared, by) = (&arguments.shared, &*arguments.by);
+    let patterns = shared.patterns.compile()?;
     let read = super::read(
         shared,
         common,
         |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
         |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
         |costs, known, naming| {
-            let report = costs.finish(known, naming);
+            let mut report = costs.finish(known, naming);
+            let applied = patterns.as_ref().map(|patterns| report.regroup(patterns, shared.unnamed()));
             let (by, has_totals) = measurement.by(by, shared);
             let rows = shared.first(report.rows(by));
-            Analyzed { report, rows, has_totals }
+            Analyzed { report, rows, has_totals, applied }
         },
     )?;
     if read.found.iter().all(|found| found.report.events == 0) {
@@ -175,16 +178,16 @@ pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) ->
     }
     read.write(
         shared,
-        |out, found| table(out, by, measurement, found),
+        |out, found| table(out, by, measurement, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, found),
+        |found| document(by, shared, found),
         |each| TopCostsOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopCosts { capture, top }).collect(),
         },
     )
 }
 
-fn document<'a>(by: &'a str, found: &'a Analyzed) -> TopCosts<'a> {
+fn document<'a>(by: &'a str, shared: &'a Shared, found: &'a Analyzed) -> TopCosts<'a> {
     let report = &found.report;
     let columns = report.metric.columns;
     let values = |figures: &Figures| -> BTreeMap<&'static str, u64> {
@@ -205,14 +208,7 @@ fn document<'a>(by: &'a str, found: &'a Analyzed) -> TopCosts<'a> {
         window: window(&report.clock, report.window),
         columns: columns
             .iter()
-            .map(|column| CostColumn {
-                name: column.name,
-                unit: match column.unit {
-                    Unit::Ticks => "nanoseconds",
-                    Unit::Bytes => "bytes",
-                    Unit::Count => "count",
-                },
-            })
+            .map(|column| CostColumn { name: column.name, unit: column.unit.name() })
             .collect(),
         without_stack: report.without_stack,
         total: values(&report.total()),
@@ -225,6 +221,10 @@ fn document<'a>(by: &'a str, found: &'a Analyzed) -> TopCosts<'a> {
                 amount: report.amount(remainder.sums.amount),
             })
             .collect(),
+        grouping: found.applied.as_ref().map(|applied| {
+            let excluded = report.amount(applied.excluded.amount());
+            shared.patterns.document(&applied.own_directories, excluded)
+        }),
         rows: rows.collect(),
     }
 }
@@ -251,14 +251,14 @@ fn csv(out: &mut impl Write, by: &str, analyzed: &[Analyzed]) -> Result<()> {
 }
 
 /// A value of a table. Durations are milliseconds with microseconds.
-fn shown(value: u64, unit: Unit) -> String {
+pub fn shown(value: u64, unit: Unit) -> String {
     match unit {
         Unit::Ticks => format!("{}.{:03}", grouped(value / 1_000_000), value / 1_000 % 1000),
         Unit::Bytes | Unit::Count => grouped(value),
     }
 }
 
-fn suffix(unit: Unit) -> &'static str {
+pub fn suffix(unit: Unit) -> &'static str {
     match unit {
         Unit::Ticks => " ms",
         Unit::Bytes => " B",
@@ -266,7 +266,13 @@ fn suffix(unit: Unit) -> &'static str {
     }
 }
 
-fn table(out: &mut impl Write, by: &str, measurement: &Measurement, found: &Analyzed) -> Result<()> {
+fn table(
+    out: &mut impl Write,
+    by: &str,
+    measurement: &Measurement,
+    shared: &Shared,
+    found: &Analyzed,
+) -> Result<()> {
     let report = &found.report;
     let (columns, total) = (report.metric.columns, report.total());
     let Some(main) = columns.first() else { return Ok(()) };
@@ -302,6 +308,10 @@ fn table(out: &mut impl Write, by: &str, measurement: &Measurement, found: &Anal
             out,
             format_args!("  {}", counted(report.without_stack, "event has no stack", "events have no stack")),
         )?;
+    }
+    if let Some(Applied { excluded, own_directories }) = &found.applied {
+        let excluded = text(report.amount(excluded.amount()), main.unit);
+        shared.patterns.write(out, own_directories, &excluded)?;
     }
     writeln!(out)?;
     let mut titles = vec![Column::right("%".to_owned())];

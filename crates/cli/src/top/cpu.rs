@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
-use stackhound::analysis::rows::Row;
-use stackhound::profile::Sums;
+use stackhound::analysis::rows::{Applied, Row};
+use stackhound::profile::{self, Sums};
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{self as json, CaptureTopCpu, CpuRow, TopCpu, TopCpuOfCaptures};
 
@@ -36,12 +36,14 @@ struct Analyzed {
     /// Whether only some samples were selected.
     is_filtered: bool,
     has_switches: bool,
+    applied: Option<Applied>,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (shared, by) = (&arguments.shared, arguments.by);
     let weighing = if arguments.nominal { Weighing::Nominal } else { Weighing::Elapsed };
-    let is_filtered = shared.is_filtered();
+    let patterns = shared.patterns.compile()?;
+    let is_filtered = shared.is_filtered() || patterns.as_ref().is_some_and(profile::Patterns::selects);
     let read = super::read(
         shared,
         common,
@@ -54,8 +56,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 // Which switches match a filter of events is not defined.
                 report.exact = None;
             }
+            let applied = patterns.as_ref().map(|patterns| report.regroup(patterns, shared.unnamed()));
             let rows = shared.first(report.rows(by.rows(shared)));
-            Analyzed { report, rows, is_filtered, has_switches }
+            Analyzed { report, rows, is_filtered, has_switches, applied }
         },
     )?;
     let is_empty = |found: &Analyzed| found.report.exact.is_none() && found.report.interval.is_none();
@@ -76,9 +79,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     read.write(
         shared,
-        |out, found| table(out, by, found),
+        |out, found| table(out, by, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, found),
+        |found| document(by, shared, found),
         |each| TopCpuOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopCpu { capture, top }).collect(),
         },
@@ -109,7 +112,7 @@ pub fn row_document<'a>(report: &CpuReport, row: &'a Row, is_stack: bool) -> Cpu
     }
 }
 
-fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
+fn document<'a>(by: Dimension, shared: &'a Shared, found: &'a Analyzed) -> TopCpu<'a> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
     let classes = &report.classes;
@@ -139,6 +142,9 @@ fn document(by: Dimension, found: &Analyzed) -> TopCpu<'_> {
             contradictions: exact.stats.contradictions,
         }),
         compact_records: report.compact,
+        grouping: found.applied.as_ref().map(|applied| {
+            shared.patterns.document(&applied.own_directories, nanos(applied.excluded.amount))
+        }),
         rows: rows.collect(),
     }
 }
@@ -163,7 +169,7 @@ fn csv(out: &mut impl Write, by: Dimension, analyzed: &[Analyzed]) -> Result<()>
     Ok(())
 }
 
-fn table(out: &mut impl Write, by: Dimension, found: &Analyzed) -> Result<()> {
+fn table(out: &mut impl Write, by: Dimension, shared: &Shared, found: &Analyzed) -> Result<()> {
     let report = &found.report;
     let (available, clock) = (report.available(), |ticks| seconds(report.nanos(ticks)));
     let length = available / u64::from(report.processors);
@@ -215,6 +221,11 @@ fn table(out: &mut impl Write, by: Dimension, found: &Analyzed) -> Result<()> {
             out,
             format_args!("  {records} of compact context switches were not read: exact times are too small"),
         )?;
+    }
+    if let Some(Applied { excluded, own_directories }) = &found.applied {
+        let samples = counted(excluded.count, "sample", "samples");
+        let excluded = format!("{} s ({samples})", clock(excluded.amount));
+        shared.patterns.write(out, own_directories, &excluded)?;
     }
     writeln!(out)?;
     let time = |sums: Sums| [percent(sums.amount, available), clock(sums.amount)];

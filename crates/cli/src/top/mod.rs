@@ -1,5 +1,6 @@
 //! `top`: what costs time in a trace, by process, thread, module, function or stack.
 
+pub mod butterfly;
 mod costs;
 pub mod cpu;
 pub mod table;
@@ -27,6 +28,7 @@ use crate::naming;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
+use crate::patterns::Patterns;
 use crate::progress::Progress;
 use crate::reading::{Reading, or_stop};
 
@@ -85,6 +87,8 @@ pub struct Shared {
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
+    patterns: Patterns,
+    #[command(flatten)]
     filters: Filters,
     #[command(flatten)]
     naming: naming::Naming,
@@ -139,8 +143,7 @@ impl Dimension {
             Dimension::Process => By::Process,
             Dimension::Thread => By::Thread,
             Dimension::Module => By::Frames(Grouping::Module),
-            Dimension::Function if shared.offsets => By::Frames(Grouping::Offset),
-            Dimension::Function => By::Frames(Grouping::Function),
+            Dimension::Function => By::Frames(shared.unnamed()),
             Dimension::Line => By::Frames(Grouping::Line),
             Dimension::Stack => By::Stack,
         }
@@ -172,6 +175,11 @@ impl Shared {
     /// Whether events are selected by more than their time.
     fn is_filtered(&self) -> bool {
         !filter::texts(&self.filters).is_empty()
+    }
+
+    /// How frames without the name of a function are named.
+    fn unnamed(&self) -> Grouping {
+        if self.offsets { Grouping::Offset } else { Grouping::Function }
     }
 
     /// The rows that are shown.

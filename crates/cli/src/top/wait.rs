@@ -5,8 +5,9 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use stackhound::analysis::rows::Row;
+use stackhound::analysis::rows::{Applied, Row};
 use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
+use stackhound::profile;
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
 
@@ -125,19 +126,27 @@ pub const READY: Metric = Metric {
 struct Analyzed {
     report: WaitReport,
     rows: Vec<Row>,
+    applied: Option<Applied>,
 }
 
 pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Outcome> {
     let (shared, by) = (&arguments.shared, arguments.by);
+    let patterns = shared.patterns.compile()?;
+    let has_stacks = matches!(by, WaitDimension::Waiting(_));
+    if !has_stacks && patterns.as_ref().is_some_and(profile::Patterns::selects) {
+        bail!("--exclude and --include select stacks, and the rows of --by {} have none", by.name());
+    }
     let read = super::read(
         shared,
         common,
         |trace, window| Waits::new(String::new(), trace, window),
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
         |waits, known, naming| {
-            let report = waits.finish(known, naming);
+            let mut report = waits.finish(known, naming);
+            let applied =
+                patterns.as_ref().map(|patterns| report.regroup(metric.measure, patterns, shared.unnamed()));
             let rows = shared.first(report.rows(metric.measure, by.rows(shared)));
-            Analyzed { report, rows }
+            Analyzed { report, rows, applied }
         },
     )?;
     if read.found.iter().all(|found| found.report.stats.switches == 0) {
@@ -151,16 +160,16 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
     }
     read.write(
         shared,
-        |out, found| table(out, by, metric, found),
+        |out, found| table(out, by, metric, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, metric, found),
+        |found| document(by, metric, shared, found),
         |each| TopWaitOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopWait { capture, top }).collect(),
         },
     )
 }
 
-fn document(by: WaitDimension, metric: Metric, found: &Analyzed) -> TopWait<'_> {
+fn document<'a>(by: WaitDimension, metric: Metric, shared: &'a Shared, found: &'a Analyzed) -> TopWait<'a> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
     let (total, unknown) = (report.total(metric.measure), report.unknown());
@@ -190,6 +199,9 @@ fn document(by: WaitDimension, metric: Metric, found: &Analyzed) -> TopWait<'_> 
         switches: report.stats.switches,
         contradictions: report.stats.contradictions,
         compact_records: report.compact,
+        grouping: found.applied.as_ref().map(|applied| {
+            shared.patterns.document(&applied.own_directories, nanos(applied.excluded.amount))
+        }),
         rows: rows.collect(),
     }
 }
@@ -213,7 +225,13 @@ fn csv(out: &mut impl Write, by: WaitDimension, analyzed: &[Analyzed]) -> Result
     Ok(())
 }
 
-fn table(out: &mut impl Write, by: WaitDimension, metric: Metric, found: &Analyzed) -> Result<()> {
+fn table(
+    out: &mut impl Write,
+    by: WaitDimension,
+    metric: Metric,
+    shared: &Shared,
+    found: &Analyzed,
+) -> Result<()> {
     let report = &found.report;
     let clock = |ticks| seconds(report.nanos(ticks));
     let (total, unknown) = (report.total(metric.measure), report.unknown());
@@ -256,6 +274,11 @@ fn table(out: &mut impl Write, by: WaitDimension, metric: Metric, found: &Analyz
         if count > 0 {
             line(out, format_args!("  {}", counted(count, one, many)))?;
         }
+    }
+    if let Some(Applied { excluded, own_directories }) = &found.applied {
+        let times = counted(excluded.count, metric.counted.0, metric.counted.1);
+        let excluded = format!("{} s ({times})", clock(excluded.amount));
+        shared.patterns.write(out, own_directories, &excluded)?;
     }
     writeln!(out)?;
     let mut columns = Vec::new();

@@ -18,7 +18,8 @@ use serde_json::Value;
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
-const VERBS: [(&str, &str); 29] = [
+const VERBS: [(&str, &str); 30] = [
+    ("butterfly", "callers module --preset modules --exclude ntoskrnl --format json T"),
     ("top-costs", "top syscall --by stack --symbol-path S --format json T"),
     ("top-wait", "top wait --by readying-thread --symbol-path S --format json T"),
     ("summary", "summary --symbol-path S --format json T"),
@@ -281,6 +282,11 @@ fn documents_of_other_inputs_follow_their_schemas() {
         ("info-files", "info --format json T O"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
         ("top-cpu-of-captures", "top cpu --separate --format json T O"),
+        ("butterfly", "callees ntdll! --metric syscall --format json T"),
+        ("butterfly-of-captures", "callees ntdll! --separate --metric wait --format json T O"),
+        ("top-cpu", "top cpu --by function --preset just-my-code --own C:\\x --group a->b --format json T"),
+        ("top-wait", "top wait --by stack --preset modules --fold ntdll --format json T"),
+        ("top-costs", "top memory --preset modules --include ntdll --exclude zz --format json T"),
         ("top-costs", "top disk --by file --format json T"),
         ("top-costs", "top memory --by stack --format json T"),
         ("top-costs-of-captures", "top interrupt --separate --format json T O"),

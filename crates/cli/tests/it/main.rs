@@ -12,6 +12,7 @@ mod documentation;
 mod filters;
 #[path = "../../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;
+mod grouping;
 mod hunt;
 mod hunt_tuning;
 #[cfg(feature = "authenticode")]

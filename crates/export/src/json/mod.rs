@@ -8,6 +8,7 @@
 //! | [`thread_stack`] | kernel stacks of threads |
 //! | [`summary`] | the first answers about a trace |
 //! | [`top`] | what costs time |
+//! | [`butterfly`] | callers and callees of a function |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
 //! | [`info`], [`providers`], [`symbols`], [`rules`] | facts about files, providers, modules, settings and rules |
@@ -27,6 +28,7 @@
 //! Formats of other tools (profiles, ECS, OCSF, ATT&CK Navigator) are in other modules and follow
 //! the schemas of these tools.
 
+pub mod butterfly;
 pub mod event;
 mod event_facts;
 pub mod finding;
@@ -58,6 +60,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
     vec![
         ("alert", schema::<finding::Alert<'_>>("alert")),
         ("backtrace", schema::<tree::Backtrace<'_>>("backtrace")),
+        ("butterfly", schema::<butterfly::Butterfly<'_>>("butterfly")),
+        ("butterfly-of-captures", schema::<butterfly::ButterflyOfCaptures<'_>>("butterfly-of-captures")),
         ("call", schema::<tree::CallLine<'_>>("call")),
         ("calls", schema::<tree::Calls<'_>>("calls")),
         ("event", schema::<event::Event<'_, '_>>("event")),

@@ -42,6 +42,9 @@ pub struct TopCpu<'a> {
     pub exact: Option<ExactCpu>,
     /// Number of records of compact context switches, which are not read: exact times are too small.
     pub compact_records: u64,
+    /// How frames were grouped, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouping: Option<Grouping<'a>>,
     /// The rows, those with the most time first.
     pub rows: Vec<CpuRow<'a>>,
 }
@@ -55,6 +58,28 @@ pub struct Window {
     pub to: Time,
     /// Length in nanoseconds.
     pub duration: u64,
+}
+
+/// How the frames of stacks were grouped, folded and selected.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Grouping<'a> {
+    /// The preset.
+    pub preset: Option<&'a str>,
+    /// The directories of the programs whose code was kept by `just-my-code`.
+    pub own_directories: &'a [String],
+    /// The other directories that were listed.
+    pub listed_directories: &'a [String],
+    /// The options `--group`, in order.
+    pub group: &'a [String],
+    /// The options `--fold`, in order.
+    pub fold: &'a [String],
+    /// The options `--exclude`, in order.
+    pub exclude: &'a [String],
+    /// The options `--include`, in order.
+    pub include: &'a [String],
+    /// The sum of what was excluded or not included, in the unit of the first value of rows. It is in
+    /// no row.
+    pub excluded: u64,
 }
 
 /// A sampling interval.
@@ -158,6 +183,9 @@ pub struct TopWait<'a> {
     pub contradictions: u64,
     /// Number of records of compact context switches, which are not read.
     pub compact_records: u64,
+    /// How frames were grouped, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouping: Option<Grouping<'a>>,
     /// The rows, those with the most time first.
     pub rows: Vec<WaitRow<'a>>,
 }
@@ -222,6 +250,9 @@ pub struct TopCosts<'a> {
     pub total: BTreeMap<&'static str, u64>,
     /// What is in no row, or is incomplete in the rows.
     pub remainders: Vec<CostRemainder>,
+    /// How frames were grouped, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouping: Option<Grouping<'a>>,
     /// The rows, those with the most in the first column first.
     pub rows: Vec<CostRow<'a>>,
 }
