@@ -141,7 +141,7 @@ type Hunted = Vec<Hits>;
 
 fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
     let trace = TraceFiles::file(path).threads(common.threads()).open()?;
-    let mut progress = Progress::new(common, truth.bytes);
+    let mut progress = Progress::of(common, &trace);
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);
     let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
@@ -149,7 +149,7 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         let is_one = |attack: &&Attack| attack.time == view.raw_time() && attack.event.name() == view.name();
         if let Some(attack) = truth.attacks.iter().find(is_one) {
             attacks.push((attack.kind, lines(view)));

@@ -16,6 +16,7 @@ pub fn prepare() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
             temporary::remove_all();
+            message(format_args!("interrupted: the result is incomplete"));
             std::process::exit(INTERRUPTED);
         }
     })?;

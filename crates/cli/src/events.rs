@@ -103,10 +103,9 @@ fn run_recorded(
     let enrichment = enrichment(arguments, &filter, common)?;
     let mut pipeline = with(arguments.reading.pipeline(trace)?, enrichment);
     printer.start = trace.sources()[0].etl_file.session().start_time;
-    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-    let mut progress = Progress::new(common, bytes);
+    let mut progress = Progress::of(common, trace);
     let choose = |view: &EventView<'_>| {
-        progress.tick();
+        progress.tick_at(view);
         filter.choose(view)
     };
     let outcome = pipeline.run_chosen(choose, |view| printer.event(view));

@@ -52,6 +52,7 @@ pub struct EventFilter {
     /// which reason, if a reason is known.
     undecided: RefCell<Vec<Vec<(u64, MissingCounts)>>>,
     evaluated: Cell<u64>,
+    selected: Cell<u64>,
     /// Number of events by kind, until the first event is selected.
     kinds: RefCell<Option<Kinds>>,
 }
@@ -89,6 +90,7 @@ impl EventFilter {
             to: None,
             undecided: RefCell::new(undecided),
             evaluated: Cell::new(0),
+            selected: Cell::new(0),
             kinds: RefCell::new(Some(Kinds::default())),
         }
     }
@@ -97,6 +99,12 @@ impl EventFilter {
     pub fn window(&self) -> Window {
         let time = |raw: RawTime| TraceTime(raw.0);
         Window { from: self.from.map(time), to: self.to.map(time) }
+    }
+
+    /// The number of selected events, if there is a condition.
+    pub fn selected(&self) -> Option<u64> {
+        let has_condition = !self.predicates.is_empty() || self.from.is_some() || self.to.is_some();
+        has_condition.then(|| self.selected.get())
     }
 
     /// The number of undecided events and the missing fields, for the closing line.
@@ -137,23 +145,26 @@ impl EventFilter {
         let is_wanted = self.from.is_none_or(|from| time >= from)
             && self.to.is_none_or(|to| time < to)
             && self.holds(view);
+        self.count(view, is_wanted);
+        is_wanted
+    }
+
+    /// Counts an evaluated event.
+    fn count(&self, view: &EventView<'_>, is_wanted: bool) {
         self.evaluated.set(self.evaluated.get() + 1);
         if is_wanted {
+            self.selected.set(self.selected.get() + 1);
             self.kinds.replace(None);
         } else if let Some(kinds) = &mut *self.kinds.borrow_mut() {
             let new = || (0, view.name().to_string());
             kinds.entry(TriggerKind::of(view.event())).or_insert_with(new).0 += 1;
         }
-        is_wanted
     }
 
     /// Whether the event is selected if its time does not matter: for intervals that end with it.
     pub fn holds_at_any_time(&self, view: &EventView<'_>) -> bool {
-        self.evaluated.set(self.evaluated.get() + 1);
         let holds = self.holds(view);
-        if holds {
-            self.kinds.replace(None);
-        }
+        self.count(view, holds);
         holds
     }
 

@@ -163,11 +163,11 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     }
     counts.report(&mut contents);
 
-    let mut progress = Progress::new(common, etl_file.size());
+    let mut progress = Progress::of(common, trace);
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let mut undescribed: HashMap<Guid, u64> = HashMap::new();
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         if view.schema().is_none()
             && let Some(guid) = view.event().guid()
         {

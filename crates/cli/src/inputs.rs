@@ -11,7 +11,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use stackhound::trace::{self, Capture, Captures, Error, OpenTrace, TraceFiles, several_captures};
 
 use crate::options::Common;
-use crate::output::message;
+use crate::output::{at_end, message};
 use crate::recognition;
 
 #[derive(Args, Debug)]
@@ -176,10 +176,10 @@ pub fn captures(
     }
 }
 
-/// Reports the next capture, if there are several.
+/// Names the next capture before its closing line, if there are several.
 pub fn announce(captures: &[Capture], index: usize, common: &Common) {
     if captures.len() > 1 && !common.quiet {
-        message(format_args!("capture {} of {}: {}", index + 1, captures.len(), captures[index]));
+        at_end(format_args!("capture {} of {}: {}", index + 1, captures.len(), captures[index]));
     }
 }
 

@@ -64,7 +64,10 @@ fn main() -> ExitCode {
         ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
     }
-    match run(&arguments) {
+    let ran = run(&arguments);
+    naming::report_all_missing();
+    output::write_end();
+    match ran {
         Ok(_) if inputs::is_incomplete() => ExitCode::from(USAGE_OR_IO),
         Ok(outcome) if outcome.damaged && arguments.common.strict => ExitCode::from(DAMAGED),
         Ok(outcome) if outcome.found => ExitCode::from(FOUND),

@@ -1,7 +1,9 @@
 //! Converts arguments and settings for symbols to options of the library.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +17,7 @@ use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 use crate::config::{Config, SymbolArguments};
 use crate::filter::EventFilter;
 use crate::options::Common;
-use crate::output::{counted, message};
+use crate::output::{at_end, counted, grouped, message};
 use crate::progress::Progress;
 use crate::render;
 
@@ -205,7 +207,7 @@ pub fn finish_with(
         part.to_owned(),
         render::symbols(symbols.as_ref()),
     ];
-    progress.finish(&counts.concat());
+    progress.finish_selected(filter.and_then(EventFilter::selected), &counts.concat());
     if !common.quiet {
         report_no_match(filter, pipeline);
         symbols.iter().for_each(report_calls);
@@ -218,7 +220,7 @@ pub fn finish_with(
 pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
     let system = pipeline.trace_state().system();
     if let Some(report) = filter.and_then(|filter| filter.no_match(system)) {
-        message(format_args!("{report}"));
+        at_end(format_args!("{report}"));
     }
     for module in filter.into_iter().flat_map(|filter| filter.unknown_modules(system)) {
         report_unknown_module(&module);
@@ -227,21 +229,40 @@ pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
 
 /// Reports a pattern that matches no module of the trace.
 pub fn report_unknown_module(pattern: &dyn Display) {
-    message(format_args!("No module of the trace matches `{pattern}`."));
+    at_end(format_args!("No module of the trace matches `{pattern}`."));
 }
 
 /// Reports the number of return addresses whose call is not known, by reason.
 fn report_calls(stats: &SymbolStats) {
     for (reason, count) in &stats.no_calls {
         let addresses = counted(*count, "return address", "return addresses");
-        message(format_args!("The call before {addresses} is not known: {}.", reason.description()));
+        at_end(format_args!("The call before {addresses} is not known: {}.", reason.description()));
     }
 }
 
-/// Reports the number of modules without a file, by cause.
+/// The number of modules without a file in all captures, by the kind of the file.
+static MISSING: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Counts modules without a file, for [`report_all_missing`].
 pub fn report_missing(stats: Option<&SymbolStats>) {
-    for ((file, cause), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
-        let modules = counted(*modules, "module", "modules");
-        message(format_args!("{modules} without {}: {cause}. {}", file.name(), cause.hint()));
+    let mut missing = MISSING.lock().unwrap_or_else(PoisonError::into_inner);
+    for ((file, _), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
+        *missing.entry(file.name()).or_default() += modules;
+    }
+}
+
+/// Reports the modules without a file once, after the result.
+pub fn report_all_missing() {
+    let missing = std::mem::take(&mut *MISSING.lock().unwrap_or_else(PoisonError::into_inner));
+    let parts = missing.iter().enumerate().map(|(index, (file, count))| match index {
+        0 => format!("{} without {file}", counted(*count, "module", "modules")),
+        _ => format!("{} without {file}", grouped(*count)),
+    });
+    let parts: Vec<String> = parts.collect();
+    if !parts.is_empty() {
+        at_end(format_args!(
+            "{}; `stackhound symbols check FILE` shows causes and remedies.",
+            parts.join(", ")
+        ));
     }
 }

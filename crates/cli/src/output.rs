@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -201,16 +202,17 @@ impl Rows {
 
     /// Writes the current row.
     fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let text = String::from_utf8_lossy(&self.row);
-        match text.len() <= ROW_BYTES_MAX && width_of(&text) <= self.width {
+        let is_short = self.row.len() <= ROW_BYTES_MAX;
+        match is_short && (self.row.len() <= self.width || shown_width(&self.row) <= self.width) {
             true => out.write_all(&self.row)?,
-            false if self.wraps && self.row.len() <= ROW_BYTES_MAX => {
+            false if self.wraps && is_short => {
+                let text = String::from_utf8_lossy(&self.row);
                 let indentation = text.len() - text.trim_start().len() + 2;
                 let lines = wrapped(text.trim(), self.width.saturating_sub(indentation).max(WRAPPED_MIN));
                 let start = &text[..indentation - 2];
                 write!(out, "{start}{}", lines.join(&format!("\n{:indentation$}", "")))?;
             }
-            false => out.write_all(fitted(&text, self.more, self.width).as_bytes())?,
+            false => out.write_all(fitted(&self.row, self.more, self.width).as_bytes())?,
         }
         self.row.clear();
         self.more = 0;
@@ -218,15 +220,16 @@ impl Rows {
     }
 }
 
-/// The number of characters of a text, without escape sequences of colors.
-fn width_of(text: &str) -> usize {
+/// The number of characters of a row without escape sequences.
+fn shown_width(row: &[u8]) -> usize {
     let mut in_escape = false;
-    let is_shown = |c: &char| {
-        let was_in_escape = in_escape;
-        in_escape = if in_escape { *c != 'm' } else { *c == '\u{1b}' };
-        !was_in_escape && !in_escape
+    let is_shown = |byte: &&u8| {
+        in_escape |= **byte == 0x1b;
+        let is_shown = !in_escape && **byte & 0xc0 != 0x80;
+        in_escape &= **byte != b'm';
+        is_shown
     };
-    text.chars().filter(is_shown).count()
+    row.iter().filter(is_shown).count()
 }
 
 /// The least width of wrapped text.
@@ -253,7 +256,8 @@ const MARK_BYTES: usize = 64;
 
 /// The start of a row that fits. If only the limit of bytes is exceeded, the number of omitted
 /// characters follows.
-fn fitted(text: &str, more: usize, width: usize) -> String {
+fn fitted(row: &[u8], more: usize, width: usize) -> String {
+    let text = String::from_utf8_lossy(row);
     let (mut kept, mut shown, mut omitted, mut in_escape) = (String::new(), 0, more, false);
     // The end of the text before the last character that fits.
     let mut last = 0;
@@ -306,6 +310,21 @@ pub fn terminal_width() -> Option<usize> {
 /// Writes one line to standard error. Control characters in names are replaced.
 pub fn message(text: Arguments<'_>) {
     anstream::eprintln!("{}", Plain(text));
+}
+
+/// Lines for the end of the run.
+static AT_END: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps a line for standard error until the result has been written.
+pub fn at_end(text: Arguments<'_>) {
+    AT_END.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_string());
+}
+
+/// Writes the lines that were kept.
+pub fn write_end() {
+    for text in AT_END.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        message(format_args!("{text}"));
+    }
 }
 
 /// The error in a filter expression, in three lines: the error, the expression, and a caret below
@@ -366,25 +385,24 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_fit_are_not_wrapped() {
-        let mut rows = Rows { wraps: true, ..Rows::new(8) };
-        for (row, expected) in [
-            ("a  b…  c", "a  b…  c"),
-            ("\u{1b}[1ma  b\u{1b}[0m  c", "\u{1b}[1ma  b\u{1b}[0m  c"),
-            ("  abcdef  ghijklmnopqrstuvwxyz", "  abcdef\n    ghijklmnopqrstuvwxyz"),
-        ] {
-            let mut out = Vec::new();
-            rows.write(row.as_bytes(), &mut out).unwrap();
-            rows.end(&mut out).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
-    }
-
-    #[test]
     fn lines_are_wrapped_between_words() {
         assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
         assert_eq!(wrapped("incomprehensibilities", 8), ["incomprehensibilities"]);
         assert_eq!(wrapped("", 8), [""]);
+    }
+
+    #[test]
+    fn rows_that_fit_are_not_wrapped() {
+        let mut rows = Rows { wraps: true, ..Rows::new(9) };
+        for (row, expected) in [
+            ("  é  b  …", "  é  b  …\n"),
+            ("\u{1b}[1m  a  b  c\u{1b}[0m", "\u{1b}[1m  a  b  c\u{1b}[0m\n"),
+            ("one two three four five six", "one two three four\n  five six\n"),
+        ] {
+            let (text, mut out) = (format!("{row}\n"), Vec::new());
+            rows.write(text.as_bytes(), &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, counted, message};
+use crate::output::{Sink, at_end, counted};
 use crate::patterns::Patterns;
 use crate::progress::Progress;
 use crate::reading::{Reading, or_stop};
@@ -165,8 +165,9 @@ fn collect(
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut failure = None;
     collector.begin_capture(trace.clock());
+    progress.begin(trace);
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }
@@ -233,18 +234,18 @@ fn write(profile: &Collected, format: Format, arguments: &Arguments, out: &mut i
 /// Reports the contents of the profile, and the dropped events.
 fn report(profile: &Collected, counts: &Counted, with_time: bool) {
     if counts.stand_ins {
-        message(format_args!(
+        at_end(format_args!(
             "The trace has no profile samples; each event with a stack counts as one sample."
         ));
     }
     let samples = counted(profile.samples().len() as u64, "sample", "samples");
     if !with_time {
-        message(format_args!("{samples}"));
+        at_end(format_args!("{samples}"));
         return;
     }
     let switches = counted(profile.switches().len() as u64, "context switch", "context switches");
     let markers = counted(profile.markers().len() as u64, "marker", "markers");
-    message(format_args!("{samples}, {switches}, {markers}"));
+    at_end(format_args!("{samples}, {switches}, {markers}"));
     let dropped = [
         (
             counts.markers_dropped,
@@ -259,7 +260,7 @@ fn report(profile: &Collected, counts: &Counted, with_time: bool) {
     ];
     for (number, (one, many), option) in dropped {
         if number > 0 {
-            message(format_args!("{}; {option} sets the limit", counted(number, one, many)));
+            at_end(format_args!("{}; {option} sets the limit", counted(number, one, many)));
         }
     }
 }

@@ -214,6 +214,9 @@ fn located(location: &SourceLocation, message: String) -> json::Problem<'_> {
 
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
     let library = read(&arguments.files.paths)?;
+    if let (Some(error), true) = (library.errors.first(), library.rules.is_empty()) {
+        bail!("{}: {}", error.place, error.kind);
+    }
     let mut sink = Sink::rows(None)?;
     for rule in &library.rules {
         let severity = if rule.head.severity.is_empty() { "-" } else { &rule.head.severity };
@@ -228,7 +231,15 @@ fn list(arguments: &List, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     if !common.quiet {
-        message(format_args!("{}", counted(library.rules.len() as u64, "rule", "rules")));
+        let rules = counted(library.rules.len() as u64, "rule", "rules");
+        let errors = match library.errors.len() {
+            0 => String::new(),
+            errors => format!(
+                ", {}; `stackhound rules check` shows them",
+                counted(errors as u64, "error", "errors")
+            ),
+        };
+        message(format_args!("{rules}{errors}"));
     }
     Ok(Outcome::default())
 }

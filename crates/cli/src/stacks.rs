@@ -190,12 +190,11 @@ fn report_capture(
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
-    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-    let mut progress = Progress::new(common, bytes);
+    let mut progress = Progress::of(common, trace);
     let mut kinds: HashMap<String, Collected> = HashMap::new();
     let mut frames = Frames::default();
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }

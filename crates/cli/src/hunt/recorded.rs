@@ -45,8 +45,9 @@ pub fn hunt(
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     // Counted per file, so that a number identifies the same event whatever other files are read.
     let mut records = vec![0; names.len()];
+    progress.begin(trace);
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         let source = usize::from(view.event().source());
         records[source] += 1;
         // Changes of memory matter for later events, whether they are selected or not.

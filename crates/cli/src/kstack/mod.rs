@@ -142,8 +142,7 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let at = at.map(|at| TraceTime(at.0));
     let passes = arguments.reading.passes();
     let mut source = SwitchStacks::recorded(pipeline, &trace, passes, at).depth(arguments.depth());
-    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-    let mut progress = Progress::new(common, bytes);
+    let mut progress = Progress::of(common, &trace);
     let outcome = source.read(|| progress.tick(), |_| ControlFlow::Continue(())).clone();
     let stacks = source.stacks(&arguments.selection())?;
     write(arguments, source.time(), &stacks)?;

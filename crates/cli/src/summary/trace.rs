@@ -48,7 +48,7 @@ pub struct Summarized {
 pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Result<Summarized> {
     let trace = &capture.trace;
     let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-    let mut progress = Progress::new(common, size);
+    let mut progress = Progress::of(common, trace);
     let enrichment = naming::with_folders(&given.symbols, &[], false, common)?;
     let mut pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));
     let mut hunt = HuntSession::new(Binaries::none(), pipeline.clock());
@@ -57,7 +57,7 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let mut cpu = Cpu::new(String::new(), trace, Window::default(), Weighing::default());
     let mut failure = None;
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         contents.observe(view);
         hunt.observe(view);
         if HuntSession::can_evaluate(view) {

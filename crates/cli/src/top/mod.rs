@@ -234,12 +234,11 @@ fn read<A, R>(
         let filter = EventFilter::new(&shared.filters, trace)?;
         let enrichment = naming::enrichment(&shared.naming, common, naming::Use::Summary, Some(&filter))?;
         let mut pipeline = shared.reading.pipeline(trace)?.with(enrichment);
-        let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-        let mut progress = Progress::new(common, size);
+        let mut progress = Progress::of(common, trace);
         let mut analysis = start(trace, filter.window());
         let mut failure = None;
         let outcome = pipeline.run(|view| {
-            progress.tick();
+            progress.tick_at(view);
             // What ends after the selected time can have begun in it.
             or_stop(observe(&mut analysis, view, &filter), &mut failure)
         });

@@ -111,9 +111,9 @@ fn no_match_lists_events_and_processes() {
     for verb in [&["events"][..], &["stacks"], &["profile", "--format", "folded"], &["hunt"]] {
         let output = stackhound(&[verb, &["--no-progress", "--process", "nosuch.exe", trace]].concat());
         let errors = String::from_utf8(output.stderr).unwrap();
-        let line =
-            errors.lines().find(|line| line.starts_with("0 of ")).unwrap_or_else(|| panic!("{errors}"));
-        assert!(line.contains(" events match; events: ") && line.contains("Thread/CSwitch"), "{line}");
+        let is_it = |line: &&str| line.starts_with("0 of ") && line.contains(" events match; events: ");
+        let line = errors.lines().find(is_it).unwrap_or_else(|| panic!("{errors}"));
+        assert!(line.contains("Thread/CSwitch"), "{line}");
         assert!(line.contains("; processes: ") && line.contains(" more"), "{line}");
     }
     let (_, errors) = chosen(&["--event", "Process/*"]);

@@ -9,6 +9,7 @@ mod contract;
 mod corpus;
 mod demonstration;
 mod documentation;
+mod endings;
 mod filters;
 #[path = "../../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;

@@ -97,7 +97,7 @@ fn rules_are_written_as_json() {
 fn rules_are_listed_and_explained() {
     let folder = folder();
     let (shown, errors, code) = in_folder(folder.path(), &["rules", "list"]);
-    assert_eq!((errors.as_str(), code), ("3 rules\n", Some(0)));
+    assert_eq!((errors.as_str(), code), ("3 rules, 1 error; `stackhound rules check` shows them\n", Some(0)));
     assert!(shown.contains(
         "high      Document starts a script\n          CreateProcess\n          needs process-events\n"
     ));
