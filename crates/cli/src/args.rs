@@ -105,11 +105,11 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::rules::Verb,
     },
-    /// Write completions for a shell
+    /// Write completions for a shell, which also complete names in traces
     Completions {
         /// Write completions for this shell
         shell: clap_complete::Shell,
     },
-    /// Write the manual page
-    Man,
+    /// Write the manual page, or into a directory a page for each verb
+    Man(crate::manual::Arguments),
 }

@@ -5,6 +5,7 @@
 
 mod args;
 mod calltree;
+mod completions;
 mod config;
 mod demo;
 mod ending;
@@ -22,6 +23,7 @@ mod inputs;
 mod kstack;
 mod live;
 mod log;
+mod manual;
 mod naming;
 mod options;
 mod outcome;
@@ -42,7 +44,7 @@ mod top;
 mod usage;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -54,6 +56,7 @@ use outcome::{DAMAGED, FOUND, Outcome, USAGE_OR_IO};
 use output::report_error;
 
 fn main() -> ExitCode {
+    completions::answer(Arguments::command);
     let words = with_default_verb(std::env::args_os().collect());
     let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
@@ -160,15 +163,10 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Rules { verb } => rules::run(verb, common),
         Verb::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "stackhound", &mut text);
-            io::stdout().write_all(&text)?;
+            completions::write_script(*shell, &mut io::stdout())?;
             Ok(Outcome::default())
         }
-        Verb::Man => {
-            clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout())?;
-            Ok(Outcome::default())
-        }
+        Verb::Man(arguments) => manual::run(arguments, Arguments::command(), common),
     }
 }
 

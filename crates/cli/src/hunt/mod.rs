@@ -28,7 +28,7 @@ use crate::outcome::Outcome;
 use crate::output::{counted, message, report_error};
 use crate::progress::Progress;
 use crate::reading::Reading;
-use crate::{inputs, recognition, render};
+use crate::{explain, inputs, recognition, render};
 use report::Report;
 use rows::RowFilter;
 use rules::Rules;
@@ -172,7 +172,7 @@ fn severity(text: &str) -> Result<Severity, String> {
 fn detection(text: &str) -> Result<DetectionId, String> {
     let mut ids = DetectionId::all().map(DetectionId::name);
     let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
-    DetectionId::parse(text.trim())
+    explain::detection(text.trim())
         .ok_or_else(|| format!("there is no detection `{text}`; write an id from {first} to {last}"))
 }
 

@@ -235,19 +235,6 @@ fn several_files_are_merged_by_time() {
     assert_eq!(info["files"].as_array().unwrap().len(), 2);
 }
 
-#[test]
-fn completions_and_manual_come_from_the_same_definition() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let output = stackhound(&["completions", shell]);
-        assert!(
-            output.status.success() && String::from_utf8_lossy(&output.stdout).contains("one-pass"),
-            "{shell}"
-        );
-    }
-    let manual = stackhound(&["man"]);
-    assert!(manual.status.success() && manual.stdout.starts_with(b".ie"));
-}
-
 /// Kernel logger files are packed in archives together with other files.
 #[test]
 fn archives_and_packed_files_are_opened() {

@@ -430,10 +430,7 @@ fn detections_are_explained() {
         assert!(explained.starts_with("CS05: indirect system call: private stub\n"), "{explained}");
         assert!(explained.contains("ATT&CK: T1106, T1027.007"), "{explained}");
     }
-    refused(
-        &["explain", "CS99"],
-        "there is no detection `CS99`; `stackhound explain` without a name lists all",
-    );
+    refused(&["explain", "CS99"], "there is no detection `CS99`; the ids are CS01 to CS30");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod behaviour;
 mod calltree;
 mod captures;
 mod complaints;
+mod completions;
 mod contract;
 mod corpus;
 mod demonstration;
