@@ -5,9 +5,9 @@
 //! these have changed.
 
 use rustc_hash::FxHashMap;
-use stackhound_frames::{self as frames, StackOwner};
+use stackhound_frames::{self as frames, Code, StackOwner};
 use stackhound_profile::{
-    Frame, FrameId, FrameName, Full, InlineName, Module, ModuleId, ModuleOffset, Origin, ProcessId,
+    CodeKind, Frame, FrameId, FrameName, Full, InlineName, Module, ModuleId, ModuleOffset, Origin, ProcessId,
     ProfileBuilder, SourceLine, StackId,
 };
 use stackhound_stacks::StackState;
@@ -45,7 +45,8 @@ enum FrameKey {
     InModule(ModuleId, u32, AddressKind),
     /// JIT-compiled code: other processes have other code at the same address.
     InMethod(system::MethodId, u64, AddressKind),
-    At(u64, AddressKind),
+    /// Memory at one address can be different in another process, or at another time.
+    At(u64, AddressKind, CodeKind),
 }
 
 /// The stacks and frames so far.
@@ -152,6 +153,7 @@ impl Stacks {
             name: format!("[{text}]"),
             origin: Origin::Remark,
             mode: None,
+            code: CodeKind::Remark,
             location: None,
             source: None,
             inlines: Box::default(),
@@ -173,10 +175,11 @@ impl Stacks {
             (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
             _ => None,
         };
+        let code = code_kind(frame);
         let key = match (location, frame.method()) {
             (Some((module, rva)), _) => FrameKey::InModule(module, rva, kind),
             (None, Some(method)) => FrameKey::InMethod(method.id(), frame.address().0, kind),
-            (None, None) => FrameKey::At(frame.address().0, kind),
+            (None, None) => FrameKey::At(frame.address().0, kind, code),
         };
         if let Some(&id) = self.frames.get(&key) {
             return Ok(id);
@@ -185,6 +188,7 @@ impl Stacks {
             name: frame.to_string(),
             origin: if location.is_some() { Origin::Module } else { Origin::Address },
             mode: Some(frame.mode),
+            code,
             location: location.map(|(module, rva)| ModuleOffset { module, rva, kind, offset: None }),
             source: None,
             inlines: Box::default(),
@@ -245,6 +249,18 @@ impl Stacks {
         })?;
         self.modules.insert(module.id(), id);
         Ok(id)
+    }
+}
+
+/// The kind of a frame's code. Without modules, it is not known.
+fn code_kind(frame: &FrameView<'_>) -> CodeKind {
+    match (frame.facts().code, frame.mode) {
+        _ if frame.depth() == Depth::Address => CodeKind::Unknown,
+        (Code::Image(..), Mode::Kernel) => CodeKind::Kernel,
+        (Code::Image(..), Mode::User) => CodeKind::User,
+        (Code::Jit(_), _) => CodeKind::Jit,
+        (Code::Unbacked, _) => CodeKind::Unbacked,
+        (Code::Unknown, _) => CodeKind::Unknown,
     }
 }
 

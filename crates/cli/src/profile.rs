@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     progress.finish(&(losses.to_string() + &undecided + &named));
     if !common.quiet {
         symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
-        applied.iter().for_each(|text| message(format_args!("{text}")));
+        applied.iter().for_each(|text| at_end(format_args!("{text}")));
         report(&profile, &counts, shows_time(format));
     }
     Ok(Outcome { damaged, ..Outcome::default() })

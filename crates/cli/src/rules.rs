@@ -215,7 +215,7 @@ fn located(location: &SourceLocation, message: String) -> json::Problem<'_> {
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
     let library = read(&arguments.files.paths)?;
     if let (Some(error), true) = (library.errors.first(), library.rules.is_empty()) {
-        bail!("{}: {}", error.place, error.kind);
+        bail!("{}: {}", error.location, error.kind);
     }
     let mut sink = Sink::rows(None)?;
     for rule in &library.rules {

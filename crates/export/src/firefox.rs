@@ -163,7 +163,8 @@ impl Categories {
                 CodeKind::Kernel => ("Kernel", CategoryColor::Orange),
                 CodeKind::User => ("User", CategoryColor::Yellow),
                 CodeKind::Jit => ("JIT", CategoryColor::LightBlue),
-                CodeKind::NoModule => ("No module", CategoryColor::Magenta),
+                CodeKind::Unbacked => ("Unbacked", CategoryColor::Red),
+                CodeKind::Unknown => ("Unknown", CategoryColor::Purple),
                 CodeKind::Remark => ("Remark", CategoryColor::Gray),
             };
             let category = output.add_category(name, color);
@@ -239,7 +240,7 @@ impl Stacks<'_> {
             category_pair: if self.is_idle {
                 self.categories.idle
             } else {
-                self.categories.of(frame.code_kind(), frame.origin)
+                self.categories.of(frame.code, frame.origin)
             },
             flags: FrameFlags::empty(),
         };

@@ -94,7 +94,8 @@ impl Kind {
             Kind::Frame(CodeKind::Kernel) => ('k', ["#f4a259", "#f6ae6e", "#f3b67f", "#f8c08e"]),
             Kind::Frame(CodeKind::User) => ('u', ["#82c0ea", "#92c9ee", "#a0d1f0", "#aed9f4"]),
             Kind::Frame(CodeKind::Jit) => ('j', ["#72cf9f", "#84d6ac", "#95dcb8", "#a6e3c4"]),
-            Kind::Frame(CodeKind::NoModule) => ('n', ["#e78fc2", "#ea9ecb", "#eeadd4", "#f1bbdc"]),
+            Kind::Frame(CodeKind::Unbacked) => ('b', ["#ff8585", "#ff9292", "#ff9f9f", "#ffacac"]),
+            Kind::Frame(CodeKind::Unknown) => ('n', ["#cbaaec", "#d2b5ef", "#d9c0f1", "#e0cbf4"]),
             Kind::Frame(CodeKind::Remark) => ('r', ["#c9c9c9", "#d0d0d0", "#d7d7d7", "#dedede"]),
         }
     }
@@ -174,7 +175,7 @@ fn merge<'p>(profile: &'p Profile, samples: &[&Sample], labels: &'p [String]) ->
         path.clear();
         path.extend(profile.stack(stack).map(|frame| {
             let frame = profile.frame(frame);
-            (&*frame.name, Kind::Frame(frame.code_kind()))
+            (&*frame.name, Kind::Frame(frame.code))
         }));
         path.push((&labels[process.index()], Kind::Process));
         nodes[0].weight += weight;

@@ -115,13 +115,14 @@ impl ProfileBuilder {
     /// # Panics
     /// Panics if the frame was added to another builder.
     pub fn name_frame(&mut self, id: FrameId, name: FrameName) {
-        let Frame { mode, location, .. } = self.profile.frames[id.index()];
+        let Frame { mode, code, location, .. } = self.profile.frames[id.index()];
         let inlines = name.inlines.into_iter().map_while(|InlineName { text, mut source }| {
             if let Some(source) = &mut source {
                 make_plain(&mut source.file);
             }
             let inlines = Box::default();
-            self.frame(Frame { name: text, origin: Origin::Inlined, mode, location, source, inlines }).ok()
+            self.frame(Frame { name: text, origin: Origin::Inlined, mode, code, location, source, inlines })
+                .ok()
         });
         let inlines = inlines.collect();
         let frame = &mut self.profile.frames[id.index()];

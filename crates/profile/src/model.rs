@@ -244,6 +244,8 @@ pub struct Frame {
     pub origin: Origin,
     /// The mode of the code; `None` for a remark, such as that a part of the stack is missing.
     pub mode: Option<Mode>,
+    /// The kind of the code.
+    pub code: CodeKind,
     /// The location in a module, if it is in one.
     pub location: Option<ModuleOffset>,
     /// The source location, if known. In inlined functions, that of the outermost call.
@@ -262,16 +264,24 @@ pub enum CodeKind {
     User,
     /// JIT-compiled code that its runtime reported.
     Jit,
-    /// An address in no known module. The code is unbacked, or the trace does not name its module.
-    NoModule,
+    /// Code in memory that certainly belongs to no image.
+    Unbacked,
+    /// Code whose origin is not known, because the trace does not state all modules.
+    Unknown,
     /// No code, but a remark of the producer of the profile.
     Remark,
 }
 
 impl CodeKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [CodeKind; 5] =
-        [CodeKind::Kernel, CodeKind::User, CodeKind::Jit, CodeKind::NoModule, CodeKind::Remark];
+    pub const ALL: [CodeKind; 6] = [
+        CodeKind::Kernel,
+        CodeKind::User,
+        CodeKind::Jit,
+        CodeKind::Unbacked,
+        CodeKind::Unknown,
+        CodeKind::Remark,
+    ];
 
     /// The name in output.
     pub fn name(self) -> &'static str {
@@ -279,7 +289,8 @@ impl CodeKind {
             CodeKind::Kernel => "kernel",
             CodeKind::User => "user",
             CodeKind::Jit => "JIT",
-            CodeKind::NoModule => "no module",
+            CodeKind::Unbacked => "unbacked",
+            CodeKind::Unknown => "unknown",
             CodeKind::Remark => "remark",
         }
     }
@@ -290,17 +301,6 @@ impl Frame {
     /// to another function.
     pub fn is_unnamed(&self) -> bool {
         matches!(self.origin, Origin::NearestExport | Origin::Module | Origin::Address)
-    }
-
-    /// The kind of its code.
-    pub fn code_kind(&self) -> CodeKind {
-        match (self.origin, self.mode) {
-            (Origin::Remark, _) | (_, None) => CodeKind::Remark,
-            (Origin::Method, _) if self.location.is_none() => CodeKind::Jit,
-            (Origin::Address, _) => CodeKind::NoModule,
-            (_, Some(Mode::Kernel)) => CodeKind::Kernel,
-            (_, Some(Mode::User)) => CodeKind::User,
-        }
     }
 }
 

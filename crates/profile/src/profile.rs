@@ -1,8 +1,8 @@
 //! A collected profile.
 
 use crate::model::{
-    Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId, Switch,
-    TextId, Thread, ThreadId,
+    CodeKind, Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId,
+    Switch, TextId, Thread, ThreadId,
 };
 use crate::totals::{Grouping, Groups};
 
@@ -220,8 +220,9 @@ impl Profile {
     }
 
     /// Names frames without the name of a function after their module, as [`Grouping::Function`]
-    /// does, and merges consecutive ones of one module in each stack. The offsets of these frames
-    /// are lost, except for those of the outermost one.
+    /// does, or after the [kind](CodeKind) of code in no module, and merges consecutive ones with one
+    /// name in each stack. The offsets of these frames are lost, except for those of the outermost
+    /// one.
     pub fn fold_unnamed(&mut self) {
         let groups = Groups::new(self, Grouping::Function);
         let is_folded: Vec<bool> = self.frames.iter().map(is_folded).collect();
@@ -234,7 +235,9 @@ impl Profile {
             self.stacks[index].caller = caller;
             let repeats = |caller: &StackId| {
                 let above = self.stacks[caller.index()].frame;
-                is_folded[frame.index()] && is_folded[above.index()] && groups.of(frame) == groups.of(above)
+                is_folded[frame.index()]
+                    && is_folded[above.index()]
+                    && self.frame(frame).name == self.frame(above).name
             };
             replaced.push(caller.filter(repeats).unwrap_or(StackId(index as u32)));
         }
@@ -320,10 +323,14 @@ fn is_folded(frame: &Frame) -> bool {
     frame.is_unnamed() && frame.inlines.is_empty()
 }
 
-/// Names frames without the name of a function after their group, and removes their offsets.
+/// Names frames without the name of a function after their group, or after the kind of code in no
+/// module, and removes their offsets.
 pub(crate) fn name_unnamed(frames: &mut [Frame], groups: &Groups) {
     for (index, frame) in frames.iter_mut().enumerate().filter(|(_, frame)| is_folded(frame)) {
-        frame.name.clone_from(&groups.names()[groups.of(FrameId(index as u32))]);
+        frame.name = match frame.code {
+            CodeKind::Unbacked | CodeKind::Unknown => format!("[{}]", frame.code.name()),
+            _ => groups.names()[groups.of(FrameId(index as u32))].clone(),
+        };
         if let Some(location) = &mut frame.location {
             location.offset = None;
             frame.origin = Origin::Module;

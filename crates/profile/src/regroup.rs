@@ -17,7 +17,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackhound_types::plain::make_plain;
 
-use crate::model::{Frame, FrameId, Origin, StackId, ThreadId};
+use crate::model::{CodeKind, Frame, FrameId, Origin, StackId, ThreadId};
 use crate::patterns::{Grouped, Patterns, without_volume};
 use crate::profile::{Node, Profile, name_unnamed};
 use crate::totals::{Grouping, Groups};
@@ -295,6 +295,7 @@ fn group_frame(name: &str, first: &Frame) -> Frame {
         name,
         origin: Origin::Group,
         mode: first.mode,
+        code: first.code,
         location: None,
         source: None,
         inlines: Box::default(),
@@ -306,6 +307,7 @@ fn remark(name: &str) -> Frame {
         name: name.to_owned(),
         origin: Origin::Remark,
         mode: None,
+        code: CodeKind::Remark,
         location: None,
         source: None,
         inlines: Box::default(),

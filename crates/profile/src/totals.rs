@@ -151,7 +151,7 @@ mod tests {
     use stackhound_types::{AddressKind, Mode};
 
     use super::*;
-    use crate::model::ThreadId;
+    use crate::model::{CodeKind, ThreadId};
     use crate::{Frame, Module, ModuleOffset, Nanos, ProfileBuilder, Sample};
 
     /// A profile with functions `a` to `e` of the module `m`, and the stack of each text, outermost
@@ -169,7 +169,15 @@ mod tests {
                 let name = if name < 'd' { format!("m!{name}") } else { format!("m+{rva:#x}") };
                 let (mode, location) = (Some(Mode::User), Some(location));
                 builder
-                    .frame(Frame { name, origin, mode, location, source: None, inlines: Box::default() })
+                    .frame(Frame {
+                        name,
+                        origin,
+                        mode,
+                        code: CodeKind::User,
+                        location,
+                        source: None,
+                        inlines: Box::default(),
+                    })
                     .unwrap()
             })
             .collect();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stackhound_profile::{
-    Butterfly, Frame, FrameId, FrameName, Grouping, Groups, InlineName, Module, ModuleOffset, Nanos, Origin,
-    PATTERN_LENGTH_MAX, PATTERNS_MAX, PRESETS, Patterns, Process, Profile, ProfileBuilder, Sample, Sums,
-    Thread, preset,
+    Butterfly, CodeKind, Frame, FrameId, FrameName, Grouping, Groups, InlineName, Module, ModuleOffset,
+    Nanos, Origin, PATTERN_LENGTH_MAX, PATTERNS_MAX, PRESETS, Patterns, Process, Profile, ProfileBuilder,
+    Sample, Sums, Thread, preset,
 };
 use stackhound_types::{AddressKind, Mode};
 
@@ -46,6 +46,7 @@ fn frame(builder: &mut ProfileBuilder, text: &str) -> FrameId {
                     name: text.into(),
                     origin,
                     mode,
+                    code: if mode.is_some() { CodeKind::Jit } else { CodeKind::Remark },
                     location: None,
                     source: None,
                     inlines: Box::default(),
@@ -62,7 +63,10 @@ fn frame(builder: &mut ProfileBuilder, text: &str) -> FrameId {
         None => (format!("{name}+0x1"), Origin::Module),
     };
     let (mode, location) = (Some(Mode::User), Some(location));
-    builder.frame(Frame { name, origin, mode, location, source: None, inlines: Box::default() }).unwrap()
+    let code = CodeKind::User;
+    builder
+        .frame(Frame { name, origin, mode, code, location, source: None, inlines: Box::default() })
+        .unwrap()
 }
 
 /// The stacks of a profile, each once, with their weights.

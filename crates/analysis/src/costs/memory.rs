@@ -283,7 +283,7 @@ mod tests {
             let mut parts = stackhound_profile::ProfileBuilder::new("", 0);
             let process = parts.process(stackhound_profile::Process::default()).unwrap();
             let frame = parts.frame(stackhound_profile::Frame {
-                name: String::new(), origin: stackhound_profile::Origin::Remark, mode: None, location: None, source: None,
+                name: String::new(), origin: stackhound_profile::Origin::Remark, mode: None, code: stackhound_profile::CodeKind::Remark, location: None, source: None,
                 inlines: Box::default(),
             }).unwrap();
             let stack = parts.stack(None, frame).unwrap();

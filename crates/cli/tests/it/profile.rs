@@ -260,11 +260,18 @@ fn pictures_show_their_selection_without_idle_processors() {
 #[test]
 fn unnamed_frames_fold_by_module() {
     let offsets = folded(&[]);
+    let samples = events(&["--event", "PerfInfo/SampledProfile"]);
+    // No address in no module is of both kinds here.
+    let backings: BTreeMap<&str, &str> = samples
+        .iter()
+        .flat_map(|event| event["stack"]["frames"].as_array().unwrap())
+        .map(|frame| (frame["address"].as_str().unwrap(), frame["backing"].as_str().unwrap()))
+        .collect();
     let module = |frame: &str| frame.split_once('+').map(|(module, _)| format!("{module}!?"));
     let mut expected = BTreeMap::<Vec<String>, u64>::new();
     for (path, weight) in &offsets {
-        let names = path.split(';').skip(1).map(|frame| match frame.strip_prefix("0x") {
-            Some(_) => "[no module]".to_owned(),
+        let names = path.split(';').skip(1).map(|frame| match backings.get(frame) {
+            Some(backing) => format!("[{backing}]"),
             None => module(frame).unwrap_or_else(|| frame.to_owned()),
         });
         let mut names: Vec<String> = names.collect();
@@ -290,6 +297,87 @@ fn unnamed_frames_fold_by_module() {
     let kept = shown(&["--offsets"]).into_values().sum::<u64>();
     assert_eq!(kept, offsets.values().sum::<u64>());
     assert!(shown(&["--offsets"]).len() > expected.len());
+}
+
+/// The number of samples with a frame of each category, in the Firefox profile of a trace.
+fn samples_by_category(etl_file: &Path, arguments: &[&str]) -> BTreeMap<String, u64> {
+    let output = run(&[&["profile", "-q", "--format", "firefox", text(etl_file)], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut counts = BTreeMap::new();
+    for thread in profile["threads"].as_array().unwrap() {
+        let at = |table: &str, column: &str, index: u64| &thread[table][column][index as usize];
+        for stack in thread["samples"]["stack"].as_array().unwrap() {
+            let mut categories = std::collections::BTreeSet::new();
+            let mut stack = stack.as_u64();
+            while let Some(index) = stack {
+                let frame = at("stackTable", "frame", index).as_u64().unwrap();
+                categories.insert(at("frameTable", "category", frame).as_u64().unwrap());
+                stack = at("stackTable", "prefix", index).as_u64();
+            }
+            for category in categories {
+                let name = profile["meta"]["categories"][category as usize]["name"].as_str().unwrap();
+                *counts.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn code_is_unbacked_or_unknown_as_in_events() {
+    // The attack runs from private memory; some stacks are older than the modules of their process.
+    for (event, has) in [("PerfInfo/SampledProfile", [true, false]), ("Thread/CSwitch", [true, true])] {
+        let found = samples_by_category(&DEMO.etl_file, &["--samples", event]);
+        let events = events(&["--event", event]);
+        for ((category, backing), has) in
+            [("Unbacked", "unbacked"), ("Unknown", "unknown")].into_iter().zip(has)
+        {
+            let is_in = |event: &&Value| {
+                let mut frames = event["stack"]["frames"].as_array().unwrap().iter();
+                frames.any(|frame| frame["backing"] == backing)
+            };
+            let expected = events.iter().filter(is_in).count() as u64;
+            assert_eq!(found.get(category).copied().unwrap_or(0), expected, "{event}: {category}");
+            assert_eq!(expected > 0, has, "{event}: {category}");
+        }
+    }
+    let image = String::from_utf8(written("b.svg", &[])).unwrap();
+    assert!(image.contains(">[unbacked] (unbacked, ") && image.contains(">unbacked</text>"));
+    assert!(!image.contains(">unknown</text>"));
+    // Without modules, nothing is known.
+    let off = samples_by_category(&DEMO.etl_file, &["--symbols", "off"]);
+    assert_eq!(off.get("Unbacked"), None);
+}
+
+/// If the trace does not state which images are loaded, no code is called unbacked.
+#[test]
+fn missing_modules_do_not_make_code_unbacked() {
+    use stackhound::schema::kernel::class_guid;
+    use stackhound::testing::{RecordBuilder, StackForm, TraceBuilder, write_etl};
+    const USER: [u64; 2] = [0x7ff6_0000_1000, 0x1f_0000];
+    type Modules = &'static [(u64, u64, &'static str)];
+    let all: Modules = &[(0x7ff6_0000_0000, 0x1_0000, r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll")];
+    let some: Modules = &[(0x7ff6_0000_0000, 0x1_0000, r"\Device\HarddiskVolume3\app.exe")];
+    // The modules of the process that the trace states, and the categories of the frames. There is
+    // no process without ntdll.dll.
+    let table: [(Modules, &[&str]); 3] =
+        [(all, &["Unbacked", "User"]), (some, &["Unknown", "User"]), (&[], &["Unknown"])];
+    for (modules, expected) in table {
+        let sample =
+            RecordBuilder::classic(class_guid::PROCESS, 1, 4).pid(8).tid(12).with("ProcessId", 16_u32);
+        let events = TraceBuilder::new()
+            .process(8, "app.exe", modules)
+            .event_with_stack(sample, StackForm::Walk, &[], &USER)
+            .build()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let etl_file = folder.path().join("trace.etl");
+        write_etl(std::fs::File::create(&etl_file).unwrap(), events).unwrap();
+        let found = samples_by_category(&etl_file, &["--samples", "Process/Start"]);
+        let names: Vec<&str> = found.keys().map(String::as_str).filter(|&name| name != "Remark").collect();
+        assert_eq!(names, expected, "{modules:?}");
+    }
 }
 
 /// `facts.json` counts 79,528 profile samples in this trace.

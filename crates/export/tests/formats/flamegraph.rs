@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use stackhound_export::flamegraph::{self, Form, Options};
-use stackhound_profile::{CodeKind, ProfileBuilder};
+use stackhound_profile::ProfileBuilder;
 use stackhound_types::Mode;
 
-use crate::profiles::{Facts, facts, shown};
+use crate::profiles::{Facts, code_kind, facts, shown};
 
 /// A box: number of samples to its left, its weight, vertical position, and tooltip. The horizontal
 /// position and the width are checked while reading.
@@ -87,16 +87,6 @@ fn image(facts: &Facts, options: &Options) -> Vec<u8> {
     image
 }
 
-fn kind(mode: Option<Mode>, has_location: bool) -> CodeKind {
-    match (mode, has_location) {
-        (None, _) => CodeKind::Remark,
-        (Some(Mode::Kernel), true) => CodeKind::Kernel,
-        (Some(Mode::User), true) => CodeKind::User,
-        (Some(Mode::User), false) => CodeKind::Jit,
-        (Some(Mode::Kernel), false) => CodeKind::NoModule,
-    }
-}
-
 /// The boxes without positions: one for each prefix of a path, with the weight of all paths that
 /// have the prefix.
 fn expected(facts: &Facts) -> (u64, Vec<(u64, String)>) {
@@ -110,8 +100,8 @@ fn expected(facts: &Facts) -> (u64, Vec<(u64, String)>) {
         let process = pid.map_or(process.clone(), |pid| format!("{process} ({pid})"));
         let mut path = vec!["all (".to_owned(), format!("{} (process, ", shown(&process))];
         path.extend(facts.stacks[stack].iter().map(|&frame| {
-            let (name, mode, location) = &facts.frames[frame];
-            format!("{} ({}, ", shown(name), kind(*mode, location.is_some()).name())
+            let frame = &facts.frames[frame];
+            format!("{} ({}, ", shown(&frame.0), code_kind(frame).name())
         }));
         for length in 1..=path.len() {
             *boxes.entry(path[..length].to_vec()).or_default() += u64::from(weight);
@@ -168,10 +158,11 @@ fn one_sample(pid: u32) -> Facts {
             ("k".to_owned(), Some(Mode::Kernel), Some((0, 8, None))),
             ("u".to_owned(), Some(Mode::User), Some((0, 8, None))),
             ("j".to_owned(), Some(Mode::User), None),
+            ("x".to_owned(), Some(Mode::User), None),
             ("n".to_owned(), Some(Mode::Kernel), None),
             ("[r]".to_owned(), None, None),
         ],
-        stacks: vec![vec![0, 1, 2, 3, 4]],
+        stacks: vec![vec![0, 1, 2, 3, 4, 5]],
         samples: vec![(0, 1_500_000_000, 0, 1)],
         switches: Vec::new(),
         markers: Vec::new(),
@@ -261,12 +252,12 @@ fn the_header_explains_the_image_and_its_colors() {
         assert!(element.contains("role=\"button\" tabindex=\"0\""), "{element}");
     }
     let legend = &image[image.find("id=\"legend\"").unwrap()..image.find("id=\"controls\"").unwrap()];
-    for kind in ["process", "kernel", "user", "JIT", "no module", "remark"] {
+    for kind in ["process", "kernel", "user", "JIT", "unbacked", "unknown", "remark"] {
         assert!(legend.contains(&format!(">{kind}</text>")), "{kind}");
     }
     let colors: Vec<&str> = image.split("fill: #").skip(1).map(|rest| &rest[..6]).collect();
     // Four shades of each kind, and the color of found frames.
-    assert_eq!(colors.len(), 6 * 4 + 1);
+    assert_eq!(colors.len(), 7 * 4 + 1);
     for color in colors {
         assert!((luminance(color) + 0.05) / 0.05 >= 7.0, "black on #{color}");
     }

@@ -4,8 +4,8 @@ use serde_json::Value;
 use stackhound_export::firefox::{self, Names};
 use stackhound_export::folded;
 use stackhound_profile::{
-    Frame, FrameName, InlineName, Module, ModuleOffset, Nanos, Origin, Process, Profile, ProfileBuilder,
-    Sample, Thread,
+    CodeKind, Frame, FrameName, InlineName, Module, ModuleOffset, Nanos, Origin, Process, Profile,
+    ProfileBuilder, Sample, Thread,
 };
 use stackhound_types::{AddressKind, Mode};
 
@@ -24,6 +24,7 @@ fn profile() -> Profile {
             name: format!("m.dll+{rva:#x}"),
             origin: Origin::Module,
             mode: Some(Mode::User),
+            code: CodeKind::User,
             location: Some(location),
             source: None,
             inlines: Box::default(),

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stackhound_profile::{
-    Frame, Marker, MarkerKind, Module, ModuleOffset, Nanos, Origin, Process, Profile, ProfileBuilder, Sample,
-    StackId, Switch, SwitchReason, Thread, Timing,
+    CodeKind, Frame, Marker, MarkerKind, Module, ModuleOffset, Nanos, Origin, Process, Profile,
+    ProfileBuilder, Sample, StackId, Switch, SwitchReason, Thread, Timing,
 };
 use stackhound_types::{AddressKind, Guid, ImageIdentity, Mode, PdbIdentity};
 
@@ -75,21 +75,23 @@ impl Facts {
             };
             builder.module(module).unwrap()
         });
-        let frames = self.frames.iter().map(|(name, mode, location)| {
+        let frames = self.frames.iter().map(|facts| {
+            let (name, mode, location) = facts;
             let location = location.map(|(module, rva, offset)| ModuleOffset {
                 module: modules[module],
                 rva,
                 kind: if rva % 2 == 0 { AddressKind::Return } else { AddressKind::Instruction },
                 offset,
             });
-            let origin = match (location.is_some(), mode) {
+            let code = code_kind(facts);
+            let origin = match (location.is_some(), code) {
                 (true, _) => Origin::Pdb,
-                (false, Some(Mode::User)) => Origin::Method,
-                (false, Some(Mode::Kernel)) => Origin::Address,
-                (false, None) => Origin::Remark,
+                (false, CodeKind::Jit) => Origin::Method,
+                (false, CodeKind::Remark) => Origin::Remark,
+                (false, _) => Origin::Address,
             };
             let (name, mode, inlines) = (name.clone(), *mode, Box::default());
-            builder.frame(Frame { name, origin, mode, location, source: None, inlines }).unwrap()
+            builder.frame(Frame { name, origin, mode, code, location, source: None, inlines }).unwrap()
         });
         let frames: Vec<_> = frames.collect();
         let mut stacks: Vec<StackId> = Vec::new();
@@ -129,6 +131,18 @@ impl Facts {
             builder.marker(marker, [r"C:\x", "1", "two"]);
         }
         builder.finish()
+    }
+}
+
+/// The kind of the code of a frame.
+pub fn code_kind((name, mode, location): &(String, Option<Mode>, Option<InModule>)) -> CodeKind {
+    match (mode, location.is_some()) {
+        (None, _) => CodeKind::Remark,
+        (Some(Mode::Kernel), true) => CodeKind::Kernel,
+        (Some(Mode::User), true) => CodeKind::User,
+        (Some(Mode::User), false) if name.starts_with(|c: char| c < 'm') => CodeKind::Jit,
+        (Some(Mode::User), false) => CodeKind::Unbacked,
+        (Some(Mode::Kernel), false) => CodeKind::Unknown,
     }
 }
 
