@@ -49,14 +49,21 @@ impl AttackProgress {
 }
 
 impl<W: Write> Simulation<'_, W> {
-    /// Whether the attack has ended and the lost buffer is visible in the file.
+    /// Whether the attack has ended and the lost buffer is visible in the file, or the problem has
+    /// happened.
     pub fn is_over(&self) -> bool {
+        if self.problem.is_some() {
+            return self.is_problem_over();
+        }
         self.progress.has_ended && self.out.shows_loss()
     }
 
     /// Starts the attack and the loss of a buffer at their percentages of `records`, the final
     /// number of records.
     pub fn advance_attack(&mut self, records: u64) -> Result<(), WriteError> {
+        if self.problem.is_some() {
+            return Ok(());
+        }
         let percent = self.out.kept() * 100 / records;
         let next = match self.progress.started {
             None if percent >= TASK_AT => Some(Role::Task),

@@ -1,4 +1,5 @@
-//! Generates traces of a simulated Windows system that contain an attack, with the ground truth.
+//! Generates traces of a simulated Windows system that contain an attack or a problem of performance,
+//! with the ground truth.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -30,6 +31,7 @@ mod output;
 pub mod payload;
 mod perform;
 mod plan;
+mod problem;
 mod profile;
 mod provider;
 mod random;
@@ -48,6 +50,7 @@ use stackhound_etl::write::WriteError;
 
 pub use event::EventKind;
 pub use image::Image;
+pub use problem::{Cause, Problem};
 pub use provider::{METHOD_LOAD, RUNTIME};
 pub use symbols::ImageFile;
 pub use truth::{
@@ -92,6 +95,9 @@ pub enum Mix {
     /// The trace of a profiler on a busy machine, to measure throughput: samples, events of managed
     /// code, few stacks. Written at several million records per second.
     Profile,
+    /// Like [`Mix::Default`], with a problem of performance instead of the attack and the lost
+    /// buffer, with little other activity, and without events of system calls.
+    Problem(Problem),
 }
 
 /// Error in writing a scenario.
@@ -189,29 +195,32 @@ impl Scenario {
         let mut out = Output::new(output, seeds.next(), GAP)?;
         out.notes = notes;
         let cached = match self.mix {
-            Mix::Default | Mix::Reuse => CACHED_STACKS,
+            Mix::Default | Mix::Reuse | Mix::Problem(_) => CACHED_STACKS,
             Mix::Profile => (self.events / 64).clamp(128, 8192) as usize,
         };
         let stacks = Stacks::new(cached, seeds.next(), expect);
         match self.mix {
-            Mix::Default | Mix::Reuse => {
+            Mix::Default | Mix::Reuse | Mix::Problem(_) => {
+                out.has_system_calls = !matches!(self.mix, Mix::Problem(_));
                 let mut simulation = Simulation::new(out, stacks, seeds);
                 if self.mix == Mix::Reuse {
                     simulation.machine.reuse_ids();
                     simulation.resources.has_new_names = true;
                 }
-                simulation.begin()?;
+                let problem = if let Mix::Problem(problem) = self.mix { Some(problem) } else { None };
+                simulation.begin(problem)?;
                 simulation.run(self.events)?;
                 simulation.end()?;
+                let cause = simulation.cause();
                 let Simulation { out, stacks, machine, .. } = simulation;
-                truth(out, stacks, machine)
+                truth(out, stacks, machine, cause)
             }
             Mix::Profile => {
                 let mut profile = Profile::begin(out, stacks, seeds, self.events)?;
                 profile.run(self.events)?;
                 profile.end()?;
                 let Profile { out, stacks, machine, .. } = profile;
-                truth(out, stacks, machine)
+                truth(out, stacks, machine, None)
             }
         }
     }
@@ -222,6 +231,7 @@ fn truth<W: Write + Seek>(
     mut out: Output<W>,
     stacks: Stacks<'_>,
     machine: Machine,
+    cause: Option<Cause>,
 ) -> Result<(Truth, Notes), ScenarioError> {
     let notes = std::mem::take(&mut out.notes);
     let (events, lost, bytes) = out.finish()?;
@@ -238,6 +248,7 @@ fn truth<W: Write + Seek>(
         images,
         processes,
         attacks,
+        cause,
     };
     Ok((truth, notes))
 }

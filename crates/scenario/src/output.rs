@@ -59,6 +59,8 @@ pub(crate) struct Output<W> {
     /// Time of the latest record of each processor.
     latest: [i64; PROCESSORS as usize],
     pub notes: Notes,
+    /// Whether entries and exits of system calls are recorded.
+    pub has_system_calls: bool,
     /// The object that the next event is about.
     about: About,
 }
@@ -114,6 +116,7 @@ impl<W: Write> Output<W> {
             loss: Loss::NotYet,
             latest: [now; PROCESSORS as usize],
             notes: Notes::default(),
+            has_system_calls: true,
             about: About::Nothing,
         })
     }

@@ -344,6 +344,8 @@ pub type Groups = [u32; 8];
 pub const NO_GROUPS: Groups = [0; 8];
 /// The kernel events of scenarios.
 pub const GROUPS: Groups = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
+/// The group mask that only enables system calls.
+pub(crate) const SYSTEM_CALL_GROUP: usize = 2;
 
 /// Group masks, followed by the version of the kernel events.
 pub fn group_masks(out: &mut Payload, groups: Groups) {

@@ -27,6 +27,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::Compute(ticks) => {
                 self.processors[usize::from(on)].next_step = self.out.now() + i64::from(ticks);
             }
+            Action::In(functions) => self.threads[thread].functions = Some(functions),
             Action::Enter(call) => {
                 let actor = &self.threads[thread];
                 let user = match actor.caller {
@@ -76,6 +77,10 @@ impl<W: Write> Simulation<'_, W> {
                     self.ready_other(on, thread, woken)?;
                 }
             }
+            Action::Unlock(waiter) => {
+                self.unlock();
+                self.ready_other(on, thread, waiter)?;
+            }
             Action::Spawn(role) => self.spawn(on, thread, role)?,
             Action::StartThread(process, start) => self.start_thread(on, thread, process, start)?,
             Action::AllocateCode(process, region) => self.allocate_code(on, thread, process, region)?,
@@ -90,20 +95,29 @@ impl<W: Write> Simulation<'_, W> {
 
     fn enter(&mut self, on: u16, thread: ThreadIndex, call: &'static Call) -> Result<(), WriteError> {
         self.threads[thread].mode = Mode::Call(call);
-        let routine = self.machine.address(call.routine);
-        self.out.payload.address(routine);
-        let event = event::SYSTEM_CALL_ENTER;
-        let logged = self.out.kernel(on, event, self.issuer(thread))?;
-        let tid = self.threads[thread].tid;
-        self.out.add_ground_truth(logged, GroundTruth::Enter { tid, routine });
-        self.kernel_part(on, thread, event.kind(), logged, &site::SYSTEM_SERVICE_ENTRY)?;
+        if self.out.has_system_calls {
+            self.enter_event(on, thread, call)?;
+        }
         let variant = self.random.below(2) as u32;
         let kernel = self.addresses(&[call.in_routine(variant), site::SYSTEM_SERVICE]);
         self.threads[thread].kernel.extend(&kernel);
         Ok(())
     }
 
+    fn enter_event(&mut self, on: u16, thread: ThreadIndex, call: &Call) -> Result<(), WriteError> {
+        let routine = self.machine.address(call.routine);
+        self.out.payload.address(routine);
+        let event = event::SYSTEM_CALL_ENTER;
+        let logged = self.out.kernel(on, event, self.issuer(thread))?;
+        let tid = self.threads[thread].tid;
+        self.out.add_ground_truth(logged, GroundTruth::Enter { tid, routine });
+        self.kernel_part(on, thread, event.kind(), logged, &site::SYSTEM_SERVICE_ENTRY).map(drop)
+    }
+
     fn exit_event(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
+        if !self.out.has_system_calls {
+            return Ok(());
+        }
         self.out.payload.u32(0);
         let logged = self.out.kernel(on, event::SYSTEM_CALL_EXIT, Issuer::UNKNOWN)?;
         let tid = self.threads[thread].tid;
@@ -293,11 +307,13 @@ impl<W: Write> Simulation<'_, W> {
                 payload::registry(out, now, Some(key.into()), KEYS[key as usize].path);
                 (event::KCB_DELETE, None)
             }
-            Occurrence::VirtualAlloc(size) => {
+            Occurrence::VirtualAlloc(size) | Occurrence::VirtualKeep(size) => {
                 let region = self.machine.processes[process].allocate(size);
                 truth = Some(GroundTruth::Allocate { pid: owner.pid, region });
                 payload::virtual_memory(out, region.base.0, size, owner.pid, payload::ALLOCATE);
-                self.resources.allocated.push((process, region));
+                if let Occurrence::VirtualAlloc(_) = occurrence {
+                    self.resources.allocated.push((process, region));
+                }
                 (event::VIRTUAL_ALLOC, Some(below::MEMORY))
             }
             Occurrence::VirtualFree => {
@@ -356,7 +372,9 @@ impl<W: Write> Simulation<'_, W> {
             | Occurrence::KeyControlBlock(of)
             | Occurrence::KeyControlBlockDelete(of) => key(of),
             Occurrence::RegistryQueryValue(of) | Occurrence::RegistrySetValue(of) => value(of),
-            Occurrence::VirtualAlloc(_) | Occurrence::VirtualFree => About::Memory(self.owner(thread).pid),
+            Occurrence::VirtualAlloc(_) | Occurrence::VirtualKeep(_) | Occurrence::VirtualFree => {
+                About::Memory(self.owner(thread).pid)
+            }
             Occurrence::ImageLoad(image) | Occurrence::ImageUnload(image) => {
                 About::File(self.machine.images[image as usize].path.clone())
             }

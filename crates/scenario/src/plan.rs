@@ -107,16 +107,16 @@ fn wait_range(role: Role) -> (u64, u64) {
 }
 
 /// Writes the actions of a thread.
-struct Script<'s> {
+pub(crate) struct Script<'s> {
     actions: &'s mut VecDeque<Action>,
-    random: &'s mut Random,
-    resources: &'s mut Resources,
+    pub random: &'s mut Random,
+    pub resources: &'s mut Resources,
     process: ProcessIndex,
     role: Role,
 }
 
 impl Script<'_> {
-    fn push(&mut self, actions: impl IntoIterator<Item = Action>) {
+    pub fn push(&mut self, actions: impl IntoIterator<Item = Action>) {
         self.actions.extend(actions);
     }
 
@@ -125,7 +125,7 @@ impl Script<'_> {
     }
 
     /// A system call that performs the actions `inside`.
-    fn call(&mut self, call: &'static site::Call, inside: &[Action]) {
+    pub fn call(&mut self, call: &'static site::Call, inside: &[Action]) {
         self.push([Action::Enter(call)]);
         self.push(inside.iter().copied());
         self.push([Action::Leave]);
@@ -169,7 +169,7 @@ impl Script<'_> {
         self.close_file(file, &[]);
     }
 
-    fn open_file(&mut self, number: u32) -> OpenFile {
+    pub fn open_file(&mut self, number: u32) -> OpenFile {
         let (irp, file) = (self.resources.irp(), self.resources.open(number));
         let create = Create::Existing;
         let inside =
@@ -179,7 +179,7 @@ impl Script<'_> {
     }
 
     /// Closes a file. The actions `last` follow in the same system call.
-    fn close_file(&mut self, file: OpenFile, last: &[Action]) {
+    pub fn close_file(&mut self, file: OpenFile, last: &[Action]) {
         let (cleanup, close) = (self.resources.irp(), self.resources.irp());
         let inside = [
             Occurrence::FileCleanup(cleanup, file),
@@ -212,7 +212,7 @@ impl Script<'_> {
         self.close_file(file, if is_deleted { std::slice::from_ref(&delete) } else { &[] });
     }
 
-    fn registry(&mut self, key: u32, set: bool) {
+    pub fn registry(&mut self, key: u32, set: bool) {
         let open = if set { Occurrence::RegistryCreate(key) } else { Occurrence::RegistryOpen(key) };
         let inside = [open, Occurrence::KeyControlBlock(key)].map(Action::Log);
         self.call(if set { &site::NT_CREATE_KEY } else { &site::NT_OPEN_KEY_EX }, &inside);
@@ -333,6 +333,17 @@ impl Script<'_> {
         }
     }
 
+    /// A long wait, for a thread that has little to do.
+    fn pause(&mut self) {
+        let ticks = self.random.between(200, 900) as u32 * TICKS_PER_MS as u32;
+        let wait = Action::Wait(Wake::Timer, ticks);
+        if self.role == Role::System {
+            self.push([wait]);
+        } else {
+            self.call(&site::NT_WAIT_FOR_SINGLE_OBJECT, &[wait]);
+        }
+    }
+
     fn write_any(&mut self) {
         let tasks = tasks(self.role);
         let total: u32 = tasks.iter().map(|(weight, _)| weight).sum();
@@ -350,7 +361,7 @@ impl Script<'_> {
 const ROUTES: u64 = 20;
 
 impl<W: Write> Simulation<'_, W> {
-    fn script<T>(&mut self, thread: ThreadIndex, write: impl FnOnce(&mut Script<'_>) -> T) -> T {
+    pub fn script<T>(&mut self, thread: ThreadIndex, write: impl FnOnce(&mut Script<'_>) -> T) -> T {
         let process = self.threads[thread].process;
         let route = self.random.below(ROUTES);
         self.threads[thread].route = hash2(process as u64, route);
@@ -365,6 +376,10 @@ impl<W: Write> Simulation<'_, W> {
 
     /// Plans the next actions of a thread.
     pub fn plan(&mut self, thread: ThreadIndex) {
+        if self.plan_problem(thread) {
+            return;
+        }
+        let has_little_to_do = self.problem.is_some();
         let is_launcher = self.progress.launcher == Some(thread);
         let is_private = matches!(self.threads[thread].start, Start::Private(_));
         self.script(thread, |script| {
@@ -377,6 +392,9 @@ impl<W: Write> Simulation<'_, W> {
                 script.write(Task::Send);
                 script.call(&site::NT_DELAY_EXECUTION, &[Action::Wait(Wake::Timer, 40_000)]);
             } else {
+                if has_little_to_do {
+                    script.pause();
+                }
                 // Between tasks, a thread runs in its own code.
                 let ticks = script.random.between(500, 9_000) as u32;
                 script.push([Action::Compute(ticks)]);
@@ -424,8 +442,10 @@ impl<W: Write> Simulation<'_, W> {
                 script.push([Action::Enter(&site::NT_TERMINATE_PROCESS), Action::ExitProcess]);
             }
         });
-        if role == Role::Updater {
-            self.plan_attack(thread);
+        match role {
+            Role::Updater => self.plan_attack(thread),
+            Role::Office => self.plan_slow_start(thread),
+            _ => {}
         }
     }
 }

@@ -145,6 +145,12 @@ impl Resources {
         (0..).zip(live_keys).filter(|(_, live)| *live).map(|(number, _)| number)
     }
 
+    /// Adds a file that exists at the start of the trace. Returns its number.
+    pub fn add_file(&mut self, path: &str) -> u32 {
+        self.files.push((path.to_owned(), true));
+        self.files.len() as u32 - 1
+    }
+
     pub fn delete_file(&mut self, file: u32) {
         self.files[file as usize].1 = false;
     }

@@ -11,7 +11,8 @@ use crate::frames::Frames;
 use crate::image::{KERNEL_IMAGES, SystemImage};
 use crate::machine::{LiveProcess, Machine, Role};
 use crate::output::{Output, TICKS_PER_MS};
-use crate::payload::{self, GROUPS, Groups, NO_GROUPS};
+use crate::payload::{self, GROUPS, Groups, NO_GROUPS, SYSTEM_CALL_GROUP};
+use crate::problem::Problem;
 use crate::provider::{ProviderEvent, SYSTEM_CONFIGURATION, SYSTEM_PATHS, VOLUME_MAPPING};
 use crate::resources::KEYS;
 use crate::simulation::Simulation;
@@ -119,7 +120,10 @@ impl Rundown {
 }
 
 fn write_groups<W: Write>(out: &mut Output<W>, events: &[(KernelEvent, Groups)]) -> Result<(), WriteError> {
-    for &(event, groups) in events {
+    for &(event, mut groups) in events {
+        if !out.has_system_calls {
+            groups[SYSTEM_CALL_GROUP] = 0;
+        }
         payload::group_masks(&mut out.payload, groups);
         out.kernel(ON, event, Issuer::UNKNOWN)?;
     }
@@ -158,12 +162,17 @@ pub(crate) fn write_machine<W: Write>(
 }
 
 impl<W: Write> Simulation<'_, W> {
-    /// Creates the initial state of the machine, and writes its rundown.
-    pub fn begin(&mut self) -> Result<(), WriteError> {
+    /// Creates the initial state of the machine, and writes its rundown. With a problem, there is no
+    /// attack.
+    pub fn begin(&mut self, problem: Option<Problem>) -> Result<(), WriteError> {
         write_header(&mut self.out)?;
         START.begin(&mut self.out)?;
         write_configuration(&mut self.out)?;
         for (role, starts) in PROCESSES {
+            if problem == Some(Problem::SlowStart) && role == Role::Office {
+                // It starts during the trace.
+                continue;
+            }
             let has_started = |process: &&LiveProcess| Some(process.role) == role.parent();
             let parent = self.machine.processes.iter().find(has_started).map_or(Pid::IDLE, LiveProcess::pid);
             let program = role.code().0.map(SystemImage::index);
@@ -181,6 +190,10 @@ impl<W: Write> Simulation<'_, W> {
         START.complete(&mut self.out, running)?;
         for thread in 0..self.threads.len() {
             self.start_waiting(thread);
+        }
+        if let Some(problem) = problem {
+            self.begin_problem(problem);
+            return Ok(());
         }
         let is_shell =
             |thread: &usize| self.machine.processes[self.threads[*thread].process].role == Role::Shell;

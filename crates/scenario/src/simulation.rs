@@ -19,6 +19,7 @@ use crate::image::SystemImage;
 use crate::machine::{Machine, ProcessIndex};
 use crate::output::{Logged, Output, PROCESSORS, TICKS_PER_MS};
 use crate::payload::{self, Switch};
+use crate::problem::ProblemState;
 use crate::provider::Providers;
 use crate::random::Random;
 use crate::resources::Resources;
@@ -75,6 +76,7 @@ pub(crate) struct Simulation<'e, W> {
     pub providers: Providers,
     pub resources: Resources,
     pub progress: AttackProgress,
+    pub problem: Option<ProblemState>,
     pub match_ids: u64,
     ready: VecDeque<ThreadIndex>,
     alarms: BinaryHeap<Reverse<Alarm>>,
@@ -103,6 +105,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             providers: Providers::new(),
             resources: Resources::new(),
             progress: AttackProgress::default(),
+            problem: None,
             match_ids: 0,
             ready: VecDeque::new(),
             alarms: BinaryHeap::new(),
@@ -111,7 +114,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
     }
 
-    /// Runs until the file, with the final rundown, has `records` records and the attack is over.
+    /// Runs until the file, with the final rundown, has `records` records, and the attack or the
+    /// problem is over.
     pub fn run(&mut self, records: u64) -> Result<(), WriteError> {
         while self.out.kept() + self.rundown_records() < records || !self.is_over() {
             self.advance_attack(records)?;
@@ -157,6 +161,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             mode: Mode::Startup,
             script: VecDeque::new(),
             route: self.random.next(),
+            functions: None,
             kernel: Frames::EMPTY,
             outer: None,
             user: Frames::EMPTY,
@@ -224,7 +229,9 @@ impl<'e, W: Write> Simulation<'e, W> {
         if let Wake::Disk(transfer) = &mut wake {
             transfer.started = self.out.now();
         }
-        self.alarms.push(Reverse((self.out.now() + i64::from(ticks), thread, wake, self.waits)));
+        if wake != Wake::Lock {
+            self.alarms.push(Reverse((self.out.now() + i64::from(ticks), thread, wake, self.waits)));
+        }
         if wake == Wake::Signal {
             self.signallable.push_back((thread, self.waits));
         }
@@ -350,6 +357,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         let address = |site| self.machine.address(site);
         let interrupt = |known, at| address(Site(known, at));
         match wake {
+            // These waits have no alarm.
+            Wake::Lock => return Ok(()),
             Wake::Timer | Wake::Signal => {
                 let (started, routine) =
                     (self.out.started(on, at), interrupt(SystemImage::Ntoskrnl, 0x22_a450));

@@ -22,6 +22,8 @@ pub(crate) type ThreadIndex = usize;
 pub(crate) enum Action {
     /// Runs in user mode for a number of ticks.
     Compute(u32),
+    /// Calls these functions, the innermost first, instead of those of its route.
+    In(&'static [Site]),
     /// Enters the kernel by a system call.
     Enter(&'static Call),
     /// A window procedure that the kernel called enters the kernel.
@@ -38,6 +40,8 @@ pub(crate) enum Action {
     Wait(Wake, u32),
     /// Wakes a thread that waits for a signal.
     Signal,
+    /// Wakes the thread that waits for the lock that this thread holds.
+    Unlock(ThreadIndex),
     /// Creates a process.
     Spawn(Role),
     /// Creates a thread in a process.
@@ -80,6 +84,8 @@ pub(crate) enum Occurrence {
     /// The thread no longer needs the control block of a key. Logged if no other thread needs it.
     KeyControlBlockDelete(u32),
     VirtualAlloc(u64),
+    /// Memory that is never freed.
+    VirtualKeep(u64),
     VirtualFree,
     ImageLoad(ImageIndex),
     ImageUnload(ImageIndex),
@@ -96,6 +102,8 @@ pub(crate) enum Wake {
     Network(u32),
     /// A signal from another thread, or a timeout.
     Signal,
+    /// The owner of a lock, without a timeout.
+    Lock,
 }
 
 impl Wake {
@@ -110,7 +118,7 @@ impl Wake {
             Wake::Timer => DELAY,
             Wake::Disk(transfer) if transfer.is_write => EXECUTIVE,
             Wake::Disk(_) => PAGE_IN,
-            Wake::Network(_) => USER_REQUEST,
+            Wake::Network(_) | Wake::Lock => USER_REQUEST,
             Wake::Signal => QUEUE,
         }
     }
@@ -192,6 +200,8 @@ pub(crate) struct LiveThread {
     pub script: VecDeque<Action>,
     /// Its current route through the program's call graph.
     pub route: u64,
+    /// The functions that it is in instead of those of its route, the innermost first.
+    pub functions: Option<&'static [Site]>,
     /// Its kernel frames, without the innermost ones of the current event.
     pub kernel: Frames,
     /// If the kernel called a window procedure: the outer kernel frames and the outer user frames.
@@ -293,9 +303,23 @@ impl LiveThread {
             push(&mut frames, &site::THREAD_ROOT);
             return frames;
         }
-        path.push_calls(&mut frames, n);
+        match self.functions {
+            Some(functions) => self.push_functions(&mut frames, machine, functions, n),
+            None => path.push_calls(&mut frames, n),
+        }
         self.push_root(&mut frames, machine);
         frames
+    }
+
+    /// Adds return addresses in these functions and in the function of the program that calls them.
+    /// The innermost function makes its `n`th call.
+    fn push_functions(&self, frames: &mut Frames, machine: &Machine, functions: &[Site], n: u64) {
+        for (at, &Site(image, start)) in functions.iter().enumerate() {
+            let n = if at == 0 { n % 8 } else { 0 };
+            frames.push(machine.address(Site(image, start + 0x15 + 0x1d * n as u32)));
+        }
+        let path = self.path(machine);
+        frames.push(path.program.call_site(0, path.root << 32, 0));
     }
 
     /// The user frames of a system call from a window procedure that the kernel called.
@@ -331,7 +355,13 @@ impl LiveThread {
             site::LOADER[1..].iter().for_each(|&site| frames.push(machine.address(site)));
             return frames;
         }
-        self.path(machine).push_running(&mut frames, position);
+        match self.functions {
+            Some([Site(image, start), callers @ ..]) => {
+                frames.push(machine.address(Site(*image, start + 0x10 + 7 * position as u32)));
+                self.push_functions(&mut frames, machine, callers, 0);
+            }
+            _ => self.path(machine).push_running(&mut frames, position),
+        }
         self.push_root(&mut frames, machine);
         frames
     }

@@ -7,6 +7,7 @@ use stackhound_types::{Address, Pid, RawTime, Tid};
 use crate::event::EventKind;
 use crate::image::Image;
 use crate::payload::object;
+use crate::problem::Cause;
 
 /// The data that a correct reader must find in a trace, and the losses in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Truth {
     pub processes: Vec<Process>,
     /// The events of the attacks, in the order of time.
     pub attacks: Vec<Attack>,
+    /// The cause of the problem, if the trace has one.
+    pub cause: Option<Cause>,
 }
 
 /// Number of stacks in a trace, by encoding.

@@ -2,11 +2,12 @@
 
 use std::io::Cursor;
 
-use stackhound_scenario::{Mix, Scenario};
+use stackhound_scenario::{Mix, Problem, Scenario};
 use stackhound_validator::Rule::*;
 use stackhound_validator::{KnownViolation, assert_known};
 
-const SCENARIOS: &[&str] = &["default", "profile"];
+const SCENARIOS: &[&str] =
+    &["default", "profile", "HighCpu", "SlowStart", "Hang", "DiskBound", "MemoryGrowth"];
 
 /// All of these violations are intended.
 const SCENARIOS_EXPECTED: &[KnownViolation] = &[
@@ -29,6 +30,8 @@ fn scenarios_have_only_known_violations() {
         Scenario { events: 20_000, seed: 1, mix }.write(&mut file).unwrap();
         file.into_inner()
     };
-    let files = [("default", write(Mix::Default)), ("profile", write(Mix::Profile))];
+    let problems = Problem::ALL.map(|problem| (format!("{problem:?}"), write(Mix::Problem(problem))));
+    let mut files = vec![("default", write(Mix::Default)), ("profile", write(Mix::Profile))];
+    files.extend(problems.iter().map(|(name, bytes)| (&**name, bytes.clone())));
     assert_known(&files, SCENARIOS_EXPECTED);
 }

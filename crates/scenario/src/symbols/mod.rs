@@ -68,7 +68,7 @@ fn image_file(image: &Image, known: Option<SystemImage>) -> File {
         }
     }
     // Programs have no exports. Libraries of Windows have only the exports in the table.
-    if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
+    if image.name().ends_with(".dll") && image.path.contains("Contoso") {
         let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
         for index in 0..count {
             let rva = 0x1000 + index * ((image.size / 2 / count) & !15);

@@ -6,6 +6,7 @@
 //! a function, only the nearest preceding export is known, as with real images.
 
 use crate::image::SystemImage;
+use crate::problem;
 
 /// A system-call stub, which is also an export.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +146,7 @@ pub(super) fn functions(image: SystemImage) -> &'static [Function] {
         SystemImage::Ntdll32 => &[(0x6_7a40, 0x40, "_RtlUserThreadStart@8"), (0x7_2f00, 0x10, "NtReadFile")],
         SystemImage::Kernel32x32 => &[(0x1_fa10, 0x30, "BaseThreadInitThunk")],
         SystemImage::Kernelbase32 => &[(0x11_4c90, 0x120, "ReadFile")],
-        _ => &[],
+        _ => problem::functions(image),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_scenario::{EventKind, Mix, Scenario, State};
+use stackhound_scenario::{EventKind, Mix, Problem, Scenario, State};
 use stackhound_stacks::{Correlator, StackState, StackStats, StackSurvey, Window};
 use stackhound_trace::{LossMap, OpenTrace};
 use stackhound_types::{Address, Tid};
@@ -87,7 +87,10 @@ fn check_stacks(written: &Written, reading: Reading) {
         if state != expected_state {
             let is_doubt =
                 matches!(state, StackState::Ambiguous | StackState::Lost | StackState::Unconfirmed);
-            assert!(is_doubt, "{}: {state:?}", context());
+            // Few processes start during these traces, so walks that end in the loader are taken for
+            // truncated ones.
+            let is_start = matches!(scenario.mix, Mix::Problem(_)) && state == StackState::Truncated;
+            assert!(is_doubt || is_start, "{}: {state:?}", context());
             unconfirmed += usize::from(state == StackState::Unconfirmed);
             doubtful += usize::from(state != StackState::Unconfirmed);
         }
@@ -117,6 +120,15 @@ fn every_stack_is_delivered_with_exactly_its_frames() {
             check_stacks(&written, Reading::TwoPasses);
             check_stacks(&written, Reading::OnePass);
         }
+    }
+}
+
+#[test]
+fn stacks_of_problems_are_delivered() {
+    for problem in Problem::ALL {
+        let written = written(20_000, 5, Mix::Problem(problem));
+        check_stacks(&written, Reading::TwoPasses);
+        check_stacks(&written, Reading::OnePass);
     }
 }
 
