@@ -18,7 +18,7 @@ use stackhound::symbols::file_loader;
 use stackhound::symbols::temporary::{self, Temporary};
 use stackhound::trace::TraceFiles;
 use stackhound::{EventView, Label, Mode, Passes, Pipeline};
-use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
+use stackhound_scenario::{Attack, AttackKind, Problem, Scenario, Truth};
 
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -31,9 +31,9 @@ pub struct Arguments {
     /// Keep the trace in this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Generate this many events
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
-    pub events: u64,
+    /// Generate this many events [default: 20000, or 40000 with a problem]
+    #[arg(long, value_name = "N")]
+    pub events: Option<u64>,
     /// Seed of the generator; each seed gives another trace
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -49,6 +49,30 @@ pub enum Mix {
     /// Events of a profiling session, for measurements: 44 % samples, 38 % provider events, 5 %
     /// stack parts. Stacks are random, so findings of `hunt` have no meaning
     Profile,
+    /// A program uses much processor time
+    HighCpu,
+    /// A program shows its window late
+    SlowStart,
+    /// The window of a program hangs
+    Hang,
+    /// A program waits for the disk
+    DiskBound,
+    /// A program uses more and more memory
+    MemoryGrowth,
+}
+
+impl Mix {
+    /// The problem, and the name of its trace.
+    fn problem(self) -> Option<(Problem, &'static str)> {
+        match self {
+            Mix::Default | Mix::Profile => None,
+            Mix::HighCpu => Some((Problem::HighCpu, "high-cpu")),
+            Mix::SlowStart => Some((Problem::SlowStart, "slow-start")),
+            Mix::Hang => Some((Problem::Hang, "hang")),
+            Mix::DiskBound => Some((Problem::DiskBound, "disk-bound")),
+            Mix::MemoryGrowth => Some((Problem::MemoryGrowth, "memory-growth")),
+        }
+    }
 }
 
 /// The limit of shown frames per stack and mode.
@@ -58,17 +82,24 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let temporary = temporary::folder().context("cannot create a temporary directory")?;
     let folder = arguments.out.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let path = folder.join("stackhound-demo.etl");
-    let mix = match arguments.mix {
-        Mix::Default => stackhound_scenario::Mix::Default,
-        Mix::Profile => stackhound_scenario::Mix::Profile,
+    let problem = arguments.mix.problem();
+    let (mix, name, events) = match (problem, arguments.mix) {
+        (Some((problem, name)), _) => (stackhound_scenario::Mix::Problem(problem), name, 40_000),
+        (None, Mix::Profile) => (stackhound_scenario::Mix::Profile, "stackhound-demo", 20_000),
+        (None, _) => (stackhound_scenario::Mix::Default, "stackhound-demo", 20_000),
     };
-    let scenario = Scenario { events: arguments.events, seed: arguments.seed, mix };
+    let path = folder.join(format!("{name}.etl"));
+    let scenario = Scenario { events: arguments.events.unwrap_or(events), seed: arguments.seed, mix };
     let truth = write(&scenario, &path)?;
     write_images(&truth, &folder.join("symbols"))?;
     let mut sink = Sink::text(None)?;
     if common.quiet {
         writeln!(sink, "{}", path.display())?;
+        sink.finish()?;
+        return Ok(Outcome::default());
+    }
+    if let Some((problem, name)) = problem {
+        show_problem(&mut sink, problem, name, &truth, arguments.out.is_some().then_some(&path))?;
         sink.finish()?;
         return Ok(Outcome::default());
     }
@@ -248,10 +279,40 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
     Ok(())
 }
 
+/// Shows the symptom of a problem and where to begin, but not the cause. `path` is the trace if it
+/// is kept.
+fn show_problem(
+    out: &mut impl Write,
+    problem: Problem,
+    name: &str,
+    truth: &Truth,
+    path: Option<&PathBuf>,
+) -> Result<()> {
+    let symptom = match problem {
+        Problem::HighCpu => "The fan is loud, and writer.exe uses much processor time.",
+        Problem::SlowStart => "The window of writer.exe appears late.",
+        Problem::Hang => "The window of writer.exe does not respond for some time.",
+        Problem::DiskBound => "browser.exe is slow, although the processors are idle.",
+        Problem::MemoryGrowth => "browser.exe uses more and more memory.",
+    };
+    let records = grouped(truth.records());
+    writeln!(out, "A generated trace of a Windows system with a problem: {records} records.\n{symptom}\n")?;
+    match path {
+        Some(path) => {
+            let (path, folder) = (path.display(), path.with_file_name("symbols"));
+            writeln!(out, "The trace is {path}, with the images in {}. Try:\n", folder.display())?;
+            writeln!(out, "  stackhound {path} --symbol-path {}\n", folder.display())?;
+        }
+        None => writeln!(out, "`stackhound demo --mix {name} --out DIR` keeps the trace and its images.")?,
+    }
+    writeln!(out, "docs/playbooks/{name}.md leads to the cause.")?;
+    Ok(())
+}
+
 fn show_hunt(out: &mut impl Write, hunted: &Hunted, mix: Mix) -> Result<()> {
     let note = match mix {
-        Mix::Default => "",
         Mix::Profile => " (without meaning, because the stacks are random)",
+        _ => "",
     };
     writeln!(out, "\nFindings of `hunt` in this trace{note}:\n")?;
     let width = hunted.iter().map(|hits| hits.process.len()).max().unwrap_or_default();

@@ -26,6 +26,7 @@ mod live;
 mod mutations;
 mod names;
 mod one_answer;
+mod playbooks;
 mod profile;
 mod program;
 mod providers;
