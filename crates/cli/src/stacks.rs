@@ -340,7 +340,7 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         line(
             out,
             format_args!(
-                "{}: {}, {} with a stack, {} distinct",
+                "{}: {}, {} with a stack (100 %), {} distinct",
                 kind.event,
                 counted(kind.events, "event", "events"),
                 grouped(kind.with_stack),

@@ -73,8 +73,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         }
         bail!(
             "the trace has neither profile samples nor context switches; they are recorded with the kernel flags \
-             PROFILE and CSWITCH, for example by `stackhound record` or `xperf -on PROFILE+CSWITCH -stackwalk \
-             Profile+CSwitch`"
+             PROFILE and CSWITCH, for example by `xperf -on PROC_THREAD+LOADER+PROFILE+CSWITCH \
+             -stackwalk Profile+CSwitch`"
         );
     }
     read.write(

@@ -155,7 +155,7 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
         }
         bail!(
             "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
-             example by `stackhound record` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
+             example by `stackhound record --preset switches` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
         );
     }
     read.write(
