@@ -1,7 +1,9 @@
 //! Runs every command in the documentation, and compares its output with the documented output.
 //!
 //! A `console` block contains commands after `$ `, each optionally followed by its output. `…`
-//! stands for omitted lines. All commands run in a folder where `trace.etl` is the demo trace, and
+//! stands for omitted lines, and in a line for omitted text. Pictures (`.svg`) in `docs` must be
+//! equal to the files of that name that the commands write; with `STACKHOUND_WRITE_PICTURES`, they
+//! are written instead. All commands run in a folder where `trace.etl` is the demo trace, and
 //! `example.stacks` the trace of the examples about call trees. `known.txt` and `lists.toml` are
 //! the arguments of `hunt` in `docs/hunt.md`. The commands that `explain` recommends are also run
 //! there.
@@ -90,12 +92,12 @@ struct Shown {
     output: Vec<String>,
 }
 
-fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
+fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            markdown(&path, found);
-        } else if path.extension().is_some_and(|end| end == "md") {
+            files(&path, extension, found);
+        } else if path.extension().is_some_and(|end| end == extension) {
             found.push(path);
         }
     }
@@ -103,7 +105,7 @@ fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn commands() -> Vec<Shown> {
     let mut pages = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
-    markdown(&root().join("docs"), &mut pages);
+    files(&root().join("docs"), "md", &mut pages);
     let mut shown: Vec<Shown> = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("a page");
@@ -136,6 +138,61 @@ fn words(command: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+/// Whether a printed line is the documented one, in which `…` stands for omitted text.
+fn is_shown(printed: &str, documented: &str) -> bool {
+    let (printed, documented) = (printed.trim_end(), documented.trim_end());
+    let mut parts = documented.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = printed.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[test]
+fn omitted_text_is_anything_and_other_text_is_not() {
+    for (printed, documented, expected) in [
+        ("a  b", "a  b", true),
+        ("a  b ", "a  b", true),
+        ("a  b c", "a  b", false),
+        ("a  b", "a  b c", false),
+        ("a < b < c < d", "a …", true),
+        ("a < b < c < d", "a < … < c < …", true),
+        ("a < b < c < d", "… < c < d", true),
+        ("a < b < c < d", "… < c", false),
+        ("a < b < c < d", "b …", false),
+        ("a < b < c < d", "a … c … b …", false),
+        ("abc", "ab…bc", false),
+    ] {
+        assert_eq!(is_shown(printed, documented), expected, "{printed:?} as {documented:?}");
+    }
+}
+
+/// Compares the pictures of the documentation with those that the commands wrote.
+fn check_pictures(folder: &Path) {
+    let mut pictures = Vec::new();
+    files(&root().join("docs"), "svg", &mut pictures);
+    assert!(!pictures.is_empty(), "the documentation has no pictures");
+    for picture in pictures {
+        let name = picture.file_name().expect("a name");
+        let drawn = std::fs::read_to_string(folder.join(name))
+            .unwrap_or_else(|error| panic!("no command draws {}: {error}", picture.display()));
+        if std::env::var_os("STACKHOUND_WRITE_PICTURES").is_some() {
+            std::fs::write(&picture, &drawn).unwrap();
+        }
+        let shown = std::fs::read_to_string(&picture).unwrap();
+        assert!(
+            shown == drawn,
+            "{} differs from what the program draws; STACKHOUND_WRITE_PICTURES=1 writes it",
+            picture.display()
+        );
+        assert!(shown.len() <= 100_000, "{} is too large: {} bytes", picture.display(), shown.len());
+    }
 }
 
 /// A folder with all files that the commands need.
@@ -280,9 +337,10 @@ fn every_documented_command_prints_the_documented_output() {
         let mut lines = printed.lines();
         for line in output.iter().filter(|line| !line.is_empty() && line.trim() != "…") {
             assert!(
-                lines.any(|printed| printed.trim_end() == line.trim_end()),
+                lines.any(|printed| is_shown(printed, line)),
                 "{page}: {command}: does not print (in this order)\n{line}\nbut\n{printed}"
             );
         }
     }
+    check_pictures(folder.path());
 }

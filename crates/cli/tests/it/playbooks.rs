@@ -1,8 +1,9 @@
 //! The commands of the playbooks lead to the cause that the generator planted, in traces of several
 //! seeds. The numbers are compared with those of the generator.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::program::{stackhound, text};
 use stackhound_scenario::{Cause, GroundTruth, Mix, Problem, Scenario, TraceEvent, Truth};
@@ -228,5 +229,37 @@ fn memory_growth_leads_to_the_stack_that_keeps_memory() {
         let stack = &trace.top(&["memory", "--by", "stack"])[0];
         assert!(stack.name().contains(trace.cause.function), "{}", stack.name());
         assert_eq!(stack.number("freed_bytes"), 0);
+    }
+}
+
+#[test]
+fn suspicious_process_leads_to_both_processes_of_the_attack() {
+    for seed in SEEDS {
+        let folder = tempfile::tempdir().unwrap();
+        let seed_text = seed.to_string();
+        let made = stackhound(&["demo", "-q", "--seed", &seed_text, "--out", text(folder.path())]);
+        assert!(made.status.success());
+        let truth = Scenario { seed, ..Scenario::default() }.write(Cursor::new(Vec::new())).unwrap();
+        let (path, images) = (folder.path().join("stackhound-demo.etl"), folder.path().join("symbols"));
+        let hunt = ["hunt", text(&path), "--images", text(&images), "--min-severity", "high"];
+        let output = stackhound(&[hunt.as_slice(), &["--format", "ndjson", "-q"]].concat());
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let findings = lines.filter(|line| line["type"] == "finding");
+        let found: BTreeSet<u64> = findings.map(|finding| finding["pid"].as_u64().unwrap()).collect();
+        let planted: BTreeSet<u64> = truth.attacks.iter().map(|attack| attack.pid.0.into()).collect();
+        assert_eq!((found.len(), found), (2, planted), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_problem_has_a_playbook_that_begins_with_its_trace() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/playbooks");
+    for problem in Problem::ALL {
+        let name = name(problem);
+        let page = std::fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
+        let made = format!("$ stackhound demo --mix {name} --out .");
+        let commands: Vec<&str> = page.lines().filter(|line| line.starts_with("$ stackhound ")).collect();
+        assert!(commands.contains(&&*made), "{name}: {commands:?}");
     }
 }
