@@ -25,7 +25,7 @@ use crate::output::{Sink, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::time::TimeFormat;
-use crate::{facts, inputs, render};
+use crate::{facts, inputs, palette, render};
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -268,12 +268,15 @@ fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, stack: Option<b
             let text = Label { frame: &frame, names: names.as_deref() };
             let memory = fmt::from_fn(|f| memory(f, &frame));
             let mode = frame.mode.name();
+            let style = palette::of_code(&frame);
             for inline in text.inlines() {
                 let source = render::source(inline.source());
-                line(out, format_args!("    {mode:<6} {:<18} {inline}{source}", "-"))?;
+                write!(out, "    {style}{mode:<6}{style:#} ")?;
+                line(out, format_args!("{:<18} {inline}{source}", "-"))?;
             }
             let source = render::source(text.source());
-            line(out, format_args!("    {mode:<6} {:#018x} {text}{memory}{source}", frame.address().0))?;
+            write!(out, "    {style}{mode:<6}{style:#} ")?;
+            line(out, format_args!("{:#018x} {text}{memory}{source}", frame.address().0))?;
             let site = names.as_deref().and_then(|names| names.call_site.as_deref()).filter(|_| call_sites);
             if let Some(call) = site.and_then(|site| site.instruction.as_deref()) {
                 line(out, format_args!("{:30}{call}", ""))?;

@@ -11,7 +11,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use stackhound::trace::{self, Capture, Captures, Error, OpenTrace, TraceFiles, several_captures};
 
 use crate::options::Common;
-use crate::output::{at_end, message};
+use crate::output::{self, at_end};
 use crate::recognition;
 
 #[derive(Args, Debug)]
@@ -56,7 +56,7 @@ pub fn is_incomplete() -> bool {
 pub fn reported(Captures { captures, skipped }: Captures) -> Vec<Capture> {
     for error in skipped {
         IS_INCOMPLETE.store(true, Ordering::Relaxed);
-        message(format_args!("error: {error}; skipped"));
+        output::error(format_args!("{error}; skipped"));
     }
     captures
 }

@@ -28,6 +28,7 @@ mod naming;
 mod options;
 mod outcome;
 mod output;
+mod palette;
 mod patterns;
 mod profile;
 mod progress;

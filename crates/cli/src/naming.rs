@@ -240,29 +240,26 @@ fn report_calls(stats: &SymbolStats) {
     }
 }
 
-/// The number of modules without a file in all captures, by the kind of the file.
-static MISSING: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+/// The number of modules without a file in all captures, by the kind of the file and the cause.
+static MISSING: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
 
 /// Counts modules without a file, for [`report_all_missing`].
 pub fn report_missing(stats: Option<&SymbolStats>) {
     let mut missing = MISSING.lock().unwrap_or_else(PoisonError::into_inner);
-    for ((file, _), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
-        *missing.entry(file.name()).or_default() += modules;
+    for ((file, cause), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
+        *missing.entry((file.name(), cause.describe())).or_default() += modules;
     }
 }
 
-/// Reports the modules without a file once, after the result.
+/// Reports the modules without a file on one line, after the result.
 pub fn report_all_missing() {
     let missing = std::mem::take(&mut *MISSING.lock().unwrap_or_else(PoisonError::into_inner));
-    let parts = missing.iter().enumerate().map(|(index, (file, count))| match index {
-        0 => format!("{} without {file}", counted(*count, "module", "modules")),
-        _ => format!("{} without {file}", grouped(*count)),
+    let causes = missing.iter().enumerate().map(|(index, ((file, cause), count))| match index {
+        0 => format!("{} without {file} ({cause})", counted(*count, "module", "modules")),
+        _ => format!("{} without {file} ({cause})", grouped(*count)),
     });
-    let parts: Vec<String> = parts.collect();
-    if !parts.is_empty() {
-        at_end(format_args!(
-            "{}; `stackhound symbols check FILE` shows causes and remedies.",
-            parts.join(", ")
-        ));
+    let causes: Vec<String> = causes.collect();
+    if !causes.is_empty() {
+        at_end(format_args!("{}; `stackhound symbols check FILE` shows remedies", causes.join(", ")));
     }
 }

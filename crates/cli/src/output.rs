@@ -16,6 +16,8 @@ use stackhound::symbols::temporary::Temporary;
 use stackhound_export::escape::{Plain, json_pretty};
 pub use stackhound_export::numbers::{counted, grouped};
 
+use crate::palette;
+
 #[derive(Debug)]
 pub struct Sink {
     inner: Inner,
@@ -61,6 +63,7 @@ impl Sink {
         if let Some(width) = terminal_width().filter(|_| path.is_none()) {
             ROW_WIDTH.store(width, Ordering::Relaxed);
         }
+        palette::begin(path);
         Ok(Sink { rows: Some(Rows::new(row_width())), ..Sink::open(path)? })
     }
 
@@ -76,6 +79,7 @@ impl Sink {
 
     /// Opens the output for text. Only very long lines are cut.
     pub fn text(path: Option<&Path>) -> Result<Sink> {
+        palette::begin(path);
         Ok(Sink { rows: Some(Rows::new(ROW_BYTES_MAX)), ..Sink::open(path)? })
     }
 
@@ -293,7 +297,10 @@ pub fn output_file() -> impl TypedValueParser<Value = PathBuf> {
         if path.is_dir() {
             Err(format!("expected a file, found the directory `{}`", path.display()))
         } else if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            Err(format!("expected a file in an existing directory, `{}` is none", folder.display()))
+            Err(format!(
+                "expected a file in an existing directory, found the missing directory `{}`",
+                folder.display()
+            ))
         } else {
             Ok(path)
         }
@@ -310,6 +317,12 @@ pub fn terminal_width() -> Option<usize> {
 /// Writes one line to standard error. Control characters in names are replaced.
 pub fn message(text: Arguments<'_>) {
     anstream::eprintln!("{}", Plain(text));
+}
+
+/// Writes an error as one line to standard error.
+pub fn error(text: Arguments<'_>) {
+    let style = palette::ERROR;
+    anstream::eprintln!("{style}error:{style:#} {}", Plain(text));
 }
 
 /// Lines for the end of the run.
@@ -345,11 +358,13 @@ pub fn report_error(error: &anyhow::Error) {
     match error.downcast_ref::<RefusedFilter>() {
         Some(RefusedFilter(text)) => {
             for (number, line) in text.lines().enumerate() {
-                let prefix = if number == 0 { "error: " } else { "" };
-                anstream::eprintln!("{prefix}{}", Plain(line));
+                match number {
+                    0 => self::error(format_args!("{line}")),
+                    _ => message(format_args!("{line}")),
+                }
             }
         }
-        None => message(format_args!("error: {error:#}")),
+        None => self::error(format_args!("{error:#}")),
     }
 }
 

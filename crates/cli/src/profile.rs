@@ -107,12 +107,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let sources = captures.iter().flat_map(|capture| capture.trace.sources());
     let mut progress = Progress::new(common, sources.map(|source| source.etl_file.size()).sum());
     let (mut losses, mut damaged, mut symbols) = (render::Losses::default(), false, Vec::new());
-    let mut undecided = String::new();
+    let (mut undecided, mut selected) = (String::new(), Some(0));
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
-        let (outcome, named, open) =
+        let (outcome, named, filter) =
             collect(arguments, common, &capture.trace, (&mut collector, &mut progress))?;
-        undecided += &open;
+        undecided += &filter.undecided();
+        selected = selected.zip(filter.selected()).map(|(sum, of_capture)| sum + of_capture);
         losses.add(&outcome);
         damaged |= !outcome.trace.damage.is_empty();
         symbols.push(named);
@@ -144,7 +145,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
-    progress.finish(&(losses.to_string() + &undecided + &named));
+    progress.finish_selected(selected, &(losses.to_string() + &undecided + &named));
     if !common.quiet {
         symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
         applied.iter().for_each(|text| at_end(format_args!("{text}")));
@@ -159,7 +160,7 @@ fn collect(
     common: &Common,
     trace: &OpenTrace,
     (collector, progress): (&mut Collector, &mut Progress),
-) -> Result<(stackhound::Outcome, Option<SymbolStats>, String)> {
+) -> Result<(stackhound::Outcome, Option<SymbolStats>, EventFilter)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
@@ -181,7 +182,7 @@ fn collect(
     }
     let (known, _, naming) = pipeline.parts();
     collector.end_capture(known, naming);
-    Ok((outcome, pipeline.symbol_stats(), filter.undecided()))
+    Ok((outcome, pipeline.symbol_stats(), filter))
 }
 
 /// Whether a format has a time axis, with context switches and markers.

@@ -12,7 +12,7 @@ use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
 use stackhound::types::AddressKind;
 use stackhound::{Address, Depth, EventView, FrameView, Label, Naming, Pipeline, frames, symbols};
-use stackhound_export::escape::{folded_name, line};
+use stackhound_export::escape::{Plain, folded_name, line};
 use stackhound_export::json::frame::Frame;
 use stackhound_export::json::process::Process;
 use stackhound_export::json::stack::{Stack, StackSummary};
@@ -25,6 +25,7 @@ use crate::naming;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, counted, grouped};
+use crate::palette;
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::render;
@@ -337,11 +338,12 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         if index > 0 {
             writeln!(out)?;
         }
+        let style = palette::of(palette::HEADING);
+        write!(out, "{style}{}{style:#}", Plain(&kind.event))?;
         line(
             out,
             format_args!(
-                "{}: {}, {} with a stack (100 %), {} distinct",
-                kind.event,
+                ": {}, {} with a stack (100 %), {} distinct",
                 counted(kind.events, "event", "events"),
                 grouped(kind.with_stack),
                 grouped(kind.distinct as u64)
@@ -350,22 +352,18 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         for row in &kind.stacks {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
             let process = row.process.as_deref().unwrap_or("-");
-            line(
-                out,
-                format_args!(
-                    "  {:>8} {share:>5.1} %  {process} [{}]",
-                    grouped(row.count),
-                    row.states.first().name()
-                ),
-            )?;
+            let unit = palette::of(palette::UNIT);
+            write!(out, "  {:>8} {share:>5.1} {unit}%{unit:#}  ", grouped(row.count))?;
+            line(out, format_args!("{process} [{}]", row.states.first().name()))?;
             for &index in &row.frames {
                 shown.frame(index, |label| {
-                    let mode = label.frame.mode.name();
+                    let (style, mode) = (palette::of_code(label.frame), label.frame.mode.name());
                     for inline in label.inlines() {
-                        let source = render::source(inline.source());
-                        line(out, format_args!("    {mode:<6} {inline}{source}"))?;
+                        write!(out, "    {style}{mode:<6}{style:#} ")?;
+                        line(out, format_args!("{inline}{}", render::source(inline.source())))?;
                     }
-                    line(out, format_args!("    {mode:<6} {label}{}", render::source(label.source())))
+                    write!(out, "    {style}{mode:<6}{style:#} ")?;
+                    line(out, format_args!("{label}{}", render::source(label.source())))
                 })?;
             }
         }

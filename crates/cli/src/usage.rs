@@ -13,7 +13,7 @@ use clap::{Command, Error};
 
 use crate::help;
 use crate::outcome::USAGE_OR_IO;
-use crate::output::message;
+use crate::output;
 
 /// Ends a run whose arguments were not accepted: shows the help or the version, or an error.
 pub fn end(error: &Error, command: &Command, words: &[OsString]) -> ExitCode {
@@ -22,7 +22,7 @@ pub fn end(error: &Error, command: &Command, words: &[OsString]) -> ExitCode {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         | ErrorKind::DisplayVersion => help::show(error, command, words),
         _ => {
-            message(format_args!("error: {}", sentence(error, command, words)));
+            output::error(format_args!("{}", sentence(error, command, words)));
             ExitCode::from(USAGE_OR_IO)
         }
     }

@@ -40,8 +40,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let Live { session_monitor, merger, .. } = live;
     let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let report =
-        RefCell::new(Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?);
+    let report = RefCell::new(Report::open(arguments, detector.lists().clone(), is_colored(arguments))?);
     let pipeline = Pipeline::live(merger, schemas);
     let Detector { modules, binaries } = detector;
     let rules = Rules::read(arguments, common)?;

@@ -10,7 +10,6 @@ mod rules;
 pub mod sysmon;
 mod tuning;
 
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
@@ -23,12 +22,12 @@ use crate::config::SymbolArguments;
 use crate::filter::Filters;
 use crate::images::TrustArguments;
 use crate::live::Sources;
-use crate::options::{ColorChoice, Common, Output};
+use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{counted, message, report_error};
 use crate::progress::Progress;
 use crate::reading::Reading;
-use crate::{explain, inputs, recognition, render};
+use crate::{explain, inputs, palette, recognition, render};
 use report::Report;
 use rows::RowFilter;
 use rules::Rules;
@@ -201,12 +200,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let rules = Rules::read(arguments, common)?;
     let mut log_rules = rules.of_logs();
     let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
-    let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments, common))?;
+    let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut traces, mut has_stacks) = (false, false);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
     let (mut rows, mut recognized, mut undecided) = (0, false, String::new());
+    // Rows of Sysmon are counted only if they are evaluated.
+    let mut selected = if is_sysmon { None } else { Some(0) };
     // An input that cannot be read is reported, and the others are still evaluated.
     let mut failures = 0;
     let mut failed = |error: anyhow::Error| match inputs.len() {
@@ -247,6 +248,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                     let parts = [stacks.full, stacks.keyed, stacks.extended, stacks.extended_keys];
                     has_stacks |= parts.into_iter().any(|parts| parts > 0);
                     undecided += &hunted.undecided;
+                    selected = selected.zip(hunted.selected).map(|(sum, of_capture)| sum + of_capture);
                     damaged |= !hunted.outcome.trace.damage.is_empty();
                 }
             }
@@ -292,7 +294,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         losses += &format!(", {}", counted(other_files, "other file", "other files"));
     }
     undecided += &chosen.undecided();
-    progress.finish(&(losses + &undecided + &results));
+    progress.finish_selected(selected.filter(|_| traces), &(losses + &undecided + &results));
     damaged |= unreadable > 0;
     if failures > 0 {
         bail!("{failures} of {} inputs could not be read completely", inputs.len());
@@ -360,17 +362,8 @@ fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec
     })
 }
 
-/// Whether output is colored. By default, only tables on a terminal are.
-fn is_colored(arguments: &Arguments, common: &Common) -> bool {
-    let is_colored_by_default = || {
-        arguments.output.output.is_none()
-            && io::stdout().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-    };
+/// Whether output is colored: only tables are.
+fn is_colored(arguments: &Arguments) -> bool {
     arguments.format().is_ok_and(Format::is_for_people)
-        && match common.color {
-            ColorChoice::Auto => is_colored_by_default(),
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-        }
+        && palette::is_wanted(arguments.output.output.as_deref())
 }

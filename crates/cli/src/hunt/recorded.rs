@@ -25,6 +25,8 @@ pub struct Hunted {
     pub with_stack: u64,
     /// The events that the filter could not decide, for the closing line.
     pub undecided: String,
+    /// The number of selected events, if there is a filter.
+    pub selected: Option<u64>,
 }
 
 /// Evaluates all selected events of a trace, and returns the detector.
@@ -65,7 +67,8 @@ pub fn hunt(
         naming::report_no_match(Some(&filter), &pipeline);
     }
     let detector = Detector { modules: pipeline.into_modules(), binaries: hunt_session.into_binaries() };
-    Ok((detector, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
+    let (undecided, selected) = (filter.undecided(), filter.selected());
+    Ok((detector, Hunted { outcome, totals, with_stack, undecided, selected }))
 }
 
 /// Evaluates an event, and writes its findings. Breaks if writing fails.

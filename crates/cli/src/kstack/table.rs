@@ -5,8 +5,9 @@ use std::io::{self, Write};
 
 use stackhound::threads::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState};
 use stackhound::{FileTime, Mode};
-use stackhound_export::escape::line;
+use stackhound_export::escape::{Plain, line};
 
+use crate::palette;
 use crate::render::{seconds, utc};
 
 /// Width of the column of names before the addresses. Longer names move the address to the right.
@@ -33,7 +34,9 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
         let evidence =
             stack.evidence.as_ref().map(|evidence| format!("; {}", describe(evidence))).unwrap_or_default();
         let state = state(&stack.state, time);
-        line(out, format_args!("{process} ({pid}), thread {}{name}: {state}{evidence}", stack.tid))?;
+        let style = palette::of(palette::HEADING);
+        write!(out, "{style}{} ({pid}), thread {}{style:#}", Plain(process), stack.tid)?;
+        line(out, format_args!("{name}: {state}{evidence}"))?;
         let mut number = 0;
         part(out, &stack.kernel, Mode::Kernel, &mut number)?;
         if let Some(user) = &stack.user {
@@ -51,8 +54,9 @@ fn part(out: &mut impl Write, part: &Part, mode: Mode, number: &mut usize) -> io
     for frame in frames {
         let name = frame.to_string();
         let address = frame.address.map(|address| address.to_string()).filter(|address| *address != name);
-        let (mode, address) = (frame.mode.name(), address.unwrap_or_default());
-        let text = format!("{number:>4} {mode:<6} {name:<NAMES$} {address}");
+        let (style, mode) = (palette::of_mode(frame.mode), frame.mode.name());
+        write!(out, "{number:>4} {style}{mode:<6}{style:#} ")?;
+        let text = format!("{name:<NAMES$} {}", address.unwrap_or_default());
         line(out, format_args!("{}", text.trim_end()))?;
         *number += 1;
     }

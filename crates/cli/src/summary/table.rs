@@ -9,6 +9,7 @@ use stackhound_export::escape::{Plain, line};
 
 use super::trace::{Summarized, alert_title};
 use crate::output::{self, counted, grouped};
+use crate::palette;
 use crate::render;
 use crate::top::table::{Column, Table, percent, seconds};
 
@@ -83,7 +84,9 @@ impl<W: Write> Screen<'_, W> {
 
     fn fact(&mut self, name: &str, text: &str) -> io::Result<()> {
         let text = cut(text, self.rest());
-        line(self.out, format_args!("{name:<NAMES$}{text}"))
+        let style = palette::of(palette::HEADING);
+        write!(self.out, "{style}{name:<NAMES$}{style:#}")?;
+        line(self.out, format_args!("{text}"))
     }
 }
 

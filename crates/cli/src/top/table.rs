@@ -2,9 +2,11 @@
 
 use std::io::{self, Write};
 
-use stackhound_export::escape::{Plain, line};
+use anstyle::Style;
+use stackhound_export::escape::Plain;
 
 use crate::output::{cut, cut_middle, row_width};
+use crate::palette;
 
 /// A column.
 #[derive(Clone, Debug)]
@@ -51,7 +53,8 @@ impl Table {
             }
         }
         let hidden = self.fit(&mut widths, row_width());
-        for cells in std::iter::once(&titles).chain(&self.rows) {
+        for (number, cells) in std::iter::once(&titles).chain(&self.rows).enumerate() {
+            let is_heading = number == 0;
             let mut text = String::from(" ");
             for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
                 if hidden.contains(&index) {
@@ -63,13 +66,14 @@ impl Table {
                 let is_path = cell.contains(['\\', '/']) && !cell.contains(" < ");
                 let cell = if is_path { cut_middle(cell, width) } else { cut(cell, width) };
                 text += " ";
-                text += &if column.is_right {
-                    format!("{:>width$}", Plain(cell))
-                } else {
-                    format!("{:<width$}", Plain(cell))
+                text += &match column.is_right {
+                    true if is_heading => format!("{:>width$}", Plain(cell)),
+                    true => with_dim_unit(&cell, width),
+                    false => format!("{:<width$}", Plain(cell)),
                 };
             }
-            line(out, format_args!("{}", text.trim_end()))?;
+            let style = palette::of(if is_heading { palette::HEADING } else { Style::new() });
+            writeln!(out, "{style}{}{style:#}", text.trim_end())?;
         }
         Ok(())
     }
@@ -100,6 +104,18 @@ impl Table {
             *longest -= 1;
         }
         hidden
+    }
+}
+
+/// A number aligned to the right, with its unit, such as that of `12.3 %`, in the color of units.
+fn with_dim_unit(cell: &str, width: usize) -> String {
+    let cell = format!("{:>width$}", Plain(cell));
+    match cell.rsplit_once(' ') {
+        Some((number, unit)) if !number.trim().is_empty() => {
+            let style = palette::of(palette::UNIT);
+            format!("{number} {style}{unit}{style:#}")
+        }
+        _ => cell,
     }
 }
 

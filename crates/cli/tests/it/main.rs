@@ -4,6 +4,7 @@ mod apc;
 mod behaviour;
 mod calltree;
 mod captures;
+mod colors;
 mod complaints;
 mod completions;
 mod contract;

@@ -65,7 +65,8 @@ fn programs_that_cannot_be_recorded_are_refused() {
     refused(&["record", "--exact", "--", "no-such-program"], "no-such-program: there is no such program");
     refused(&["record", "--exact", "--", "/"], "/: not an executable file");
     let nowhere = "no/such/folder/a.calls";
-    let sentence = "--output: expected a file in an existing directory, `no/such/folder` is none";
+    let sentence =
+        "--output: expected a file in an existing directory, found the missing directory `no/such/folder`";
     refused(&["record", "--exact", "-o", nowhere, "--", "true"], sentence);
     let full = ["record", "--exact", "-o", "/dev/full", "--", "true"];
     refused(&full, "cannot write /dev/full: No space left on device (os error 28)");

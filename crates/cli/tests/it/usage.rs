@@ -68,7 +68,7 @@ fn bad_arguments_get_one_sentence() {
         ("record --exact -o DIRECTORY -- true", &directory),
         (
             "top cpu x.etl -o no/such/x.csv",
-            "--output: expected a file in an existing directory, `no/such` is none",
+            "--output: expected a file in an existing directory, found the missing directory `no/such`",
         ),
     ] {
         let words: Vec<&str> =
