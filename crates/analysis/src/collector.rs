@@ -107,7 +107,7 @@ impl Collector {
     /// # Errors
     /// If the profile is full: it cannot contain another stack, frame, process or thread.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view.time());
+        self.parts.observe(view);
         let hook_id = view.kernel_id();
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);

@@ -21,6 +21,7 @@ mod loss;
 mod parts;
 pub mod rows;
 pub mod scheduling;
+mod services;
 mod stacks;
 pub mod wait;
 mod window;

@@ -9,6 +9,7 @@ use stackhound_system::{self as system, Evidence, Span};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
+use crate::services::Services;
 use crate::stacks::{StackUse, Stacks};
 
 /// Maximum number of module changes of a process until its program is looked for.
@@ -69,6 +70,7 @@ pub struct Parts {
     times: Option<(TraceTime, TraceTime)>,
     processes: FxHashMap<ProcessKey, ProcessId>,
     threads: FxHashMap<ThreadKey, ThreadId>,
+    services: Services,
     /// By [`Interrupt`].
     interrupts: [Option<(ProcessId, ThreadId)>; 2],
 }
@@ -85,13 +87,17 @@ impl Parts {
             times: None,
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
+            services: Services::default(),
             interrupts: [None; 2],
         }
     }
 
-    /// Notes the time of the next event. Moves time zero to the first one if that is earlier than the
-    /// start of the session.
-    pub fn observe(&mut self, now: TraceTime) {
+    /// Notes the time of the next event, and the services that it states. Moves time zero to the first
+    /// event if that is earlier than the start of the session.
+    #[inline]
+    pub fn observe(&mut self, view: &EventView<'_>) {
+        self.services.observe(view);
+        let now = view.time();
         match &mut self.times {
             Some((_, last)) => *last = now.max(*last),
             None => {
@@ -112,11 +118,12 @@ impl Parts {
         self.clock = clock;
         self.processes.clear();
         self.threads.clear();
+        self.services = Services::default();
         self.interrupts = [None; 2];
         self.stacks = Stacks::default();
     }
 
-    /// Names the frames and the programs of the capture. Waits for pending look-ups of names.
+    /// Names the frames, programs and services of the capture. Waits for pending look-ups of names.
     pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
         let end = self.times().1;
         for (key, process) in &self.processes {
@@ -125,6 +132,11 @@ impl Parts {
                 self.builder.set_program(*process, program.path());
             }
         }
+        let threads = self.threads.iter().map(|(key, thread)| match key {
+            ThreadKey::Lifetime(known) => (Some(*known), thread),
+            ThreadKey::Number(..) => (None, thread),
+        });
+        self.services.name(threads, &mut self.builder);
         self.stacks.name(known, naming, &mut self.builder);
     }
 

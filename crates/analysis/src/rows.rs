@@ -75,6 +75,8 @@ pub enum By {
     Process,
     /// Threads.
     Thread,
+    /// Windows services that threads worked for. Other threads are one row.
+    Service,
     /// Groups of frames.
     Frames(Grouping),
     /// Stacks of a process. Frames are named as functions.
@@ -111,6 +113,15 @@ pub fn rows<T: Amount>(
     let mut rows = match by {
         By::Process => owners(observed, exact, of_process, |id| process_row(profile, id)),
         By::Thread => owners(observed, exact, |thread| thread, |id| thread_row(profile, id)),
+        By::Service => owners(
+            observed,
+            exact,
+            |thread| profile.service(thread),
+            |service| {
+                let name = service.map_or("[no service]", |service| profile.text(service));
+                empty(vec![name.to_owned()])
+            },
+        ),
         By::Frames(grouping) => frame_rows(profile, observed, grouping),
         By::Stack => stack_rows(profile, observed),
     };

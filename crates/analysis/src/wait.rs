@@ -239,7 +239,7 @@ impl Waits {
     /// # Errors
     /// If there are too many different stacks, frames, processes or threads.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view.time());
+        self.parts.observe(view);
         self.slices.clear();
         let off =
             self.scheduling.observe(view, &mut self.parts)?.iter().filter(|slice| slice.processor.is_none());

@@ -25,6 +25,7 @@ pub struct ProfileBuilder {
     profile: Profile,
     modules: FxHashMap<Module, ModuleId>,
     stacks: FxHashMap<Node, StackId>,
+    services: FxHashMap<(ProcessId, String), TextId>,
 }
 
 fn next(len: usize, what: &'static str) -> Result<u32, Full> {
@@ -39,6 +40,7 @@ impl ProfileBuilder {
             profile: Profile::new(Plain(product.into()).to_string(), unix_start),
             modules: FxHashMap::default(),
             stacks: FxHashMap::default(),
+            services: FxHashMap::default(),
         }
     }
 
@@ -79,6 +81,29 @@ impl ProfileBuilder {
         process.path.clear();
         process.path.push_str(path);
         make_plain(&mut process.path);
+    }
+
+    /// States that the services of threads are known: all that [`set_service`](Self::set_service)
+    /// states, and no others.
+    pub fn list_services(&mut self) {
+        self.profile.services.get_or_insert_default();
+    }
+
+    /// Sets the Windows service that a thread worked for. Ignored if the profile is full of texts.
+    pub fn set_service(&mut self, thread: ThreadId, name: &str) {
+        let process = self.process_of(thread);
+        let known = self.services.get(&(process, name.to_owned())).copied();
+        let text =
+            known.map_or_else(|| self.text(format!("{name} in {}", self.profile.process_label(process))), Ok);
+        if let Ok(text) = text {
+            self.services.insert((process, name.to_owned()), text);
+            self.profile.services.get_or_insert_default().insert(thread, text);
+        }
+    }
+
+    /// The id of a process.
+    pub fn pid(&self, process: ProcessId) -> Option<u32> {
+        self.profile.process(process).pid
     }
 
     /// The process of a thread.

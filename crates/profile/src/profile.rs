@@ -1,5 +1,7 @@
 //! A collected profile.
 
+use rustc_hash::FxHashMap;
+
 use crate::model::{
     CodeKind, Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId,
     Switch, TextId, Thread, ThreadId,
@@ -35,6 +37,8 @@ pub struct Profile {
     pub(crate) is_timed: bool,
     pub(crate) processes: Vec<Process>,
     pub(crate) threads: Vec<Thread>,
+    /// `None` if it is not known which services there were.
+    pub(crate) services: Option<FxHashMap<ThreadId, TextId>>,
     pub(crate) modules: Vec<Module>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) stacks: Vec<Node>,
@@ -58,6 +62,7 @@ impl Profile {
             is_timed: false,
             processes: Vec::new(),
             threads: Vec::new(),
+            services: None,
             modules: Vec::new(),
             frames: Vec::new(),
             stacks: Vec::new(),
@@ -89,6 +94,17 @@ impl Profile {
     /// The threads, by index.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// Whether it is known which Windows services there were.
+    pub fn lists_services(&self) -> bool {
+        self.services.is_some()
+    }
+
+    /// The Windows service that a thread worked for, with its process. Equal indexes are the same
+    /// service.
+    pub fn service(&self, thread: ThreadId) -> Option<TextId> {
+        self.services.as_ref()?.get(&thread).copied()
     }
 
     /// The modules, by index.

@@ -203,7 +203,7 @@ impl Cpu {
     /// If there are too many different stacks, frames, processes or threads.
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view.time());
+        self.parts.observe(view);
         for slice in self.scheduling.observe(view, &mut self.parts)? {
             self.exact.add(slice, self.window);
         }

@@ -58,7 +58,7 @@ pub const SYSTEM_CALL: Measurement = Measurement {
 pub const DISK: Measurement = Measurement {
     metric: &costs::DISK,
     title: "Transfers of disks",
-    by: &["file", "disk", "process", "thread", "module", "function", "line", "stack"],
+    by: &["file", "disk", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
 };
@@ -66,7 +66,7 @@ pub const DISK: Measurement = Measurement {
 pub const FILE: Measurement = Measurement {
     metric: &costs::FILE,
     title: "File operations",
-    by: &["file", "operation", "process", "thread", "module", "function", "line", "stack"],
+    by: &["file", "operation", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
 };
@@ -74,7 +74,7 @@ pub const FILE: Measurement = Measurement {
 pub const FAULT: Measurement = Measurement {
     metric: &costs::FAULT,
     title: "Page faults",
-    by: &["file", "kind", "process", "thread", "module", "function", "line", "stack"],
+    by: &["file", "kind", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
               `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
 };
@@ -82,7 +82,7 @@ pub const FAULT: Measurement = Measurement {
 pub const NETWORK: Measurement = Measurement {
     metric: &costs::NETWORK,
     title: "Network transfers",
-    by: &["process", "endpoint", "connection", "module", "function", "line", "stack"],
+    by: &["process", "endpoint", "connection", "module", "function", "line", "stack", "service"],
     missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
               `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
 };
@@ -90,7 +90,7 @@ pub const NETWORK: Measurement = Measurement {
 pub const MEMORY: Measurement = Measurement {
     metric: &costs::MEMORY,
     title: "Committed memory",
-    by: &["process", "thread", "module", "function", "line", "stack"],
+    by: &["process", "thread", "module", "function", "line", "stack", "service"],
     missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
               `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
 };
@@ -133,10 +133,17 @@ impl Measurement {
     /// The option that selects a dimension, with those of this measurement.
     pub fn argument(&self, by: Arg) -> Arg {
         let values = self.by.iter().map(|name| match Dimension::from_str(name, false) {
-            Ok(dimension) => dimension.to_possible_value().unwrap_or_else(|| PossibleValue::new(*name)),
-            Err(_) => PossibleValue::new(*name).help(help(name)),
+            Ok(dimension) if !self.has_own(name) => {
+                dimension.to_possible_value().unwrap_or_else(|| PossibleValue::new(*name))
+            }
+            _ => PossibleValue::new(*name).help(help(name)),
         });
         by.value_parser(PossibleValuesParser::new(values)).required(false).default_value(self.by[0])
+    }
+
+    /// Whether it has a dimension of its own with this name.
+    fn has_own(&self, name: &str) -> bool {
+        self.metric.dimensions.contains(&name)
     }
 
     /// What rows are about, and whether they overlap.
@@ -175,6 +182,9 @@ pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) ->
     )?;
     if read.found.iter().all(|found| found.report.events == 0) {
         bail!("the trace has no {}", measurement.missing);
+    }
+    if by == Dimension::Service.name() && !measurement.has_own(by) {
+        super::check_services(read.found.iter().map(|found| &found.report.profile))?;
     }
     read.write(
         shared,

@@ -21,7 +21,7 @@ use crate::output::{counted, grouped};
 pub struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Show one row for each process, thread, module, function or stack
+    /// Show one row for each process, thread, module, function, stack or Windows service
     #[arg(long, value_enum, default_value = "process")]
     by: Dimension,
     /// Count each sample as one sampling interval, not as the time since the previous sample
@@ -76,6 +76,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
              PROFILE and CSWITCH, for example by `xperf -on PROC_THREAD+LOADER+PROFILE+CSWITCH \
              -stackwalk Profile+CSwitch`"
         );
+    }
+    if by == Dimension::Service {
+        super::check_services(read.found.iter().map(|found| &found.report.profile))?;
     }
     read.write(
         shared,
@@ -239,7 +242,8 @@ fn table(out: &mut impl Write, by: Dimension, shared: &Shared, found: &Analyzed)
         }
         columns.extend(["SAMPLES", "±"].map(Column::right));
     }
-    let has_exact = report.exact.is_some() && matches!(by, Dimension::Process | Dimension::Thread);
+    let has_exact =
+        report.exact.is_some() && matches!(by, Dimension::Process | Dimension::Thread | Dimension::Service);
     if has_exact {
         columns.extend(["EXACT %", "EXACT s", "RUNS"].map(Column::right));
     }

@@ -8,12 +8,12 @@ mod wait;
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use stackhound::analysis::rows::{By, Row};
 use stackhound::analysis::{self, Window};
-use stackhound::profile::{Full, Grouping};
+use stackhound::profile::{Full, Grouping, Profile};
 use stackhound::trace::{Capture, OpenTrace, TraceTime};
 use stackhound::{Clock, EventView, Naming, RawTime, TraceState};
 use stackhound_export::escape::{cell, line, row};
@@ -123,6 +123,8 @@ enum Dimension {
     Line,
     /// Stacks
     Stack,
+    /// Windows services, such as those of svchost.exe
+    Service,
 }
 
 impl Dimension {
@@ -134,6 +136,7 @@ impl Dimension {
             Dimension::Function => "function",
             Dimension::Line => "line",
             Dimension::Stack => "stack",
+            Dimension::Service => "service",
         }
     }
 
@@ -146,6 +149,7 @@ impl Dimension {
             Dimension::Function => By::Frames(shared.unnamed()),
             Dimension::Line => By::Frames(Grouping::Line),
             Dimension::Stack => By::Stack,
+            Dimension::Service => By::Service,
         }
     }
 
@@ -158,6 +162,7 @@ impl Dimension {
             Dimension::Function => "FUNCTION",
             Dimension::Line => "LINE",
             Dimension::Stack => "STACK",
+            Dimension::Service => "SERVICE",
         }
     }
 
@@ -292,6 +297,17 @@ impl<R> Read<R> {
         }
         Ok(())
     }
+}
+
+/// Checks that a trace states what rows by service are about.
+fn check_services<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> Result<()> {
+    if profiles.any(Profile::lists_services) {
+        return Ok(());
+    }
+    bail!(
+        "the trace does not list Windows services: it has no event SystemConfig/Services, which Windows writes into \
+         kernel sessions when they stop"
+    )
 }
 
 /// Writes the names of the columns: what rows are about, their ids, and `columns`. Several captures

@@ -21,8 +21,8 @@ use crate::output::{counted, grouped};
 pub struct Arguments {
     #[command(flatten)]
     shared: Shared,
-    /// Show one row for each process, thread, module, function or stack that did not run, for each
-    /// reason, or for each thread that ended a wait
+    /// Show one row for each process, thread, module, function, stack or service that did not run, for
+    /// each reason, or for each thread that ended a wait
     #[arg(long, value_enum, default_value = "process")]
     by: WaitDimension,
 }
@@ -44,6 +44,7 @@ impl ValueEnum for WaitDimension {
             WaitDimension::Waiting(Dimension::Function),
             WaitDimension::Waiting(Dimension::Line),
             WaitDimension::Waiting(Dimension::Stack),
+            WaitDimension::Waiting(Dimension::Service),
             WaitDimension::Reason,
             WaitDimension::ReadyingThread,
         ];
@@ -157,6 +158,9 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
             "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
              example by `stackhound record --preset switches` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
         );
+    }
+    if by == WaitDimension::Waiting(Dimension::Service) {
+        super::check_services(read.found.iter().map(|found| &found.report.profile))?;
     }
     read.write(
         shared,

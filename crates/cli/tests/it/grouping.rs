@@ -271,6 +271,11 @@ fn what_cannot_be_grouped_gets_one_sentence() {
     let file = text(&DEMO.etl_file);
     let rows: &[(&[&str], &str)] = &[
         (&["top", "cpu", "--group", "x"], "--group: expected PATTERN->NAME or PATTERN=>NAME, found `x`"),
+        (
+            &["top", "memory", "--by", "service", "-q"],
+            "the trace does not list Windows services: it has no event SystemConfig/Services, which Windows writes \
+             into kernel sessions when they stop",
+        ),
         (&["top", "disk", "--fold", "{x"], "--fold: the braces of the pattern `{x` do not match"),
         (
             &["profile", "--format", "folded", "--include", "@["],
@@ -302,4 +307,79 @@ fn what_cannot_be_grouped_gets_one_sentence() {
     for (arguments, sentence) in rows {
         refused(&[arguments, &[file, "--symbol-path", ""][..]].concat(), sentence);
     }
+}
+
+/// The rows by service are the sums of the rows by thread, with the services and tags that `events`
+/// shows.
+#[test]
+fn services_of_a_genuine_trace_are_those_of_its_threads() {
+    let Some(path) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let run = |options: &[&str]| {
+        let output = stackhound(&[options, &["-q", "--symbol-path", "", text(&path)]].concat());
+        assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let events = |kind: &str| -> Vec<Value> {
+        let output = run(&["events", "--format", "ndjson", "--event", kind]);
+        let lines = output.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()["fields"].take()).collect()
+    };
+    let mut services: BTreeMap<u64, BTreeMap<u64, String>> = BTreeMap::new();
+    for fields in events("SystemConfig/Services") {
+        let (Some(pid), Some(name)) = (fields["ProcessId"].as_u64(), fields["ServiceName"].as_str()) else {
+            continue;
+        };
+        if pid != 0 {
+            services.entry(pid).or_default().insert(number(&fields["SubProcessTag"]), name.to_owned());
+        }
+    }
+    let mut tags: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
+    for kind in ["Thread/Start", "Thread/DCStart", "Thread/DCEnd"] {
+        for fields in events(kind) {
+            let (Some(pid), Some(tid)) = (fields["ProcessId"].as_u64(), fields["TThreadId"].as_u64()) else {
+                continue;
+            };
+            let tag = fields["SubProcessTag"].as_u64().unwrap_or(0);
+            let known = tags.entry((pid, tid)).or_default();
+            if tag != 0 && !known.contains(&tag) {
+                known.push(tag);
+            }
+        }
+    }
+    let rows = |by: &str| {
+        let output = run(&["top", "cpu", "--all", "--format", "json", "--by", by]);
+        let mut document: Value = serde_json::from_slice(&output).unwrap();
+        let Value::Array(rows) = document["rows"].take() else { panic!("rows") };
+        rows
+    };
+    let processes: BTreeMap<u64, String> = rows("process")
+        .iter()
+        .filter_map(|row| Some((row["pid"].as_u64()?, row["name"].as_str()?.to_owned())))
+        .collect();
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows("thread") {
+        let listed = row["pid"].as_u64().and_then(|pid| Some((pid, services.get(&pid)?)));
+        let name = match listed {
+            None => "[no service]".to_owned(),
+            Some((pid, listed)) => {
+                let tags = row["tid"].as_u64().and_then(|tid| tags.get(&(pid, tid)));
+                let name = match tags.map_or(&[][..], Vec::as_slice) {
+                    [_, _, ..] => "several services",
+                    [tag] if listed.contains_key(tag) => &listed[tag],
+                    _ if listed.len() == 1 => listed.values().next().unwrap(),
+                    _ => "unknown service",
+                };
+                format!("{name} in {}", processes[&pid])
+            }
+        };
+        *expected.entry(name).or_default() += number(&row["samples"]);
+    }
+    expected.retain(|_, count| *count > 0);
+    let found: BTreeMap<String, u64> = rows("service")
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap().to_owned(), number(&row["samples"])))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    assert_eq!(found, expected);
+    assert!(found.len() > 5, "{found:?}");
 }

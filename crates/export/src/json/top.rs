@@ -13,7 +13,7 @@ use super::value::Time;
 pub struct TopCpu<'a> {
     /// What is measured: `cpu`.
     pub metric: &'static str,
-    /// What the rows are about: `process`, `thread`, `module`, `function`, `line` or `stack`.
+    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack` or `service`.
     pub by: &'static str,
     /// The analyzed part of the trace.
     pub window: Window,
@@ -109,7 +109,7 @@ pub struct ExactCpu {
 /// A row. Times are nanoseconds.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CpuRow<'a> {
-    /// The process, thread, module or function. Null for stacks.
+    /// The process, thread, module, function or service. Null for stacks.
     pub name: Option<&'a str>,
     /// The names of the frames of a stack, innermost first, and then its process. Null for others.
     pub stack: Option<&'a [String]>,
@@ -156,7 +156,7 @@ pub struct CaptureTopCpu<'a> {
 pub struct TopWait<'a> {
     /// What is measured: `wait` or `ready`.
     pub metric: &'static str,
-    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack`, `reason`
+    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack`, `service`, `reason`
     /// or `readying-thread`.
     pub by: &'static str,
     /// The analyzed part of the trace.
@@ -193,7 +193,7 @@ pub struct TopWait<'a> {
 /// A row. Times are nanoseconds.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WaitRow<'a> {
-    /// The process, thread, module, function, reason or readying thread. Null for stacks.
+    /// The process, thread, module, function, service, reason or readying thread. Null for stacks.
     pub name: Option<&'a str>,
     /// The names of the frames of a stack, innermost first, and then its process. Null for others.
     pub stack: Option<&'a [String]>,

@@ -682,3 +682,72 @@ fn rows_are_sorted_by_all_columns() {
     let rows = report(&costs::FAULT, WHOLE, &events).rows(CostBy::Actor(By::Thread));
     assert_eq!(rows.iter().map(|row| row.tid).collect::<Vec<_>>(), [Some(20), Some(16), Some(12)]);
 }
+
+/// Threads with tags, of services that are listed at the end, as in traces of Windows.
+#[test]
+fn threads_belong_to_services() {
+    let thread = |time, hook_id, pid, tid, tag| {
+        let fields =
+            [(pid, 4), (tid, 4), (0, 8), (0, 8), (0, 8), (0, 8), (0, 8), (0, 8), (0, 8), (tag, 4), (0, 4)];
+        kernel(time, 0, hook_id, 3, &fields)
+    };
+    let running = |pid, tid, tag| thread(0, hook_id::THREAD_DC_START, pid, tid, tag);
+    let of = |(pid, tid), event: Event| Event(event.0, event.1, (pid, tid), event.3, event.4, event.5);
+    let commit = |pid: u32, tid: u32, pages: u64| {
+        let fields = [(u64::from(tid) << 32, 8), (pages << 12, 8), (pid.into(), 4), (0x1000, 4)];
+        of((pid, tid), kernel(10, 0, hook_id::PAGE_FAULT_VIRTUAL_ALLOC, 0, &fields))
+    };
+    let service = |pid, tag, name: &str| {
+        let texts = [name, "", ""]
+            .map(|text| text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+        let fields = payload(&[(pid, 4), (4, 4), (tag, 4)]);
+        Event(
+            20,
+            0,
+            (8, 12),
+            Kind::Kernel(hook_id::SYSTEM_CONFIG_SERVICES),
+            2,
+            [fields, texts.concat()].concat(),
+        )
+    };
+    let changed = kernel(5, 0, hook_id::THREAD_SUB_PROCESS_TAG_CHANGED, 0, &[(3, 4), (4, 4)]);
+    let events = [
+        running(8, 12, 3),
+        running(8, 16, 4),
+        running(8, 20, 0),
+        running(8, 24, 3),
+        running(8, 28, 77),
+        running(40, 44, 0),
+        running(60, 64, 3),
+        of((8, 24), changed),
+        commit(8, 12, 1),
+        commit(8, 16, 2),
+        commit(8, 20, 4),
+        commit(8, 24, 8),
+        commit(8, 28, 16),
+        commit(40, 44, 32),
+        commit(60, 64, 64),
+        thread(15, hook_id::THREAD_DC_END, 8, 12, 3),
+        service(8, 3, "Audio"),
+        service(8, 4, "Events"),
+        service(8, 4, "Events"),
+        service(40, 9, "Spooler"),
+        service(0, 5, "Stopped"),
+    ];
+    let pages = |events: &[Event]| -> Vec<(String, u64)> {
+        let report = report(&costs::MEMORY, WHOLE, events);
+        assert_eq!(report.profile.lists_services(), events.len() == 21);
+        let bytes = column(&report, CostBy::Actor(By::Service), "allocated_bytes");
+        bytes.into_iter().map(|(name, bytes)| (name, bytes >> 12)).collect()
+    };
+    let expected = [
+        ("Audio in unknown (8)", 1),
+        ("Events in unknown (8)", 2),
+        ("Spooler in unknown (40)", 32),
+        ("[no service]", 64),
+        ("several services in unknown (8)", 8),
+        ("unknown service in unknown (8)", 20),
+    ];
+    assert_eq!(pages(&events), expected.map(|(name, pages)| (name.to_owned(), pages)));
+    assert_eq!(pages(&events[..16]), [("[no service]".to_owned(), 127)]);
+}
