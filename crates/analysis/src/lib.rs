@@ -11,6 +11,7 @@
 //! This crate does not know how results are shown.
 #![forbid(unsafe_code)]
 
+pub mod chain;
 mod collector;
 pub mod contents;
 pub mod costs;

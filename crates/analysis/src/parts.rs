@@ -108,6 +108,11 @@ impl Parts {
         }
     }
 
+    /// Time zero.
+    pub fn start(&self) -> FileTime {
+        self.start
+    }
+
     /// Times of the first and the last event; the same time if there are none.
     pub fn times(&self) -> (TraceTime, TraceTime) {
         self.times.unwrap_or_default()

@@ -200,12 +200,14 @@ fn reason_name(reason: Reason) -> String {
     match reason {
         Reason::Preempted => "preempted".to_owned(),
         Reason::ReadyToRun => "made ready".to_owned(),
-        Reason::Wait(number) => {
-            let name =
-                stackhound_schema::kernel::map("WaitReason").and_then(|map| map.value_name(number.into()));
-            name.map_or_else(|| format!("reason {number}"), str::to_owned)
-        }
+        Reason::Wait(number) => wait_reason(number),
     }
+}
+
+/// The name of a `KWAIT_REASON`.
+pub fn wait_reason(number: u8) -> String {
+    let name = stackhound_schema::kernel::map("WaitReason").and_then(|map| map.value_name(number.into()));
+    name.map_or_else(|| format!("reason {number}"), str::to_owned)
 }
 
 /// Measures the waits of one capture, from events in time order.

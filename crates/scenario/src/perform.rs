@@ -461,7 +461,8 @@ impl<W: Write> Simulation<'_, W> {
         let owner = self.owner(woken);
         self.out.about(|| About::Thread(owner.pid, owner.tid));
         let logged = self.event(on, thread, event::READY_THREAD, below::READY)?;
-        self.out.add_ground_truth(logged, GroundTruth::Ready { tid: self.threads[woken].tid });
+        let (tid, by) = (owner.tid, Some(self.threads[thread].tid));
+        self.out.add_ground_truth(logged, GroundTruth::Ready { tid, by });
         self.make_ready(woken)
     }
 

@@ -396,7 +396,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
         payload::ready_thread(&mut self.out.payload, self.threads[thread].tid, true);
         let logged = self.out.kernel(on, event::READY_THREAD, Issuer::UNKNOWN)?;
-        self.out.add_ground_truth(logged, GroundTruth::Ready { tid: self.threads[thread].tid });
+        let tid = self.threads[thread].tid;
+        self.out.add_ground_truth(logged, GroundTruth::Ready { tid, by: None });
         self.make_ready(thread)
     }
 

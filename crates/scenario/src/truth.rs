@@ -280,6 +280,8 @@ pub enum GroundTruth {
     Ready {
         /// Thread id.
         tid: Tid,
+        /// The thread that did it; `None` if an interrupt did.
+        by: Option<Tid>,
     },
     /// A thread enters the kernel by a system call.
     Enter {

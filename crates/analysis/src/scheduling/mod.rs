@@ -41,6 +41,8 @@ pub struct Scheduling {
     sources: Vec<Option<Source>>,
     /// What became known with the last event; kept for its memory.
     slices: Vec<Slice<Key>>,
+    /// The thread that the last event made ready.
+    readied: Option<Key>,
     compact: u64,
 }
 
@@ -56,6 +58,11 @@ impl Scheduling {
         self.compact
     }
 
+    /// The thread whose wait the last event ended.
+    pub fn readied(&self) -> Option<Key> {
+        self.readied
+    }
+
     /// Observes the next event, and returns what becomes known with it. Of the slices of a switch,
     /// those without a processor belong to the new thread, whose stack the event has. Every event
     /// of the trace must be passed.
@@ -65,6 +72,7 @@ impl Scheduling {
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, parts: &mut Parts) -> Result<&[Slice<Key>], Full> {
         self.slices.clear();
+        self.readied = None;
         let (number, now) = (usize::from(view.event().source()), view.time());
         if self.sources.len() <= number {
             self.sources.resize(number + 1, None);
@@ -100,6 +108,11 @@ impl Scheduling {
                 && sources.iter().any(|source| losses.on_processor(*source, processor, from.0, until.0))
         };
         self.scheduler.end(end, may_be_lost, running, open);
+    }
+
+    /// Whether records between a time and the end of the trace may be missing.
+    pub fn may_be_lost_since(&self, known: &TraceState, since: TraceTime) -> bool {
+        may_be_lost(known.losses(), (0..).zip(&self.sources), since, TraceTime(i64::MAX))
     }
 
     /// The sources with switches. Losses of others do not matter.
@@ -166,7 +179,8 @@ impl Scheduling {
         let parsed = payload::ReadyThread::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
         let thread = key(view, parts, parsed.thread_id)?;
-        self.scheduler.ready(view.processor(), view.time(), thread, &parsed);
+        let ends_wait = self.scheduler.ready(view.processor(), view.time(), thread, &parsed);
+        self.readied = ends_wait.then_some(thread);
         Ok(())
     }
 

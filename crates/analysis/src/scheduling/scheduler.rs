@@ -247,17 +247,21 @@ impl<T: Thread> Scheduler<T> {
     }
 
     /// A thread is made ready, by the thread that runs on a processor. The first such event ends a
-    /// wait.
-    pub fn ready(&mut self, processor: Processor, now: TraceTime, thread: T, event: &ReadyThread) {
+    /// wait. Returns whether this one does, as far as it is known so far.
+    pub fn ready(&mut self, processor: Processor, now: TraceTime, thread: T, event: &ReadyThread) -> bool {
         let readied = Readied { by: self.running(processor), in_dpc: event.flags & 1 != 0, time: now };
         match self.threads.get_mut(&thread) {
             Some(ThreadState::Running(early)) => *early = Some(readied),
             Some(ThreadState::NotRunning(off)) if off.readied.is_none() && off.waits.is_some() => {
                 off.readied = Some(readied);
             }
-            Some(ThreadState::NotRunning(_)) => self.stats.spurious += 1,
-            None => {}
+            Some(ThreadState::NotRunning(_)) => {
+                self.stats.spurious += 1;
+                return false;
+            }
+            None => return false,
         }
+        true
     }
 
     /// Ends the trace. `may_be_lost` states whether records of a processor between two times may be

@@ -1,6 +1,7 @@
 //! `top`: what costs time in a trace, by process, thread, module, function or stack.
 
 pub mod butterfly;
+mod chain;
 mod costs;
 pub mod cpu;
 pub mod table;
@@ -37,7 +38,7 @@ pub enum Verb {
     /// Show where processor time was spent, by profile samples and by context switches
     Cpu(cpu::Arguments),
     /// Show where threads waited, why, and who ended the waits
-    Wait(wait::Arguments),
+    Wait(chain::ChainArguments),
     /// Show how long threads were ready to run and did not run
     Ready(wait::Arguments),
     /// Show the time in interrupt service routines and deferred procedure calls, by driver
@@ -199,7 +200,7 @@ impl Shared {
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
         Verb::Cpu(arguments) => cpu::run(arguments, common),
-        Verb::Wait(arguments) => wait::run(arguments, common, wait::WAITS),
+        Verb::Wait(arguments) => chain::run(arguments, common),
         Verb::Ready(arguments) => wait::run(arguments, common, wait::READY),
         Verb::Interrupt(arguments) => costs::run(arguments, common, &costs::INTERRUPT),
         Verb::Syscall(arguments) => costs::run(arguments, common, &costs::SYSTEM_CALL),

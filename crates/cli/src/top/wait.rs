@@ -20,7 +20,7 @@ use crate::output::{counted, grouped};
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
-    shared: Shared,
+    pub shared: Shared,
     /// Show one row for each process, thread, module, function, stack or service that did not run, for
     /// each reason, or for each thread that ended a wait
     #[arg(long, value_enum, default_value = "process")]
@@ -150,15 +150,7 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
             Analyzed { report, rows, applied }
         },
     )?;
-    if read.found.iter().all(|found| found.report.stats.switches == 0) {
-        if read.found.iter().any(|found| found.report.compact > 0) {
-            bail!("the trace has only compact context switches (Thread/CompactCSwitch), which are not read");
-        }
-        bail!(
-            "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
-             example by `stackhound record --preset switches` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
-        );
-    }
+    require_switches(read.found.iter().map(|found| (found.report.stats.switches, found.report.compact)))?;
     if by == WaitDimension::Waiting(Dimension::Service) {
         super::check_services(read.found.iter().map(|found| &found.report.profile))?;
     }
@@ -171,6 +163,21 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
             captures: each.into_iter().map(|(capture, top)| CaptureTopWait { capture, top }).collect(),
         },
     )
+}
+
+/// Refuses captures without context switches. Of each capture, their number and that of compact ones.
+pub fn require_switches(captures: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
+    let counts = captures.into_iter().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
+    match counts {
+        (1.., _) => Ok(()),
+        (0, 1..) => {
+            bail!("the trace has only compact context switches (Thread/CompactCSwitch), which are not read")
+        }
+        (0, 0) => bail!(
+            "the trace has no context switches; they are recorded with the kernel flags CSWITCH and DISPATCHER, for \
+             example by `stackhound record --preset switches` or `xperf -on CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`"
+        ),
+    }
 }
 
 fn document<'a>(by: WaitDimension, metric: Metric, shared: &'a Shared, found: &'a Analyzed) -> TopWait<'a> {

@@ -18,10 +18,11 @@ use serde_json::Value;
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
-const VERBS: [(&str, &str); 30] = [
+const VERBS: [(&str, &str); 31] = [
     ("butterfly", "callers module --preset modules --exclude ntoskrnl --format json T"),
     ("top-costs", "top syscall --by stack --symbol-path S --format json T"),
     ("top-wait", "top wait --by readying-thread --symbol-path S --format json T"),
+    ("top-chain", "top wait --tid 404 --chain --symbol-path S --format json T"),
     ("summary", "summary --symbol-path S --format json T"),
     ("top-cpu", "top cpu --by thread --symbol-path S --format json T"),
     ("info", "info --full --format json T"),

@@ -4,6 +4,7 @@ mod apc;
 mod behaviour;
 mod calltree;
 mod captures;
+mod chain;
 mod colors;
 mod complaints;
 mod completions;

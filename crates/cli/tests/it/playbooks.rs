@@ -92,7 +92,7 @@ impl Generated {
         for event in &self.events {
             match event.action {
                 GroundTruth::Switch { old, .. } if old == tid => since = Some(event.time.0),
-                GroundTruth::Ready { tid: ready } if ready == tid => {
+                GroundTruth::Ready { tid: ready, .. } if ready == tid => {
                     let wait = since.take().map_or(0, |since| event.time.0 - since);
                     longest = longest.max(wait as u64 * 100);
                 }

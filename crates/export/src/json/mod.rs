@@ -7,7 +7,7 @@
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
 //! | [`summary`] | the first answers about a trace |
-//! | [`top`] | what costs time |
+//! | [`top`], [`chain`] | what costs time, and the critical path of a thread |
 //! | [`butterfly`] | callers and callees of a function |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
@@ -29,6 +29,7 @@
 //! the schemas of these tools.
 
 pub mod butterfly;
+pub mod chain;
 pub mod event;
 mod event_facts;
 pub mod finding;
@@ -94,6 +95,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("stubs", schema::<Vec<symbols::Stub>>("stubs")),
         ("summary", schema::<Vec<summary::Summary<'_>>>("summary")),
         ("symbols", schema::<symbols::SymbolReport>("symbols")),
+        ("top-chain", schema::<chain::TopChain>("top-chain")),
         ("top-cpu", schema::<top::TopCpu<'_>>("top-cpu")),
         ("top-cpu-of-captures", schema::<top::TopCpuOfCaptures<'_>>("top-cpu-of-captures")),
         ("top-costs", schema::<top::TopCosts<'_>>("top-costs")),

@@ -199,7 +199,7 @@ fn waits_are_the_truth_or_unknown() {
         let readied: Vec<(i64, u32)> = events
             .iter()
             .filter_map(|event| match event.action {
-                GroundTruth::Ready { tid } => Some((event.time.0, tid.0)),
+                GroundTruth::Ready { tid, .. } => Some((event.time.0, tid.0)),
                 _ => None,
             })
             .collect();

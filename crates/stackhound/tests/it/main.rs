@@ -1,6 +1,7 @@
 //! Tests of the library over whole traces, in one binary, which is linked once and uses all processors.
 
 mod analysis;
+mod chain;
 mod cost_scripts;
 mod costs;
 mod hunt;
