@@ -8,6 +8,7 @@ use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::Guid;
 
+use crate::fields::{file_name, number};
 use crate::gc::GarbageCollections;
 
 /// A kind of kernel event that questions are about.
@@ -125,6 +126,49 @@ pub struct Transfers {
     pub bytes: u64,
 }
 
+/// Maximum number of files whose bytes are counted one by one.
+const FILES_MAX: usize = 1 << 16;
+
+/// The flag of paging transfers, `IRP_PAGING_IO`. They repeat bytes of other operations.
+const PAGING: u64 = 2;
+
+/// Bytes that were read and written, by file.
+#[derive(Clone, Debug, Default)]
+pub struct FileBytes {
+    files: HashMap<String, u64>,
+    bytes: u64,
+}
+
+impl FileBytes {
+    fn add(&mut self, view: &EventView<'_>, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let name = file_name(view);
+        if let Some(sum) = self.files.get_mut(&*name) {
+            *sum = sum.saturating_add(bytes);
+        } else if self.files.len() < FILES_MAX {
+            self.files.insert(name.into_owned(), bytes);
+        }
+    }
+
+    /// The bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of files. Files beyond the first 65,536 are not counted one by one.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The files with the most bytes, and their bytes.
+    pub fn most(&self, count: usize) -> Vec<(&str, u64)> {
+        let mut all: Vec<_> = self.files.iter().map(|(name, bytes)| (&**name, *bytes)).collect();
+        all.sort_unstable_by(|(a, one), (b, other)| other.cmp(one).then_with(|| a.cmp(b)));
+        all.truncate(count);
+        all
+    }
+}
+
 /// The contents of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
@@ -142,6 +186,10 @@ pub struct Contents {
     pub read: Transfers,
     /// Writes to disks.
     pub written: Transfers,
+    /// Bytes that disks transferred.
+    pub disk_files: FileBytes,
+    /// Bytes that reads and writes of file systems requested, without those of paging.
+    pub requested_files: FileBytes,
     /// Collections of .NET processes.
     pub collections: GarbageCollections,
     /// Times of the first and the last event.
@@ -162,11 +210,18 @@ impl Contents {
         let transfers = match id {
             hook_id::DISK_IO_READ => &mut self.read,
             hook_id::DISK_IO_WRITE => &mut self.written,
+            hook_id::FILE_IO_READ | hook_id::FILE_IO_WRITE => {
+                if number(view, "IoFlags").is_none_or(|flags| flags & PAGING == 0) {
+                    self.requested_files.add(view, number(view, "IoSize").unwrap_or(0));
+                }
+                return;
+            }
             _ => return,
         };
         transfers.count += 1;
-        let size = view.field("TransferSize").and_then(|(_, value)| value.as_u64()).unwrap_or(0);
+        let size = number(view, "TransferSize").unwrap_or(0);
         transfers.bytes = transfers.bytes.saturating_add(size);
+        self.disk_files.add(view, size);
     }
 
     fn observe_provider(&mut self, view: &EventView<'_>) {

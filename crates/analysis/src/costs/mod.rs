@@ -25,11 +25,12 @@ use std::ops::AddAssign;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use stackhound_etl::Clock;
-use stackhound_pipeline::{EventView, Missing, Naming, TraceState};
+use stackhound_pipeline::{EventView, Naming, TraceState};
 use stackhound_profile::{Full, Grouping, Patterns, ProcessId, Profile, StackId, Sums, ThreadId};
 use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
 use stackhound_types::RawTime;
 
+use crate::fields;
 use crate::parts::Parts;
 use crate::rows::{Amount, Applied, By, ByStack, Row, named_rows, regroup, rows};
 use crate::window::Window;
@@ -487,9 +488,5 @@ impl CostReport {
 
 /// The label of the file that an event is about.
 fn file_label(view: &EventView<'_>, out: &mut Observations) -> Label {
-    match view.file_path() {
-        Ok(path) => out.label(&path),
-        Err(Missing::Lost) => out.label("[file name not certain: lost records]"),
-        Err(_) => out.label("[no file name]"),
-    }
+    out.label(&fields::file_name(view))
 }

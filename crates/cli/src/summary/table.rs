@@ -20,6 +20,10 @@ const WIDTH_MIN: usize = 40;
 /// The number of characters in the column of names.
 const NAMES: usize = 11;
 
+/// The number of files on the screen, and of characters of the name of each.
+const FILES: usize = 2;
+const NAME: usize = 22;
+
 /// The number of alerts on the screen.
 const ALERTS: usize = 3;
 
@@ -124,6 +128,7 @@ pub fn screen(
     if !missing.is_empty() {
         screen.fact("not in it", &listed(&missing, rest))?;
     }
+    symbols(&mut screen, found)?;
     cpu(&mut screen, found)?;
     if contents.read.count + contents.written.count > 0 {
         let transfers = |verb: &str, of: &Transfers| {
@@ -132,6 +137,7 @@ pub fn screen(
         let (read, written) = (transfers("read", &contents.read), transfers("written", &contents.written));
         screen.fact("disk", &format!("{read}, {written}"))?;
     }
+    files(&mut screen, found)?;
     let collections = &contents.collections;
     if collections.count() > 0 {
         let [gen0, gen1, gen2] = collections.generations.map(grouped);
@@ -182,6 +188,41 @@ fn losses(found: &Summarized) -> String {
     let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, one, many)| counted(count, one, many)).collect();
     if counts.is_empty() { "nothing lost".to_owned() } else { counts.join(", ") }
+}
+
+fn symbols<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<()> {
+    let symbols = &found.symbols;
+    if symbols.modules == 0 {
+        return Ok(());
+    }
+    let modules = counted(symbols.modules, "module", "modules");
+    let mut text = format!("PDB known of {} of {modules}", grouped(symbols.with_pdb_identity));
+    if symbols.frames > 0 {
+        let (named, frames) = (grouped(symbols.named_frames), counted(symbols.frames, "frame", "frames"));
+        text += &format!(", {named} of {frames} named");
+    }
+    if symbols.with_pdb_identity < symbols.modules || symbols.named_frames < symbols.frames {
+        text += "; see `symbols check`";
+    }
+    screen.fact("symbols", &text)
+}
+
+/// The files with the most bytes: those that disks transferred, or else those that were requested.
+fn files<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<()> {
+    let contents = &found.contents;
+    let (files, measure) = match contents.disk_files.count() {
+        0 => (&contents.requested_files, "requested"),
+        _ => (&contents.disk_files, "by disk"),
+    };
+    if files.count() == 0 {
+        return Ok(());
+    }
+    // The start of a remark, and the end of a path.
+    let shown = |name: &str| if name.starts_with('[') { cut(name, NAME) } else { cut_start(name, NAME) };
+    let most = files.most(FILES).into_iter().map(|(name, count)| format!("{} {}", bytes(count), shown(name)));
+    let most: Vec<String> = most.collect();
+    let count = counted(files.count() as u64, "file", "files");
+    screen.fact("files", &format!("{count} {measure}, most: {}", most.join(", ")))
 }
 
 fn cpu<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<()> {

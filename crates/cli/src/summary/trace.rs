@@ -1,8 +1,10 @@
 //! The first answers about one capture, from one pass over it.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use stackhound::analysis::Window;
-use stackhound::analysis::contents::{Contents, Kind};
+use stackhound::analysis::contents::{Contents, FileBytes, Kind};
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
 use stackhound::analysis::rows::{By, Row};
@@ -11,8 +13,10 @@ use stackhound::detect::report::{Finding, SourceLocation};
 use stackhound::detect::{Binaries, Severity, Totals};
 use stackhound::frames::Lists;
 use stackhound::hunt::HuntSession;
-use stackhound::profile::Grouping;
+use stackhound::profile::{CodeKind, Grouping, Profile};
+use stackhound::system::System;
 use stackhound::trace::Capture;
+use stackhound::types::ModuleIdentity;
 use stackhound::{Outcome, Passes, Pipeline};
 use stackhound_export::json::summary as json;
 
@@ -35,6 +39,7 @@ pub struct Summarized {
     pub functions: Vec<Row>,
     pub totals: Totals,
     pub alerts: Vec<Alert>,
+    pub symbols: json::Symbols,
     pub outcome: Outcome,
     /// Size of the files in bytes.
     pub size: u64,
@@ -76,6 +81,7 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     }
     let (known, _, naming) = pipeline.parts();
     let cpu = cpu.finish(known, naming);
+    let symbols = symbols(known.system(), &cpu.profile);
     let mut alerts = alerts.finish();
     sort(&mut alerts);
     let first = |by| {
@@ -88,7 +94,36 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let files: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     let (files, arguments) = (files.join(" "), shell_arguments(given));
     let totals = hunt.totals();
-    Ok(Summarized { contents, cpu, processes, functions, totals, alerts, outcome, size, files, arguments })
+    Ok(Summarized {
+        contents,
+        cpu,
+        processes,
+        functions,
+        totals,
+        alerts,
+        symbols,
+        outcome,
+        size,
+        files,
+        arguments,
+    })
+}
+
+/// Counts modules and frames, and those with names.
+fn symbols(system: &System, profile: &Profile) -> json::Symbols {
+    let identities = system.modules().map(|module| {
+        let identity = stackhound::frames::identity(module);
+        // The case of a file name can vary.
+        ModuleIdentity { name: identity.name.to_lowercase(), ..identity }
+    });
+    let modules: BTreeSet<ModuleIdentity> = identities.collect();
+    let frames = profile.frames().iter().filter(|frame| frame.code != CodeKind::Remark);
+    json::Symbols {
+        modules: modules.len() as u64,
+        with_pdb_identity: modules.iter().filter(|module| module.pdb.is_some()).count() as u64,
+        frames: frames.clone().count() as u64,
+        named_frames: frames.filter(|frame| !frame.is_unnamed()).count() as u64,
+    }
 }
 
 impl Summarized {
@@ -160,7 +195,7 @@ impl Summarized {
         let rows = |rows: &'a [Row]| rows.iter().map(|row| row_document(&self.cpu, row, false)).collect();
         let count = |kind: Kind| json::KindCount { kind: kind.name(), events: self.contents.count(kind) };
         let (contains, missing) = self.kinds();
-        let Contents { read, written, collections, .. } = &self.contents;
+        let Contents { read, written, disk_files, requested_files, collections, .. } = &self.contents;
         json::Summary {
             capture: capture_info(capture),
             size: self.size,
@@ -185,12 +220,20 @@ impl Summarized {
                 processes: rows(&self.processes),
                 functions: rows(&self.functions),
             }),
-            disk: (read.count + written.count > 0).then_some(json::Disk {
+            disk: (read.count + written.count > 0).then(|| json::Disk {
                 reads: read.count,
                 bytes_read: read.bytes,
                 writes: written.count,
                 bytes_written: written.bytes,
+                file_count: disk_files.count(),
+                largest_files: largest(disk_files),
             }),
+            file_requests: (requested_files.count() > 0).then(|| json::FileRequests {
+                bytes: requested_files.bytes(),
+                file_count: requested_files.count(),
+                largest_files: largest(requested_files),
+            }),
+            symbols: self.symbols,
             garbage_collections: (collections.count() > 0).then(|| json::GarbageCollections {
                 generations: collections.generations,
                 pauses: collections.pauses.count,
@@ -219,6 +262,11 @@ impl Summarized {
     pub fn buffers_lost(&self) -> u64 {
         self.outcome.trace.buffers_lost.max(self.outcome.trace.buffers_missing)
     }
+}
+
+/// The files with the most bytes.
+fn largest(files: &FileBytes) -> Vec<json::FileBytes<'_>> {
+    files.most(ROWS).into_iter().map(|(file, bytes)| json::FileBytes { file, bytes }).collect()
 }
 
 /// An alert with its most severe detection.

@@ -60,15 +60,70 @@ fn check_counts(path: &Path) {
     }
 }
 
+/// Compares files and symbols with what other verbs say about the same file.
+#[test]
+fn files_and_symbols_agree_with_other_verbs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = demo(folder.path(), "3");
+    let of = |symbols: &Path| {
+        json(&["summary", "-q", "--symbol-path", text(symbols), "--format", "json", text(&path)])[0].clone()
+    };
+    let summary = of(Path::new(""));
+    for (metric, columns, shown) in [
+        ("disk", ["read_bytes", "written_bytes"], &summary["disk"]),
+        ("file", ["read_bytes", "written_bytes"], &summary["file_requests"]),
+    ] {
+        let top = ["top", metric, "-q", "--all", "--by", "file", "--format", "json", text(&path)];
+        let top = json(&top);
+        let bytes = |row: &Value| columns.map(|column| row["self"][column].as_u64().unwrap()).iter().sum();
+        let mut files: Vec<(u64, &str)> = top["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| (bytes(row), row["name"].as_str().unwrap()))
+            .filter(|(bytes, _)| *bytes > 0)
+            .collect();
+        files.sort_by(|(one, a), (other, b)| other.cmp(one).then_with(|| a.cmp(b)));
+        assert_eq!(shown["file_count"], files.len(), "{metric}");
+        files.truncate(5);
+        let largest = shown["largest_files"].as_array().unwrap();
+        let largest: Vec<(u64, &str)> = largest
+            .iter()
+            .map(|file| (file["bytes"].as_u64().unwrap(), file["file"].as_str().unwrap()))
+            .collect();
+        assert_eq!(largest, files, "{metric}");
+    }
+    let modules = json(&["symbols", "list", "-q", "--symbol-path", "", "--format", "json", text(&path)]);
+    let modules = modules.as_array().unwrap();
+    let identified = modules.iter().filter(|module| !module["pdb"]["key"].is_null()).count();
+    let symbols = |summary: &Value, key: &str| summary["symbols"][key].as_u64().unwrap();
+    assert_eq!(symbols(&summary, "modules"), modules.len() as u64);
+    assert_eq!(symbols(&summary, "with_pdb_identity"), identified as u64);
+    // Without files, no frame of a module has a name; the demo has files of some modules.
+    let named = of(&folder.path().join("3/symbols"));
+    assert_eq!(symbols(&summary, "named_frames"), 0);
+    assert_eq!(symbols(&summary, "frames"), symbols(&named, "frames"));
+    let named_frames = symbols(&named, "named_frames");
+    assert!(named_frames > 0 && named_frames < symbols(&named, "frames"), "{}", named["symbols"]);
+}
+
 #[test]
 fn a_trace_is_summarized_on_one_screen() {
     let folder = tempfile::tempdir().unwrap();
     let path = demo(folder.path(), "1");
     let screen = check_screen(&path);
     check_counts(&path);
-    for part in
-        ["CPU ", "findings", "alert", "profile samples", "1 buffer lost", "stackhound hunt", "not in it"]
-    {
+    for part in [
+        "CPU ",
+        "findings",
+        "alert",
+        "profile samples",
+        "1 buffer lost",
+        "stackhound hunt",
+        "not in it",
+        "symbols    PDB",
+        "files by disk, most:",
+    ] {
         assert!(screen.contains(part), "{part}:\n{screen}");
     }
     // A bare file name shows the same.

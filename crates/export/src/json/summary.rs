@@ -37,7 +37,11 @@ pub struct Summary<'a> {
     /// Processor time. Null without samples and context switches.
     pub cpu: Option<Cpu<'a>>,
     /// Transfers of disks. Null if the trace contains none.
-    pub disk: Option<Disk>,
+    pub disk: Option<Disk<'a>>,
+    /// Bytes that reads and writes of file systems requested. Null if the trace contains none.
+    pub file_requests: Option<FileRequests<'a>>,
+    /// Modules, and names of functions.
+    pub symbols: Symbols,
     /// Garbage collections of .NET processes. Null if the trace contains none.
     pub garbage_collections: Option<GarbageCollections>,
     /// Findings of detections by severity.
@@ -82,8 +86,8 @@ pub struct Cpu<'a> {
 }
 
 /// Transfers of disks.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct Disk {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Disk<'a> {
     /// Number of reads.
     pub reads: u64,
     /// Bytes read.
@@ -92,6 +96,44 @@ pub struct Disk {
     pub writes: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Number of files. More than 65,536 are not counted one by one.
+    pub file_count: usize,
+    /// The files with the most bytes.
+    pub largest_files: Vec<FileBytes<'a>>,
+}
+
+/// Reads and writes of file systems, without those of paging, which repeat bytes of others.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FileRequests<'a> {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Number of files. More than 65,536 are not counted one by one.
+    pub file_count: usize,
+    /// The files with the most bytes.
+    pub largest_files: Vec<FileBytes<'a>>,
+}
+
+/// A file.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct FileBytes<'a> {
+    /// Its path, or a remark in brackets.
+    pub file: &'a str,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// Modules, and names of functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+pub struct Symbols {
+    /// Number of different modules in the trace.
+    pub modules: u64,
+    /// Number of those whose PDB is identified.
+    pub with_pdb_identity: u64,
+    /// Number of different frames in the stacks of samples.
+    pub frames: u64,
+    /// Number of those that were named with the files at hand or by their runtime. The name of the
+    /// nearest export does not count.
+    pub named_frames: u64,
 }
 
 /// Garbage collections of .NET processes.
