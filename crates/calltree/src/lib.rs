@@ -17,6 +17,7 @@ mod change;
 mod class;
 mod distinct;
 mod error;
+mod fold;
 mod frame;
 mod id;
 mod index;

@@ -2,26 +2,29 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackhound::analysis::{Collector, Counted, Limits};
-use stackhound::profile::{Grouping, Profile as Collected};
+use stackhound::profile::{Grouping, Profile as Collected, Unit};
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, firefox, flamegraph};
 
+use crate::calltree::fold;
 use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, at_end, counted};
+use crate::output::{Sink, at_end, counted, grouped};
 use crate::patterns::Patterns;
 use crate::progress::Progress;
 use crate::reading::{Reading, or_stop};
+use crate::recognition;
 use crate::render;
 
 #[derive(Args, Debug)]
@@ -83,7 +86,11 @@ pub enum Format {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let path = arguments.output.output.as_deref();
+    if let [file] = &arguments.inputs.files[..]
+        && recognition::holds_call_trees(file)
+    {
+        return exact(file, arguments, common);
+    }
     let format = format(arguments)?;
     if arguments.icicle && format != Format::Flamegraph {
         bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
@@ -121,29 +128,19 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (mut profile, counts) = collector.finish();
     let folds = matches!(format, Format::Firefox | Format::Flamegraph | Format::Speedscope);
     let folds = folds && !arguments.offsets && !arguments.unsymbolicated;
-    let mut applied = Vec::new();
-    if let Some(patterns) = patterns {
-        let threads: Vec<_> = profile.samples().iter().map(|sample| sample.thread).collect();
-        let unnamed = if folds { Grouping::Function } else { Grouping::Offset };
-        let regrouped = patterns.regroup(&profile, threads, unnamed);
-        let directories = regrouped.own_directories.clone();
-        let excluded = counted(profile.replace_stacks(regrouped), "sample", "samples");
-        profile.remove_unused();
-        applied.extend(arguments.patterns.lines(&directories, &excluded));
-    } else if folds {
-        profile.fold_unnamed();
-    }
-    let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
-    let mut sink = Sink::open(path)?;
-    if compressed {
-        // The formats write in small pieces, which compress slowly.
-        let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
-        write(&profile, format, arguments, &mut out)?;
-        sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
-    } else {
-        write(&profile, format, arguments, &mut sink)?;
-    }
-    sink.finish()?;
+    let applied = match patterns {
+        Some(patterns) => {
+            let unnamed = if folds { Grouping::Function } else { Grouping::Offset };
+            group(&mut profile, &patterns, arguments, unnamed)
+        }
+        None => {
+            if folds {
+                profile.fold_unnamed();
+            }
+            Vec::new()
+        }
+    };
+    write_file(&profile, format, arguments)?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
     progress.finish_selected(selected, &(losses.to_string() + &undecided + &named));
     if !common.quiet {
@@ -152,6 +149,70 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         report(&profile, &counts, shows_time(format));
     }
     Ok(Outcome { damaged, ..Outcome::default() })
+}
+
+/// Groups the stacks of a profile. Returns lines about what was done.
+fn group(
+    profile: &mut Collected,
+    patterns: &stackhound::profile::Patterns,
+    arguments: &Arguments,
+    unnamed: Grouping,
+) -> Vec<String> {
+    let threads: Vec<_> = profile.samples().iter().map(|sample| sample.thread).collect();
+    let regrouped = patterns.regroup(profile, threads, unnamed);
+    let directories = regrouped.own_directories.clone();
+    let weight = profile.replace_stacks(regrouped);
+    profile.remove_unused();
+    let excluded = match profile.unit() {
+        Unit::Samples => counted(weight, "sample", "samples"),
+        Unit::Transitions => counted(weight, "transition", "transitions"),
+        Unit::Nanoseconds => format!("{} ns", grouped(weight)),
+    };
+    arguments.patterns.lines(&directories, &excluded).collect()
+}
+
+/// The functions of an exact trace.
+fn exact(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let format = format(arguments)?;
+    let others = [
+        (arguments.samples.is_some(), "--samples"),
+        (arguments.offsets, "--offsets"),
+        (arguments.unsymbolicated, "--unsymbolicated"),
+    ];
+    fold::refuse_options(&arguments.filters, &arguments.naming, &others)?;
+    if format == Format::Perfetto {
+        bail!("Perfetto shows times, and the functions of an exact trace are sums; choose another format");
+    }
+    if arguments.icicle && format != Format::Flamegraph {
+        bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
+    }
+    let patterns = arguments.patterns.compile()?;
+    let mut folded = fold::read(file, product(arguments), common)?;
+    let applied = patterns
+        .map(|patterns| group(&mut folded.profile, &patterns, arguments, Grouping::Function))
+        .unwrap_or_default();
+    write_file(&folded.profile, format, arguments)?;
+    if !common.quiet {
+        folded.report();
+        applied.iter().for_each(|text| at_end(format_args!("{text}")));
+    }
+    Ok(folded.outcome())
+}
+
+/// Writes the profile to the selected file, compressed if its name ends in `.gz`.
+fn write_file(profile: &Collected, format: Format, arguments: &Arguments) -> Result<()> {
+    let path = arguments.output.output.as_deref();
+    let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
+    let mut sink = Sink::open(path)?;
+    if compressed {
+        // The formats write in small pieces, which compress slowly.
+        let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
+        write(profile, format, arguments, &mut out)?;
+        sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
+    } else {
+        write(profile, format, arguments, &mut sink)?;
+    }
+    sink.finish()
 }
 
 /// Adds the events of one capture.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -18,6 +19,7 @@ use stackhound_export::json::process::Process;
 use stackhound_export::json::stack::{Stack, StackSummary};
 use stackhound_export::json::stacks::{self as json, CaptureStacks, EventStacks, Stacks};
 
+use crate::calltree::fold;
 use crate::filter::{EventFilter, Filters};
 use crate::info::capture_info;
 use crate::inputs::{self, Inputs};
@@ -28,6 +30,7 @@ use crate::output::{Sink, counted, grouped};
 use crate::palette;
 use crate::progress::Progress;
 use crate::reading::Reading;
+use crate::recognition;
 use crate::render;
 
 #[derive(Args, Debug)]
@@ -169,6 +172,11 @@ impl Shown<'_> {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let format = arguments.output.format(arguments.format, Format::Table)?;
+    if let [file] = &arguments.inputs.files[..]
+        && recognition::holds_call_trees(file)
+    {
+        return exact(file, format, arguments, common);
+    }
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let sink = arguments.output.rows(format)?;
     let mut report = Report { format, sink, captures: &captures, written: 0, folded: BTreeMap::new() };
@@ -179,6 +187,20 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     report.finish()?;
     Ok(Outcome { damaged, ..Outcome::default() })
+}
+
+/// Shows the stacks of an exact trace.
+fn exact(file: &Path, format: Format, arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    fold::refuse_options(&arguments.filters, &arguments.naming, &[])?;
+    let folded = fold::read(file, String::new(), common)?;
+    let mut sink = arguments.output.rows(format)?;
+    match format {
+        Format::Table => folded.table(&mut sink, arguments.top)?,
+        Format::Folded => stackhound_export::folded::write(&folded.profile, &mut sink)?,
+        Format::Json => sink.json(&folded.document(arguments.top))?,
+    }
+    sink.finish()?;
+    Ok(folded.outcome())
 }
 
 /// Reports the stacks of one capture. Returns whether a byte of it is damaged.

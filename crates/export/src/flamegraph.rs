@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
-use stackhound_profile::{CodeKind, Profile, Sample};
+use stackhound_profile::{CodeKind, Profile, Sample, Unit};
 
 use crate::escape::Markup;
 use crate::folded;
@@ -159,7 +159,7 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::R
     )?;
     for drawn in &drawn {
         let row = if options.form == Form::Icicle { drawn.depth } else { rows - 1 - drawn.depth };
-        frame(out, &nodes[drawn.node], drawn, row, total)?;
+        frame(out, &nodes[drawn.node], drawn, row, (total, profile.unit()))?;
     }
     writeln!(out, "</svg>")?;
     head(out, profile.product(), &header, &kinds, top)?;
@@ -224,8 +224,11 @@ fn header(profile: &Profile, samples: &[&Sample], total: u64, options: &Options)
     let seconds = |time: u64| time as f64 / 1e9;
     let first = samples.iter().map(|sample| sample.time.0).min().unwrap_or(0);
     let last = samples.iter().map(|sample| sample.time.0).max().unwrap_or(0);
-    let mut lines =
-        vec![format!("{}, +{:.3} s to +{:.3} s", samples_text(total), seconds(first), seconds(last))];
+    let weight = weight_text(profile.unit(), total);
+    let mut lines = vec![match profile.unit() {
+        Unit::Samples => format!("{weight}, +{:.3} s to +{:.3} s", seconds(first), seconds(last)),
+        Unit::Transitions | Unit::Nanoseconds => weight,
+    }];
     let idle = profile.weight() - total;
     if idle > 0 {
         let share = percent(idle, profile.weight());
@@ -256,7 +259,13 @@ fn style(out: &mut dyn Write, kinds: &[Kind]) -> io::Result<()> {
     )
 }
 
-fn frame(out: &mut dyn Write, node: &Node<'_>, drawn: &Drawn, row: usize, total: u64) -> io::Result<()> {
+fn frame(
+    out: &mut dyn Write,
+    node: &Node<'_>,
+    drawn: &Drawn,
+    row: usize,
+    (total, unit): (u64, Unit),
+) -> io::Result<()> {
     let percent_of = |part: u64| part as f64 * 100.0 / total as f64;
     let (x, width) = (percent_of(drawn.left), percent_of(node.weight));
     let kind = if node.kind == Kind::All { "" } else { node.kind.name() };
@@ -272,7 +281,7 @@ fn frame(out: &mut dyn Write, node: &Node<'_>, drawn: &Drawn, row: usize, total:
         drawn.left,
         node.weight,
         Markup(node.name),
-        samples_text(node.weight),
+        weight_text(unit, node.weight),
         percent(node.weight, total),
         row * ROW,
         ROW - 1,
@@ -344,8 +353,12 @@ fn fitted(text: &str, width: f64) -> String {
     if start.is_empty() { start } else { start + "…" }
 }
 
-fn samples_text(number: u64) -> String {
-    counted(number, "sample", "samples")
+fn weight_text(unit: Unit, number: u64) -> String {
+    match unit {
+        Unit::Samples => counted(number, "sample", "samples"),
+        Unit::Transitions => counted(number, "transition", "transitions"),
+        Unit::Nanoseconds => format!("{}.{:06} s", number / 1_000_000_000, number / 1_000 % 1_000_000),
+    }
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::escape;
 use stackhound_profile::Profile;
-use stackhound_profile::{Sample, StackId, ThreadId};
+use stackhound_profile::{Sample, StackId, ThreadId, Unit};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -70,7 +70,7 @@ impl Serialize for Stacks<'_> {
     }
 }
 
-/// Writes the profile. Weights are numbers of samples. Consecutive samples with the same stack are
+/// Writes the profile. Weights are in the unit of the profile. Consecutive samples with the same stack are
 /// merged.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let (frames, numbers) = frames(profile);
@@ -125,7 +125,10 @@ fn thread<'p>(profile: &'p Profile, numbers: &'p [u32], id: ThreadId, samples: &
     Thread {
         form: "sampled",
         name: format!("{process} {}", profile.thread_label(id)),
-        unit: "none",
+        unit: match profile.unit() {
+            Unit::Samples | Unit::Transitions => "none",
+            Unit::Nanoseconds => "nanoseconds",
+        },
         start: 0,
         end: weights.iter().sum(),
         samples: Stacks { profile, numbers, stacks },

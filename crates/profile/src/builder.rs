@@ -7,7 +7,7 @@ use stackhound_types::plain::{Plain, make_plain};
 
 use crate::model::{
     Frame, FrameId, FrameName, InlineName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin,
-    Process, ProcessId, Sample, StackId, Switch, TextId, Thread, ThreadId,
+    Process, ProcessId, Sample, StackId, Switch, TextId, Thread, ThreadId, Unit,
 };
 use crate::profile::{MarkerRecord, Node, Profile};
 
@@ -57,6 +57,11 @@ impl ProfileBuilder {
     /// Sets whether a timer took all samples. The default is that other events did.
     pub fn set_timed(&mut self, is_timed: bool) {
         self.profile.is_timed = is_timed;
+    }
+
+    /// Sets what the weights of samples are. The default is numbers of samples.
+    pub fn set_unit(&mut self, unit: Unit) {
+        self.profile.unit = unit;
     }
 
     /// Adds a process.
@@ -172,6 +177,16 @@ impl ProfileBuilder {
         self.profile.stacks.push(node);
         self.stacks.insert(node, id);
         Ok(id)
+    }
+
+    /// The same as [`stack`](ProfileBuilder::stack) without adding one. `None` if it is not known.
+    pub fn known_stack(&self, caller: Option<StackId>, frame: FrameId) -> Option<StackId> {
+        self.stacks.get(&Node { caller, frame }).copied()
+    }
+
+    /// The number of different stacks.
+    pub fn stack_count(&self) -> usize {
+        self.profile.stacks.len()
     }
 
     /// Adds a sample.

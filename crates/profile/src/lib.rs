@@ -23,7 +23,7 @@ pub use butterfly::Butterfly;
 pub use model::{
     CodeKind, Frame, FrameId, FrameName, InlineName, Marker, MarkerKind, MarkerKindId, Module, ModuleId,
     ModuleOffset, Nanos, Origin, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason,
-    TextId, Thread, ThreadId, Timing,
+    TextId, Thread, ThreadId, Timing, Unit,
 };
 pub use patterns::{
     PATTERN_LENGTH_MAX, PATTERNS_MAX, PRESETS, Pattern, PatternError, Patterns, Preset, preset,

@@ -304,6 +304,19 @@ impl Frame {
     }
 }
 
+/// What the weights of samples are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// Numbers of samples or other events.
+    #[default]
+    Samples,
+    /// Numbers of transitions of an exact trace, which are usually instructions. The profile has no
+    /// times.
+    Transitions,
+    /// Nanoseconds. The profile has no other times.
+    Nanoseconds,
+}
+
 /// A sample: a thread was observed with a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {

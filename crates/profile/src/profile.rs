@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{
     CodeKind, Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId,
-    Switch, TextId, Thread, ThreadId,
+    Switch, TextId, Thread, ThreadId, Unit,
 };
 use crate::totals::{Grouping, Groups};
 
@@ -35,6 +35,7 @@ pub struct Profile {
     pub(crate) unix_start: i64,
     pub(crate) interval: Option<Nanos>,
     pub(crate) is_timed: bool,
+    pub(crate) unit: Unit,
     pub(crate) processes: Vec<Process>,
     pub(crate) threads: Vec<Thread>,
     /// `None` if it is not known which services there were.
@@ -60,6 +61,7 @@ impl Profile {
             unix_start,
             interval: None,
             is_timed: false,
+            unit: Unit::Samples,
             processes: Vec::new(),
             threads: Vec::new(),
             services: None,
@@ -130,6 +132,11 @@ impl Profile {
     /// The samples, by thread and time.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+
+    /// What the weights of samples are.
+    pub fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// The total weight of all samples.

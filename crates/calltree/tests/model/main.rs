@@ -2,4 +2,5 @@
 
 mod agreement;
 mod damage;
+mod fold;
 mod naive;

@@ -5,6 +5,7 @@
 pub mod backtrace;
 pub mod calls;
 pub mod events;
+pub mod fold;
 mod list;
 mod position;
 pub mod ranges;

@@ -268,6 +268,8 @@ fn documents_of_other_inputs_follow_their_schemas() {
     let other = folder.path().join("other");
     assert!(stackhound(&["demo", "-q", "--seed", "2", "--out", text(&other)]).status.success());
     let other = other.join("stackhound-demo.etl");
+    let calls = folder.path().join("calls.stacks");
+    std::fs::write(&calls, crate::fixtures::trace().as_bytes()).unwrap();
     let image = folder.path().join("ntdll.dll");
     let genuine = stackhound_corpus::bytes("symbols/wine/ntdll.dll");
     std::fs::write(&image, genuine.as_deref().unwrap_or_default()).unwrap();
@@ -281,6 +283,7 @@ fn documents_of_other_inputs_follow_their_schemas() {
     }
     for (name, verb) in [
         ("info-files", "info --format json T O"),
+        ("call-stacks", "stacks --format json C"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
         ("top-cpu-of-captures", "top cpu --separate --format json T O"),
         ("butterfly", "callees ntdll! --metric syscall --format json T"),
@@ -303,6 +306,7 @@ fn documents_of_other_inputs_follow_their_schemas() {
         let words = verb.split(' ').map(|word| match word {
             "T" => text(&trace),
             "O" => text(&other),
+            "C" => text(&calls),
             "I" => text(&image),
             "R" => text(&rules),
             word => word,

@@ -246,6 +246,67 @@ fn an_exact_trace_is_summarized() {
 }
 
 #[test]
+fn an_exact_trace_has_profiles_and_stacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.stacks");
+    let trace = crate::fixtures::trace();
+    std::fs::write(&path, trace.as_bytes()).unwrap();
+    let file = |name: &str| {
+        let out = folder.path().join(name);
+        printed(&["profile", "-q", text(&path), "-o", text(&out)]);
+        std::fs::read_to_string(out).unwrap()
+    };
+    let folded = file("p.folded");
+    assert_eq!(printed(&["stacks", "-q", "--format", "folded", text(&path)]), folded);
+    let weights: u64 =
+        folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    let stacks = json(&["stacks", "-q", "--format", "json", "--top", "100000", text(&path)]);
+    assert_eq!((&stacks["unit"], &stacks["total"]), (&"transitions".into(), &weights.into()));
+    let rows = stacks["stacks"].as_array().unwrap();
+    assert_eq!(stacks["distinct"], rows.len());
+    assert_eq!(rows.iter().map(|row| row["weight"].as_u64().unwrap()).sum::<u64>(), weights);
+    // Of a call of the description: its transitions without those of the functions that it calls. The
+    // context after the call is its first one.
+    let inside = [(199_886, 199_992), (200_032, 200_209), (200_239, 200_250), (200_269, 200_309)];
+    let own = 200_320 - 199_862 - inside.iter().map(|(from, until)| until - from).sum::<u64>();
+    let is_hub = |row: &&Value| row["frames"][0] == "usbhub!UsbhDecHubBusy";
+    let found: Vec<u64> = rows.iter().filter(is_hub).map(|row| row["weight"].as_u64().unwrap()).collect();
+    assert_eq!(found, [own]);
+    let total: u64 = serde_json::from_str::<Value>(&file("p.speedscope.json")).unwrap()["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|thread| thread["weights"].as_array().unwrap())
+        .map(|weight| weight.as_u64().unwrap())
+        .sum();
+    assert_eq!(total, weights);
+    assert!(file("p.svg").contains(" transitions"));
+    assert!(file("p.json").contains("usbhub!UsbhDecHubBusy"));
+    let table = printed(&["stacks", "-q", "--top", "2", text(&path)]);
+    assert!(table.contains(" transitions in ") && table.matches(" %), ").count() == 2, "{table}");
+    for (arguments, error) in [
+        (
+            &["profile", "--format", "perfetto"][..],
+            "Perfetto shows times, and the functions of an exact trace are sums; choose another format",
+        ),
+        (
+            &["stacks", "--from", "+1s"],
+            "filters and times select events, and an exact trace has transitions instead; leave them out",
+        ),
+        (
+            &["profile", "--format", "folded", "--symbols", "full"],
+            "an exact trace contains the names of its functions; leave out the options for symbols",
+        ),
+        (
+            &["profile", "--format", "folded", "--samples", "Process/Start"],
+            "--samples is for the events of a trace, which an exact trace does not have; leave it out",
+        ),
+    ] {
+        crate::program::refused(&[arguments, &[text(&path)]].concat(), error);
+    }
+}
+
+#[test]
 fn waits_have_the_same_sums_in_all_formats_and_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = demo(folder.path(), "3");

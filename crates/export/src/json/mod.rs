@@ -64,6 +64,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("butterfly", schema::<butterfly::Butterfly<'_>>("butterfly")),
         ("butterfly-of-captures", schema::<butterfly::ButterflyOfCaptures<'_>>("butterfly-of-captures")),
         ("call", schema::<tree::CallLine<'_>>("call")),
+        ("call-stacks", schema::<stacks::CallStacks<'_>>("call-stacks")),
         ("calls", schema::<tree::Calls<'_>>("calls")),
         ("event", schema::<event::Event<'_, '_>>("event")),
         ("finding", schema::<finding::Finding<'_>>("finding")),

@@ -55,6 +55,37 @@ pub struct EventStacks<'a, R> {
     pub stacks: Vec<R>,
 }
 
+/// `stacks --format json` for an exact trace: the paths of functions that executed most.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallStacks<'a> {
+    /// What the weights are: `transitions`, or `nanoseconds` if the trace has times.
+    pub unit: &'static str,
+    /// The weight of all stacks.
+    pub total: u64,
+    /// The part of `total` in which no function is known.
+    pub not_known: u64,
+    /// Number of different stacks.
+    pub distinct: usize,
+    /// The stacks with the highest weight.
+    pub stacks: Vec<CallStack<'a>>,
+}
+
+/// A path of functions.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallStack<'a> {
+    /// How long its innermost function executed.
+    pub weight: u64,
+    /// The process.
+    pub process: &'a str,
+    /// Process id.
+    pub pid: Option<u32>,
+    /// Thread id.
+    pub tid: Option<u32>,
+    /// The functions, innermost first. If the stack is not that of a thread in user mode, its outermost
+    /// frame is a remark in brackets.
+    pub frames: Vec<&'a str>,
+}
+
 /// A stack of one process with its frequency.
 ///
 /// `F` is the type that writes the frames.
