@@ -130,10 +130,11 @@ impl Parts {
 
     /// Names the frames, programs and services of the capture. Waits for pending look-ups of names.
     pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
-        let end = self.times().1;
         for (key, process) in &self.processes {
             let ProcessKey::Lifetime(known_process) = *key else { continue };
-            if let Some(program) = known.system().process(known_process).program(end, MODULE_CHANGES_MAX) {
+            if let Some(program) =
+                known.system().process(known_process).program_at_any_time(MODULE_CHANGES_MAX)
+            {
                 self.builder.set_program(*process, program.path());
             }
         }

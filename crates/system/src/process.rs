@@ -526,10 +526,19 @@ impl<'s> ProcessRef<'s> {
     /// none, if modules with different paths have the name, or if the modules change more than
     /// `max` times.
     pub fn program(&self, time: TraceTime, max: usize) -> Option<ModuleRef<'s>> {
-        let name = self.image_name();
         // The last events of a process follow its end.
-        let all = self.system.modules_in(self.id, time.min(self.span().to), max)?;
-        let mut found = all.filter(|module| is_same_name(module.file_name(), name));
+        let time = time.min(self.span().to);
+        self.only_program(self.system.modules_of(self.id, max)?.filter(|module| module.span().touches(time)))
+    }
+
+    /// As [`program`](Self::program), at any time: a process that has ended has unloaded its modules.
+    pub fn program_at_any_time(&self, max: usize) -> Option<ModuleRef<'s>> {
+        self.only_program(self.system.modules_of(self.id, max)?)
+    }
+
+    fn only_program(&self, modules: impl Iterator<Item = ModuleRef<'s>>) -> Option<ModuleRef<'s>> {
+        let name = self.image_name();
+        let mut found = modules.filter(|module| is_same_name(module.file_name(), name));
         let first = found.next()?;
         found.all(|module| module.path().eq_ignore_ascii_case(first.path())).then_some(first)
     }

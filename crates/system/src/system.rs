@@ -551,9 +551,13 @@ impl System {
         time: TraceTime,
         max: usize,
     ) -> Option<impl Iterator<Item = ModuleRef<'_>>> {
+        Some(self.modules_of(process, max)?.filter(move |module| module.span().touches(time)))
+    }
+
+    /// As [`modules_in`](System::modules_in), at any time.
+    pub fn modules_of(&self, process: ProcessId, max: usize) -> Option<impl Iterator<Item = ModuleRef<'_>>> {
         self.processes.span(process)?;
-        let ids = self.modules.of_process(process, max)?;
-        Some(ids.map(|id| self.module(id)).filter(move |module| module.span().touches(time)))
+        Some(self.modules.of_process(process, max)?.map(|id| self.module(id)))
     }
 
     /// The JIT-compiled method at an address of a process at a time.

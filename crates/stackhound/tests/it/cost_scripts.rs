@@ -751,3 +751,37 @@ fn threads_belong_to_services() {
     assert_eq!(pages(&events), expected.map(|(name, pages)| (name.to_owned(), pages)));
     assert_eq!(pages(&events[..16]), [("[no service]".to_owned(), 127)]);
 }
+
+/// A process that has ended has unloaded its modules, and its program is still known.
+#[test]
+fn programs_of_processes_that_ended_are_known() {
+    let process = |time, hook_id| {
+        let fields = payload(&[(0, 8), (8, 4), (4, 4), (0, 4), (0, 4), (0, 8), (0, 4)]);
+        Event(time, 0, (8, 12), Kind::Kernel(hook_id), 3, [fields, b"a.exe\0\0\0".to_vec()].concat())
+    };
+    let image = |time, hook_id, base, path: &str| {
+        let fields = [(base, 8), (0x1000, 8), (8, 4), (0, 4), (1, 4), (0, 4), (base, 8), (0, 8), (0, 8)];
+        let path = path.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
+        Event(time, 0, (8, 12), Kind::Kernel(hook_id), 2, payload(&fields).into_iter().chain(path).collect())
+    };
+    let (program, library) = (r"\Device\HarddiskVolume1\App\a.exe", r"\Device\HarddiskVolume1\App\b.dll");
+    let mut events = vec![
+        process(0, hook_id::PROCESS_START),
+        image(1, hook_id::IMAGE_LOAD, 0x10_0000, program),
+        image(2, hook_id::IMAGE_LOAD, 0x20_0000, library),
+        kernel(10, 0, hook_id::PAGE_FAULT_VIRTUAL_ALLOC, 0, &[(0, 8), (1 << 12, 8), (8, 4), (0x1000, 4)]),
+    ];
+    for has_ended in [false, true] {
+        if has_ended {
+            events.extend([
+                image(20, hook_id::IMAGE_UNLOAD, 0x20_0000, library),
+                image(21, hook_id::IMAGE_UNLOAD, 0x10_0000, program),
+                process(22, hook_id::PROCESS_END),
+                kernel(30, 0, hook_id::THREAD_SUB_PROCESS_TAG_CHANGED, 0, &[(0, 4), (0, 4)]),
+            ]);
+        }
+        let report = report(&costs::MEMORY, WHOLE, &events);
+        let programs: Vec<&str> = report.profile.processes().iter().map(|process| &*process.path).collect();
+        assert_eq!(programs, [program], "{has_ended}");
+    }
+}
