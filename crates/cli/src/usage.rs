@@ -83,6 +83,7 @@ fn sentence(error: &Error, command: &Command, words: &[OsString]) -> String {
             };
             format!("`{verb}` has no verb `{unknown}`{rest}")
         }
+        ErrorKind::MissingSubcommand => format!("`{verb}` expects a verb; `{verb} --help` lists the verbs"),
         ErrorKind::MissingRequiredArgument => {
             let missing = any_of(&text(ContextKind::InvalidArg), "", " and ");
             format!("`{verb}` expects {missing}; `{verb} --help` explains the arguments")

@@ -99,7 +99,8 @@ pub(crate) fn read(file: &Arc<File>) -> Result<Content, Error> {
 
 fn yaml<'de, T: Deserialize<'de>>(file: &'de File) -> Result<T, Error> {
     serde_saphyr::from_str(&file.text).map_err(|error| {
-        let location = error.location().map(|location| location_of(file, &location)).unwrap_or_default();
+        let located = error.location().map(|location| location_of(file, &location));
+        let location = located.unwrap_or_else(|| file.location(0..0));
         Error::new(location, ErrorKind::Yaml(sentence(&error)))
     })
 }

@@ -36,10 +36,13 @@ impl Rules {
         };
         let of_rules = library.rules.iter().filter_map(|rule| rule.condition.as_ref().err());
         let errors: Vec<_> = library.errors.iter().chain(of_rules).collect();
+        let usable = library.rules.iter().filter(|rule| rule.condition.is_ok()).count();
+        if let ([error], 0) = (&errors[..], usable) {
+            bail!("{error}");
+        }
         for error in &errors {
             message(format_args!("{error}"));
         }
-        let usable = library.rules.iter().filter(|rule| rule.condition.is_ok()).count();
         if !arguments.rules.is_empty() && usable == 0 {
             bail!("no rule can be used");
         }

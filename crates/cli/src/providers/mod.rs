@@ -7,7 +7,7 @@ mod sources;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use globset::GlobBuilder;
 use stackhound::Guid;
@@ -82,7 +82,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// Builds a predicate for a name with wildcards, or for a GUID.
 fn matcher(wanted: &str) -> Result<impl Fn(&ListedProvider) -> bool> {
     let guid: Option<Guid> = wanted.parse().ok();
-    let name = GlobBuilder::new(wanted).case_insensitive(true).build()?.compile_matcher();
+    let name = GlobBuilder::new(wanted).case_insensitive(true).build();
+    let name = name.map_err(|error| anyhow!("NAME: `{wanted}` is not a valid pattern: {}", error.kind()))?;
+    let name = name.compile_matcher();
     Ok(move |known: &ListedProvider| match guid {
         Some(guid) => known.description.guid == guid,
         None => name.is_match(&*known.description.name),

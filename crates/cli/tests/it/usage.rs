@@ -34,6 +34,9 @@ fn bad_arguments_get_one_sentence() {
         ),
         ("frobnicate", "`stackhound` has no verb `frobnicate`; `stackhound --help` lists the verbs"),
         ("sumary x.etl", "`stackhound` has no verb `sumary`; did you mean `summary`?"),
+        ("-q", "`stackhound` expects a verb; `stackhound --help` lists the verbs"),
+        ("top -q", "`stackhound top` expects a verb; `stackhound top --help` lists the verbs"),
+        ("providers a[", "NAME: `a[` is not a valid pattern: unclosed character class; missing ']'"),
         ("top cpuu", "`stackhound top` has no verb `cpuu`; did you mean `cpu`?"),
         (
             "events",
@@ -85,6 +88,18 @@ fn files_of_another_kind_get_one_sentence() {
         refused(&["hunt", "x.etl", option, program], &other);
     }
     refused(&["config", "show", "--config", program], &other);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.yml");
+    std::fs::write(&path, "only a text\n").unwrap();
+    let path = text(&path);
+    let found = "invalid type: string \"only a text\", expected a rule with `condition`, or a list of macros";
+    for arguments in [&["rules", "list", path][..], &["hunt", program, "--rules", path]] {
+        refused(arguments, &format!("{path}:1:1: {found}"));
+    }
+    let checked = stackhound(&["rules", "check", path]);
+    let shown = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(shown.starts_with(&format!("{path}:1:1: error: {found}\n")), "{shown}");
 }
 
 /// Not an error in an argument, but a question: the verbs are the answer.
