@@ -25,6 +25,7 @@ mod live;
 mod log;
 mod manual;
 mod naming;
+mod open;
 mod options;
 mod outcome;
 mod output;

@@ -2,15 +2,15 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackhound::analysis::{Collector, Counted, Limits};
 use stackhound::profile::{Grouping, Profile as Collected, Unit};
-use stackhound::symbols::SymbolStats;
+use stackhound::symbols::{SymbolStats, temporary};
 use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, firefox, flamegraph};
 
@@ -18,6 +18,7 @@ use crate::calltree::fold;
 use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming};
+use crate::open::{self, Viewer};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, at_end, counted, grouped};
@@ -55,6 +56,10 @@ pub struct Arguments {
     /// Let the Firefox Profiler request function names from its symbol server
     #[arg(long)]
     pub unsymbolicated: bool,
+    /// Show the flame graph in the default browser, or the profile in the Firefox Profiler, until
+    /// Ctrl-C; without -o, the file is temporary, and a Firefox profile by default
+    #[arg(long)]
+    pub open: bool,
     #[command(flatten)]
     pub patterns: Patterns,
     #[command(flatten)]
@@ -92,6 +97,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         return exact(file, arguments, common);
     }
     let format = format(arguments)?;
+    let viewer = arguments.open.then(|| viewer(arguments, format)).transpose()?;
     if arguments.icicle && format != Format::Flamegraph {
         bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
     }
@@ -140,13 +146,18 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             Vec::new()
         }
     };
-    write_file(&profile, format, arguments)?;
+    let folder = temporary_folder(arguments)?;
+    let path = write_file(&profile, format, arguments, folder.as_ref().map(AsRef::as_ref))?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
     progress.finish_selected(selected, &(losses.to_string() + &undecided + &named));
     if !common.quiet {
         symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
         applied.iter().for_each(|text| at_end(format_args!("{text}")));
         report(&profile, &counts, shows_time(format));
+    }
+    if let (Some(viewer), Some(path)) = (viewer, path) {
+        drop(profile);
+        open::browse(&path, viewer, common)?;
     }
     Ok(Outcome { damaged, ..Outcome::default() })
 }
@@ -183,6 +194,7 @@ fn exact(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome>
     if format == Format::Perfetto {
         bail!("Perfetto shows times, and the functions of an exact trace are sums; choose another format");
     }
+    let viewer = arguments.open.then(|| viewer(arguments, format)).transpose()?;
     if arguments.icicle && format != Format::Flamegraph {
         bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
     }
@@ -191,19 +203,29 @@ fn exact(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome>
     let applied = patterns
         .map(|patterns| group(&mut folded.profile, &patterns, arguments, Grouping::Function))
         .unwrap_or_default();
-    write_file(&folded.profile, format, arguments)?;
+    let folder = temporary_folder(arguments)?;
+    let path = write_file(&folded.profile, format, arguments, folder.as_ref().map(AsRef::as_ref))?;
     if !common.quiet {
         folded.report();
         applied.iter().for_each(|text| at_end(format_args!("{text}")));
     }
+    if let (Some(viewer), Some(path)) = (viewer, path) {
+        open::browse(&path, viewer, common)?;
+    }
     Ok(folded.outcome())
 }
 
-/// Writes the profile to the selected file, compressed if its name ends in `.gz`.
-fn write_file(profile: &Collected, format: Format, arguments: &Arguments) -> Result<()> {
-    let path = arguments.output.output.as_deref();
-    let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
-    let mut sink = Sink::open(path)?;
+/// Writes the profile to the selected file, else into the temporary folder. It is compressed if its name
+/// ends in `.gz`. Returns its path.
+fn write_file(
+    profile: &Collected,
+    format: Format,
+    arguments: &Arguments,
+    folder: Option<&Path>,
+) -> Result<Option<PathBuf>> {
+    let path = arguments.output.output.clone().or_else(|| Some(folder?.join("profile")));
+    let compressed = path.as_deref().is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
+    let mut sink = Sink::open(path.as_deref())?;
     if compressed {
         // The formats write in small pieces, which compress slowly.
         let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
@@ -212,7 +234,29 @@ fn write_file(profile: &Collected, format: Format, arguments: &Arguments) -> Res
     } else {
         write(profile, format, arguments, &mut sink)?;
     }
-    sink.finish()
+    sink.finish()?;
+    Ok(path)
+}
+
+/// The folder of the file that --open shows if none is stated. It is removed when the program ends.
+fn temporary_folder(arguments: &Arguments) -> Result<Option<impl AsRef<Path> + use<>>> {
+    let is_temporary = arguments.open && arguments.output.output.is_none();
+    is_temporary.then(temporary::folder).transpose().context("cannot write a temporary file")
+}
+
+/// What shows the profile.
+fn viewer(arguments: &Arguments, format: Format) -> Result<Viewer> {
+    let path = arguments.output.output.as_deref();
+    if path.and_then(|path| path.metadata().ok()).is_some_and(|found| !found.is_file()) {
+        bail!("--open needs a file; leave out -o for a temporary one");
+    }
+    match format {
+        Format::Flamegraph => Ok(Viewer::Browser),
+        Format::Firefox => Ok(Viewer::FirefoxProfiler),
+        Format::Folded | Format::Speedscope | Format::Perfetto => {
+            bail!("--open shows flame graphs and Firefox profiles; use -o FILE.svg, -o FILE.json or --format")
+        }
+    }
 }
 
 /// Adds the events of one capture.
@@ -260,6 +304,7 @@ fn product(arguments: &Arguments) -> String {
 /// The requested format, or the one of the file name.
 fn format(arguments: &Arguments) -> Result<Format> {
     match (arguments.format, &arguments.output.output) {
+        (None, None) if arguments.open => Ok(Format::Firefox),
         (None, None) => {
             bail!("expected an output file or format; use -o FILE, or --format for standard output")
         }

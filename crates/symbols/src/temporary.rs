@@ -78,13 +78,20 @@ impl Seek for Temporary {
     }
 }
 
-/// Creates a folder in the system's folder for temporary files. It is removed when it is dropped.
+/// Creates a folder in the system's folder for temporary files, which only its user can read. It is
+/// removed when it is dropped.
 ///
 /// # Errors
 /// The folder cannot be created.
 pub fn folder() -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o700));
+    }
     with_paths(|paths| {
-        let folder = TempDir::new()?;
+        let folder = builder.tempdir()?;
         paths.insert(folder.path().to_owned());
         Ok(folder)
     })

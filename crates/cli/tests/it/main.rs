@@ -28,6 +28,8 @@ mod live;
 mod mutations;
 mod names;
 mod one_answer;
+#[cfg(unix)]
+mod open;
 mod playbooks;
 mod profile;
 mod program;
