@@ -46,6 +46,10 @@ pub struct Arguments {
 pub enum Mix {
     /// All kinds of events
     Default,
+    /// All kinds of events without losses, for `diff`
+    Before,
+    /// The same with one function that is slower and one more attack
+    After,
     /// Events of a profiling session, for measurements: 44 % samples, 38 % provider events, 5 %
     /// stack parts. Stacks are random, so findings of `hunt` have no meaning
     Profile,
@@ -65,7 +69,7 @@ impl Mix {
     /// The problem, and the name of its trace.
     fn problem(self) -> Option<(Problem, &'static str)> {
         match self {
-            Mix::Default | Mix::Profile => None,
+            Mix::Default | Mix::Before | Mix::After | Mix::Profile => None,
             Mix::HighCpu => Some((Problem::HighCpu, "high-cpu")),
             Mix::SlowStart => Some((Problem::SlowStart, "slow-start")),
             Mix::Hang => Some((Problem::Hang, "hang")),
@@ -86,6 +90,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (mix, name, events) = match (problem, arguments.mix) {
         (Some((problem, name)), _) => (stackhound_scenario::Mix::Problem(problem), name, 40_000),
         (None, Mix::Profile) => (stackhound_scenario::Mix::Profile, "stackhound-demo", 20_000),
+        (None, Mix::Before) => (stackhound_scenario::Mix::Before, "stackhound-demo", 20_000),
+        (None, Mix::After) => (stackhound_scenario::Mix::After, "stackhound-demo", 20_000),
         (None, _) => (stackhound_scenario::Mix::Default, "stackhound-demo", 20_000),
     };
     let path = folder.join(format!("{name}.etl"));

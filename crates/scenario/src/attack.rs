@@ -43,19 +43,24 @@ impl AttackProgress {
         AttackProgress { launcher: Some(launcher), victim, ..AttackProgress::default() }
     }
 
+    /// The target.
+    pub fn victim(&self) -> ProcessIndex {
+        self.victim
+    }
+
     pub fn end(&mut self) {
         self.has_ended = true;
     }
 }
 
 impl<W: Write> Simulation<'_, W> {
-    /// Whether the attack has ended and the lost buffer is visible in the file, or the problem has
-    /// happened.
+    /// Whether the attack has ended and the lost buffer, if there is one, is visible in the file, or
+    /// the problem has happened.
     pub fn is_over(&self) -> bool {
         if self.problem.is_some() {
             return self.is_problem_over();
         }
-        self.progress.has_ended && self.out.shows_loss()
+        self.progress.has_ended && (self.version.is_some() || self.out.shows_loss())
     }
 
     /// Starts the attack and the loss of a buffer at their percentages of `records`, the final
@@ -75,7 +80,8 @@ impl<W: Write> Simulation<'_, W> {
             let call = &site::NT_CREATE_USER_PROCESS;
             self.threads[launcher].script.extend([Action::Enter(call), Action::Spawn(role), Action::Leave]);
         }
-        if self.progress.has_ended && !self.progress.was_lost && percent >= LOSS_AT {
+        let is_pending = self.version.is_none() && !self.progress.was_lost;
+        if self.progress.has_ended && is_pending && percent >= LOSS_AT {
             self.progress.was_lost = true;
             let processor = self.random.below(PROCESSORS.into()) as u16;
             self.out.start_losing(processor)?;

@@ -86,4 +86,11 @@ impl CallPath {
         frames.push(Address(code.function(self.depth + 1, path).0 + 0x10 + 7 * position));
         self.push_calls(frames, self.turn(self.depth));
     }
+
+    /// Like [`push_calls`](CallPath::push_calls), preceded by a return address in one more function.
+    pub fn push_innermost_call(&self, frames: &mut Frames) {
+        let (code, path) = self.level(self.depth + 1);
+        frames.push(code.call_site(self.depth + 1, path, 0));
+        self.push_calls(frames, self.turn(self.depth));
+    }
 }

@@ -62,7 +62,7 @@ use self::machine::Machine;
 use self::output::{Notes, Output};
 use self::profile::Profile;
 use self::random::Random;
-use self::simulation::Simulation;
+use self::simulation::{Simulation, Version};
 use self::stacks::Stacks;
 
 /// Configuration of a generated trace.
@@ -90,6 +90,12 @@ pub enum Mix {
     /// attacks another.
     #[default]
     Default,
+    /// Like [`Mix::Default`], but nothing is lost, and `writer.exe` also calls
+    /// `core.dll!LayoutParagraphs`: for comparisons with [`Mix::After`].
+    Before,
+    /// Like [`Mix::Before`], but that function takes three times as long, and one more program
+    /// attacks: `backgroundTaskHost.exe` makes a direct system call.
+    After,
     /// Like [`Mix::Default`], but ids of ended processes and threads are used again at once.
     Reuse,
     /// The trace of a profiler on a busy machine, to measure throughput: samples, events of managed
@@ -195,14 +201,19 @@ impl Scenario {
         let mut out = Output::new(output, seeds.next(), GAP)?;
         out.notes = notes;
         let cached = match self.mix {
-            Mix::Default | Mix::Reuse | Mix::Problem(_) => CACHED_STACKS,
+            Mix::Default | Mix::Before | Mix::After | Mix::Reuse | Mix::Problem(_) => CACHED_STACKS,
             Mix::Profile => (self.events / 64).clamp(128, 8192) as usize,
         };
         let stacks = Stacks::new(cached, seeds.next(), expect);
         match self.mix {
-            Mix::Default | Mix::Reuse | Mix::Problem(_) => {
+            Mix::Default | Mix::Before | Mix::After | Mix::Reuse | Mix::Problem(_) => {
                 out.has_system_calls = !matches!(self.mix, Mix::Problem(_));
                 let mut simulation = Simulation::new(out, stacks, seeds);
+                simulation.version = match self.mix {
+                    Mix::Before => Some(Version::Before),
+                    Mix::After => Some(Version::After),
+                    _ => None,
+                };
                 if self.mix == Mix::Reuse {
                     simulation.machine.reuse_ids();
                     simulation.resources.has_new_names = true;

@@ -84,6 +84,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::Spawn(role) => self.spawn(on, thread, role)?,
             Action::StartThread(process, start) => self.start_thread(on, thread, process, start)?,
             Action::AllocateCode(process, region) => self.allocate_code(on, thread, process, region)?,
+            Action::LayOut(is_called) => self.threads[thread].lays_out = is_called,
             Action::CallAs(caller) => self.threads[thread].caller = caller,
             Action::Attack(attack) => self.threads[thread].attack = Some(attack),
             Action::AttackEnds => self.progress.end(),

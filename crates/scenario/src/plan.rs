@@ -10,7 +10,7 @@ use crate::payload::{Create, OpenFile, Transfer};
 use crate::provider::ProviderEvent;
 use crate::random::{Random, hash2};
 use crate::resources::{FILES, OPEN_KEYS, RUN_KEY, Resources};
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, Version};
 use crate::site;
 use crate::thread::{Action, Caller, Occurrence, Start, ThreadIndex, Wake};
 use crate::truth::AttackKind;
@@ -129,6 +129,13 @@ impl Script<'_> {
         self.push([Action::Enter(call)]);
         self.push(inside.iter().copied());
         self.push([Action::Leave]);
+    }
+
+    /// Calls the function that is slower in one version of the program.
+    fn lay_out(&mut self, version: Version) {
+        let slowness = if version == Version::After { 3 } else { 1 };
+        let ticks = self.random.between(500, 3_000) as u32 * slowness;
+        self.push([Action::LayOut(true), Action::Compute(ticks), Action::LayOut(false)]);
     }
 
     fn wait(&mut self, call: &'static site::Call, wake: Wake) {
@@ -382,6 +389,7 @@ impl<W: Write> Simulation<'_, W> {
         let has_little_to_do = self.problem.is_some();
         let is_launcher = self.progress.launcher == Some(thread);
         let is_private = matches!(self.threads[thread].start, Start::Private(_));
+        let version = self.version;
         self.script(thread, |script| {
             if is_launcher {
                 // Short waits only, because this thread must start the attack.
@@ -398,6 +406,9 @@ impl<W: Write> Simulation<'_, W> {
                 // Between tasks, a thread runs in its own code.
                 let ticks = script.random.between(500, 9_000) as u32;
                 script.push([Action::Compute(ticks)]);
+                if let (Some(version), Role::Office) = (version, script.role) {
+                    script.lay_out(version);
+                }
                 script.write_any();
             }
         });
@@ -427,6 +438,8 @@ impl<W: Write> Simulation<'_, W> {
         let (program, _) = role.code();
         let libraries = role.libraries().iter().map(|library| library.index());
         let mut images = program.map(|program| program.index()).into_iter().chain(libraries);
+        let victim = self.machine.processes[self.progress.victim()].pid();
+        let attacks = self.version == Some(Version::After) && role == Role::Task;
         self.script(thread, |script| {
             // The kernel maps the program and `ntdll.dll` before any user code runs.
             for image in images.by_ref().take(2) {
@@ -435,6 +448,11 @@ impl<W: Write> Simulation<'_, W> {
             script.push([Action::CallAs(Caller::Loader), Action::Leave]);
             for image in images {
                 script.call(&site::NT_MAP_VIEW_OF_SECTION, &[Action::Log(Occurrence::ImageLoad(image))]);
+            }
+            if attacks {
+                script.push([Action::CallAs(Caller::Direct), Action::Enter(&site::NT_OPEN_PROCESS)]);
+                script.log(Occurrence::Provider(ProviderEvent::OpenProcess(victim)));
+                script.push([Action::Leave]);
             }
             script.push([Action::CallAs(Caller::Stub)]);
             if role == Role::Task {

@@ -65,6 +65,14 @@ enum Next {
     Step(u16),
 }
 
+/// A version of the programs, for comparisons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Version {
+    Before,
+    /// One function is slower and one more program attacks.
+    After,
+}
+
 /// The simulated system and its trace.
 pub(crate) struct Simulation<'e, W> {
     pub out: Output<W>,
@@ -78,6 +86,8 @@ pub(crate) struct Simulation<'e, W> {
     pub progress: AttackProgress,
     pub problem: Option<ProblemState>,
     pub match_ids: u64,
+    /// The version of the programs, in scenarios for comparisons. These lose no buffer.
+    pub version: Option<Version>,
     ready: VecDeque<ThreadIndex>,
     alarms: BinaryHeap<Reverse<Alarm>>,
     /// Threads that wait for a signal, with the numbers of their waits.
@@ -107,6 +117,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             progress: AttackProgress::default(),
             problem: None,
             match_ids: 0,
+            version: None,
             ready: VecDeque::new(),
             alarms: BinaryHeap::new(),
             signallable: VecDeque::new(),
@@ -168,6 +179,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             pending: Vec::new(),
             match_id: None,
             caller: Caller::Stub,
+            lays_out: false,
             attack: None,
             was_preempted: false,
         };

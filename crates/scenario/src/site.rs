@@ -49,6 +49,10 @@ const fn nt(offset: u32) -> Site {
     Site(SystemImage::Ntoskrnl, offset)
 }
 
+/// The start of a function that only scenarios for comparisons call. It is above all other exports
+/// of its image.
+pub(crate) const LAYOUT: Site = Site(SystemImage::OfficeCore, 0xc0_0000);
+
 pub(crate) static NT_WAIT_FOR_SINGLE_OBJECT: Call = native(0x9_be30, 0x5f_1a40, &[base(0x2_18ee)]);
 pub(crate) static NT_READ_FILE: Call = native(0x9_be70, 0x5f_6b20, &[base(0x2_4ba6)]);
 pub(crate) static NT_DEVICE_IO_CONTROL_FILE: Call = native(

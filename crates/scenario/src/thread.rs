@@ -48,6 +48,8 @@ pub(crate) enum Action {
     StartThread(ProcessIndex, Start),
     /// Allocates private memory for code in a process.
     AllocateCode(ProcessIndex, Region),
+    /// Calls [`site::LAYOUT`], or returns from it.
+    LayOut(bool),
     /// Sets how the following system calls are made.
     CallAs(Caller),
     /// Marks all following events as part of an attack.
@@ -213,6 +215,8 @@ pub(crate) struct LiveThread {
     /// The match id of a pending user stack in an extended data item.
     pub match_id: Option<u64>,
     pub caller: Caller,
+    /// Whether its innermost function calls [`site::LAYOUT`].
+    pub lays_out: bool,
     /// The attack that all its events are part of.
     pub attack: Option<AttackKind>,
     /// Whether it was preempted, so that the next switch to it is logged with its user stack.
@@ -359,6 +363,11 @@ impl LiveThread {
             Some([Site(image, start), callers @ ..]) => {
                 frames.push(machine.address(Site(*image, start + 0x10 + 7 * position as u32)));
                 self.push_functions(&mut frames, machine, callers, 0);
+            }
+            _ if self.lays_out => {
+                let Site(image, start) = site::LAYOUT;
+                frames.push(machine.address(Site(image, start + 0x10 + 7 * position as u32)));
+                self.path(machine).push_innermost_call(&mut frames);
             }
             _ => self.path(machine).push_running(&mut frames, position),
         }

@@ -75,6 +75,9 @@ fn image_file(image: &Image, known: Option<SystemImage>) -> File {
             exports.push(export(rva, 0x80, &invented_name(image, index)));
         }
     }
+    if known == Some(site::LAYOUT.0) {
+        exports.push(export(site::LAYOUT.1, 0x40, "LayoutParagraphs"));
+    }
     File {
         is_32_bit,
         is_library: !image.name().ends_with(".exe"),
