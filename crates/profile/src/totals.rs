@@ -85,6 +85,21 @@ impl Groups {
         Groups { of_frame: of_frame.collect(), names }
     }
 
+    /// The groups with other names. Groups that get the same name become one.
+    #[must_use]
+    pub fn renamed(self, rename: impl Fn(&str) -> String) -> Groups {
+        let mut names: Vec<String> = Vec::new();
+        let mut known: FxHashMap<String, u32> = FxHashMap::default();
+        let numbers = self.names.iter().map(|name| {
+            *known.entry(rename(name)).or_insert_with_key(|name| {
+                names.push(name.clone());
+                (names.len() - 1) as u32
+            })
+        });
+        let numbers: Vec<u32> = numbers.collect();
+        Groups { of_frame: self.of_frame.iter().map(|&group| numbers[group as usize]).collect(), names }
+    }
+
     /// The names of the groups, by number.
     pub fn names(&self) -> &[String] {
         &self.names
@@ -227,9 +242,13 @@ mod tests {
     #[test]
     fn sums_of_self_are_the_sum_of_the_observations() {
         let (profile, ids) = stacks(&["abab", "abc", "ade", "e", "cba"]);
-        for grouping in [Grouping::Module, Grouping::Function, Grouping::Offset] {
+        let all = [Grouping::Module, Grouping::Function, Grouping::Offset];
+        let groups = all.map(|grouping| Groups::new(&profile, grouping)).into_iter();
+        let merged = Groups::new(&profile, Grouping::Function).renamed(|name| name.replace('b', "a"));
+        assert_eq!(merged.names(), ["m!a", "m!c", "m!?"]);
+        for groups in groups.chain([merged]) {
             let observed = ids.iter().enumerate().map(|(index, &id)| (id, Sums::one(index as u64 + 1)));
-            let totals = Groups::new(&profile, grouping).totals(&profile, observed);
+            let totals = groups.totals(&profile, observed);
             assert_eq!(totals.iter().map(|total| total.own.amount).sum::<u64>(), 15);
             assert!(totals.iter().all(|total| total.own.amount <= total.total.amount));
             assert!(totals.iter().all(|total| total.total.amount <= 15));

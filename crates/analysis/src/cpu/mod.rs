@@ -5,21 +5,26 @@
 //! service routines carry the thread that they interrupted; they count for the processes `DPC` and
 //! `ISR` instead, with the kernel frames of their stacks.
 
+mod gaps;
 pub mod weights;
 
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
-use stackhound_pipeline::{EventView, Naming, TraceState};
+use stackhound_frames::Backing;
+use stackhound_pipeline::{EventView, FrameView, Naming, TraceState};
 use stackhound_profile::{Full, Grouping, Patterns, Profile, StackId, Sums, ThreadId};
 use stackhound_schema::kernel::{hook_id, view as payload};
+use stackhound_stacks::StackState;
 use stackhound_trace::{OpenTrace, TraceTime};
-use stackhound_types::Tid;
+use stackhound_types::{Address, Tid};
 
+use self::gaps::Gaps;
 use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::{Interrupt, Parts};
 use crate::rows::{Applied, By, ByStack, Row, regroup, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
+use crate::slices::Slices;
 use crate::stacks::StackUse;
 use crate::window::Window;
 
@@ -32,7 +37,23 @@ enum Class {
 }
 
 /// A sample that counts. Samples in interrupts have a thread that stands for these.
-type Sample = (Class, ThreadId, StackId);
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    class: Class,
+    thread: ThreadId,
+    stack: StackId,
+    time: TraceTime,
+    known: Known,
+}
+
+/// What is known of the stack of a sample, in spite of losses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    All,
+    /// The innermost frame, which is the sampled instruction.
+    Innermost,
+    Nothing,
+}
 
 /// The sums of samples by what the processors did, in raw ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,15 +92,25 @@ impl Classes {
 struct Sampled {
     by_stack: ByStack,
     classes: Classes,
+    /// Time of samples whose stack is not certain, and whose innermost frame is not either.
+    uncertain: (u64, u64),
+    slices: Option<Slices<(ThreadId, StackId)>>,
 }
 
 impl Sampled {
     fn count(&mut self, sample: Option<Sample>, weight: u64) {
-        let Some((class, thread, stack)) = sample else { return };
+        let Some(Sample { class, thread, stack, time, known }) = sample else { return };
         let sums = Sums::one(weight);
         *self.classes.of(class) += sums;
-        if class != Class::Idle {
-            *self.by_stack.entry((thread, stack)).or_default() += sums;
+        if class == Class::Idle {
+            return;
+        }
+        *self.by_stack.entry((thread, stack)).or_default() += sums;
+        if let Some(slices) = &mut self.slices {
+            slices.add((thread, stack), time, weight);
+            let (stacks, innermost) = &mut self.uncertain;
+            *stacks = stacks.saturating_add(if known == Known::All { 0 } else { weight });
+            *innermost = innermost.saturating_add(if known == Known::Nothing { weight } else { 0 });
         }
     }
 }
@@ -102,6 +133,21 @@ impl Exact {
     }
 }
 
+/// The distribution of samples over time, and what may be missing of it.
+#[derive(Debug)]
+pub struct SlicedSamples {
+    /// By thread and stack.
+    pub slices: Slices<(ThreadId, StackId)>,
+    /// Whether the trace lost records.
+    pub is_lossy: bool,
+    /// Time without samples in which samples may have been lost, in raw ticks.
+    pub lost: u64,
+    /// Time of samples whose stack is not certain, because records are missing; in raw ticks.
+    pub uncertain_stacks: u64,
+    /// The part of it whose innermost frame is not certain either.
+    pub uncertain_innermost: u64,
+}
+
 /// Maximum number of processors: events state them with 16 bits.
 const PROCESSORS_MAX: u32 = 1 << 16;
 
@@ -112,6 +158,8 @@ pub struct CpuReport {
     pub profile: Profile,
     /// The time of samples by thread and stack, in raw ticks.
     pub samples: ByStack,
+    /// The distribution of `samples` over time, if it was [requested](Cpu::with_slices).
+    pub sliced: Option<SlicedSamples>,
     /// The time of samples by what the processors did, in raw ticks.
     pub classes: Classes,
     /// The number of samples that have no stack: they have the sampled address only.
@@ -137,6 +185,11 @@ impl CpuReport {
     pub fn available(&self) -> u64 {
         let length = self.window.1.ticks_since(self.window.0);
         length.saturating_mul(self.processors.into())
+    }
+
+    /// Length of the window in nanoseconds.
+    pub fn duration(&self) -> u64 {
+        self.nanos(self.window.1.ticks_since(self.window.0))
     }
 
     /// Available time in which the thread of a processor is not known.
@@ -172,6 +225,7 @@ pub struct Cpu {
     sampled: Sampled,
     without_stack: u64,
     has_samples: bool,
+    gaps: Gaps,
     scheduling: Scheduling,
     exact: Exact,
 }
@@ -191,9 +245,19 @@ impl Cpu {
             sampled: Sampled::default(),
             without_stack: 0,
             has_samples: false,
+            gaps: Gaps::new(usual_interval),
             scheduling: Scheduling::default(),
             exact: Exact::default(),
         }
+    }
+
+    /// Also keeps the distribution of samples over time. Needs about 300 bytes for each thread with a
+    /// stack.
+    #[must_use]
+    pub fn with_slices(mut self) -> Cpu {
+        let shortest = u64::try_from(self.clock.span_to_raw(USUAL_INTERVAL)).unwrap_or(1);
+        self.sampled.slices = Some(Slices::new(shortest));
+        self
     }
 
     /// Adds the next event. A sample counts if `wanted` returns true. Every event of the trace must
@@ -241,12 +305,14 @@ impl Cpu {
         let Ok(parsed) = parsed else { return Ok(()) };
         self.has_samples = true;
         // A sample that does not count is still the previous one of its processor.
-        let sample = if self.window.contains(view.time()) && wanted() {
-            Some(self.classified(view, &parsed)?)
-        } else {
-            None
-        };
+        let is_within = self.window.contains(view.time());
         let processor = (view.event().session_number(), view.processor());
+        if let Some(slices) = self.sampled.slices.as_mut().filter(|_| is_within) {
+            slices.extend(view.time());
+            let start = self.window.within(self.parts.times()).0;
+            self.gaps.observe(view, processor, start, self.weights.interval());
+        }
+        let sample = if is_within && wanted() { Some(self.classified(view, &parsed)?) } else { None };
         let out = |sample, weight| self.sampled.count(sample, weight);
         self.weights.add(processor, view.time(), parsed.count, sample, out);
         Ok(())
@@ -259,6 +325,9 @@ impl Cpu {
             let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread };
             (class, StackUse::Sample, self.parts.thread(view, None, Some(sample.thread_id))?)
         };
+        let is_lossless = view.trace_state().losses().is_lossless();
+        let is_needed = self.sampled.slices.is_some() && !is_lossless;
+        let known = if is_needed { known(view, sample.instruction_pointer) } else { Known::All };
         let Parts { builder, stacks, .. } = &mut self.parts;
         let stack = if view.stack().is_some() {
             stacks.of(view, process, used, builder)?
@@ -266,7 +335,7 @@ impl Cpu {
             self.without_stack += u64::from(class != Class::Idle);
             stacks.at(view, sample.instruction_pointer, builder)?
         };
-        Ok((class, thread, stack))
+        Ok(Sample { class, thread, stack, time: view.time(), known })
     }
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
@@ -278,9 +347,18 @@ impl Cpu {
         self.exact.stats = self.scheduling.stats();
         self.parts.end_capture(known, naming);
         let window = self.window.within(self.parts.times());
+        let (uncertain_stacks, uncertain_innermost) = self.sampled.uncertain;
+        let sliced = self.sampled.slices.map(|slices| SlicedSamples {
+            slices,
+            is_lossy: !known.losses().is_lossless(),
+            lost: self.gaps.finish(known.losses(), window, self.processors),
+            uncertain_stacks,
+            uncertain_innermost,
+        });
         CpuReport {
             profile: self.parts.builder.finish(),
             samples: self.sampled.by_stack,
+            sliced,
             classes: self.sampled.classes,
             without_stack: self.without_stack,
             interval: self.weights.interval().filter(|_| self.has_samples),
@@ -290,6 +368,18 @@ impl Cpu {
             window,
             clock: self.clock,
         }
+    }
+}
+
+/// What is known of a sample of a trace with losses. A sample without a stack has the sampled
+/// instruction.
+fn known(view: &EventView<'_>, instruction: Address) -> Known {
+    let is_known =
+        |frame: FrameView<'_>| frame.address() == instruction && frame.backing() != Backing::Unknown;
+    match (view.frames().next(), view.state()) {
+        (Some(frame), StackState::Complete) if is_known(frame) => Known::All,
+        (Some(frame), _) if is_known(frame) => Known::Innermost,
+        _ => Known::Nothing,
     }
 }
 

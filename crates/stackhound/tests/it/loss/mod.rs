@@ -7,7 +7,7 @@
 
 mod answers;
 mod bound;
-mod drops;
+pub mod drops;
 mod facts;
 
 use stackhound_scenario::{Mix, Scenario};
