@@ -5,7 +5,9 @@
 //! name. Without the script, such as in a viewer of images, the image has a width of 1200 pixels.
 //!
 //! This module does not name frames and does not select samples, except that it leaves out [idle
-//! processors](Profile::is_idle).
+//! processors](Profile::is_idle). [`compared`] draws the difference of two measurements.
+
+pub mod compared;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -70,20 +72,28 @@ const TEXT_MAX: usize = 1000;
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_COLUMN: usize = 120;
 
-/// What a box stands for: all samples, a process, or a frame.
+/// What a box stands for: all samples, a process, or a frame; or how it differs in two measurements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     All,
     Process,
     Frame(CodeKind),
+    Compared(compared::Change),
 }
 
 impl Kind {
+    /// All kinds that are in the legend, in its order.
+    fn all() -> impl Iterator<Item = Kind> {
+        let frames = CodeKind::ALL.map(Kind::Frame);
+        std::iter::once(Kind::Process).chain(frames).chain(compared::Change::ALL.map(Kind::Compared))
+    }
+
     fn name(self) -> &'static str {
         match self {
             Kind::All => "all",
             Kind::Process => "process",
             Kind::Frame(kind) => kind.name(),
+            Kind::Compared(change) => change.name(),
         }
     }
 
@@ -97,6 +107,7 @@ impl Kind {
             Kind::Frame(CodeKind::Unbacked) => ('b', ["#ff8585", "#ff9292", "#ff9f9f", "#ffacac"]),
             Kind::Frame(CodeKind::Unknown) => ('n', ["#cbaaec", "#d2b5ef", "#d9c0f1", "#e0cbf4"]),
             Kind::Frame(CodeKind::Remark) => ('r', ["#c9c9c9", "#d0d0d0", "#d7d7d7", "#dedede"]),
+            Kind::Compared(change) => change.style(),
         }
     }
 }
@@ -107,6 +118,10 @@ struct Node<'p> {
     name: &'p str,
     kind: Kind,
     weight: u64,
+    /// The number of its shade.
+    shade: usize,
+    /// What a tooltip shows in parentheses after the name, if not the kind and the samples.
+    note: Option<&'p str>,
     /// By name, which is their order in the image.
     calls: BTreeMap<(&'p str, Kind), usize>,
 }
@@ -130,25 +145,35 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::R
     }
     let labels: Vec<String> = profile.process_ids().map(|(id, _)| profile.process_label(id)).collect();
     let nodes = merge(profile, &samples, &labels);
-    let total = nodes[0].weight;
-    let drawn = place(&nodes);
-    let rows = drawn.iter().map(|drawn| drawn.depth + 1).max().unwrap_or(0);
+    let header = header(profile, &samples, nodes[0].weight, options);
+    draw(&nodes, profile.product(), header, (options.form, profile.unit()), out)
+}
 
-    let mut header = header(profile, &samples, total, options);
+/// Writes an image. The first of the boxes is the outermost one.
+fn draw(
+    nodes: &[Node<'_>],
+    title: &str,
+    mut header: Vec<String>,
+    (form, unit): (Form, Unit),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let total = nodes[0].weight;
+    let drawn = place(nodes);
+    let rows = drawn.iter().map(|drawn| drawn.depth + 1).max().unwrap_or(0);
     let omitted = (nodes.len() - drawn.len()) as u64;
     if omitted > 0 {
         header.push(format!("{} narrower than 0.01 % not shown", counted(omitted, "frame", "frames")));
     }
-    let kinds = kinds(&nodes);
+    let kinds: Vec<Kind> = Kind::all().filter(|kind| nodes.iter().any(|node| node.kind == *kind)).collect();
     let top = ROW * (header.len() + kinds.len().div_ceil(LEGEND_COLUMNS) + 4);
     let height = top + ROW * rows + MARGIN as usize;
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" id="flamegraph" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="graphics-document" data-rows="{rows}" data-icicle="{}">"#,
-        options.form == Form::Icicle,
+        form == Form::Icicle,
     )?;
-    writeln!(out, "<title>{}</title>", Markup(Start(profile.product(), TEXT_MAX)))?;
+    writeln!(out, "<title>{}</title>", Markup(Start(title, TEXT_MAX)))?;
     style(out, &kinds)?;
     writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#)?;
     let columns = (WIDTH - 2.0 * MARGIN) * 100.0 / WIDTH;
@@ -158,17 +183,21 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::R
         ROW * rows
     )?;
     for drawn in &drawn {
-        let row = if options.form == Form::Icicle { drawn.depth } else { rows - 1 - drawn.depth };
-        frame(out, &nodes[drawn.node], drawn, row, (total, profile.unit()))?;
+        let row = if form == Form::Icicle { drawn.depth } else { rows - 1 - drawn.depth };
+        frame(out, &nodes[drawn.node], drawn, row, (total, unit))?;
     }
     writeln!(out, "</svg>")?;
-    head(out, profile.product(), &header, &kinds, top)?;
+    head(out, title, &header, &kinds, top)?;
     writeln!(out, "<script><![CDATA[\n{}]]></script>\n</svg>", include_str!("flamegraph.js"))
 }
 
 /// The boxes of all samples. The first one is for all of them; callers come before their calls.
 fn merge<'p>(profile: &'p Profile, samples: &[&Sample], labels: &'p [String]) -> Vec<Node<'p>> {
-    let node = |(name, kind)| Node { name, kind, weight: 0, calls: BTreeMap::new() };
+    let node = |(name, kind): (&'p str, Kind)| {
+        let shade =
+            name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 4;
+        Node { name, kind, weight: 0, shade, note: None, calls: BTreeMap::new() }
+    };
     let mut nodes = vec![node(("all", Kind::All))];
     let mut path = Vec::new();
     for ((process, stack), weight) in folded::weights(profile, samples.iter().copied()) {
@@ -211,12 +240,6 @@ fn place(nodes: &[Node<'_>]) -> Vec<Drawn> {
         drawn.push(next);
     }
     drawn
-}
-
-/// The kinds that occur, without that of all samples.
-fn kinds(nodes: &[Node<'_>]) -> Vec<Kind> {
-    let all = std::iter::once(Kind::Process).chain(CodeKind::ALL.map(Kind::Frame));
-    all.filter(|kind| nodes.iter().any(|node| node.kind == *kind)).collect()
 }
 
 /// The lines below the title.
@@ -270,19 +293,18 @@ fn frame(
     let (x, width) = (percent_of(drawn.left), percent_of(node.weight));
     let kind = if node.kind == Kind::All { "" } else { node.kind.name() };
     let separator = if kind.is_empty() { "" } else { ", " };
+    let of_samples =
+        || format!("{kind}{separator}{}, {}", weight_text(unit, node.weight), percent(node.weight, total));
     let space = (WIDTH - 2.0 * MARGIN) * width / 100.0 - 2.0 * PADDING;
     let text_x = x + PADDING * 100.0 / (WIDTH - 2.0 * MARGIN);
-    let class = node.kind.style().0;
-    let shade =
-        node.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 4;
+    let (class, shade) = (node.kind.style().0, node.shade);
     writeln!(
         out,
-        r#"<g data-x="{}" data-w="{}"><title>{} ({kind}{separator}{}, {})</title><rect class="{class}{shade}" x="{x:.4}%" y="{}" width="{width:.4}%" height="{}"/><text x="{text_x:.4}%" y="{}">{}</text></g>"#,
+        r#"<g data-x="{}" data-w="{}"><title>{} ({})</title><rect class="{class}{shade}" x="{x:.4}%" y="{}" width="{width:.4}%" height="{}"/><text x="{text_x:.4}%" y="{}">{}</text></g>"#,
         drawn.left,
         node.weight,
         Markup(node.name),
-        weight_text(unit, node.weight),
-        percent(node.weight, total),
+        Markup(node.note.map_or_else(of_samples, str::to_owned)),
         row * ROW,
         ROW - 1,
         row * ROW + 12,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use stackhound_export::flamegraph::compared::{self, Change, Compared};
 use stackhound_export::flamegraph::{self, Form, Options};
 use stackhound_profile::ProfileBuilder;
 use stackhound_types::Mode;
@@ -258,6 +259,96 @@ fn the_header_explains_the_image_and_its_colors() {
     let colors: Vec<&str> = image.split("fill: #").skip(1).map(|rest| &rest[..6]).collect();
     // Four shades of each kind, and the color of found frames.
     assert_eq!(colors.len(), 7 * 4 + 1);
+    for color in colors {
+        assert!((luminance(color) + 0.05) / 0.05 >= 7.0, "black on #{color}");
+    }
+}
+
+/// A tree of boxes: for each the caller among the earlier ones, and its own weight.
+fn compared_boxes(calls: &[(prop::sample::Index, u64)]) -> Vec<Compared> {
+    let of = |caller, name: String, weight, number: usize| Compared {
+        caller,
+        name,
+        weight,
+        change: Change::ALL[number % 4],
+        size: number as f64 / 7.0,
+        note: format!("A {number} ms"),
+    };
+    let mut boxes = vec![of(None, "all".to_owned(), 0, 2)];
+    for (number, (caller, weight)) in calls.iter().enumerate() {
+        let caller = caller.index(boxes.len());
+        boxes.push(of(Some(caller), format!("f{number}"), *weight, number));
+        let mut at = Some(caller);
+        while let Some(caller) = at {
+            boxes[caller].weight += weight;
+            at = boxes[caller].caller;
+        }
+    }
+    boxes
+}
+
+proptest! {
+    #[test]
+    fn compared_boxes_have_the_given_widths_and_colors(
+        calls in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..4), 1..30),
+        is_icicle: bool,
+    ) {
+        let boxes = compared_boxes(&calls);
+        let form = if is_icicle { Form::Icicle } else { Form::Flame };
+        let mut image = Vec::new();
+        let header = vec!["A & B".to_owned()];
+        let written = compared::write("<title>", header, &boxes, form, &mut image);
+        if boxes[0].weight == 0 {
+            prop_assert!(written.unwrap_err().to_string().starts_with("no selected event has a stack"));
+            return Ok(());
+        }
+        written.unwrap();
+        let (total, found, _) = read(&image);
+        prop_assert_eq!(total, boxes[0].weight);
+        let mut found: Vec<_> = found.into_iter().map(|(_, weight, _, title)| (weight, title)).collect();
+        let drawn = boxes.iter().filter(|of| of.weight > 0);
+        let mut expected: Vec<_> = drawn.map(|of| (of.weight, format!("{} ({})", of.name, of.note))).collect();
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        let text = String::from_utf8(image).unwrap();
+        prop_assert!(text.contains(">A &amp; B</text>") && text.contains(">&lt;title&gt;</text>"));
+        for of in boxes.iter().filter(|of| of.weight > 0) {
+            let class = ['m', 'l', 'o', 'q'][Change::ALL.iter().position(|change| *change == of.change).unwrap()];
+            // Four shades, the most saturated one from three quarters of the largest difference on.
+            let shade = if of.size >= 0.75 { 0 } else if of.size >= 0.5 { 1 } else if of.size >= 0.25 { 2 } else { 3 };
+            let rect = format!("<title>{} ({})</title><rect class=\"{class}{shade}\"", of.name, of.note);
+            prop_assert!(text.contains(&rect), "{}", rect);
+        }
+    }
+}
+
+#[test]
+fn text_is_readable_on_the_colors_of_changes() {
+    let boxes: Vec<_> = Change::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(number, change)| {
+            let (caller, name) = ((number > 0).then_some(0), format!("f{number}"));
+            Compared {
+                caller,
+                name,
+                weight: if number == 0 { 3 } else { 1 },
+                change,
+                size: 1.0,
+                note: String::new(),
+            }
+        })
+        .collect();
+    let mut image = Vec::new();
+    compared::write("", Vec::new(), &boxes, Form::Flame, &mut image).unwrap();
+    let image = String::from_utf8(image).unwrap();
+    let legend = &image[image.find("id=\"legend\"").unwrap()..image.find("id=\"controls\"").unwrap()];
+    for change in ["more in B", "less in B", "no change", "may be lost"] {
+        assert!(legend.contains(&format!(">{change}</text>")), "{change}");
+    }
+    let colors: Vec<&str> = image.split("fill: #").skip(1).map(|rest| &rest[..6]).collect();
+    assert_eq!(colors.len(), 4 * 4 + 1);
     for color in colors {
         assert!((luminance(color) + 0.05) / 0.05 >= 7.0, "black on #{color}");
     }
