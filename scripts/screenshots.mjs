@@ -34,7 +34,7 @@ function checkFlameGraph(isIcicle) {
   let texts = 0;
   for (const group of shown) {
     const [title, rect, text] = group.children;
-    if (/^Idle \(0\) \(process/.test(title.textContent)) fail("an idle process is shown");
+    if (/^Idle( \(0\))? \(process/.test(title.textContent)) fail("an idle process is shown");
     if (text.textContent === "") continue;
     texts += 1;
     if (!isWithin(text.getBoundingClientRect(), boxOf(group))) fail(`text outside of its box: ${text.textContent}`);
@@ -136,6 +136,11 @@ async function flameGraph(page, name, width) {
   const isIcicle = name.endsWith("icicle");
   const check = async (state) => assert.deepEqual(await page.evaluate(checkFlameGraph, isIcicle), [], `${name}, ${width}: ${state}`);
   await check("opened");
+  if (name.startsWith("diff")) {
+    const classes = await page.$$eval("#frames rect", (all) => all.map((rect) => rect.getAttribute("class")[0]));
+    const colors = ["m", "o"].map((wanted) => classes.filter((found) => found === wanted).length);
+    assert.ok(colors.every((count) => count > 1) && colors[0] < colors[1], `${name}: ${colors} frames with and without a change`);
+  }
   await photograph(page, name, width);
   await page.setViewportSize({ width, height: 300 });
   await page.reload();

@@ -27,6 +27,7 @@ Examples:
   stackhound stacks trace.etl --top 10     show the most frequent call stacks
   stackhound top cpu trace.etl             show the processes that used the processors
   stackhound profile trace.etl -o t.svg    write a flame graph
+  stackhound diff a.etl b.etl              show what changed between two traces
   stackhound tree x.stacks --at 1000       show the calls around a context of a trace
   stackhound hunt trace.etl                find suspicious call stacks
   stackhound demo                          generate a trace and show what is in it";
@@ -52,6 +53,11 @@ pub enum Verb {
     Callers(crate::top::butterfly::Arguments),
     /// Show what a function calls, and the processor time of each callee
     Callees(crate::top::butterfly::Arguments),
+    /// Show what is new, gone or changed beyond noise between two traces, or draw it as a flame graph
+    ///
+    /// A is compared with B: findings, functions, stacks and processes. With --exit-code, the exit
+    /// code is 1 if anything is called changed.
+    Diff(Box<crate::diff::Arguments>),
     /// List, check and download the image and symbol files of modules, and look up names and stubs
     Symbols {
         #[command(subcommand)]

@@ -15,7 +15,7 @@ use crate::output::{terminal_width, wrapped};
 /// The tasks, and their verbs in the order of the list. A test fails if a verb is in no group.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Look at a trace", &["summary", "info", "events", "stacks"]),
-    ("Analyze time and resources", &["top", "callers", "callees", "kstack"]),
+    ("Analyze time and resources", &["top", "callers", "callees", "diff", "kstack"]),
     ("Hunt for attacks", &["hunt", "explain", "rules", "images"]),
     ("Explore calls", &["tree", "stack", "backtrace", "ranges", "events-of", "calls"]),
     ("Record", &["record", "demo"]),

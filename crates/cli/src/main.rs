@@ -8,6 +8,7 @@ mod calltree;
 mod completions;
 mod config;
 mod demo;
+mod diff;
 mod ending;
 mod events;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -146,6 +147,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Top { verb } => top::run(verb, common),
         Verb::Callers(arguments) => top::butterfly::run(arguments, common, top::butterfly::CALLERS),
         Verb::Callees(arguments) => top::butterfly::run(arguments, common, top::butterfly::CALLEES),
+        Verb::Diff(arguments) => diff::run(arguments, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Images { verb } => images::run(verb, common),

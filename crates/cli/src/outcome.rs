@@ -5,7 +5,7 @@
 pub struct Outcome {
     /// A byte of the input was damaged.
     pub damaged: bool,
-    /// Findings were written.
+    /// Findings were written, or requested differences were found.
     pub found: bool,
 }
 

@@ -51,8 +51,15 @@ impl Key {
         {
             return None;
         }
+        let key = Key::of_any(event_context, detection);
+        (!key.stack.is_empty() && key.program.len() + key.stack.len() <= KEY_BYTES_MAX).then_some(key)
+    }
+
+    /// The key of any finding. Its texts are empty if the program or the stack is not known.
+    pub fn of_any(event_context: &EventContext, detection: DetectionId) -> Key {
+        let EventContext { process, event, .. } = event_context;
         let stack = match (&*event_context.summary, &*event_context.kernel_summary, &*event.start_name) {
-            ("", "", "") => return None,
+            ("", "", "") => String::new(),
             // The events of thread starts without stacks.
             ("", "", start) => {
                 format!("start {}", normal::name(start.split('+').next().unwrap_or_default()))
@@ -60,8 +67,7 @@ impl Key {
             ("", kernel, _) => normal::names(kernel),
             (user, ..) => normal::names(user),
         };
-        let key = Key { detection, program: normal::path(&process.path), stack };
-        (key.program.len() + key.stack.len() <= KEY_BYTES_MAX).then_some(key)
+        Key { detection, program: normal::path(&process.path), stack }
     }
 }
 

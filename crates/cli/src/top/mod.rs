@@ -335,7 +335,8 @@ fn csv_row<T>(
     row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(ids).chain(cells))
 }
 
-fn window(clock: &Clock, (from, to): (TraceTime, TraceTime)) -> json::Window {
+/// A part of a trace as JSON.
+pub fn window(clock: &Clock, (from, to): (TraceTime, TraceTime)) -> json::Window {
     let utc = |time: TraceTime| Time(clock.to_file_time(RawTime(time.0)));
     json::Window { from: utc(from), to: utc(to), duration: analysis::nanos(clock, to.ticks_since(from)) }
 }

@@ -44,6 +44,10 @@ impl Table {
         self.rows.push(cells);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let titles: Vec<String> = self.columns.iter().map(|column| column.title.clone()).collect();
         let mut widths: Vec<usize> = titles.iter().map(|title| title.chars().count()).collect();

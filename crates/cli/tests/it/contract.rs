@@ -285,6 +285,8 @@ fn documents_of_other_inputs_follow_their_schemas() {
         ("info-files", "info --format json T O"),
         ("call-stacks", "stacks --format json C"),
         ("stacks-of-captures", "stacks --separate --format json T O"),
+        ("diff", "diff --all --by finding,function,total,module,stack,process --format json T O"),
+        ("diff", "diff --by stack --normalize total --where pid=4 --format json T O"),
         ("top-cpu-of-captures", "top cpu --separate --format json T O"),
         ("butterfly", "callees ntdll! --metric syscall --format json T"),
         ("butterfly-of-captures", "callees ntdll! --separate --metric wait --format json T O"),

@@ -11,6 +11,7 @@ mod completions;
 mod contract;
 mod corpus;
 mod demonstration;
+mod diff;
 mod documentation;
 mod endings;
 mod filters;

@@ -9,6 +9,7 @@
 //! | [`summary`] | the first answers about a trace |
 //! | [`top`], [`chain`] | what costs time, and the critical path of a thread |
 //! | [`butterfly`] | callers and callees of a function |
+//! | [`diff`] | the differences of two traces |
 //! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
 //! | [`images`] | facts about image files |
 //! | [`info`], [`providers`], [`symbols`], [`rules`] | facts about files, providers, modules, settings and rules |
@@ -30,6 +31,7 @@
 
 pub mod butterfly;
 pub mod chain;
+pub mod diff;
 pub mod event;
 mod event_facts;
 pub mod finding;
@@ -66,6 +68,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("call", schema::<tree::CallLine<'_>>("call")),
         ("call-stacks", schema::<stacks::CallStacks<'_>>("call-stacks")),
         ("calls", schema::<tree::Calls<'_>>("calls")),
+        ("diff", schema::<diff::Diff<'_>>("diff")),
         ("event", schema::<event::Event<'_, '_>>("event")),
         ("finding", schema::<finding::Finding<'_>>("finding")),
         ("hunt-summary", schema::<finding::Summary<'_>>("hunt-summary")),
