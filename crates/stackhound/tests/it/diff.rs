@@ -66,7 +66,7 @@ fn check_nothing_changed(a: &CpuReport, b: &CpuReport, normalizations: &[Normali
 }
 
 #[test]
-fn nothing_changed_between_two_halves_of_a_steady_trace() {
+fn nothing_changed_between_two_parts_of_a_steady_trace() {
     for seed in 1..=4 {
         let trace = open(written(Mix::Before, seed, 120_000));
         let (from, to) = analyze(&trace, Window::default()).window;
