@@ -15,6 +15,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_path_fills_the_window_in_all_formats() {
     let folder = tempfile::tempdir().unwrap();
     printed(&["demo", "-q", "--out", text(folder.path())]);

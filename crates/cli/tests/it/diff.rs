@@ -106,6 +106,7 @@ fn the_slower_function_and_the_new_attack_are_first() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn nothing_is_called_changed_in_other_runs_of_the_same_scenario() {
     const ALL: &str = "finding,function,total,module,stack,process";
     for (a, b) in [
@@ -131,6 +132,7 @@ fn nothing_is_called_changed_in_other_runs_of_the_same_scenario() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn a_trace_does_not_differ_from_itself() {
     for trace in ["before1", "after4", "default7"] {
         let document = json(trace, trace, &["--all", "--by", "finding,function,total,module,stack,process"]);
