@@ -8,8 +8,8 @@ usage: check-top.py PROGRAM TRACE...
 Computes the CPU time of processes, threads and modules from profile samples and context switches, and
 compares it with `PROGRAM top cpu TRACE --all --format json`, by process, thread, module and function,
 with and without --nominal. Traces are .etl or .etl.zst files. Also checks random traces that it writes,
-with context switches, interrupts, changes of the interval and reused ids. --show prints the computed
-tables only, and --write writes one of the random traces only.
+with context switches, interrupts, changes of the interval and reused ids, or with lost buffers. --show
+prints the computed tables only, and --write writes one of the random traces only.
 
 Times are compared exactly: they are sums of raw ticks, converted to nanoseconds at the end. Functions
 have no names here, except compiled methods that the runtime reports. For the others, the script checks
@@ -67,7 +67,9 @@ METHOD_BEGIN, METHOD_END = (141, 143), (142, 144)
 NO_MODULE, COMPILED = "[no module]", "[compiled at run time]"
 KINDS = ("process", "thread", "module", "function")
 EXAMPLES = 10
-SEEDS = range(1, 5)
+SEEDS = range(1, 7)
+# In these, buffers with samples and stacks are lost.
+LOSSY_SEEDS = (5, 6)
 
 Event = collections.namedtuple("Event", "time processor hook version wide payload thread process provider id")
 Sample = collections.namedtuple("Sample", "at processor group thread address count stack")
@@ -776,6 +778,7 @@ class Maker:
 
     def __init__(self, seed):
         self.random = random.Random(seed)
+        self.is_lossy = seed in LOSSY_SEEDS
         self.time = 5_000_000_000
         # Processor 3 has no events. The first processor in the file is not the first one.
         self.records = {processor: [] for processor in (2, 0, 1)}
@@ -839,7 +842,11 @@ class Maker:
         processor = self.random.choice(list(self.records))
         thread = self.running[processor]
         choice = self.random.random()
-        if choice < 0.5:
+        if self.is_lossy and choice < 0.99:
+            # No switches and no changes of processes: what they changed would be lost with them.
+            self.running[processor] = self.random.choice(sorted({0, *self.threads}))
+            self.sample(processor)
+        elif choice < 0.5:
             self.sample(processor)
         elif choice < 0.85:
             idle = set(self.threads) - set(self.running.values())
@@ -885,12 +892,21 @@ class Maker:
         self.processes.add(4)
         self.threads[8] = 4
         self.running[0] = 8
+        if self.is_lossy:
+            self.set_interval(0, INTERVAL_START, 0, 10_000)
+            for process in range(100, 120, 4):
+                self.processes.add(process)
+                self.process(0, PROCESS_DC_START, process)
+                self.image(0, IMAGE_DC_START, process, self.USER, "main.exe")
+                for thread in (process + 1000, process + 2000):
+                    self.threads[thread] = process
+                    self.thread(0, THREAD_DC_START, thread, process)
         for _ in range(6000):
             self.step()
         for _ in range(9):
             self.sample(self.random.choice(list(self.records)))
         buffers = []
-        size = 0x1_0000
+        size = 0x1000 if self.is_lossy else 0x1_0000
         for processor, records in self.records.items():
             data = b""
             for record in records:
@@ -899,10 +915,17 @@ class Maker:
                     data = b""
                 data += record
             buffers.append((processor, data))
+        lost = 0
+        if self.is_lossy:
+            # The first buffers of a processor have the start of the trace.
+            later = [at for at in range(3, len(buffers)) if buffers[at][0] == buffers[at - 3][0]]
+            dropped = self.random.sample(later, len(later) // 10)
+            lost = len(dropped)
+            buffers = [buffer for number, buffer in enumerate(buffers) if number not in dropped]
         end = self.START + (self.time - first) * 10_000_000 // self.FREQUENCY
         fixed = struct.pack("<I4B2IQ", size, 10, 0, 1, 5, 19045, self.PROCESSORS, end)
         fixed += struct.pack("<8I2Q", 156_250, 0, 0x0200_0001, len(buffers) + 1, 1, 8, 0, 3000, 0, 0)
-        fixed += bytes(176) + struct.pack("<3Q2I", self.START - 1, self.FREQUENCY, self.START, 1, 0)
+        fixed += bytes(176) + struct.pack("<3Q2I", self.START - 1, self.FREQUENCY, self.START, 1, lost)
         payload = fixed + "made\0made.etl\0".encode("utf-16-le")
         header = struct.pack("<HBBHBB2Iq2I", 2, 2, 0xC0, 0x20 + len(payload), 0, 0, 4, 4, first, 0, 0) + payload
         with path.open("wb") as file:
