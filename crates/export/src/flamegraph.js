@@ -1,6 +1,8 @@
 "use strict";
 {
   const MARGIN = 10, PADDING = 3, ROW = 17;
+  // The least number of rows of frames in a window that is high enough for the rest.
+  const FRAMES_VISIBLE = 3;
   const svg = document.getElementById("flamegraph");
   const by = (id) => svg.getElementById(id);
   const [head, frames, search, reset, found, details] =
@@ -55,10 +57,27 @@
     return parts;
   }
 
+  // The lines of the header. In a low window, the longest ones are cut, so that frames stay visible.
+  function headLines(limit) {
+    const room = width() - 2 * MARGIN;
+    const parts = lines.map(({ full }) => wrapped(full, room));
+    for (let rows = parts.flat().length; rows > limit; rows -= 1) {
+      const longest = parts.reduce((longest, next) => (next.length > longest.length ? next : longest));
+      if (longest.length <= 1) break;
+      longest.pop();
+      longest.push(fitted(`${longest.pop()} …`, room));
+    }
+    return parts;
+  }
+
   function layoutHead() {
+    const legend = by("legend");
+    const legendRows = 1 + Math.max(0, ...Array.from(legend.children, (child) => Number(child.getAttribute("y")))) / ROW;
+    const others = Math.floor(legendRows) + 2.5 + FRAMES_VISIBLE;
+    const texts = headLines(Math.floor(window.innerHeight / ROW - others));
     let row = 0;
-    for (const { line, full } of lines) {
-      const parts = wrapped(full, width() - 2 * MARGIN);
+    for (const [number, { line }] of lines.entries()) {
+      const parts = texts[number];
       line.textContent = "";
       line.setAttribute("y", (row + 1) * ROW + 2);
       for (const [index, part] of parts.entries()) {
@@ -70,9 +89,7 @@
       }
       row += parts.length;
     }
-    const legend = by("legend");
     legend.setAttribute("transform", `translate(${MARGIN},${row * ROW + 8})`);
-    const legendRows = 1 + Math.max(0, ...Array.from(legend.children, (child) => Number(child.getAttribute("y")))) / ROW;
     const controls = (row + Math.floor(legendRows) + 1) * ROW + 6;
     by("controls").setAttribute("transform", `translate(0,${controls})`);
     const top = controls + 1.5 * ROW;
