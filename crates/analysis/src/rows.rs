@@ -56,10 +56,10 @@ pub(crate) fn rekey<K: Copy + Eq + Hash, T: Amount>(
 ) -> T {
     let mut excluded = T::default();
     for (mut key, sums) in std::mem::take(observed) {
-        let place = stack(&mut key);
-        match regrouped.of(*place) {
+        let at = stack(&mut key);
+        match regrouped.of(*at) {
             Some(grouped) => {
-                *place = grouped;
+                *at = grouped;
                 *observed.entry(key).or_default() += sums;
             }
             None => excluded += sums,

@@ -32,7 +32,7 @@ const WIDTH: usize = 100;
 /// Shows the help or version that the parser found. The help of the program gets the groups.
 pub fn show(error: &Error, command: &Command, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(crate::outcome::USAGE_OR_IO);
-    // The usage line tells whose help it is.
+    // The usage line states whose help it is.
     if !error.to_string().contains(&command.clone().render_usage().to_string()) {
         // The reader of the output may have closed the pipe.
         _ = error.print();

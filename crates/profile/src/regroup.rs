@@ -55,7 +55,7 @@ struct Shown {
 
 /// What became of a stack so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct PathState {
     /// The innermost frame that remains: its stack, its name and its entry group.
     kept: Option<(StackId, u32, Option<u32>)>,
     is_excluded: bool,
@@ -150,11 +150,11 @@ impl Patterns {
             })
         };
         // Callers come first.
-        let mut seen: Vec<Seen> = Vec::with_capacity(profile.stacks().len());
+        let mut states: Vec<PathState> = Vec::with_capacity(profile.stacks().len());
         let mut nothing_left = None;
         let mut of_stack = Vec::with_capacity(profile.stacks().len());
         for node in profile.stacks() {
-            let mut now = node.caller.map_or_else(Seen::default, |caller| seen[caller.index()]);
+            let mut now = node.caller.map_or_else(PathState::default, |caller| states[caller.index()]);
             let inlines = profile.frame(node.frame).inlines.iter().rev();
             for frame in std::iter::once(&node.frame).chain(inlines).map(|frame| &shown[frame.index()]) {
                 let is_inside =
@@ -169,7 +169,7 @@ impl Patterns {
                     now.kept = Some((stack(caller, frame.frame), frame.name, frame.entry));
                 }
             }
-            seen.push(now);
+            states.push(now);
             let is_selected = !now.is_excluded && now.included == self.needed();
             of_stack.push(is_selected.then(|| match now.kept {
                 Some((stack, ..)) => stack,

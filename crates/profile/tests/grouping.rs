@@ -438,7 +438,7 @@ proptest! {
         let own = butterfly.callees.get(&None).copied().unwrap_or_default();
         prop_assert_eq!(own, butterfly.function.own);
         prop_assert_eq!(butterfly.whole.amount, found.weight());
-        // The function is nobody's caller or callee.
+        // The function is neither its own caller nor its own callee.
         let neighbours = butterfly.callers.keys().chain(butterfly.callees.keys()).flatten();
         prop_assert!(neighbours.into_iter().all(|&group| !is_function(group)));
         // One function alone: the same sums as in the list of functions.

@@ -118,7 +118,7 @@ pub enum Did<T> {
         /// Whether it was preempted while it ran.
         is_preempted: bool,
     },
-    /// It waited, and nobody is known who worked in this time.
+    /// It waited, and it is not known which thread worked in this time.
     Waited {
         /// The reason (`KWAIT_REASON`).
         reason: u8,

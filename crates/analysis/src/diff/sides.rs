@@ -15,7 +15,7 @@ pub type Names = Vec<String>;
 /// Names of processes that the trace does not name.
 const UNKNOWN_PROCESSES: [&str; 2] = ["unknown", "no process"];
 
-/// What rows are told apart by, which losses can make uncertain.
+/// What distinguishes rows, which losses can make uncertain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Uses {
     /// The process of a sample.

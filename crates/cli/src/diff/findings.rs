@@ -16,7 +16,7 @@ use super::read::Capture;
 
 /// Maximum number of pairs of detection and program. Findings of further ones are counted.
 const PAIRS_MAX: usize = 1 << 14;
-/// Maximum number of stacks of a pair. Further ones are not told apart.
+/// Maximum number of stacks of a pair. Further ones are not distinguished.
 const STACKS_MAX: usize = 1 << 10;
 
 /// A detection, and a program by its path without the parts that differ between machines, versions

@@ -45,6 +45,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn colors_add_nothing_to_the_text() {
     let folder = demo();
     for line in COLORED {

@@ -156,6 +156,7 @@ fn a_trace_does_not_differ_from_itself() {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn the_exit_code_says_whether_something_changed() {
     for (arguments, expected) in [
         (&[][..], 0),

@@ -145,6 +145,7 @@ fn a_closed_pipe_is_no_error_of_any_verb() {
 
 #[cfg(unix)]
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn an_interrupt_is_declared_and_leaves_no_file() {
     use std::os::unix::process::ExitStatusExt;
 

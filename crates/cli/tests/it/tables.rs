@@ -95,6 +95,7 @@ fn width(line: &str) -> usize {
 }
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn tables_cut_columns_and_never_rows() {
     let folder = folder();
     for command in ROWS {
@@ -220,6 +221,7 @@ const FORMATS: [(&str, &[(&str, &str)]); 21] = [
 ];
 
 #[test]
+#[ignore = "slow: run by .ci/run"]
 fn file_names_choose_the_format() {
     let folder = folder();
     for (command, formats) in FORMATS {

@@ -48,7 +48,7 @@ pub struct ChainTotal {
     pub timer: u64,
     /// Threads waited until another deferred procedure call.
     pub interrupt: u64,
-    /// Threads waited, and nobody is known who worked in this time.
+    /// Threads waited, and it is not known which thread worked in this time.
     pub other_wait: u64,
     /// What threads did is not known.
     pub unknown: u64,
