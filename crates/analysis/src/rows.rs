@@ -1,8 +1,7 @@
 //! What was observed of threads and stacks, as rows by process, thread, module, function or stack.
 
-use std::ops::AddAssign;
-
 use std::hash::Hash;
+use std::ops::AddAssign;
 
 use rustc_hash::FxHashMap;
 use stackhound_profile::{

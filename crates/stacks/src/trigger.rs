@@ -7,7 +7,7 @@ use std::fmt;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_schema::kernel::class_guid;
-use stackhound_schema::kernel::{hook_id, is_sample};
+use stackhound_schema::kernel::{hook_id, is_disk_completion, is_sample};
 use stackhound_trace::Event;
 use stackhound_types::{Guid, PointerSize, Tid};
 
@@ -72,14 +72,7 @@ pub(crate) fn can_trigger(event: &Event<'_>) -> bool {
         // Session header, system configuration, stack records.
         Some(hook_id) if matches!(hook_id >> 8, 0x00 | 0x0b | 0x18) => false,
         // Completions: the stack belongs to the event that issued the transfer.
-        Some(
-            hook_id::DISK_IO_READ
-            | hook_id::DISK_IO_WRITE
-            | hook_id::DISK_IO_FLUSH_BUFFERS
-            | hook_id::DISK_IO_OPTICAL_READ
-            | hook_id::DISK_IO_OPTICAL_WRITE
-            | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS,
-        ) => false,
+        Some(hook_id) if is_disk_completion(hook_id) => false,
         // Rundown of processes, counters, threads, images, files, mappings, keys, hives, regions,
         // objects.
         Some(

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
 use stackhound_profile::{Full, Profile, StackId, ThreadId};
-use stackhound_schema::kernel::{hook_id, view as payload};
+use stackhound_schema::kernel::{hook_id, is_disk_completion, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, RawTime, Tid};
 
@@ -201,14 +201,7 @@ impl Chain {
             Some(hook_id::THREAD_C_SWITCH) => self.forget(view)?,
             Some(hook_id::THREAD_READY_THREAD) => self.ready(view)?,
             Some(id @ (hook_id::THREAD_START | hook_id::THREAD_END)) => self.lifetime(view, id)?,
-            Some(
-                hook_id::DISK_IO_READ
-                | hook_id::DISK_IO_WRITE
-                | hook_id::DISK_IO_FLUSH_BUFFERS
-                | hook_id::DISK_IO_OPTICAL_READ
-                | hook_id::DISK_IO_OPTICAL_WRITE
-                | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS,
-            ) => self.transfer(view)?,
+            Some(id) if is_disk_completion(id) => self.transfer(view)?,
             Some(hook_id::PERF_INFO_SAMPLED_PROFILE) => self.sample(view)?,
             _ => {}
         }

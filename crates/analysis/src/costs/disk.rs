@@ -16,7 +16,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
 use stackhound_profile::{Full, StackId, ThreadId};
-use stackhound_schema::kernel::hook_id;
+use stackhound_schema::kernel::{hook_id, is_disk_completion};
 use stackhound_trace::TraceTime;
 use stackhound_types::Tid;
 
@@ -257,14 +257,7 @@ impl Measure for Disks {
                 }
                 Ok(())
             }
-            Some(
-                id @ (hook_id::DISK_IO_READ
-                | hook_id::DISK_IO_WRITE
-                | hook_id::DISK_IO_FLUSH_BUFFERS
-                | hook_id::DISK_IO_OPTICAL_READ
-                | hook_id::DISK_IO_OPTICAL_WRITE
-                | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS),
-            ) => {
+            Some(id) if is_disk_completion(id) => {
                 if out.is_repeated(view) {
                     return Ok(());
                 }

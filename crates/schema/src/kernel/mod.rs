@@ -104,6 +104,20 @@ pub fn is_sample(hook_id: u16) -> bool {
     )
 }
 
+/// Whether an event is logged when a transfer of a disk is complete, on any thread.
+#[inline]
+pub fn is_disk_completion(hook_id: u16) -> bool {
+    matches!(
+        hook_id,
+        hook_id::DISK_IO_READ
+            | hook_id::DISK_IO_WRITE
+            | hook_id::DISK_IO_FLUSH_BUFFERS
+            | hook_id::DISK_IO_OPTICAL_READ
+            | hook_id::DISK_IO_OPTICAL_WRITE
+            | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS
+    )
+}
+
 /// The hook id for a class and opcode that consumers see. `None` for a class without a group.
 pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {
