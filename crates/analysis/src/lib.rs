@@ -19,6 +19,7 @@ pub mod cpu;
 pub mod diff;
 mod fields;
 pub mod gc;
+pub mod labels;
 mod loss;
 mod parts;
 pub mod rows;

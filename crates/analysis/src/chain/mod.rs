@@ -21,8 +21,9 @@ use stackhound_schema::kernel::{hook_id, is_disk_completion, view as payload};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, RawTime, Tid};
 
-use self::path::{End, Label, Lives, Path, Segment, State, Tile};
+use self::path::{End, Lives, Path, Segment, State, Tile};
 use crate::fields;
+use crate::labels::{Label, Labels};
 use crate::parts::{Interrupt, Parts};
 use crate::scheduling::scheduler::{Activity, Processor, Readied, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
@@ -149,7 +150,7 @@ pub struct Chain {
     waits: FxHashMap<ThreadId, Ended>,
     /// The last completed transfer of each thread.
     transfers: FxHashMap<ThreadId, Transfer>,
-    labels: FxHashMap<String, Label>,
+    labels: Labels,
     clock: Clock,
     tiles_max: usize,
     /// Slices of the current event; kept for its memory.
@@ -172,7 +173,7 @@ impl Chain {
             ended: FxHashMap::default(),
             waits: FxHashMap::default(),
             transfers: FxHashMap::default(),
-            labels: FxHashMap::default(),
+            labels: Labels::default(),
             clock: trace.clock(),
             tiles_max: TILES_MAX,
             slices: Vec::new(),
@@ -283,19 +284,10 @@ impl Chain {
         let Some(tid) = fields::tid(view, "IssuingThreadId") else { return Ok(()) };
         let (_, thread) = self.parts.thread(view, None, Some(tid))?;
         let path = view.file_path();
-        let file = self.intern(path.as_deref().unwrap_or_default());
+        let file = self.labels.label(path.as_deref().unwrap_or_default());
         let transfer = Transfer { time: view.time(), processor: view.processor(), file };
         self.transfers.insert(thread, transfer);
         Ok(())
-    }
-
-    fn intern(&mut self, text: &str) -> Label {
-        if let Some(&label) = self.labels.get(text) {
-            return label;
-        }
-        let label = Label(self.labels.len() as u32);
-        self.labels.insert(text.to_owned(), label);
-        label
     }
 
     fn sample(&mut self, view: &EventView<'_>) -> Result<(), Full> {
@@ -339,8 +331,6 @@ impl Chain {
         name_timers(&mut self.tiles, &profile);
         let window = self.window.within(times);
         let lives = Lives::new(self.tiles, self.started, self.kept_since);
-        let mut labels: Vec<(String, Label)> = self.labels.into_iter().collect();
-        labels.sort_unstable_by_key(|(_, label)| *label);
         self.samples.sort_unstable_by_key(|sample| (sample.thread, sample.time));
         Ok(ChainReport {
             found: find(&profile, &lives, &self.ended, window, self.tid),
@@ -351,7 +341,7 @@ impl Chain {
             has_samples: self.has_samples,
             clock: self.clock,
             start,
-            labels: labels.into_iter().map(|(text, _)| text).collect(),
+            labels: self.labels.into_texts(),
             samples: self.samples,
         })
     }

@@ -17,15 +17,13 @@ use rustc_hash::FxHashMap;
 use stackhound_profile::StackId;
 use stackhound_trace::TraceTime;
 
+use crate::labels::Label;
+
 /// How many waits are followed from one to the next.
 pub const DEPTH_MAX: usize = 64;
 
 /// How many parts of lives a path visits. What is before that is not followed.
 pub const STEPS_MAX: usize = 1_000_000;
-
-/// Index of a text of the one who observes the lives.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Label(pub u32);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -21,10 +21,11 @@ use stackhound_trace::TraceTime;
 use stackhound_types::Tid;
 
 use super::{
-    Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, OTHERS, Observations, bytes, count,
-    file_label, ticks,
+    Column, Figures, Key, Label, MAX, Measure, Metric, OPEN_MAX, Observations, bytes, count, file_label,
+    ticks,
 };
 use crate::fields::{self, number};
+use crate::labels::Labels;
 use crate::loss::is_lost;
 use crate::window::Window;
 
@@ -161,7 +162,7 @@ impl Disks {
         let from = start.unwrap_or(now);
         let is_full = self.disks.len() >= DISKS_MAX;
         let (label, previous, busy) = match self.disks.entry(disk) {
-            Entry::Vacant(_) if is_full => (out.label(OTHERS), from, out.window.overlap(from, now)),
+            Entry::Vacant(_) if is_full => (Labels::OTHERS, from, out.window.overlap(from, now)),
             entry => {
                 let disk = entry.or_insert_with(|| Disk {
                     label: out.label(&disk.to_string()),

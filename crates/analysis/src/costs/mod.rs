@@ -31,6 +31,7 @@ use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
 use stackhound_types::RawTime;
 
 use crate::fields;
+use crate::labels::{Label, Labels};
 use crate::parts::Parts;
 use crate::rows::{Amount, Applied, By, ByStack, Row, named_rows, regroup, rows};
 use crate::window::Window;
@@ -43,8 +44,6 @@ const MAX: usize = COLUMNS_MAX - 1;
 const OPEN_MAX: usize = 1 << 16;
 /// Maximum number of a measurement's own dimensions.
 const DIMENSIONS_MAX: usize = 2;
-/// Maximum number of different names of all dimensions.
-const LABELS_MAX: usize = 1 << 20;
 /// Number of the last events of a processor among which the same event of another session is found.
 const RECENT_MAX: usize = 32;
 /// The longest time that something can have lasted before the first event of the trace, in seconds.
@@ -190,10 +189,6 @@ pub enum CostBy {
     Own(usize),
 }
 
-/// The name of something that a dimension distinguishes, such as a file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-struct Label(u32);
-
 /// Who an observation belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Key {
@@ -223,7 +218,7 @@ struct Observations {
     /// Whether records of the trace may be missing. Known at the end.
     is_lossy: bool,
     by: FxHashMap<Key, Figures>,
-    labels: FxHashMap<String, Label>,
+    labels: Labels,
     remainders: Vec<Remainder>,
     /// Number of events that the measurement is based on.
     events: u64,
@@ -298,18 +293,7 @@ impl Observations {
 
     /// The label of a text. Costs a look-up by text: callers keep the labels of what they see often.
     fn label(&mut self, text: &str) -> Label {
-        if let Some(&label) = self.labels.get(text) {
-            return label;
-        }
-        if self.labels.len() >= LABELS_MAX {
-            return self.labels.get(OTHERS).copied().unwrap_or_default();
-        }
-        if self.labels.is_empty() {
-            self.labels.insert(OTHERS.to_owned(), Label(0));
-        }
-        let label = Label(self.labels.len() as u32);
-        self.labels.insert(text.to_owned(), label);
-        label
+        self.labels.label(text)
     }
 
     /// The thread of an event, and its stack.
@@ -333,9 +317,6 @@ impl Observations {
     }
 }
 
-/// The label of everything after the limit of labels.
-const OTHERS: &str = "(others)";
-
 /// Measures one capture, from events in time order.
 #[derive(Debug)]
 pub struct Costs {
@@ -354,7 +335,7 @@ impl Costs {
             recent: (trace.time_bases().len() > 1).then(FxHashMap::default),
             is_lossy: false,
             by: FxHashMap::default(),
-            labels: FxHashMap::default(),
+            labels: Labels::default(),
             remainders: Vec::new(),
             events: 0,
             without_stack: 0,
@@ -379,14 +360,12 @@ impl Costs {
         let out = &mut self.out;
         out.parts.end_capture(known, naming);
         out.remainders.sort_by_key(|remainder| remainder.reason);
-        let mut labels = vec![String::new(); out.labels.len()];
-        out.labels.drain().for_each(|(text, label)| labels[label.0 as usize] = text);
         let window = out.window.within(out.parts.times());
         CostReport {
             metric: self.metric,
             profile: self.out.parts.builder.finish(),
             by: self.out.by,
-            labels,
+            labels: self.out.labels.into_texts(),
             remainders: self.out.remainders,
             events: self.out.events,
             without_stack: self.out.without_stack,
