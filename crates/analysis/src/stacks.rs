@@ -149,16 +149,7 @@ impl Stacks {
         if let Some(&id) = self.remarks.get(text) {
             return Ok(id);
         }
-        let frame = Frame {
-            name: format!("[{text}]"),
-            origin: Origin::Remark,
-            mode: None,
-            code: CodeKind::Remark,
-            location: None,
-            source: None,
-            inlines: Box::default(),
-        };
-        let id = builder.frame(frame)?;
+        let id = builder.frame(Frame::remark(text))?;
         self.remarks.insert(text.to_owned(), id);
         Ok(id)
     }

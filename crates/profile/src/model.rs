@@ -297,6 +297,19 @@ impl CodeKind {
 }
 
 impl Frame {
+    /// A frame that is no code, but a remark of the producer of the profile: `[text]`.
+    pub fn remark(text: &str) -> Frame {
+        Frame {
+            name: format!("[{text}]"),
+            origin: Origin::Remark,
+            mode: None,
+            code: CodeKind::Remark,
+            location: None,
+            source: None,
+            inlines: Box::default(),
+        }
+    }
+
     /// Whether it is code without the name of a function. The name of the nearest export may belong
     /// to another function.
     pub fn is_unnamed(&self) -> bool {

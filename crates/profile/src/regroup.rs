@@ -17,7 +17,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackhound_types::plain::make_plain;
 
-use crate::model::{CodeKind, Frame, FrameId, Origin, StackId, ThreadId};
+use crate::model::{Frame, FrameId, Origin, StackId, ThreadId};
 use crate::patterns::{Grouped, Patterns, without_volume};
 use crate::profile::{Node, Profile, name_unnamed};
 use crate::totals::{Grouping, Groups};
@@ -174,7 +174,7 @@ impl Patterns {
             of_stack.push(is_selected.then(|| match now.kept {
                 Some((stack, ..)) => stack,
                 None => *nothing_left.get_or_insert_with(|| {
-                    frames.push(remark("[folded]"));
+                    frames.push(Frame::remark("folded"));
                     stack(None, FrameId((frames.len() - 1) as u32))
                 }),
             }));
@@ -296,18 +296,6 @@ fn group_frame(name: &str, first: &Frame) -> Frame {
         origin: Origin::Group,
         mode: first.mode,
         code: first.code,
-        location: None,
-        source: None,
-        inlines: Box::default(),
-    }
-}
-
-fn remark(name: &str) -> Frame {
-    Frame {
-        name: name.to_owned(),
-        origin: Origin::Remark,
-        mode: None,
-        code: CodeKind::Remark,
         location: None,
         source: None,
         inlines: Box::default(),

@@ -282,10 +282,7 @@ mod tests {
             let mut pages: BTreeMap<u64, ThreadId> = BTreeMap::new();
             let mut parts = stackhound_profile::ProfileBuilder::new("", 0);
             let process = parts.process(stackhound_profile::Process::default()).unwrap();
-            let frame = parts.frame(stackhound_profile::Frame {
-                name: String::new(), origin: stackhound_profile::Origin::Remark, mode: None, code: stackhound_profile::CodeKind::Remark, location: None, source: None,
-                inlines: Box::default(),
-            }).unwrap();
+            let frame = parts.frame(stackhound_profile::Frame::remark("")).unwrap();
             let stack = parts.stack(None, frame).unwrap();
             for (tid, (is_commit, from, length)) in (0u32..).zip(steps) {
                 let until = from + length;

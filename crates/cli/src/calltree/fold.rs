@@ -131,11 +131,7 @@ impl Parts {
         let frame = match self.remarks.get(text) {
             Some(&known) => known,
             None => {
-                let name = format!("[{text}]");
-                let (origin, code) = (Origin::Remark, CodeKind::Remark);
-                let inlines = Box::default();
-                let frame = Frame { name, origin, mode: None, code, location: None, source: None, inlines };
-                let id = self.builder.frame(frame)?;
+                let id = self.builder.frame(Frame::remark(text))?;
                 self.remarks.insert(text, id);
                 id
             }
