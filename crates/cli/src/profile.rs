@@ -23,7 +23,7 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, at_end, counted, grouped};
 use crate::patterns::Patterns;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::reading::{Reading, or_stop};
 use crate::recognition;
 use crate::render;
@@ -117,8 +117,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         Limits { markers: 0, switches: 0 }
     };
     let mut collector = Collector::new(product(arguments), &captures[0].trace, chosen, limits);
-    let sources = captures.iter().flat_map(|capture| capture.trace.sources());
-    let mut progress = Progress::new(common, sources.map(|source| source.etl_file.size()).sum());
+    let size = captures.iter().map(|capture| progress::size(&capture.trace)).sum();
+    let mut progress = Progress::new(common, size);
     let (mut losses, mut damaged, mut symbols) = (render::Losses::default(), false, Vec::new());
     let (mut undecided, mut selected) = (String::new(), Some(0));
     for (index, capture) in captures.iter().enumerate() {

@@ -58,7 +58,8 @@ impl Span {
     }
 }
 
-fn size(trace: &OpenTrace) -> u64 {
+/// The size of the files of a trace in bytes.
+pub fn size(trace: &OpenTrace) -> u64 {
     trace.sources().iter().map(|source| source.etl_file.size()).sum()
 }
 

@@ -20,7 +20,7 @@ use crate::inputs;
 use crate::naming::Naming;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, message};
+use crate::output::message;
 use crate::reading::Reading;
 
 #[derive(Args, Debug)]
@@ -154,6 +154,7 @@ enum Format {
     /// One JSON object; times in nanoseconds
     Json,
     /// Differential flame graph (.svg)
+    #[value(alias = "svg")]
     Flamegraph,
 }
 
@@ -203,14 +204,8 @@ fn changes<K>(comparison: &Comparison<K>) -> usize {
 }
 
 impl Arguments {
-    fn format(&self) -> Format {
-        let of_path = || match self.output.output.as_deref()?.extension()?.to_str()? {
-            "csv" => Some(Format::Csv),
-            "json" => Some(Format::Json),
-            "svg" => Some(Format::Flamegraph),
-            _ => None,
-        };
-        self.format.or_else(of_path).unwrap_or(Format::Table)
+    fn format(&self) -> Result<Format> {
+        self.output.format(self.format, Format::Table)
     }
 
     fn subjects(&self) -> Vec<Subject> {
@@ -227,7 +222,7 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let format = arguments.format();
+    let format = arguments.format()?;
     if (arguments.icicle || arguments.reverse) && format != Format::Flamegraph {
         bail!("--icicle and --reverse change flame graphs; use -o FILE.svg or --format flamegraph");
     }
@@ -240,7 +235,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let captures = [read(&arguments.a)?, read(&arguments.b)?];
     let damaged = captures.iter().any(|capture| !capture.outcome.trace.damage.is_empty());
     if format == Format::Flamegraph {
-        let mut sink = Sink::open(arguments.output.output.as_deref())?;
+        let mut sink = arguments.output.tables(format)?;
         let changes = picture::draw(arguments, &captures, &mut sink)?;
         sink.finish()?;
         return Ok(Outcome { damaged, found: arguments.exit_code && changes > 0 });
@@ -251,7 +246,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             "The traces have neither profile samples nor context switches; only findings are compared."
         ));
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut sink = arguments.output.tables(format)?;
     match format {
         Format::Csv => write::csv(&mut sink, arguments, &compared)?,
         Format::Json => sink.json(&write::document(arguments, &compared))?,

@@ -51,8 +51,7 @@ pub fn read(path: &Path, arguments: &Arguments, common: &Common, hunts: bool) ->
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
-    let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
-    let mut progress = Progress::new(common, size);
+    let mut progress = Progress::of(common, trace);
     let mut cpu = Cpu::new(String::new(), trace, filter.window(), Weighing::default()).with_slices();
     let mut hunt = if hunts {
         let config = Config::read(common, &arguments.naming.locations)?;
@@ -64,7 +63,7 @@ pub fn read(path: &Path, arguments: &Arguments, common: &Common, hunts: bool) ->
     };
     let mut failure = None;
     let outcome = pipeline.run(|view| {
-        progress.tick();
+        progress.tick_at(view);
         let is_wanted = filter.wants(view);
         if let Some((hunt, findings)) = &mut hunt {
             hunt.observe(view);

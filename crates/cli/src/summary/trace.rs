@@ -24,7 +24,7 @@ use super::Arguments;
 use crate::info::capture_info;
 use crate::naming;
 use crate::options::Common;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::reading::or_stop;
 use crate::top::cpu::row_document;
 
@@ -52,7 +52,7 @@ pub struct Summarized {
 /// Reads a capture once, after its definitions.
 pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Result<Summarized> {
     let trace = &capture.trace;
-    let size = trace.sources().iter().map(|source| source.etl_file.size()).sum();
+    let size = progress::size(trace);
     let mut progress = Progress::of(common, trace);
     let enrichment = naming::with_folders(&given.symbols, &[], false, common)?;
     let mut pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));

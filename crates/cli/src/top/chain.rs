@@ -9,12 +9,12 @@ use stackhound::analysis::chain::path::{Did, End, Gap, Segment, Stop, Wait};
 use stackhound::analysis::chain::{Chain, ChainReport, Found};
 use stackhound::analysis::rows::thread_name;
 use stackhound::analysis::wait::wait_reason;
-use stackhound::profile::{FrameId, Grouping, Groups, Origin, Profile, StackId, ThreadId};
+use stackhound::profile::{FrameId, Groups, Origin, Profile, StackId, ThreadId};
 use stackhound::types::Tid;
 use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::chain::{ChainSegment, ChainTotal, ChainWait, TopChain};
 
-use super::table::{Column, Table, percent, seconds};
+use super::table::{self, Column, Table, percent, seconds};
 use super::{Format, Shared, optional, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -57,6 +57,9 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
     if shared.is_filtered() {
         bail!("--chain follows all threads; only --from and --to select a part of it");
     }
+    if shared.patterns.compile()?.is_some() {
+        bail!("--chain shows stacks as they are; leave out the patterns of frames");
+    }
     let read = super::read(
         shared,
         common,
@@ -78,8 +81,7 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
              thread` lists threads"
         );
     };
-    let grouping = if shared.offsets { Grouping::Offset } else { Grouping::Function };
-    let names = Names { report, groups: Groups::new(&report.profile, grouping) };
+    let names = Names { report, groups: Groups::new(&report.profile, shared.unnamed()) };
     let shown = longest(shared, &found.path.segments);
     let format = shared.format()?;
     let mut sink = shared.output.tables(format)?;
@@ -261,23 +263,17 @@ fn table(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segme
         false => String::new(),
     };
     line(out, format_args!("  {segments}{longest}; {waits} replaced with what the other thread did (>)"))?;
-    let notes = [
-        (
-            found.earlier as u64,
-            "other thread had the id before; --to selects it",
-            "other threads had the id before; --to selects them",
-        ),
-        (
-            report.compact,
-            "record of compact context switches was not read",
-            "records of compact context switches were not read",
-        ),
-    ];
-    for (count, one, many) in notes {
-        if count > 0 {
-            line(out, format_args!("  {}", counted(count, one, many)))?;
-        }
-    }
+    table::notes(
+        out,
+        [
+            (
+                found.earlier as u64,
+                "other thread had the id before; --to selects it",
+                "other threads had the id before; --to selects them",
+            ),
+            wait::compact(report.compact),
+        ],
+    )?;
     writeln!(out)?;
     let mut table = Table::new(vec![
         Column::right("FROM s"),

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
-use stackhound_export::escape::Plain;
+use stackhound_export::escape::{Plain, line};
 
-use crate::output::{cut, cut_middle, row_width};
+use crate::output::{counted, cut, cut_middle, row_width};
 use crate::palette;
 
 /// A column.
@@ -126,6 +126,15 @@ fn with_dim_unit(cell: &str, width: usize) -> String {
 /// The width of a text for which columns of numbers are left out, and the least width of a text.
 const TEXT_KEPT: usize = 24;
 const TEXT_MIN: usize = 8;
+
+/// A number, and what it is a number of: of one, and of several.
+pub type Note = (u64, &'static str, &'static str);
+
+/// Writes a line for each note whose number is not 0.
+pub fn notes(out: &mut impl Write, notes: impl IntoIterator<Item = Note>) -> io::Result<()> {
+    let mut notes = notes.into_iter().filter(|(count, ..)| *count > 0);
+    notes.try_for_each(|(count, one, many)| line(out, format_args!("  {}", counted(count, one, many))))
+}
 
 /// Nanoseconds as seconds with milliseconds.
 pub fn seconds(nanos: u64) -> String {

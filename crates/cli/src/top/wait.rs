@@ -11,7 +11,7 @@ use stackhound::profile;
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
 
-use super::table::{Column, Table, seconds};
+use super::table::{self, Column, Table, seconds};
 use super::{Dimension, Shared, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -165,6 +165,15 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
     )
 }
 
+/// The note about records of compact context switches.
+pub fn compact(count: u64) -> table::Note {
+    (
+        count,
+        "record of compact context switches was not read",
+        "records of compact context switches were not read",
+    )
+}
+
 /// Refuses captures without context switches. Of each capture, their number and that of compact ones.
 pub fn require_switches(captures: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
     let counts = captures.into_iter().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
@@ -268,24 +277,18 @@ fn table(
         ),
     )?;
     let not_readied = if metric.measure == Measure::Waits { report.not_readied() } else { 0 };
-    let notes = [
-        (
-            not_readied,
-            "wait has no event that ended it, and contains time ready to run",
-            "waits have no event that ended them, and contain time ready to run",
-        ),
-        (report.without_stack(metric.measure), "switch has no stack", "switches have no stack"),
-        (
-            report.compact,
-            "record of compact context switches was not read",
-            "records of compact context switches were not read",
-        ),
-    ];
-    for (count, one, many) in notes {
-        if count > 0 {
-            line(out, format_args!("  {}", counted(count, one, many)))?;
-        }
-    }
+    table::notes(
+        out,
+        [
+            (
+                not_readied,
+                "wait has no event that ended it, and contains time ready to run",
+                "waits have no event that ended them, and contain time ready to run",
+            ),
+            (report.without_stack(metric.measure), "switch has no stack", "switches have no stack"),
+            compact(report.compact),
+        ],
+    )?;
     if let Some(Applied { excluded, own_directories }) = &found.applied {
         let times = counted(excluded.count, metric.counted.0, metric.counted.1);
         let excluded = format!("{} s ({times})", clock(excluded.amount));

@@ -92,6 +92,10 @@ fn what_has_no_path_is_refused() {
         &[&chain[..], &["--pid", "4"]].concat(),
         "--chain follows all threads; only --from and --to select a part of it",
     );
+    refused(
+        &[&chain[..], &["--preset", "modules"]].concat(),
+        "--chain shows stacks as they are; leave out the patterns of frames",
+    );
     for arguments in [&["--chain"][..], &["--tid", "4"], &["--chain", "--tid", "4", "--by", "thread"]] {
         let output = stackhound(&[&["top", "wait", text(&path)], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

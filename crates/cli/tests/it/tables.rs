@@ -8,19 +8,21 @@ use crate::fixtures;
 use crate::program::{refused, text};
 
 /// All commands that write rows. `C` is a trace of calls.
-const ROWS: [&str; 31] = [
+const ROWS: [&str; 33] = [
     "events T",
     "events T --stacks",
     "stacks T --symbol-path symbols",
     "top cpu T",
     "top cpu T --by stack --symbol-path symbols",
     "top wait T --by function --symbol-path symbols",
+    "top wait T --tid 404 --chain --all --symbol-path symbols",
     "top ready T",
     "top syscall T --by stack",
     "top disk T",
     "top file T",
     "top fault T",
     "top memory T --by stack --symbol-path symbols",
+    "callers RtlUserThreadStart T --symbol-path symbols",
     "summary T T --separate",
     "kstack --trace T --user --symbol-path symbols",
     "symbols list T",
@@ -106,7 +108,9 @@ fn tables_cut_columns_and_never_rows() {
         for columns in [60, 100, 200] {
             let cut = shown(folder.path(), command, Some(columns), &[]);
             // Headings of tables are sentences, which are wrapped.
-            let table = |rows: &mut dyn Iterator<Item = &str>| match command.starts_with("top") {
+            let table = |rows: &mut dyn Iterator<Item = &str>| match command.starts_with("top")
+                || command.starts_with("callers")
+            {
                 true => rows.skip_while(|row| !row.is_empty()).count(),
                 false => rows.count(),
             };
@@ -193,7 +197,7 @@ fn files_get_whole_rows() {
 }
 
 /// Commands with the formats that their file name can choose.
-const FORMATS: [(&str, &[(&str, &str)]); 21] = [
+const FORMATS: [(&str, &[(&str, &str)]); 22] = [
     ("summary T", &[("json", "json")]),
     ("info T", &[("json", "json")]),
     ("events T", &[("csv", "csv"), ("ndjson", "ndjson"), ("jsonl", "ndjson"), ("CSV", "csv")]),
@@ -201,6 +205,7 @@ const FORMATS: [(&str, &[(&str, &str)]); 21] = [
     ("top cpu T", &[("csv", "csv"), ("json", "json")]),
     ("top wait T", &[("csv", "csv"), ("json", "json")]),
     ("top file T", &[("csv", "csv"), ("json", "json")]),
+    ("diff T T", &[("csv", "csv"), ("json", "json"), ("svg", "flamegraph")]),
     ("kstack --trace T", &[("json", "json"), ("ndjson", "ndjson")]),
     ("symbols list T", &[("json", "json")]),
     ("symbols check T", &[("json", "json")]),
@@ -237,12 +242,27 @@ fn file_names_choose_the_format() {
 }
 
 #[test]
+fn differences_fit_into_the_terminal() {
+    let folder = folder();
+    let command = "diff T T --by process,stack --all --symbol-path symbols";
+    let rows = |text: &str| text.lines().filter(|line| line.starts_with("  noise")).count();
+    let piped = shown(folder.path(), command, None, &[]);
+    assert!(rows(&piped) > 10 && piped.lines().any(|line| width(line) > 200), "{piped}");
+    for columns in [60, 100, 200] {
+        let cut = shown(folder.path(), command, Some(columns), &[]);
+        assert!(cut.lines().all(|line| width(line) <= columns), "{columns}: {cut}");
+        assert_eq!(rows(&cut), rows(&piped), "{columns}: {cut}");
+    }
+}
+
+#[test]
 fn tables_are_not_written_to_files_for_programs() {
     let endings = ".json";
     for (arguments, ending) in [
         (&["summary", "x.etl", "-o", "x.csv"][..], endings),
         (&["events", "x.etl", "-o", "x.json"], ".ndjson, .jsonl, .csv"),
         (&["top", "cpu", "x.etl", "-o", "x.svg"], ".csv, .json"),
+        (&["diff", "x.etl", "x.etl", "-o", "x.ndjson"], ".csv, .json, .flamegraph, .svg"),
     ] {
         let path = arguments.last().unwrap();
         let sentence = "cannot derive the format from the file name; use --format, or one of the extensions";
