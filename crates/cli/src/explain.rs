@@ -6,6 +6,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::Args;
 use stackhound::detect::{DetectionId, Reason};
+use stackhound::expr::most_similar;
 
 use crate::outcome::Outcome;
 use crate::output::Sink;
@@ -73,7 +74,7 @@ fn find(text: &str) -> Result<Found> {
         bail!("there is no detection `{text}`; the ids are {first} to {last}");
     }
     let names = DetectionId::all().map(DetectionId::name).chain(Reason::all().map(Reason::code));
-    match nearest(&code, names) {
+    match most_similar(&code, &names.collect::<Vec<_>>()) {
         Some(name) => bail!("there is no detection or reason `{text}`; did you mean `{name}`?"),
         None => {
             bail!("there is no detection or reason `{text}`; `stackhound explain` without a name lists all")
@@ -91,17 +92,6 @@ pub fn detection(text: &str) -> Option<DetectionId> {
 
 /// The shortest part of a title that is looked for.
 const NAME_MIN: usize = 3;
-
-/// The least similarity of a name that is suggested.
-const SIMILARITY_MIN: f64 = 0.7;
-
-/// The name that is the most similar to a text.
-fn nearest<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let text = text.to_lowercase();
-    let rated = names.map(|name| (strsim::jaro_winkler(&text, &name.to_lowercase()), name));
-    let similar = rated.filter(|(similarity, _)| *similarity > SIMILARITY_MIN);
-    similar.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
-}
 
 fn list(out: &mut impl Write) -> Result<()> {
     DetectionId::all().try_for_each(|id| row(out, id))?;
