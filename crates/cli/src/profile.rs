@@ -9,10 +9,10 @@ use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackhound::analysis::{Collector, Counted, Limits};
-use stackhound::profile::{Grouping, Profile as Collected, Unit};
+use stackhound::profile::{Grouping, Profile as Collected};
 use stackhound::symbols::{SymbolStats, temporary};
 use stackhound::trace::OpenTrace;
-use stackhound_export::{self as export, firefox, flamegraph};
+use stackhound_export::{self as export, firefox, flamegraph, numbers};
 
 use crate::calltree::fold;
 use crate::filter::{self, EventFilter, Filters};
@@ -21,7 +21,7 @@ use crate::naming::{self, Naming};
 use crate::open::{self, Viewer};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{Sink, at_end, counted, grouped};
+use crate::output::{Sink, at_end, counted};
 use crate::patterns::Patterns;
 use crate::progress::{self, Progress};
 use crate::reading::{Reading, or_stop};
@@ -97,10 +97,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         return exact(file, arguments, common);
     }
     let format = format(arguments)?;
-    let viewer = arguments.open.then(|| viewer(arguments, format)).transpose()?;
-    if arguments.icicle && format != Format::Flamegraph {
-        bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
-    }
+    let viewer = viewer(arguments, format)?;
     if arguments.unsymbolicated && format != Format::Firefox {
         bail!("--unsymbolicated is for the Firefox Profiler; use -o FILE.json or --format firefox");
     }
@@ -146,8 +143,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             Vec::new()
         }
     };
-    let folder = temporary_folder(arguments)?;
-    let path = write_file(&profile, format, arguments, folder.as_ref().map(AsRef::as_ref))?;
+    let written = write_file(&profile, format, arguments)?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
     progress.finish_selected(selected, &(losses.to_string() + &undecided + &named));
     if !common.quiet {
@@ -155,10 +151,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         applied.iter().for_each(|text| at_end(format_args!("{text}")));
         report(&profile, &counts, shows_time(format));
     }
-    if let (Some(viewer), Some(path)) = (viewer, path) {
-        drop(profile);
-        open::browse(&path, viewer, common)?;
-    }
+    drop(profile);
+    written.show(viewer, common)?;
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
@@ -174,11 +168,7 @@ fn group(
     let directories = regrouped.own_directories.clone();
     let weight = profile.replace_stacks(regrouped);
     profile.remove_unused();
-    let excluded = match profile.unit() {
-        Unit::Samples => counted(weight, "sample", "samples"),
-        Unit::Transitions => counted(weight, "transition", "transitions"),
-        Unit::Nanoseconds => format!("{} ns", grouped(weight)),
-    };
+    let excluded = numbers::weight(profile.unit(), weight);
     arguments.patterns.lines(&directories, &excluded).collect()
 }
 
@@ -194,36 +184,51 @@ fn exact(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome>
     if format == Format::Perfetto {
         bail!("Perfetto shows times, and the functions of an exact trace are sums; choose another format");
     }
-    let viewer = arguments.open.then(|| viewer(arguments, format)).transpose()?;
-    if arguments.icicle && format != Format::Flamegraph {
-        bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
-    }
+    let viewer = viewer(arguments, format)?;
     let patterns = arguments.patterns.compile()?;
     let mut folded = fold::read(file, product(arguments), common)?;
     let applied = patterns
         .map(|patterns| group(&mut folded.profile, &patterns, arguments, Grouping::Function))
         .unwrap_or_default();
-    let folder = temporary_folder(arguments)?;
-    let path = write_file(&folded.profile, format, arguments, folder.as_ref().map(AsRef::as_ref))?;
+    let written = write_file(&folded.profile, format, arguments)?;
     if !common.quiet {
         folded.report();
         applied.iter().for_each(|text| at_end(format_args!("{text}")));
     }
-    if let (Some(viewer), Some(path)) = (viewer, path) {
-        open::browse(&path, viewer, common)?;
-    }
-    Ok(folded.outcome())
+    let outcome = folded.outcome();
+    drop(folded);
+    written.show(viewer, common)?;
+    Ok(outcome)
 }
 
-/// Writes the profile to the selected file, else into the temporary folder. It is compressed if its name
-/// ends in `.gz`. Returns its path.
+/// A file with a profile; without a path, standard output.
+struct Written<D> {
+    path: Option<PathBuf>,
+    /// The folder of a temporary file, which is removed when the program ends.
+    _folder: Option<D>,
+}
+
+impl<D> Written<D> {
+    /// Shows the file, if there is a viewer, until the program ends.
+    fn show(&self, viewer: Option<Viewer>, common: &Common) -> Result<()> {
+        match (viewer, &self.path) {
+            (Some(viewer), Some(path)) => open::browse(path, viewer, common),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes the profile to the selected file; for --open without one, into a temporary folder. It is
+/// compressed if its name ends in `.gz`.
 fn write_file(
     profile: &Collected,
     format: Format,
     arguments: &Arguments,
-    folder: Option<&Path>,
-) -> Result<Option<PathBuf>> {
-    let path = arguments.output.output.clone().or_else(|| Some(folder?.join("profile")));
+) -> Result<Written<impl AsRef<Path> + use<>>> {
+    let stated = &arguments.output.output;
+    let is_temporary = arguments.open && stated.is_none();
+    let folder = is_temporary.then(temporary::folder).transpose().context("cannot write a temporary file")?;
+    let path = stated.clone().or_else(|| Some(folder.as_ref()?.path().join("profile")));
     let compressed = path.as_deref().is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
     let mut sink = Sink::open(path.as_deref())?;
     if compressed {
@@ -235,24 +240,24 @@ fn write_file(
         write(profile, format, arguments, &mut sink)?;
     }
     sink.finish()?;
-    Ok(path)
+    Ok(Written { path, _folder: folder })
 }
 
-/// The folder of the file that --open shows if none is stated. It is removed when the program ends.
-fn temporary_folder(arguments: &Arguments) -> Result<Option<impl AsRef<Path> + use<>>> {
-    let is_temporary = arguments.open && arguments.output.output.is_none();
-    is_temporary.then(temporary::folder).transpose().context("cannot write a temporary file")
-}
-
-/// What shows the profile.
-fn viewer(arguments: &Arguments, format: Format) -> Result<Viewer> {
+/// What shows the profile, for --open. Refuses options that the format does not have.
+fn viewer(arguments: &Arguments, format: Format) -> Result<Option<Viewer>> {
+    if arguments.icicle && format != Format::Flamegraph {
+        bail!("--icicle changes flame graphs; use -o FILE.svg or --format flamegraph");
+    }
+    if !arguments.open {
+        return Ok(None);
+    }
     let path = arguments.output.output.as_deref();
     if path.and_then(|path| path.metadata().ok()).is_some_and(|found| !found.is_file()) {
         bail!("--open needs a file; leave out -o for a temporary one");
     }
     match format {
-        Format::Flamegraph => Ok(Viewer::Browser),
-        Format::Firefox => Ok(Viewer::FirefoxProfiler),
+        Format::Flamegraph => Ok(Some(Viewer::Browser)),
+        Format::Firefox => Ok(Some(Viewer::FirefoxProfiler)),
         Format::Folded | Format::Speedscope | Format::Perfetto => {
             bail!("--open shows flame graphs and Firefox profiles; use -o FILE.svg, -o FILE.json or --format")
         }

@@ -17,7 +17,7 @@ use stackhound_profile::{CodeKind, Profile, Sample, Unit};
 
 use crate::escape::Markup;
 use crate::folded;
-use crate::numbers::counted;
+use crate::numbers::{self, counted};
 
 /// The form of the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,7 +247,7 @@ fn header(profile: &Profile, samples: &[&Sample], total: u64, options: &Options)
     let seconds = |time: u64| time as f64 / 1e9;
     let first = samples.iter().map(|sample| sample.time.0).min().unwrap_or(0);
     let last = samples.iter().map(|sample| sample.time.0).max().unwrap_or(0);
-    let weight = weight_text(profile.unit(), total);
+    let weight = numbers::weight(profile.unit(), total);
     let mut lines = vec![match profile.unit() {
         Unit::Samples => format!("{weight}, +{:.3} s to +{:.3} s", seconds(first), seconds(last)),
         Unit::Transitions | Unit::Nanoseconds => weight,
@@ -293,8 +293,9 @@ fn frame(
     let (x, width) = (percent_of(drawn.left), percent_of(node.weight));
     let kind = if node.kind == Kind::All { "" } else { node.kind.name() };
     let separator = if kind.is_empty() { "" } else { ", " };
-    let of_samples =
-        || format!("{kind}{separator}{}, {}", weight_text(unit, node.weight), percent(node.weight, total));
+    let of_samples = || {
+        format!("{kind}{separator}{}, {}", numbers::weight(unit, node.weight), percent(node.weight, total))
+    };
     let space = (WIDTH - 2.0 * MARGIN) * width / 100.0 - 2.0 * PADDING;
     let text_x = x + PADDING * 100.0 / (WIDTH - 2.0 * MARGIN);
     let (class, shade) = (node.kind.style().0, node.shade);
@@ -373,14 +374,6 @@ fn fitted(text: &str, width: f64) -> String {
     });
     let start: String = start.collect();
     if start.is_empty() { start } else { start + "…" }
-}
-
-fn weight_text(unit: Unit, number: u64) -> String {
-    match unit {
-        Unit::Samples => counted(number, "sample", "samples"),
-        Unit::Transitions => counted(number, "transition", "transitions"),
-        Unit::Nanoseconds => format!("{}.{:06} s", number / 1_000_000_000, number / 1_000 % 1_000_000),
-    }
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -1,5 +1,7 @@
 //! Numbers in texts for people.
 
+use stackhound_profile::Unit;
+
 /// A number with thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -18,6 +20,20 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
+/// Nanoseconds as seconds with microseconds, without the unit.
+pub fn seconds_with_micros(nanos: u64) -> String {
+    format!("{}.{:06}", nanos / 1_000_000_000, nanos / 1_000 % 1_000_000)
+}
+
+/// A weight of samples with its unit.
+pub fn weight(unit: Unit, weight: u64) -> String {
+    match unit {
+        Unit::Samples => counted(weight, "sample", "samples"),
+        Unit::Transitions => counted(weight, "transition", "transitions"),
+        Unit::Nanoseconds => format!("{} s", seconds_with_micros(weight)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +42,17 @@ mod tests {
     fn numbers_are_grouped() {
         for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(grouped(number), expected);
+        }
+    }
+
+    #[test]
+    fn weights_have_their_units() {
+        for (unit, expected) in [
+            (Unit::Samples, "1,234,567,890 samples"),
+            (Unit::Transitions, "1,234,567,890 transitions"),
+            (Unit::Nanoseconds, "1.234567 s"),
+        ] {
+            assert_eq!(weight(unit, 1_234_567_890), expected);
         }
     }
 

@@ -18,13 +18,14 @@ use stackhound::profile::{
 use stackhound::types::Mode;
 use stackhound_export::escape::line;
 use stackhound_export::json::stacks::{CallStack, CallStacks};
+use stackhound_export::numbers;
 
 use crate::filter::{self, Filters};
 use crate::inputs;
 use crate::naming::Naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{counted, grouped, message};
+use crate::output::{counted, message};
 use crate::top::table::percent;
 
 /// The limit of different paths. Functions that would begin further ones are left out of their paths.
@@ -243,12 +244,7 @@ impl Folded {
     }
 
     fn weight(&self, weight: u64) -> String {
-        match self.profile.unit() {
-            Unit::Nanoseconds => {
-                format!("{}.{:06} s", grouped(weight / 1_000_000_000), weight / 1_000 % 1_000_000)
-            }
-            _ => counted(weight, "transition", "transitions"),
-        }
+        numbers::weight(self.profile.unit(), weight)
     }
 
     /// The weights, the number of paths, and what is not in them.

@@ -13,6 +13,7 @@ use stackhound::profile::{FrameId, Groups, Origin, Profile, StackId, ThreadId};
 use stackhound::types::Tid;
 use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::chain::{ChainSegment, ChainTotal, ChainWait, TopChain};
+use stackhound_export::numbers::seconds_with_micros;
 
 use super::table::{self, Column, Table, percent, seconds};
 use super::{Format, Shared, optional, wait, window};
@@ -298,8 +299,8 @@ fn table(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segme
             _ => did,
         };
         table.row(vec![
-            micros(report.since_start(segment.from)),
-            micros(report.nanos(ticks)),
+            seconds_with_micros(report.since_start(segment.from)),
+            seconds_with_micros(report.nanos(ticks)),
             percent(ticks, whole),
             thread,
             did,
@@ -313,11 +314,6 @@ fn table(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segme
 /// How many waits a segment is part of.
 fn depth(found: &Found, segment: &Segment<ThreadId>) -> usize {
     segment.wait.map_or(0, |wait| found.path.waits[wait].depth + 1)
-}
-
-/// Nanoseconds as seconds with microseconds.
-fn micros(nanos: u64) -> String {
-    format!("{}.{:06}", nanos / 1_000_000_000, nanos / 1_000 % 1_000_000)
 }
 
 fn csv(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segment<ThreadId>]) -> Result<()> {

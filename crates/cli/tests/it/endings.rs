@@ -61,7 +61,7 @@ const OTHERS: [&str; 14] = [
 /// Verbs with filters, and one of their filters that selects nothing.
 const FILTERED: [&str; 19] = [
     "events T --pid 99999",
-    "events T --process nobody.exe",
+    "events T --process missing.exe",
     "events T --provider No-Such",
     "events T --event No/Such",
     "events T --where pid=99999",
@@ -76,7 +76,7 @@ const FILTERED: [&str; 19] = [
     "top syscall T --pid 99999",
     "top interrupt T --event No/Such",
     "top disk T --pid 99999",
-    "top file T --process nobody.exe",
+    "top file T --process missing.exe",
     "top fault T --pid 99999",
     "top memory T --pid 99999",
 ];
