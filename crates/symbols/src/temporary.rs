@@ -84,14 +84,17 @@ impl Seek for Temporary {
 /// # Errors
 /// The folder cannot be created.
 pub fn folder() -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o700));
-    }
+    let create = || {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir()
+        }
+        #[cfg(not(unix))]
+        tempfile::tempdir()
+    };
     with_paths(|paths| {
-        let folder = builder.tempdir()?;
+        let folder = create()?;
         paths.insert(folder.path().to_owned());
         Ok(folder)
     })
