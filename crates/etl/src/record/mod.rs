@@ -119,7 +119,7 @@ impl HeaderKind {
     }
 
     /// Offset of the raw timestamp; `None` if it is not fixed.
-    const fn time_offset(self) -> Option<usize> {
+    pub const fn time_offset(self) -> Option<usize> {
         match self {
             HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => Some(8),
             HeaderKind::Message | HeaderKind::Error => None,
