@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stackhound_types::RawTime;
 
+use crate::packed::{PackedEntries, Packer};
 use crate::record::{HeaderKind, Record, RecordError, Records};
 use crate::{LogfileHeader, Selection};
 
@@ -16,7 +17,8 @@ use crate::{LogfileHeader, Selection};
 pub struct Entry {
     /// Raw timestamp.
     pub time: RawTime,
-    /// The offset in units of 8 bytes in the upper 24 bits, and the kind in the low byte.
+    /// The offset in units of 8 bytes in the upper 24 bits; below it, whether there are extended
+    /// items, and the kind in four bits.
     offset_and_kind: u32,
     size: u16,
     /// The hook id of a kernel event, the opcode of a classic event, the event id of a manifest
@@ -42,6 +44,11 @@ const TAGS: [(u8, u16); HeaderKind::ALL.len()] = {
     tags
 };
 
+/// The bits of the kind in [`Entry::kind_bits`].
+const KIND: u32 = 0x0f;
+/// The bit in [`Entry::kind_bits`] for extended items.
+const EXTENDED: u8 = 0x10;
+
 impl Entry {
     #[inline]
     fn new(record: &Record<'_>, offset: usize) -> Entry {
@@ -49,15 +56,41 @@ impl Entry {
         // Without a branch, because the kind of the next record cannot be predicted.
         let (at, mask) = TAGS[record.kind() as usize];
         let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
+        // The lowest of the header's flags.
+        let has_extended = bytes[4] & 1 & u8::from(record.kind().has_descriptor());
+        let kind = record.kind() as u8 | has_extended * EXTENDED;
+        Entry::found(record.time(), offset, kind, bytes.len() as u16, tag)
+    }
+
+    /// An entry of its parts, with [`kind_bits`](Entry::kind_bits).
+    #[inline]
+    pub(crate) fn found(time: RawTime, offset: usize, kind_bits: u8, size: u16, tag: u16) -> Entry {
         // Buffers have at most 64 MiB, so an eighth of an offset fits into 23 bits.
-        let offset_and_kind = (offset as u32 / 8) << 8 | record.kind() as u32;
-        Entry { time: record.time(), offset_and_kind, size: bytes.len() as u16, tag }
+        Entry { time, offset_and_kind: (offset as u32 / 8) << 8 | u32::from(kind_bits), size, tag }
+    }
+
+    /// The kind, and whether there are extended items, in five bits.
+    #[inline]
+    pub(crate) fn kind_bits(&self) -> u8 {
+        self.offset_and_kind as u8
+    }
+
+    /// The size of the record in bytes.
+    #[inline]
+    pub(crate) fn size(&self) -> u16 {
+        self.size
     }
 
     /// The kind of header.
     #[inline]
     pub fn kind(&self) -> HeaderKind {
-        HeaderKind::ALL[(self.offset_and_kind & 0xff) as usize]
+        HeaderKind::ALL[(self.offset_and_kind & KIND) as usize]
+    }
+
+    /// Whether an EVENT_HEADER states that extended items follow it.
+    #[inline]
+    pub fn has_extended_items(&self) -> bool {
+        self.kind_bits() & EXTENDED != 0
     }
 
     /// The hook id, if this is a kernel event.
@@ -72,6 +105,9 @@ impl Entry {
         (self.offset_and_kind >> 8) as usize * 8
     }
 }
+
+/// An estimate of the mean size of records in bytes. In real traces, it is 127.
+const MEAN_SIZE: usize = 96;
 
 /// One buffer of a trace, with the list of its records.
 #[derive(Debug)]
@@ -122,9 +158,35 @@ impl Block {
         origin: Origin,
         selection: Option<&Selection>,
     ) -> (Block, Option<(usize, RecordError)>) {
+        Block::scan_each(bytes, session, origin, selection, |_| {})
+    }
+
+    /// As [`scan`](Block::scan), and packs all entries, including those outside the selection.
+    /// `None` if the buffer has damage, or times that cannot be packed.
+    pub(crate) fn scan_and_pack(
+        bytes: Bytes,
+        session: Arc<LogfileHeader>,
+        origin: Origin,
+        selection: &Selection,
+    ) -> (Block, Option<(usize, RecordError)>, Option<PackedEntries>) {
+        let end = bytes.len();
+        let mut packer = Packer::new(end / MEAN_SIZE);
+        let each = |entry: &Entry| packer.push(entry);
+        let (block, error) = Block::scan_each(bytes, session, origin, Some(selection), each);
+        let packed = if error.is_none() { packer.finish(end) } else { None };
+        (block, error, packed)
+    }
+
+    #[inline]
+    fn scan_each(
+        bytes: Bytes,
+        session: Arc<LogfileHeader>,
+        origin: Origin,
+        selection: Option<&Selection>,
+        mut each: impl FnMut(&Entry),
+    ) -> (Block, Option<(usize, RecordError)>) {
         let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
-        // Records of real traces have 127 bytes on average.
-        let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
+        let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / MEAN_SIZE });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
         let mut times: Option<(RawTime, RawTime)> = None;
@@ -138,10 +200,11 @@ impl Block {
                 (*first, *latest) = (time.min(*first), last.max(*latest));
             }
             last = time;
-            if selection.is_some_and(|selection| !selection.has(&record)) {
-                continue;
+            let entry = Entry::new(&record, offset);
+            each(&entry);
+            if selection.is_none_or(|selection| selection.has(&record)) {
+                entries.push(entry);
             }
-            entries.push(Entry::new(&record, offset));
         }
         // Processors that share one stream may write their records slightly out of order.
         if !sorted && origin.processor.is_none() {
@@ -154,6 +217,19 @@ impl Block {
             follows_unreadable: false,
         };
         (Block { bytes, entries, session, origin, extent }, error)
+    }
+
+    /// The block of a buffer that was scanned before. `bytes` are those of the scan.
+    pub(crate) fn unpack(
+        bytes: Bytes,
+        session: Arc<LogfileHeader>,
+        origin: Origin,
+        packed: &PackedEntries,
+    ) -> Block {
+        let entries = packed.unpack();
+        let times = entries.first().zip(entries.last()).map(|(first, last)| (first.time, last.time));
+        let extent = Extent { times, is_cut: false, follows_unreadable: false };
+        Block { bytes, entries, session, origin, extent }
     }
 
     /// All records in file order, or in time order if processors share the stream.

@@ -291,9 +291,7 @@ impl Correlator {
             _ => {}
         }
         let mut partial = NOTHING;
-        if event.kind().has_descriptor()
-            && event.record().event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
-        {
+        if event.has_extended_items() {
             if event.entry().tag == USER_PART_EVENT
                 && event.guid() == Some(provider_guid::KERNEL_EVENT_TRACING)
             {

@@ -106,6 +106,12 @@ impl<'b> Event<'b> {
         self.entry.hook_id()
     }
 
+    /// Whether its header states that extended items follow it.
+    #[inline]
+    pub fn has_extended_items(&self) -> bool {
+        self.entry.has_extended_items()
+    }
+
     /// The entry: time, kind and tag.
     #[inline]
     pub fn entry(&self) -> Entry {

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use rayon::ThreadPool;
 use stackhound_etl::{Block, BufferRef, Damage, EtlFile, Selection};
 
+use crate::scans::Scans;
+
 /// Blocks of a stream that are loaded ahead of the current one.
 const AHEAD: usize = 2;
 
@@ -16,7 +18,26 @@ pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     pub pool: Option<Arc<ThreadPool>>,
+    /// Reads only these records, and keeps the entries of all others in `scans`.
     pub selection: Option<Arc<Selection>>,
+    pub scans: Arc<Scans>,
+}
+
+impl Loading {
+    fn load(&self, etl_file: &EtlFile, buffer: &BufferRef) -> Loaded {
+        let key = (etl_file.number(), buffer.offset);
+        if let Some(selection) = &self.selection {
+            let (block, damage, packed) = etl_file.block_and_pack(buffer, selection)?;
+            if let Some(packed) = packed {
+                self.scans.keep(key, packed);
+            }
+            return Ok((block, damage));
+        }
+        match self.scans.take(key) {
+            Some(packed) => etl_file.block_again(buffer, &packed),
+            None => etl_file.block(buffer, None),
+        }
+    }
 }
 
 /// One stream's buffers, in order.
@@ -44,15 +65,15 @@ impl Feed {
     pub fn next(&mut self) -> Option<Loaded> {
         let Some(pool) = self.loading.pool.clone() else {
             let buffer = self.buffers.next()?;
-            return Some(self.etl_file.block(&buffer, self.loading.selection.as_deref()));
+            return Some(self.loading.load(&self.etl_file, &buffer));
         };
         while self.in_work.len() <= AHEAD {
             let Some(buffer) = self.buffers.next() else { break };
             let (sender, receiver) = sync_channel(1);
-            let (etl_file, selection) = (self.etl_file.clone(), self.loading.selection.clone());
+            let (etl_file, loading) = (self.etl_file.clone(), self.loading.clone());
             pool.spawn(move || {
                 // The receiver is dropped only together with the whole feed.
-                let _ = sender.send(etl_file.block(&buffer, selection.as_deref()));
+                let _ = sender.send(loading.load(&etl_file, &buffer));
             });
             self.in_work.push_back(receiver);
         }

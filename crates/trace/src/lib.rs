@@ -30,6 +30,7 @@ mod feed;
 mod filter;
 mod loss;
 mod merge;
+mod scans;
 mod source;
 mod stats;
 mod trace_files;

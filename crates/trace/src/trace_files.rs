@@ -132,7 +132,7 @@ impl OpenTrace {
             0 | 1 => None,
             _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
         };
-        let loading = Loading { pool, selection: None };
+        let loading = Loading { pool, selection: None, scans: Arc::default() };
         Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
     }
 
@@ -174,7 +174,7 @@ impl OpenTrace {
         OpenTrace {
             sources: group.iter().enumerate().map(source).collect(),
             indexes: OnceLock::from(indexes),
-            loading: self.loading.clone(),
+            loading: Loading { scans: Arc::default(), ..self.loading.clone() },
             filter: self.filter.clone(),
         }
     }
@@ -238,6 +238,9 @@ impl OpenTrace {
     }
 
     /// The events of a selection in time order. Of the other events, only the headers are read.
+    ///
+    /// What it learns about the buffers makes the next call of [`ordered`](OpenTrace::ordered)
+    /// faster. This takes 8 bytes for each of the first eight million records, until that call.
     pub fn selected(&self, selection: Selection) -> Ordered {
         self.merge(Some(Arc::new(selection)))
     }
