@@ -9,8 +9,13 @@ use stackhound_etl::{Block, BufferRef, Damage, EtlFile, Selection};
 
 use crate::scans::Scans;
 
-/// Blocks of a stream that are loaded ahead of the current one.
-const AHEAD: usize = 2;
+/// Jobs of a stream that are loaded ahead of the current one.
+const AHEAD: usize = 1;
+
+/// Maximum number of buffers in a job, and of their bytes in the file. Threads sleep between jobs,
+/// and waking them costs as much as scanning a small buffer.
+const JOB: usize = 8;
+const JOB_BYTES: u32 = 256 << 10;
 
 pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
 
@@ -46,14 +51,17 @@ pub(crate) struct Feed {
     etl_file: EtlFile,
     buffers: std::vec::IntoIter<BufferRef>,
     loading: Loading,
-    in_work: VecDeque<Receiver<Loaded>>,
+    /// The rest of the current job.
+    loaded: std::vec::IntoIter<Loaded>,
+    in_work: VecDeque<Receiver<Vec<Loaded>>>,
     /// Whether records were lost to damage since the latest block.
     pub has_lost: bool,
 }
 
 impl Feed {
     pub fn new(etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
-        Feed { etl_file, buffers: buffers.into_iter(), loading, in_work: VecDeque::new(), has_lost: false }
+        let (buffers, loaded) = (buffers.into_iter(), Vec::new().into_iter());
+        Feed { etl_file, buffers, loading, loaded, in_work: VecDeque::new(), has_lost: false }
     }
 
     /// The number of the source.
@@ -67,17 +75,34 @@ impl Feed {
             let buffer = self.buffers.next()?;
             return Some(self.loading.load(&self.etl_file, &buffer));
         };
+        if let Some(loaded) = self.loaded.next() {
+            return Some(loaded);
+        }
         while self.in_work.len() <= AHEAD {
-            let Some(buffer) = self.buffers.next() else { break };
+            let job = self.next_job();
+            if job.is_empty() {
+                break;
+            }
             let (sender, receiver) = sync_channel(1);
             let (etl_file, loading) = (self.etl_file.clone(), self.loading.clone());
             pool.spawn(move || {
                 // The receiver is dropped only together with the whole feed.
-                let _ = sender.send(loading.load(&etl_file, &buffer));
+                let _ = sender.send(job.iter().map(|buffer| loading.load(&etl_file, buffer)).collect());
             });
             self.in_work.push_back(receiver);
         }
         let receiver = self.in_work.pop_front()?;
-        Some(receiver.recv().expect("a block's work ends with a result"))
+        self.loaded = receiver.recv().expect("a job ends with a result").into_iter();
+        self.loaded.next()
+    }
+
+    fn next_job(&mut self) -> Vec<BufferRef> {
+        let (mut job, mut bytes) = (Vec::new(), 0);
+        while job.len() < JOB && bytes < JOB_BYTES {
+            let Some(buffer) = self.buffers.next() else { break };
+            bytes += buffer.size;
+            job.push(buffer);
+        }
+        job
     }
 }

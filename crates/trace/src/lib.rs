@@ -23,6 +23,7 @@
 //! and does not interpret events, except for the one that contains the computer name.
 #![deny(unsafe_code)]
 
+mod ahead;
 mod capture;
 mod error;
 mod event;
@@ -30,6 +31,7 @@ mod feed;
 mod filter;
 mod loss;
 mod merge;
+mod ordered;
 mod scans;
 mod source;
 mod stats;
@@ -40,7 +42,8 @@ pub use error::Error;
 pub use event::{Event, EventKey, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use loss::LossMap;
-pub use merge::{Ordered, TimeBase};
+pub use merge::TimeBase;
+pub use ordered::Ordered;
 #[cfg(unix)]
 pub use source::on_shrunk_file;
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_trace_name};

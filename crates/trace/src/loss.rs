@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use stackhound_etl::{BufferRef, Extent, LogfileHeader, MissingBuffers};
 
 use crate::event::Event;
-use crate::merge::{BlockExtent, Ordered, TimeBase};
+use crate::merge::{BlockExtent, TimeBase};
+use crate::ordered::Ordered;
 use crate::trace_files::OpenTrace;
 
 /// Maximum number of intervals in a set. Beyond that, the two oldest are merged, including the time

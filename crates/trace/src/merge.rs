@@ -119,12 +119,9 @@ fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
     }
 }
 
-/// All events of a trace in time order, one at a time.
-///
-/// Not an [`Iterator`], because an event borrows from the merge. To keep an event, keep
-/// [`Event::block`] and [`Event::index`].
+/// The merge of all streams.
 #[derive(Debug)]
-pub struct Ordered {
+pub(crate) struct Merge {
     /// `None` for streams that have ended. They stay in the tree, after all others, because
     /// removing one would require a new tree.
     streams: Vec<Option<Stream>>,
@@ -136,14 +133,13 @@ pub struct Ordered {
     times: Vec<TraceTime>,
     /// Whether the event of `losers[0]` was returned and must be skipped.
     taken: bool,
-    last: TraceTime,
     notes: Notes,
 }
 
-impl Ordered {
+impl Merge {
     /// `stats` contains the damage found while indexing the sources. A survey collects the extents
     /// of its blocks.
-    pub(crate) fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, stats: Stats, is_survey: bool) -> Ordered {
+    pub fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, stats: Stats, is_survey: bool) -> Merge {
         let mut notes = Notes { stats, extents: is_survey.then(Vec::new) };
         let mut streams = Vec::new();
         let mut times = Vec::new();
@@ -156,17 +152,9 @@ impl Ordered {
                 times.push(time);
             }
         }
-        let mut ordered = Ordered {
-            streams,
-            bases,
-            losers: Vec::new(),
-            times,
-            taken: false,
-            last: TraceTime(i64::MIN),
-            notes,
-        };
-        ordered.build();
-        ordered
+        let mut merge = Merge { streams, bases, losers: Vec::new(), times, taken: false, notes };
+        merge.build();
+        merge
     }
 
     /// Whether stream `a` comes before stream `b`.
@@ -221,35 +209,42 @@ impl Ordered {
         self.losers[0] = winner;
     }
 
-    /// The next event; `None` at the end of the trace.
+    /// The number of streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Goes to the next event, and returns the number of its stream and its time; `None` at the end.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
-    pub fn next(&mut self) -> Option<Event<'_>> {
+    pub fn step(&mut self) -> Option<(u32, TraceTime)> {
         if self.taken {
             self.advance();
         }
-        let winner = *self.losers.first()? as usize;
-        let stream = self.streams[winner].as_ref()?;
+        let winner = *self.losers.first()?;
+        self.streams[winner as usize].as_ref()?;
         self.taken = true;
-        let time = self.times[winner];
-        self.notes.stats.events += 1;
-        self.notes.stats.out_of_order += u64::from(time < self.last);
-        self.last = time;
-        Some(Event::new(&stream.block, stream.position, time))
+        Some((winner, self.times[winner as usize]))
     }
 
-    /// The counters so far; complete after the last event.
+    /// The event that [`step`](Merge::step) returned last.
+    #[inline]
+    pub fn event(&self, stream: u32, time: TraceTime) -> Event<'_> {
+        let stream =
+            self.streams[stream as usize].as_ref().expect("the stream of the last step has an event");
+        Event::new(&stream.block, stream.position, time)
+    }
+
+    /// The counters of buffers and damage so far; those of events are up to the caller.
     pub fn stats(&self) -> &Stats {
         &self.notes.stats
     }
 
-    /// Ends the merge and returns the counters.
-    pub fn into_stats(self) -> Stats {
-        self.notes.stats.sorted()
+    pub fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.notes.stats
     }
 
     /// The blocks that were read, if this is a survey.
-    pub(crate) fn into_extents(self) -> Vec<BlockExtent> {
+    pub fn into_extents(self) -> Vec<BlockExtent> {
         self.notes.extents.unwrap_or_default()
     }
 }

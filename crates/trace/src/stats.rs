@@ -2,6 +2,8 @@
 
 use stackhound_etl::Damage;
 
+use crate::event::TraceTime;
+
 /// Counters of one run over a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,6 +36,14 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Counts an event that is delivered after one with the time `last`.
+    #[inline]
+    pub(crate) fn count(&mut self, last: &mut TraceTime, time: TraceTime) {
+        self.events += 1;
+        self.out_of_order += u64::from(time < *last);
+        *last = time;
+    }
+
     pub(crate) fn sorted(mut self) -> Stats {
         self.damage.sort_by_key(|(source, damage)| (*source, damage.offset));
         self

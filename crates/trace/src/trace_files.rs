@@ -12,7 +12,8 @@ use crate::capture::{self, Capture, Facts, Grouping};
 use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
 use crate::filter::HeaderFilter;
-use crate::merge::{Ordered, TimeBase};
+use crate::merge::{Merge, TimeBase};
+use crate::ordered::Ordered;
 use crate::source::{self, Opened, Source};
 use crate::{Error, Stats};
 
@@ -47,8 +48,9 @@ impl TraceFiles {
         self
     }
 
-    /// Sets the number of threads that decompress and scan buffers. With 0 or 1, buffers are read
-    /// on demand on the calling thread. Results do not depend on the number.
+    /// Sets the number of threads that decompress and scan buffers; another one merges them. With 0
+    /// or 1, all of this is done on demand on the calling thread. Results do not depend on the
+    /// number.
     pub fn threads(mut self, threads: usize) -> TraceFiles {
         self.threads = threads;
         self
@@ -257,7 +259,8 @@ impl OpenTrace {
                     .map(|stream| Feed::new(etl_file.clone(), stream, loading.clone())),
             );
         }
-        Ordered::new(feeds, self.time_bases(), self.initial_stats(), is_survey)
+        let merge = Merge::new(feeds, self.time_bases(), self.initial_stats(), is_survey);
+        Ordered::new(merge, self.loading.pool.is_some())
     }
 
     /// Passes every event to `handle`, in time order, until it breaks.

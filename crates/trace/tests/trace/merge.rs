@@ -105,6 +105,42 @@ proptest! {
         }
     }
 
+    /// Not all are read, and then the counters are those of the events that were.
+    #[test]
+    fn counters_do_not_depend_on_the_number_of_threads(
+        plans in prop::collection::vec(plans(0..4), 1..4), damaged in 0..40_000usize, taken in 0..400usize,
+    ) {
+        let (mut files, _) = make_all(&plans);
+        for file in &mut files {
+            let start = file.len().min(1024 + damaged);
+            let end = file.len().min(start + 64);
+            file[start..end].fill(0xee);
+        }
+        let counters = |threads| {
+            let trace = open(&files, threads);
+            let (mut ordered, mut counters) = (trace.ordered(), Vec::new());
+            for _ in 0..taken {
+                let Some(time) = ordered.next().map(|event| event.time()) else { break };
+                counters.push((time, ordered.stats().clone()));
+            }
+            (counters, ordered.into_stats())
+        };
+        prop_assert_eq!(counters(2), counters(1));
+    }
+
+    /// The second pass over a trace uses what the first one has found.
+    #[test]
+    fn a_survey_changes_nothing(
+        plans in prop::collection::vec(plans(0..4), 1..4), hook_ids in hook_ids(), threads in 1..3usize,
+    ) {
+        let (files, _) = make_all(&plans);
+        let expected = events(open(&files, 1).ordered());
+        let trace = open(&files, threads);
+        events(trace.selected(selection(&hook_ids)));
+        prop_assert_eq!(&events(trace.ordered()), &expected);
+        prop_assert_eq!(&events(trace.ordered()), &expected, "the third pass");
+    }
+
     #[test]
     fn a_selection_is_a_filter(plans in prop::collection::vec(plans(0..4), 1..4), hook_ids in hook_ids()) {
         let (files, _) = make_all(&plans);
