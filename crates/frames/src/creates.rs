@@ -268,6 +268,9 @@ pub struct CreateJoin {
     /// Ends without a create that have exactly the newest time. Events with equal times have no
     /// defined order, so the create can follow.
     just_ended: Vec<(Request, CreateEnd)>,
+    /// Whether a create was dropped before its event left the correlator. If not, the events of all
+    /// pending creates are still to come.
+    has_dropped: bool,
     ended: bool,
     stats: CreateStats,
 }
@@ -282,6 +285,7 @@ impl CreateJoin {
             open: Map::default(),
             newest: TraceTime(i64::MIN),
             just_ended: Vec::new(),
+            has_dropped: false,
             ended: false,
             stats: CreateStats::default(),
         }
@@ -335,7 +339,7 @@ impl CreateJoin {
 
     fn begin(&mut self, event: EventKey, request: Option<Request>, requested: CreateDisposition) {
         if self.creates.len() >= self.window.max_pending {
-            self.drop_first();
+            self.has_dropped |= self.drop_first().is_some();
         }
         let number = self.first + self.creates.len() as u64;
         let mut end = request.is_none().then_some(CreateEnd::Unnamed);
@@ -377,6 +381,10 @@ impl CreateJoin {
     /// whose payload cannot be read.
     #[inline]
     pub fn outcome(&mut self, event: &Event<'_>) -> Option<CreateOutcome> {
+        let is_pending = self.creates.front().is_some_and(|create| create.event.time == event.time());
+        if !is_pending && !self.has_dropped {
+            return None;
+        }
         let (_, Operation::Create { disposition, .. }) = Operation::of(event)? else { return None };
         let late = CreateOutcome { requested: CreateDisposition::of(disposition), end: CreateEnd::Late };
         if self.creates.front().is_none_or(|create| create.event != event.key()) {
