@@ -85,3 +85,39 @@ impl PackedEntries {
         self.words.iter().map(unpack).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Most fit.
+    fn steps() -> impl Strategy<Value = i64> {
+        prop_oneof![50 => 0i64..1 << 27, 1 => -2i64..0, 1 => 1i64 << 27..1 << 28]
+    }
+
+    proptest! {
+        /// Entries as a scan makes them: each begins where the one before it ends.
+        #[test]
+        fn packed_entries_are_the_same(
+            first in any::<i64>().prop_map(|time| time / 2),
+            parts in prop::collection::vec((steps(), 0..32u8, 8..=u16::MAX, any::<u16>()), 0..40),
+        ) {
+            let (mut time, mut offset) = (first, BUFFER_HEADER_SIZE);
+            let mut entries = Vec::new();
+            for (index, &(step, kind_bits, size, tag)) in parts.iter().enumerate() {
+                time += if index > 0 { step } else { 0 };
+                entries.push(Entry::found(RawTime(time), offset, kind_bits, size, tag));
+                offset += usize::from(size).next_multiple_of(8);
+            }
+            let mut packer = Packer::new(0);
+            entries.iter().for_each(|entry| packer.push(entry));
+            let fits = parts.iter().skip(1).all(|(step, ..)| (0..1 << 27).contains(step));
+            match packer.finish(offset) {
+                Some(packed) => prop_assert!(fits && packed.unpack() == entries && packed.end() == offset),
+                None => prop_assert!(!fits),
+            }
+        }
+    }
+}

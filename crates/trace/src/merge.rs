@@ -119,19 +119,41 @@ fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
     }
 }
 
+/// The time of a stream's next event, and the number of the stream. The least one is next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Next {
+    time: TraceTime,
+    /// With [`ENDED`](Next::ENDED) if the stream has ended.
+    number: u32,
+}
+
+impl Next {
+    /// Streams that have ended stay in the tree, after all others, because removing one would
+    /// require a new tree.
+    const ENDED: u32 = 1 << 31;
+
+    fn of(number: u32, time: Option<TraceTime>) -> Next {
+        match time {
+            Some(time) => Next { time, number },
+            None => Next { time: TraceTime(i64::MAX), number: number | Next::ENDED },
+        }
+    }
+
+    fn stream(self) -> usize {
+        (self.number & !Next::ENDED) as usize
+    }
+}
+
 /// The merge of all streams.
 #[derive(Debug)]
 pub(crate) struct Merge {
-    /// `None` for streams that have ended. They stay in the tree, after all others, because
-    /// removing one would require a new tree.
-    streams: Vec<Option<Stream>>,
+    streams: Vec<Stream>,
     /// Indexed by the number of the session.
     bases: Vec<TimeBase>,
-    /// `losers[0]` is the stream with the next event; the others lost the match at their node.
-    losers: Vec<u32>,
-    /// The time of each stream's next event; the maximum for streams that have ended.
-    times: Vec<TraceTime>,
-    /// Whether the event of `losers[0]` was returned and must be skipped.
+    /// The first is the stream with the next event; the others lost the match at their node. Empty
+    /// if there are no events.
+    losers: Vec<Next>,
+    /// Whether the event of the first stream was returned and must be skipped.
     taken: bool,
     notes: Notes,
 }
@@ -142,67 +164,38 @@ impl Merge {
     pub fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, stats: Stats, is_survey: bool) -> Merge {
         let mut notes = Notes { stats, extents: is_survey.then(Vec::new) };
         let mut streams = Vec::new();
-        let mut times = Vec::new();
+        let mut next = Vec::new();
         for mut feed in feeds {
             let Some(block) = next_block(&mut feed, &mut notes) else { continue };
             let base = bases[block.origin().session as usize];
             let mut stream = Stream { block, position: 0, base, feed };
             if let Some(time) = stream.settle(&bases, &mut notes) {
-                streams.push(Some(stream));
-                times.push(time);
+                next.push(Next::of(streams.len() as u32, Some(time)));
+                streams.push(stream);
             }
         }
-        let mut merge = Merge { streams, bases, losers: Vec::new(), times, taken: false, notes };
-        merge.build();
-        merge
-    }
-
-    /// Whether stream `a` comes before stream `b`.
-    #[inline]
-    fn before(&self, a: u32, b: u32) -> bool {
-        let (time_a, time_b) = (self.times[a as usize], self.times[b as usize]);
-        let order = |stream: u32| (self.streams[stream as usize].is_none(), stream);
-        time_a < time_b || (time_a == time_b && order(a) < order(b))
-    }
-
-    /// Builds the tree. Leaf `i` of the tree is node `len + i`; node `n` has the children `2n` and
-    /// `2n + 1`.
-    fn build(&mut self) {
-        let len = self.streams.len();
-        self.losers = vec![0; len];
-        let mut winners = vec![0u32; 2 * len];
-        for leaf in 0..len {
-            winners[len + leaf] = leaf as u32;
-        }
-        for node in (1..len).rev() {
-            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let left_wins = self.before(left, right);
-            (winners[node], self.losers[node]) = if left_wins { (left, right) } else { (right, left) };
-        }
-        if len > 1 {
-            self.losers[0] = winners[1];
-        }
+        Merge { streams, bases, losers: tree_of(&next), taken: false, notes }
     }
 
     /// Skips the event that was returned last.
+    #[inline]
     fn advance(&mut self) {
-        let mut winner = self.losers[0];
-        let Some(stream) = &mut self.streams[winner as usize] else { return };
+        let first = self.losers[0];
+        if first.number & Next::ENDED != 0 {
+            return;
+        }
+        let stream = &mut self.streams[first.stream()];
         stream.position += 1;
-        let next = match stream.block.entries().get(stream.position as usize) {
+        let time = match stream.block.entries().get(stream.position as usize) {
             Some(entry) => Some(stream.base.trace_time(entry.time)),
             None => stream.settle(&self.bases, &mut self.notes),
         };
-        if next.is_none() {
-            self.streams[winner as usize] = None;
-        }
-        self.times[winner as usize] = next.unwrap_or(TraceTime(i64::MAX));
-        let mut node = (self.streams.len() + winner as usize) / 2;
+        let mut winner = Next::of(first.number, time);
+        let mut node = (self.streams.len() + first.stream()) / 2;
         while node > 0 {
-            let other = self.losers[node];
-            if self.before(other, winner) {
-                self.losers[node] = winner;
-                winner = other;
+            let other = &mut self.losers[node];
+            if *other < winner {
+                std::mem::swap(other, &mut winner);
             }
             node /= 2;
         }
@@ -220,17 +213,15 @@ impl Merge {
         if self.taken {
             self.advance();
         }
-        let winner = *self.losers.first()?;
-        self.streams[winner as usize].as_ref()?;
+        let first = *self.losers.first()?;
         self.taken = true;
-        Some((winner, self.times[winner as usize]))
+        (first.number & Next::ENDED == 0).then_some((first.number, first.time))
     }
 
     /// The event that [`step`](Merge::step) returned last.
     #[inline]
     pub fn event(&self, stream: u32, time: TraceTime) -> Event<'_> {
-        let stream =
-            self.streams[stream as usize].as_ref().expect("the stream of the last step has an event");
+        let stream = &self.streams[stream as usize];
         Event::new(&stream.block, stream.position, time)
     }
 
@@ -247,4 +238,20 @@ impl Merge {
     pub fn into_extents(self) -> Vec<BlockExtent> {
         self.notes.extents.unwrap_or_default()
     }
+}
+
+/// The tree over the next events of all streams. Leaf `i` of the tree is node `len + i`; node `n` has
+/// the children `2n` and `2n + 1`.
+fn tree_of(next: &[Next]) -> Vec<Next> {
+    let len = next.len();
+    let mut winners = [next, next].concat();
+    let mut losers = next.to_vec();
+    for node in (1..len).rev() {
+        let (left, right) = (winners[2 * node], winners[2 * node + 1]);
+        (winners[node], losers[node]) = (left.min(right), left.max(right));
+    }
+    if len > 1 {
+        losers[0] = winners[1];
+    }
+    losers
 }
