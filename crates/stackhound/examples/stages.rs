@@ -1,8 +1,9 @@
 //! Runs one stage on a trace and prints its cost, for `scripts/speed.py`.
 //!
-//! `stages walk|decompress|merge|full|frames|names|hunt|rules FILE [THREADS]` prints one JSON object:
+//! `stages walk|decompress|merge|survey|full|frames|names|hunt|rules FILE [THREADS]` prints one JSON object:
 //! events, bytes, seconds, seconds of processor time (0 if the system does not report it), and the
-//! peak of anonymous memory. Files are mapped, so their pages do not count as anonymous. `frames`
+//! peak of anonymous memory. Files are mapped, so their pages do not count as anonymous. `survey` is
+//! the first of the two passes of `full`, and counts the events that it takes. `frames`
 //! resolves each frame of each stack. `names` also names it, with the symbol store `symbols` in the
 //! folder of the file. Both also print the number of frames, modules and loads of symbol tables.
 //! `hunt` evaluates each event that can be evaluated, without image files, and prints the number of
@@ -31,7 +32,7 @@ use stackhound::{Depth, Enrichment, Passes, Pipeline};
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, stage, file, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: stages walk|decompress|merge|full|frames|names|hunt|rules FILE [THREADS]");
+        eprintln!("usage: stages walk|decompress|merge|survey|full|frames|names|hunt|rules FILE [THREADS]");
         std::process::exit(2);
     };
     let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
@@ -42,6 +43,7 @@ fn main() {
         "walk" => walk(&trace),
         "decompress" => decompress(&trace),
         "merge" => merge(&trace),
+        "survey" => survey(&trace),
         "full" => full(&trace),
         "frames" => frames(&trace, None),
         "names" => frames(&trace, Some(symbolizer(Path::new(file)))),
@@ -113,6 +115,14 @@ fn merge(trace: &OpenTrace) -> Worked {
     });
     assert_eq!(kinds.iter().sum::<u64>(), stats.events);
     (stats.events, stats.bytes).into()
+}
+
+/// The first pass: state of the system and schemas. Nothing of it is queried.
+fn survey(trace: &OpenTrace) -> Worked {
+    let pipeline = Pipeline::new(trace, Passes::Two);
+    let taken = pipeline.trace_state().system().stats().observed;
+    let bytes = trace.sources().iter().map(|source| source.etl_file.bytes().len() as u64).sum();
+    (taken, bytes).into()
 }
 
 /// Both passes: state of the system, schemas, stacks of events.
