@@ -116,7 +116,7 @@ impl TraceState {
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {
         self.system.observe(event);
-        if event.kind().has_hook_id() {
+        if !SchemaStore::can_learn(event.kind(), event.entry().tag) {
             return;
         }
         let record = event.record();

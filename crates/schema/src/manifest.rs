@@ -16,6 +16,7 @@ mod text;
 use crate::error::Error;
 use crate::provider::ProviderDescription;
 
+pub(crate) use chunks::MANIFEST_CHUNK;
 pub use chunks::{ManifestChunks, is_manifest_chunk};
 use document::Document;
 use references::{References, Strings};

@@ -8,7 +8,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::error::{Error, Expected};
-use crate::kernel::view::Utf16;
+use crate::kernel::view::{Utf16, terminator};
 
 /// Microsoft-JScript, which V8 also uses to report its code.
 pub const SCRIPT: Guid =
@@ -23,8 +23,17 @@ pub struct MethodCode<'a> {
     pub start: Address,
     /// The size in bytes.
     pub size: u64,
-    /// The name; `None` in events without texts.
-    pub name: Option<MethodName<'a>>,
+    texts: Texts<'a>,
+}
+
+/// The texts of an event, which are read only on request: most events repeat an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Texts<'a> {
+    None,
+    /// The type, the name, and the signature.
+    DotNet(&'a [u8]),
+    /// The name.
+    Script(&'a [u8]),
 }
 
 /// The name of a method, in its parts.
@@ -68,18 +77,15 @@ impl<'a> MethodCode<'a> {
     ///
     /// # Errors
     /// [`Error::Class`] if the payload is too short.
+    #[inline]
     pub fn dot_net(payload: &'a [u8], is_verbose: bool) -> Result<MethodCode<'a>, Error> {
         let (fixed, rest) = fixed::<FixedDotNet>(payload)?;
-        let name = is_verbose.then(|| {
-            let (namespace, rest) = text(rest);
-            let (name, rest) = text(rest);
-            MethodName { namespace, name, signature: text(rest).0 }
-        });
+        let texts = if is_verbose { Texts::DotNet(rest) } else { Texts::None };
         Ok(MethodCode {
             id: fixed.method_id.get(),
             start: Address(fixed.start.get()),
             size: fixed.size.get().into(),
-            name,
+            texts,
         })
     }
 
@@ -98,11 +104,24 @@ impl<'a> MethodCode<'a> {
                 (fixed.start.get(), fixed.size.get(), fixed.method_id.get(), rest)
             }
         };
-        let name = MethodName { name: text(rest).0, ..MethodName::default() };
-        Ok(MethodCode { id: id.into(), start: Address(start), size, name: Some(name) })
+        Ok(MethodCode { id: id.into(), start: Address(start), size, texts: Texts::Script(rest) })
+    }
+
+    /// Reads the name; `None` in events without texts.
+    pub fn name(&self) -> Option<MethodName<'a>> {
+        match self.texts {
+            Texts::None => None,
+            Texts::DotNet(texts) => {
+                let (namespace, rest) = text(texts);
+                let (name, rest) = text(rest);
+                Some(MethodName { namespace, name, signature: text(rest).0 })
+            }
+            Texts::Script(texts) => Some(MethodName { name: text(texts).0, ..MethodName::default() }),
+        }
     }
 }
 
+#[inline]
 fn fixed<T>(payload: &[u8]) -> Result<(&T, &[u8]), Error>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -114,10 +133,9 @@ where
 /// A text without its terminator, and the bytes after the terminator. Without a terminator, the
 /// text is all of the bytes.
 fn text(bytes: &[u8]) -> (Utf16<'_>, &[u8]) {
-    let (units, _) = bytes.as_chunks::<2>();
-    match units.iter().position(|unit| *unit == [0, 0]) {
+    match terminator(bytes) {
         Some(n) => (Utf16(&bytes[..2 * n]), &bytes[2 * n + 2..]),
-        None => (Utf16(&bytes[..2 * units.len()]), &[]),
+        None => (Utf16(&bytes[..bytes.len() & !1]), &[]),
     }
 }
 
@@ -137,11 +155,14 @@ mod tests {
         let verbose = [fixed.clone(), texts].concat();
         let code = MethodCode::dot_net(&verbose, true).unwrap();
         assert_eq!((code.id, code.start, code.size), (1, Address(0x7000), 0x40));
-        let name = code.name.unwrap();
+        let name = code.name().unwrap();
         assert!(name.namespace == "A.B" && name.name == "Main" && name.signature == "void ()");
-        assert_eq!(MethodCode::dot_net(&fixed, false).unwrap(), MethodCode { name: None, ..code });
+        let nameless = MethodCode::dot_net(&verbose, false).unwrap();
+        assert_eq!(nameless, MethodCode::dot_net(&fixed, false).unwrap());
+        assert_eq!((nameless.id, nameless.start, nameless.size), (code.id, code.start, code.size));
+        assert_eq!(nameless.name(), None);
         // Truncated texts.
-        let cut = MethodCode::dot_net(&verbose[..44], true).unwrap().name.unwrap();
+        let cut = MethodCode::dot_net(&verbose[..44], true).unwrap().name().unwrap();
         assert!(cut.namespace == "A.B" && cut.name.is_empty());
         assert!(MethodCode::dot_net(&fixed[..35], false).is_err());
     }
@@ -159,7 +180,7 @@ mod tests {
             payload.extend(utf16z("render"));
             let code = MethodCode::script(&payload, pointer).unwrap();
             assert_eq!((code.id, code.start, code.size), (3, Address(0x7000), 0x40));
-            assert!(code.name.unwrap().name == "render");
+            assert!(code.name().unwrap().name == "render");
             assert!(MethodCode::script(&payload[..30], pointer).is_err());
         }
     }

@@ -14,6 +14,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::HashSet;
+use stackhound_etl::record::HeaderKind;
 use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::builtin;
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
 use crate::kernel::class_guid;
-use crate::manifest::{ManifestChunks, is_manifest_chunk, providers_of_manifest};
+use crate::manifest::{MANIFEST_CHUNK, ManifestChunks, is_manifest_chunk, providers_of_manifest};
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
 use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
@@ -162,6 +163,18 @@ impl SchemaStore {
     /// The name of a provider, if a description contains it.
     pub fn provider_name(&self, provider: Guid) -> Option<&str> {
         self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider))
+    }
+
+    /// Whether records of a kind can contain descriptions, by the number that their header begins
+    /// with: the opcode of classic events, and the id of manifest events. For all other records,
+    /// [`learn`](SchemaStore::learn) need not be called.
+    #[inline]
+    pub fn can_learn(kind: HeaderKind, number: u16) -> bool {
+        if kind.is_classic() {
+            number == EVENT_INFO.into() || number == EVENT_MAP_INFO.into()
+        } else {
+            number == MANIFEST_CHUNK && kind.has_descriptor()
+        }
     }
 
     /// Learns the descriptions that an event contains: embedded descriptions and chunks of

@@ -27,6 +27,11 @@ pub struct ImageVersion<'s> {
 pub(crate) struct ImageVersions(HashMap<(u32, u32), [Text; 5], foldhash::fast::RandomState>);
 
 impl ImageVersions {
+    /// Whether a statement about an image would be ignored.
+    pub fn ignores(&self, time_date_stamp: u32, size: u32) -> bool {
+        self.0.len() >= IMAGES_MAX || self.0.contains_key(&(time_date_stamp, size))
+    }
+
     /// Records the version resource of an image. The first statement counts.
     pub fn observe(
         &mut self,
@@ -35,7 +40,7 @@ impl ImageVersions {
         size: u32,
         version: &ImageVersion<'_>,
     ) {
-        if self.0.len() >= IMAGES_MAX || self.0.contains_key(&(time_date_stamp, size)) {
+        if self.ignores(time_date_stamp, size) {
             return;
         }
         let ImageVersion { original_file_name, description, file_version, product, company } = *version;

@@ -102,18 +102,22 @@ const SCRIPT_LOAD: u16 = 9;
 
 /// The phase that a .NET event states for a method, and whether the event contains the name.
 fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
-    let (phase, is_verbose) = match (provider, id) {
-        (DOT_NET_RUNTIME, 137) | (DOT_NET_RUNTIME_RUNDOWN, 141) => (Phase::RundownAtStart, false),
-        (DOT_NET_RUNTIME, 139) | (DOT_NET_RUNTIME_RUNDOWN, 143) => (Phase::RundownAtStart, true),
-        (DOT_NET_RUNTIME, 138) | (DOT_NET_RUNTIME_RUNDOWN, 142) => (Phase::RundownAtEnd, false),
-        (DOT_NET_RUNTIME, 140) | (DOT_NET_RUNTIME_RUNDOWN, 144) => (Phase::RundownAtEnd, true),
-        (DOT_NET_RUNTIME, 141) => (Phase::Start, false),
-        (DOT_NET_RUNTIME, 143) => (Phase::Start, true),
-        (DOT_NET_RUNTIME, 142) => (Phase::End, false),
-        (DOT_NET_RUNTIME, 144) => (Phase::End, true),
+    let is_rundown = match provider {
+        DOT_NET_RUNTIME => false,
+        DOT_NET_RUNTIME_RUNDOWN => true,
         _ => return None,
     };
-    Some((phase, is_verbose))
+    Some(match (is_rundown, id) {
+        (false, 137) | (true, 141) => (Phase::RundownAtStart, false),
+        (false, 139) | (true, 143) => (Phase::RundownAtStart, true),
+        (false, 138) | (true, 142) => (Phase::RundownAtEnd, false),
+        (false, 140) | (true, 144) => (Phase::RundownAtEnd, true),
+        (false, 141) => (Phase::Start, false),
+        (false, 143) => (Phase::Start, true),
+        (false, 142) => (Phase::End, false),
+        (false, 144) => (Phase::End, true),
+        _ => return None,
+    })
 }
 
 impl System {
@@ -138,18 +142,18 @@ impl System {
         } else if event.kind().is_classic() {
             self.observe_classic(event.time(), &event.record());
         } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
-            self.observe_manifest_event(event.time(), &event.record());
+            self.observe_manifest_event(event.time(), event.entry().tag, &event.record());
         }
     }
 
-    fn observe_manifest_event(&mut self, time: TraceTime, record: &Record<'_>) {
-        let (Some(provider), Some(descriptor)) = (record.guid(), record.descriptor()) else { return };
-        match (provider, descriptor.id) {
-            (KERNEL_PROCESS, PROCESS_STOP) => self.observe_process_stop(time, record),
-            (KERNEL_PROCESS, PROCESS_START | PROCESS_RUNDOWN) => {
-                self.observe_process_details(time, descriptor.id, record);
+    fn observe_manifest_event(&mut self, time: TraceTime, id: u16, record: &Record<'_>) {
+        let Some(provider) = record.guid() else { return };
+        match id {
+            PROCESS_STOP if provider == KERNEL_PROCESS => self.observe_process_stop(time, record),
+            PROCESS_START | PROCESS_RUNDOWN if provider == KERNEL_PROCESS => {
+                self.observe_process_details(time, id, record);
             }
-            _ => self.observe_method(time, (provider, descriptor.id), record),
+            _ => self.observe_method(time, (provider, id), record),
         }
     }
 
@@ -206,7 +210,7 @@ impl System {
             // All texts of the event, one after the other.
             let mut text = std::mem::take(&mut self.scratch);
             text.clear();
-            let name = code.name.unwrap_or_default();
+            let name = code.name().unwrap_or_default();
             name.namespace.append_to(&mut text);
             let of_name = text.len();
             name.name.append_to(&mut text);
@@ -404,6 +408,9 @@ impl System {
 
     fn observe_image_version(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let stated = parse(record, view::FileVersion::parse)?;
+        if self.image_versions.ignores(stated.time_date_stamp, stated.image_size) {
+            return Ok(());
+        }
         let texts = [
             stated.original_file_name,
             stated.description,

@@ -18,9 +18,12 @@ const MAX_UNFINISHED: usize = 256;
 /// The size of the header in each chunk.
 const HEADER: usize = 8;
 
+/// The event id of chunks of manifests.
+pub(crate) const MANIFEST_CHUNK: u16 = 0xfffe;
+
 /// Whether an event with this descriptor is a chunk of its provider's manifest.
 pub fn is_manifest_chunk(id: u16, task: u16, opcode: u8) -> bool {
-    id == 0xfffe && task == 0xfffe && opcode == 0xfe
+    id == MANIFEST_CHUNK && task == 0xfffe && opcode == 0xfe
 }
 
 /// Collects chunks of manifests until the manifests are complete.

@@ -50,6 +50,26 @@ fn chunk(xml: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn the_number_in_the_header_tells_which_events_can_contain_descriptions() {
+    let contains = |identity| SchemaStore::new().learn(&identity, Pid(4), Tid(8), &[]) != Ok(false);
+    for number in 0..=u16::MAX {
+        let classic = u8::try_from(number)
+            .is_ok_and(|opcode| contains(Identity::Classic { class: EVENT_METADATA, opcode, version: 0 }));
+        let provider = PROVIDER;
+        let chunk = Identity::Manifest { provider, id: number, version: 0, opcode: 0xfe, task: 0xfffe };
+        for (kind, expected) in [
+            (HeaderKind::Full32, classic),
+            (HeaderKind::Instance64, classic),
+            (HeaderKind::Event64, contains(chunk)),
+            (HeaderKind::System64, false),
+            (HeaderKind::Message, false),
+        ] {
+            assert_eq!(SchemaStore::can_learn(kind, number), expected, "{kind:?} {number}");
+        }
+    }
+}
+
+#[test]
 fn a_new_store_has_no_learned_descriptions() {
     let mut store = SchemaStore::new();
     for (identity, misses) in [

@@ -26,5 +26,6 @@ pub use memory::VirtualAllocation;
 pub use perfinfo::{Dpc, ProfileInterval, SampledProfile, SysCallEnter};
 pub use process::Process;
 pub use registry::RegistryOperation;
+pub(crate) use text::terminator;
 pub use text::{Ansi, Utf16};
 pub use thread::{CSwitch, ReadyThread, Thread, ThreadDetail, ThreadPriorities, ThreadSetName};

@@ -4,7 +4,7 @@ use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::text::{Ansi, Utf16};
+use super::text::{Ansi, Utf16, terminator};
 use crate::error::{Error, Expected};
 use crate::value::Sid;
 
@@ -100,12 +100,12 @@ impl<'a> Reader<'a> {
     /// Reads a terminated text. `None` if no bytes remain. A truncated text is returned as far as
     /// it goes.
     pub fn utf16(&mut self) -> Option<Utf16<'a>> {
-        let (units, _) = self.rest.as_chunks::<2>();
-        if units.is_empty() {
+        let units = self.rest.len() / 2;
+        if units == 0 {
             return None;
         }
-        let n = units.iter().position(|unit| *unit == [0, 0]);
-        let (text, rest) = self.rest.split_at(2 * n.unwrap_or(units.len()));
+        let n = terminator(self.rest);
+        let (text, rest) = self.rest.split_at(2 * n.unwrap_or(units));
         self.rest = if n.is_some() { &rest[2..] } else { rest };
         Some(Utf16(text))
     }

@@ -56,6 +56,25 @@ impl<'a> Utf16<'a> {
     }
 }
 
+/// The number of units before the first zero; `None` if there is no zero. An incomplete unit at the
+/// end does not count.
+#[inline]
+pub(crate) fn terminator(bytes: &[u8]) -> Option<usize> {
+    const LOWEST: u64 = 0x0001_0001_0001_0001;
+    const HIGHEST: u64 = LOWEST << 15;
+    // Four units at a time: the lowest bit that remains is in the first unit that is zero.
+    let (groups, rest) = bytes.as_chunks::<8>();
+    for (number, group) in groups.iter().enumerate() {
+        let units = u64::from_le_bytes(*group);
+        let zeros = units.wrapping_sub(LOWEST) & !units & HIGHEST;
+        if zeros != 0 {
+            return Some(4 * number + zeros.trailing_zeros() as usize / 16);
+        }
+    }
+    let in_rest = rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0])?;
+    Some(4 * groups.len() + in_rest)
+}
+
 impl PartialEq<str> for Utf16<'_> {
     fn eq(&self, text: &str) -> bool {
         self.chars().eq(text.chars())
@@ -124,6 +143,25 @@ impl fmt::Debug for Ansi<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_end_at_the_first_zero() {
+        let units = [1, 0x100, 0x8000, 0x7fff, 0x8001, 0xff00, 0xffff, 0];
+        let mut seed = 1u64;
+        for length in (0..40).cycle().take(4000) {
+            let bytes: Vec<u8> = (0..length)
+                .flat_map(|_| {
+                    seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    let unit: u16 = units[(seed >> 60) as usize % 8];
+                    let unit = if seed >> 56 & 7 == 0 { unit } else { unit | 0x40 };
+                    unit.to_le_bytes()
+                })
+                .chain([0].into_iter().take(length % 2))
+                .collect();
+            let expected = bytes.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]);
+            assert_eq!(terminator(&bytes), expected, "{bytes:?}");
+        }
+    }
 
     #[test]
     fn texts_are_compared_and_printed() {
