@@ -42,6 +42,7 @@
 mod address_spaces;
 mod caller;
 mod completeness;
+mod disjoint;
 mod file;
 mod forget;
 mod image_version;

@@ -176,6 +176,11 @@ impl Lifetimes {
 
     /// The holder at a time at which one must exist. Adds one if none is known.
     pub fn expect(&mut self, number: u32, time: TraceTime) -> (u32, bool) {
+        if let Some(&newest) = self.holders.get(&number).and_then(|holders| holders.last())
+            && self.span(newest).touches(time)
+        {
+            return (newest, false);
+        }
         let time = self.not_too_late(number, time);
         match self.at(number, time) {
             Some(holder) => (holder, false),

@@ -1,10 +1,13 @@
 //! JIT-compiled code of runtimes.
 
+mod newest;
+
 use std::fmt;
 
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
+use self::newest::{Found, Newest};
 use crate::address_spaces::AddressSpaces;
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::AddressRange;
@@ -71,8 +74,8 @@ pub struct MethodFacts<'a> {
 struct Record {
     process: ProcessId,
     range: AddressRange,
-    runtime: Runtime,
     id: u64,
+    runtime: Runtime,
     namespace: Text,
     name: Text,
     signature: Text,
@@ -80,12 +83,24 @@ struct Record {
     evidence: Evidence,
 }
 
-/// Methods of all processes. Each takes about 60 bytes in addition to its [`RangeHistory`] and its
+/// A process and the address at which a method starts.
+type Place = (ProcessId, u64);
+
+impl Record {
+    fn place(&self) -> Place {
+        (self.process, self.range.first)
+    }
+}
+
+/// Methods of all processes. Each takes about 80 bytes in addition to its [`RangeHistory`] and its
 /// distinct texts.
+///
+/// [`RangeHistory`]: crate::ranges::RangeHistory
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
     records: Slab<Record>,
     pub spaces: AddressSpaces,
+    newest: Newest,
 }
 
 impl Methods {
@@ -103,9 +118,16 @@ impl Methods {
         self.records.iter().map(|(id, _)| MethodId(id))
     }
 
-    /// Forgets methods that are no longer referenced. Returns their number.
+    /// Forgets methods that are no longer referenced. Returns their number. Must be called after a
+    /// process was forgotten.
     pub fn sweep(&mut self) -> u64 {
-        self.records.sweep(self.spaces.values())
+        let Methods { records, spaces, newest } = self;
+        let forgotten = records.sweep(spaces.values());
+        *newest = Newest::default();
+        for (id, record) in records.iter() {
+            newest.add(record.place(), id.slot(), |number| records.get(number).place());
+        }
+        forgotten
     }
 
     /// All referenced texts.
@@ -116,14 +138,46 @@ impl Methods {
 
     /// Whether exactly this code is known at `start`, with its name, so that another statement
     /// about it adds no facts.
-    pub fn is_known(&self, process: ProcessId, time: TraceTime, id: u64, start: Address, size: u64) -> bool {
-        let held = self.spaces.get(process).and_then(|space| space.held_at(start.0, time));
-        held.is_some_and(|number| {
+    #[inline]
+    pub fn is_known(
+        &mut self,
+        process: ProcessId,
+        time: TraceTime,
+        id: u64,
+        start: Address,
+        size: u64,
+    ) -> bool {
+        self.starting_at((process, start.0), time).is_some_and(|number| {
             let record = self.records.get(number);
             record.id == id
                 && !record.name.is_empty()
                 && AddressRange::new(start.0, size) == Some(record.range)
         })
+    }
+
+    /// The method that starts at an address at a time, after all changes of that time.
+    #[inline]
+    fn starting_at(&mut self, place: Place, time: TraceTime) -> Option<u32> {
+        let records = &self.records;
+        match self.newest.find(place, time, |number| records.get(number).place()) {
+            Found::Nothing => None,
+            Found::Method(number) => Some(number),
+            Found::Unsure => self.search(place, time),
+        }
+    }
+
+    #[cold]
+    fn search(&mut self, place: Place, time: TraceTime) -> Option<u32> {
+        let (process, start) = place;
+        let space = self.spaces.get(process)?;
+        let number = space.held_at(start, time)?;
+        if self.records.get(number).range.first != start {
+            return None;
+        }
+        if space.newest_change().is_none_or(|newest| newest <= time) {
+            self.newest.keep(place, time, number, |number| self.records.get(number).place());
+        }
+        Some(number)
     }
 
     pub fn observe(
@@ -135,10 +189,10 @@ impl Methods {
         facts: &MethodFacts<'_>,
     ) {
         let Some(range) = AddressRange::new(facts.start.0, facts.size) else { return };
-        let Methods { records, spaces } = self;
+        let place = (process, range.first);
+        let present = self.starting_at(place, time);
+        let Methods { records, spaces, newest } = self;
         let space = spaces.get_mut(process);
-        let present = space.held_at(range.first, time);
-        let present = present.filter(|&number| records.get(number).range.first == range.first);
         let mut text = |text: &str| texts.intern(text);
         let (namespace, name) = (text(facts.namespace), text(facts.name));
         if let Some(number) = present {
@@ -151,7 +205,10 @@ impl Methods {
                 record.signature = text(facts.signature);
             }
             match phase {
-                Phase::End => return space.free(time, record.range),
+                Phase::End => {
+                    newest.change(process, record.range);
+                    return space.free(time, record.range);
+                }
                 _ if is_same => return,
                 _ => {}
             }
@@ -159,12 +216,19 @@ impl Methods {
         let number = records.next();
         let is_old = phase != Phase::Start && present.is_none() && space.set_from_beginning(range, number);
         match phase {
-            Phase::End if is_old => space.free(time, range),
+            Phase::End if is_old => {
+                newest.change(process, range);
+                space.free(time, range);
+            }
             // Other code was placed there since, so the facts of this method are unknown.
             Phase::End => return,
             _ if is_old => {}
-            _ => space.set(time, range, number),
+            _ => {
+                newest.change(process, range);
+                space.set(time, range, number);
+            }
         }
+        let is_newest = space.newest_change().is_none_or(|newest| newest <= time);
         let evidence = match phase {
             Phase::Start => Evidence::Observed,
             Phase::RundownAtStart => Evidence::RundownAtStart,
@@ -174,7 +238,13 @@ impl Methods {
         let since = if is_old { Span::BEGINNING } else { time };
         let (runtime, signature) = (facts.runtime, text(facts.signature));
         let id = facts.id;
-        records.insert(Record { process, range, runtime, id, namespace, name, signature, since, evidence });
+        records.insert(Record { process, range, id, runtime, namespace, name, signature, since, evidence });
+        let place_of = |number| records.get(number).place();
+        if phase != Phase::End && is_newest {
+            newest.keep(place, time, number, place_of);
+        } else {
+            newest.add(place, number, place_of);
+        }
     }
 }
 
@@ -252,6 +322,69 @@ impl fmt::Display for MethodRef<'_> {
         match self.namespace() {
             "" => f.write_str(self.name()),
             namespace => write!(f, "{namespace}.{}", self.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn phases() -> impl Strategy<Value = Phase> {
+        prop_oneof![
+            3 => Just(Phase::Start),
+            1 => Just(Phase::End),
+            1 => Just(Phase::RundownAtStart),
+            2 => Just(Phase::RundownAtEnd),
+        ]
+    }
+
+    proptest! {
+        /// The hash of start addresses finds what a search of the ranges finds.
+        #[test]
+        fn methods_are_found_by_their_start(
+            steps in proptest::collection::vec(
+                (phases(), 0i64..3, 0i64..8, 0u32..2, 0u64..12, 1u64..5, 0usize..3),
+                0..120,
+            ),
+            forget_at in 0usize..120,
+        ) {
+            // Some ranges are in one granule, others in many.
+            const STEP: u64 = 300;
+            let (mut texts, mut methods) = (Texts::default(), Methods::default());
+            let mut now = 0;
+            for (number, (phase, wait, late, process, start, size, name)) in steps.into_iter().enumerate() {
+                now += wait;
+                let time = TraceTime((now - if late == 0 { 3 } else { 0 }).max(0));
+                let facts = MethodFacts {
+                    pid: Pid(4),
+                    runtime: Runtime::Clr,
+                    id: start,
+                    start: Address(start * STEP),
+                    size: if size == 4 { 100 * STEP } else { size * STEP },
+                    namespace: "",
+                    name: ["", "a", "b"][name],
+                    signature: "",
+                };
+                let process = ProcessId(Id::first(process));
+                methods.observe(&mut texts, phase, time, process, &facts);
+                if number == forget_at {
+                    methods.spaces.forget_process(1);
+                    methods.spaces.forget_before(TraceTime(now));
+                    methods.sweep();
+                }
+                for (process, start) in [0, 1].into_iter().flat_map(|process| (0..12).map(move |n| (process, n))) {
+                    let process = ProcessId(Id::first(process));
+                    let start = start * STEP;
+                    for time in [time, TraceTime(now), TraceTime(now + 1)] {
+                        let held = methods.spaces.get(process).and_then(|space| space.held_at(start, time));
+                        let expected = held.filter(|&number| methods.records.get(number).range.first == start);
+                        prop_assert_eq!(methods.starting_at((process, start), time), expected);
+                    }
+                }
+            }
         }
     }
 }

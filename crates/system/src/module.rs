@@ -206,7 +206,6 @@ impl Modules {
     ) -> Option<ModuleId> {
         let size = facts.size.clamp(1, u32::MAX.into());
         let range = AddressRange::new(facts.base.0, size)?;
-        let path = texts.intern(facts.path);
         self.loads_are_recorded |= phase == Phase::Start;
         let space = self.space_mut(owner);
         space.was_run_down |= matches!(phase, Phase::RundownAtStart | Phase::RundownAtEnd);
@@ -239,7 +238,7 @@ impl Modules {
         // A load can omit the device that later events state.
         let (known, stated) = (texts.get(record.path), facts.path);
         if stated.len() > known.len() && ends_with_ignore_case(stated, known) {
-            record.path = path;
+            record.path = texts.intern(stated);
         }
         if !self.awaiting.is_empty()
             && let Some(pdb) = self.awaiting.remove(&(owner, range.first, time))
@@ -331,9 +330,15 @@ impl Modules {
         base: Address,
         pdb: &PdbIdentity<&str>,
     ) {
+        let present = self.at(owner, base, time).filter(|&(_, rva)| rva == 0);
+        let known = present.and_then(|(module, _)| self.records.get(module.0.slot()).pdb);
+        if let Some(&(guid, age, name)) = known.map(|number| self.pdbs.get(number))
+            && (guid, age, texts.get(name)) == (pdb.guid, pdb.age, pdb.name)
+        {
+            return;
+        }
         let pdb = (pdb.guid, pdb.age, texts.intern(pdb.name));
         let number = *self.pdb_numbers.entry(pdb).or_insert_with(|| self.pdbs.insert(pdb).slot());
-        let present = self.at(owner, base, time).filter(|&(_, rva)| rva == 0);
         let known = present.map(|(module, _)| &mut self.records.get_mut(module.0.slot()).pdb);
         match known {
             Some(known) if known.is_none_or(|known| known == number) => *known = Some(number),

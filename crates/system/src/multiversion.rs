@@ -112,6 +112,28 @@ impl RangeTree {
         self.roots.push((time, new_root));
     }
 
+    /// Whether all addresses of a range have a value in the newest state.
+    pub fn is_all(&self, first: u64, last: u64, value: u32) -> bool {
+        let (_, root) = self.newest_root();
+        let mut open = vec![(root, u64::MAX)];
+        while let Some((block, mut high)) = open.pop() {
+            for entry in self.blocks[block as usize].iter().rev().filter(|entry| entry.to == ALIVE) {
+                if entry.low <= last && first <= high {
+                    match entry.target {
+                        Target::Block(block) => open.push((block, high)),
+                        Target::Value(found) if found == value => {}
+                        Target::Value(_) => return false,
+                    }
+                }
+                high = entry.low.wrapping_sub(1);
+                if entry.low <= first {
+                    break;
+                }
+            }
+        }
+        true
+    }
+
     /// The newest state: ranges with their values, in ascending order and without gaps. Adjacent
     /// ranges have different values.
     pub fn newest_state(&self) -> Vec<(u64, u64, u32)> {
@@ -311,6 +333,14 @@ mod tests {
             let state = tree.newest_state();
             prop_assert_eq!((state[0].0, state[state.len() - 1].1), (0, u64::MAX));
             prop_assert!(state.windows(2).all(|two| two[0].1 + 1 == two[1].0 && two[0].2 != two[1].2));
+            for [a, b] in [[0, 0], [0, 60], [20, 40], [30, 31], [59, 60]] {
+                let (first, last) = (spread(a), spread(b));
+                let within = state.iter().filter(|&&(low, high, _)| low <= last && first <= high);
+                let values: Vec<u32> = within.map(|&(_, _, value)| value).collect();
+                for value in [NOTHING, values[0]] {
+                    prop_assert_eq!(tree.is_all(first, last, value), values == [value]);
+                }
+            }
             for &(low, high, value) in &state {
                 for address in [low, low + (high - low) / 2, high] {
                     prop_assert_eq!(value, oracle(&changes, address, TraceTime(end)));

@@ -4,10 +4,9 @@
 //! this range is X", "from now on it is free") and, below all changes, the contents of rundowns:
 //! ranges that existed from the beginning of the trace. An address without a statement is free.
 
-use std::collections::BTreeMap;
-
 use stackhound_trace::TraceTime;
 
+use crate::disjoint::DisjointRanges;
 use crate::multiversion::{Change, RangeTree};
 use crate::span::Span;
 use crate::validity::ValidityRange;
@@ -36,17 +35,25 @@ impl AddressRange {
     }
 }
 
-/// The changes of a period, in a tree of bounded length.
+/// The changes of a period.
 #[derive(Debug)]
 struct Epoch {
     /// The earliest time that is looked up in this epoch.
     from: TraceTime,
-    tree: RangeTree,
-    /// The number of changes in `tree`, including those that represent its initial state.
+    /// Changes of ranges in which nothing had changed before.
+    first: DisjointRanges,
+    /// All other changes, which override those in `first`.
+    tree: Option<RangeTree>,
+    /// The time of the newest change.
+    newest: TraceTime,
+    /// The number of changes, including those that represent the initial state.
     changes: usize,
     /// The number of changes at which the next epoch may begin.
     full: usize,
 }
+
+/// The latest time of a change.
+const LATEST: TraceTime = TraceTime(i64::MAX - 1);
 
 /// The minimum number of changes of an epoch.
 const EPOCH_MIN: usize = if cfg!(test) { 4 } else { 64 };
@@ -55,9 +62,18 @@ impl Epoch {
     /// Begins with the newest state of the previous epoch.
     fn following(before: &Epoch, from: TraceTime) -> Epoch {
         let mut epoch = Epoch::default();
-        for (first, last, value) in before.tree.newest_state() {
+        let mut begin = |first, last, value| {
+            epoch.change(Change { time: Span::BEGINNING, first, last, value });
+        };
+        let state = before.tree.as_ref().map(RangeTree::newest_state);
+        for (first, last, value) in state.unwrap_or_else(|| vec![(0, u64::MAX, UNTOUCHED)]) {
             if value != UNTOUCHED {
-                epoch.change(Change { time: Span::BEGINNING, first, last, value });
+                begin(first, last, value);
+                continue;
+            }
+            // Where nothing overrides it, the first change still applies.
+            for change in before.first.within(first, last) {
+                begin(change.first.max(first), change.last.min(last), change.value);
             }
         }
         Epoch { from, full: EPOCH_MIN.max(2 * epoch.changes), ..epoch }
@@ -65,26 +81,52 @@ impl Epoch {
 
     fn change(&mut self, change: Change) {
         self.changes += 1;
-        self.tree.change(change);
+        let Change { first, last, .. } = change;
+        // A change that is earlier than the newest one counts as made at the time of the newest.
+        self.newest = self.newest.max(change.time.min(LATEST));
+        let change = Change { time: self.newest, ..change };
+        let is_first = self.tree.as_ref().is_none_or(|tree| tree.is_all(first, last, UNTOUCHED));
+        if !is_first || !self.first.insert(change) {
+            self.tree.get_or_insert_with(|| RangeTree::new(UNTOUCHED)).change(change);
+        }
+    }
+
+    fn at(&self, address: u64, time: TraceTime) -> u32 {
+        let changed = self.tree.as_ref().map_or(UNTOUCHED, |tree| tree.at(address, time));
+        if changed != UNTOUCHED {
+            return changed;
+        }
+        match self.first.at(address) {
+            Some(change) if change.time <= time => change.value,
+            _ => UNTOUCHED,
+        }
     }
 }
 
 impl Default for Epoch {
     fn default() -> Epoch {
-        Epoch { from: Span::BEGINNING, tree: RangeTree::new(UNTOUCHED), changes: 0, full: EPOCH_MIN }
+        Epoch {
+            from: Span::BEGINNING,
+            first: DisjointRanges::default(),
+            tree: None,
+            newest: Span::BEGINNING,
+            changes: 0,
+            full: EPOCH_MIN,
+        }
     }
 }
 
 /// The values of the ranges of an address space over time. Values are numbers below 2³² − 2.
 ///
-/// A range that existed from the beginning takes about 40 bytes, a change about 200.
+/// A range that existed from the beginning takes about 45 bytes, as does the first change of a
+/// range; a later change takes about 200.
 ///
 /// If the past is [forgotten](RangeHistory::forget_before), changes are stored in epochs. Each
 /// epoch begins with the final state of the previous one, so that earlier epochs can be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct RangeHistory {
-    /// First address to last address and value. Ranges do not overlap.
-    from_beginning: BTreeMap<u64, (u64, u32)>,
+    /// Ranges that existed from the beginning.
+    from_beginning: DisjointRanges,
     /// Ordered by time; none is earlier than the changes in `older`.
     recent: Vec<Change>,
     /// Ordered by time; none is empty.
@@ -140,10 +182,7 @@ impl RangeHistory {
     fn below_changes(&self, address: u64, value: u32) -> Option<u32> {
         match value {
             FREE => None,
-            UNTOUCHED => {
-                let (_, &(last, value)) = self.from_beginning.range(..=address).next_back()?;
-                (address <= last).then_some(value)
-            }
+            UNTOUCHED => self.from_beginning.at(address).map(|range| range.value),
             value => Some(value),
         }
     }
@@ -157,10 +196,10 @@ impl RangeHistory {
         }
         match &*self.older {
             [] => UNTOUCHED,
-            [only] => only.tree.at(address, time),
+            [only] => only.at(address, time),
             epochs => {
                 let epoch = epochs.iter().rev().find(|epoch| epoch.from <= time);
-                epoch.unwrap_or(&epochs[0]).tree.at(address, time)
+                epoch.unwrap_or(&epochs[0]).at(address, time)
             }
         }
     }
@@ -170,14 +209,21 @@ impl RangeHistory {
     /// Returns false, and does nothing, if the range is not free from the beginning or its first
     /// address was changed.
     pub fn set_from_beginning(&mut self, range: AddressRange, value: u32) -> bool {
-        let before = self.from_beginning.range(..=range.last).next_back();
-        let taken = before.is_some_and(|(_, &(last, _))| last >= range.first);
-        if taken || self.changed(range.first, TraceTime(i64::MAX)) != UNTOUCHED {
+        let AddressRange { first, last } = range;
+        if self.changed(first, TraceTime(i64::MAX)) != UNTOUCHED
+            || !self.from_beginning.insert(Change { time: Span::BEGINNING, first, last, value })
+        {
             return false;
         }
-        self.from_beginning.insert(range.first, (range.last, value));
         self.revision += 1;
         true
+    }
+
+    /// The time of the newest change.
+    #[inline]
+    pub fn newest_change(&self) -> Option<TraceTime> {
+        // Some of the recent changes always stay there.
+        self.recent.last().map(|change| change.time)
     }
 
     pub fn set(&mut self, time: TraceTime, range: AddressRange, value: u32) {
@@ -188,6 +234,9 @@ impl RangeHistory {
         self.revision += u64::from(index < self.changed.len());
         self.changed.insert(index, time);
         let index = self.recent.partition_point(|change| change.time <= time);
+        if self.recent.len() == RECENT_MAX / 2 {
+            self.recent.reserve_exact(RECENT_MAX / 2 + 1);
+        }
         self.recent.insert(index, Change { time, first: range.first, last: range.last, value });
         if self.recent.len() > RECENT_MAX {
             if self.older.is_empty() {
@@ -261,9 +310,12 @@ impl RangeHistory {
     /// All stored values, some of them several times.
     pub fn values(&self) -> impl Iterator<Item = u32> {
         let recent = self.recent.iter().map(|change| change.value);
-        let older = self.older.iter().flat_map(|epoch| epoch.tree.values());
+        let older = self.older.iter().flat_map(|epoch| {
+            let first = epoch.first.iter().map(|change| change.value);
+            first.chain(epoch.tree.iter().flat_map(RangeTree::values))
+        });
         let changed = recent.chain(older).filter(|&value| value != FREE && value != UNTOUCHED);
-        changed.chain(self.from_beginning.values().map(|&(_, value)| value))
+        changed.chain(self.from_beginning.iter().map(|range| range.value))
     }
 
     pub fn free(&mut self, time: TraceTime, range: AddressRange) {

@@ -259,8 +259,9 @@ impl System {
     }
 
     /// Whether this code of a method is known, with its name.
+    #[inline]
     pub(crate) fn is_known_method(
-        &self,
+        &mut self,
         pid: Pid,
         time: TraceTime,
         id: u64,

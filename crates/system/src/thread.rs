@@ -214,7 +214,6 @@ impl Threads {
             }
         };
         let (holder, is_new) = self.lifetimes.observe(tid.0, phase, time, identity);
-        let has_other_names = !is_new && self.renames(self.id(holder), Span::OPEN).next().is_some();
         let record = self.record(holder, is_new, tid, process);
         record.seen = record.seen.or(Some(time));
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
@@ -225,10 +224,12 @@ impl Threads {
         record.sub_process_tag = record.sub_process_tag.or(facts.sub_process_tag);
         record.creator = record.creator.or(facts.creator.filter(|_| phase == Phase::Start));
         // The name of a thread at its end may have been given during its life.
-        if record.name.is_empty() && !has_other_names {
-            record.name = texts.intern(facts.name);
+        let takes_name = record.name.is_empty() && !facts.name.is_empty();
+        let id = self.id(holder);
+        if takes_name && self.renames(id, Span::OPEN).next().is_none() {
+            self.records[id.index()].name = texts.intern(facts.name);
         }
-        self.id(holder)
+        id
     }
 
     /// Records a new name of a thread.
