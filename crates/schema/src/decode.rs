@@ -133,6 +133,21 @@ impl<'a> Decoder<'a> {
         self.walk.cursor.offset
     }
 
+    /// The next field and its value, if it is a single value whose size does not depend on other
+    /// fields. `None` for all other fields, at the end, and on an error: those are read by
+    /// [`next`](Iterator::next). The result is the same as that of `next`, but the state of the
+    /// decoder is not copied, which costs more than most values.
+    #[inline]
+    pub fn next_value(&mut self) -> Option<(usize, &'a Field, Value<'a>)> {
+        let index = self.next;
+        let field =
+            self.walk.schema.fields.get(index).filter(|_| self.remaining > 0 && self.error.is_none())?;
+        let value = self.walk.simple(index, field)?;
+        self.next = index + 1;
+        self.remaining -= 1;
+        Some((index, field, value))
+    }
+
     /// Skips padding, which is never yielded.
     fn skip_padding(&mut self) -> Result<(), Error> {
         while self.remaining > 0 && self.walk.schema.fields.get(self.next).is_some_and(Field::is_padding) {
@@ -220,6 +235,15 @@ impl<'a> Array<'a> {
             InType::AnsiChar => Some(Value::Ansi(ansi_to_zero(self.bytes()))),
             _ => None,
         }
+    }
+
+    /// The elements as values, if their size does not depend on the payload. Same as
+    /// [`iter`](Array::iter), but the state of the decoder is not copied for each element.
+    pub fn values(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
+        let in_type = self.field().in_type;
+        in_type.size(self.start.cursor.pointer).filter(|&size| size > 0)?;
+        let mut cursor = self.start.cursor;
+        Some((0..self.count).map_while(move |_| cursor.value(in_type, Extent::Natural).ok()))
     }
 
     /// Iterates over the elements in order, as [`Item::Value`] or [`Item::Struct`].

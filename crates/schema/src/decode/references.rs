@@ -41,6 +41,12 @@ impl References {
         }
     }
 
+    /// Whether no field refers to another one.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     fn slot(&self, index: usize) -> Option<usize> {
         self.fields[..self.used.into()].iter().position(|&field| usize::from(field) == index)
     }

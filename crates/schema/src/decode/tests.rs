@@ -293,6 +293,7 @@ fn a_plan_reads_single_fields() {
 
 /// Visits everything that a decoder yields, and checks properties that hold for any input.
 fn visit(decoder: Decoder<'_>, visits: &mut usize) {
+    check_values(decoder.clone());
     let mut decoder = decoder;
     let mut offset = decoder.offset();
     while let Some(decoded) = decoder.next() {
@@ -306,10 +307,31 @@ fn visit(decoder: Decoder<'_>, visits: &mut usize) {
     }
 }
 
+/// The values that are read without a copy of the state must be those of the iterator.
+fn check_values(decoder: Decoder<'_>) {
+    let (mut quick, mut all) = (decoder.clone(), decoder);
+    while let Some(expected) = all.next() {
+        match quick.next_value() {
+            Some((index, field, value)) => {
+                let expected = expected.unwrap();
+                assert_eq!((index, field), (expected.index, expected.field));
+                assert_eq!(format!("{value:?}"), format!("{:?}", expected.item.value().unwrap()));
+            }
+            None => assert_eq!(format!("{:?}", quick.next().unwrap()), format!("{expected:?}")),
+        }
+        assert_eq!(quick.offset(), all.offset());
+    }
+    assert!(quick.next_value().is_none() && quick.next().is_none());
+}
+
 fn visit_item(item: Item<'_>, visits: &mut usize) {
     match item {
         Item::Value(_) => {}
         Item::Array(array) => {
+            if let Some(values) = array.values() {
+                let all: Vec<_> = array.iter().map(|item| item.value().unwrap()).collect();
+                assert_eq!(format!("{:?}", values.collect::<Vec<_>>()), format!("{all:?}"));
+            }
             let elements = array.iter();
             assert_eq!(elements.len(), elements.map(|item| visit_item(item, visits)).count());
             *visits += array.len();

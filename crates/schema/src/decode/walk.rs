@@ -10,7 +10,7 @@ use super::references::References;
 use super::{Array, Decoder, Item};
 use crate::error::{Error, Expected};
 use crate::limits::{MAX_EMPTY_ELEMENTS, MAX_NESTING};
-use crate::model::{Count, InType, Length, Schema, Value};
+use crate::model::{Count, Field, InType, Length, Schema, Value};
 
 /// A position in a payload, with the state that is needed to continue from there. Each lazy item
 /// has a copy.
@@ -103,6 +103,25 @@ impl<'a> Walk<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Reads a single value that always occupies bytes, and whose size does not depend on other
+    /// fields. `None`, without a change, for all other fields and if the value cannot be read.
+    #[inline]
+    pub fn simple(&mut self, index: usize, field: &Field) -> Option<Value<'a>> {
+        if field.count != Count::One
+            || field.length != Length::Natural
+            || matches!(field.in_type, InType::Struct { .. } | InType::Null | InType::Binary)
+        {
+            return None;
+        }
+        let mut cursor = self.cursor;
+        let value = cursor.value(field.in_type, Extent::Natural).ok()?;
+        self.cursor = cursor;
+        if !self.references.is_empty() {
+            self.references.note(index, &value);
+        }
+        Some(value)
     }
 
     /// Skips a whole field. Returns the index of the next field on the same level.
