@@ -27,6 +27,16 @@ pub(crate) struct Outcomes {
     pub call: Option<CallOutcome>,
 }
 
+/// The ids of the process and thread that an event states. Together with the time of the event,
+/// they determine its process and thread, and everything that is known about them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StatedIds {
+    /// From the header, else from the stack, else from the payload.
+    pub pid: Option<Pid>,
+    /// See [`EventView::tid`].
+    pub tid: Option<Tid>,
+}
+
 /// The process and thread of an event.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
@@ -44,6 +54,7 @@ pub struct EventView<'c> {
     enricher: &'c Enricher,
     outcomes: Outcomes,
     schema: OnceCell<Option<SchemaRef>>,
+    stated_ids: OnceCell<StatedIds>,
     owner: OnceCell<Owner>,
     level: OnceCell<Level>,
     process: OnceCell<Result<ProcessId, Missing>>,
@@ -56,9 +67,9 @@ impl<'c> EventView<'c> {
         enricher: &'c Enricher,
         outcomes: Outcomes,
     ) -> EventView<'c> {
-        let (schema, owner) = (OnceCell::new(), OnceCell::new());
+        let (schema, stated_ids, owner) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
         let (level, process) = (OnceCell::new(), OnceCell::new());
-        EventView { delivered, known, enricher, outcomes, schema, owner, level, process }
+        EventView { delivered, known, enricher, outcomes, schema, stated_ids, owner, level, process }
     }
 
     /// The event itself.
@@ -126,12 +137,20 @@ impl<'c> EventView<'c> {
         self.enricher
     }
 
-    fn owner(&self) -> Owner {
-        *self.owner.get_or_init(|| {
+    /// The process and thread that the event states.
+    pub fn stated_ids(&self) -> StatedIds {
+        *self.stated_ids.get_or_init(|| {
             let of_call = self.outcomes.call.and_then(|call| call.tid);
             let tid = self.delivered.tid().or(of_call);
             let tid = tid.or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
             let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
+            StatedIds { pid, tid }
+        })
+    }
+
+    fn owner(&self) -> Owner {
+        *self.owner.get_or_init(|| {
+            let StatedIds { pid, tid } = self.stated_ids();
             let of_thread = || Some(self.known.system().thread_of_event(tid?, self.time())?.pid());
             Owner { pid: pid.or_else(of_thread), tid, is_pid_of_thread: pid.is_none() }
         })
@@ -140,10 +159,13 @@ impl<'c> EventView<'c> {
     /// The first field of this type, for kernel events whose header has no IDs.
     fn id_field(&self, kind: OutType) -> Option<u32> {
         self.event().hook_id()?;
-        // Avoids decoding if the schema has no such field.
-        self.schema()?.fields.iter().find(|field| field.out_type == kind)?;
-        let mut fields = self.fields()?.filter_map(Result::ok);
-        fields.find(|decoded| decoded.field.out_type == kind)?.item.value()?.as_u64()?.try_into().ok()
+        let plan = self.plan()?;
+        let fields = &plan.schema().fields;
+        // Avoids the search for top-level fields if the schema has no such field.
+        fields.iter().find(|field| field.out_type == kind)?;
+        let index = plan.schema().top_level().find(|&index| fields[index].out_type == kind)?;
+        let value = plan.value(self.payload(), self.event().record().pointer_size(), index).ok()?;
+        value.as_u64()?.try_into().ok()
     }
 
     /// Image name of the process.
@@ -219,10 +241,7 @@ impl<'c> EventView<'c> {
     /// The fields of the payload; `None` if no schema is known.
     pub fn fields(&self) -> Option<Decoder<'_>> {
         let (payload, pointer) = (self.payload(), self.event().record().pointer_size());
-        Some(match self.schema()? {
-            SchemaRef::Kernel(schema) => schema.decode(payload, pointer),
-            SchemaRef::Compiled(plan) => plan.decode(payload, pointer),
-        })
+        Some(self.plan()?.decode(payload, pointer))
     }
 
     /// The properties of the payload as typed values.
@@ -398,6 +417,11 @@ impl<'c> EventView<'c> {
 
     /// Requests the names of all frames, without waiting.
     pub(crate) fn request_names(&self) {
+        // Of most stacks no functions are named. Their frames are resolved only if they are used.
+        let is_named = |mode: Mode| self.depth(mode) == Depth::Function;
+        if self.stack().is_none() || !(is_named(Mode::User) || is_named(Mode::Kernel)) {
+            return;
+        }
         for frame in self.frames() {
             self.number(&frame);
         }

@@ -25,7 +25,7 @@ mod system_schemas;
 mod trace_state;
 
 pub use enrichment::{Depth, Enrichment};
-pub use event_view::EventView;
+pub use event_view::{EventView, StatedIds};
 pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, ThreadStart};
 pub use frame::FrameView;
 pub use label::{InlineLabel, Label, NameOrigin, ShownName};

@@ -27,6 +27,7 @@ pub struct TraceState {
     clock: Clock,
     bases: Vec<TimeBase>,
     losses: LossMap,
+    is_final: bool,
 }
 
 /// A schema from a built-in table, or one that the trace contains.
@@ -58,7 +59,8 @@ impl TraceState {
             Passes::Two => (System::of(trace), LossMap::default()),
             Passes::One => (System::of_sessions(trace.sessions()), LossMap::of(trace)),
         };
-        TraceState { losses, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
+        let is_final = passes == Passes::Two;
+        TraceState { losses, is_final, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
     }
 
     /// The state for live sessions, at their beginning.
@@ -70,7 +72,7 @@ impl TraceState {
 
     fn new(system: System, schemas: SchemaStore, clock: Clock, bases: Vec<TimeBase>) -> TraceState {
         let (schemas, losses) = (RefCell::new(schemas), LossMap::live());
-        TraceState { system, schemas, unreadable: 0, clock, bases, losses }
+        TraceState { system, schemas, unreadable: 0, clock, bases, losses, is_final: false }
     }
 
     /// Sets the losses that the first pass found.
@@ -82,6 +84,11 @@ impl TraceState {
     /// Where records are missing. Complete with two passes; else as far as events were observed.
     pub fn losses(&self) -> &LossMap {
         &self.losses
+    }
+
+    /// Whether the state no longer changes, because a first pass over the trace collected it.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
     }
 
     pub(crate) fn clock(&self) -> &Clock {

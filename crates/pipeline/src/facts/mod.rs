@@ -11,7 +11,7 @@ mod process;
 mod target;
 mod user;
 
-use stackhound_system::{ModuleRef, ProcessRef, System, ThreadRef};
+use stackhound_system::{ModuleRef, ProcessRef, System, ThreadRef, ValidityRange};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, Pid, RawTime, Tid};
 
@@ -95,6 +95,28 @@ impl<'c> EventView<'c> {
 
     fn process_view(&self, process: ProcessRef<'c>) -> ProcessView<'c> {
         ProcessView::new(process, self.event(), self.trace_state(), self.enricher())
+    }
+
+    /// The times around that of the event at which its [stated ids](EventView::stated_ids) refer to
+    /// the same process and thread, and all facts about these are the same: the intersection of the
+    /// ranges. `None` if the facts can change from one event to the next, because the state still
+    /// grows or because records are missing.
+    pub fn owner_validity(&self) -> Option<[ValidityRange; 3]> {
+        let (state, time) = (self.trace_state(), self.time());
+        if !state.is_final() || !state.losses().is_lossless() {
+            return None;
+        }
+        let (system, tid) = (state.system(), self.tid());
+        let process = |pid: Option<Pid>| system.process_of_event(pid?, time);
+        let of = |ids: (Option<Pid>, Option<Tid>), process: Option<ProcessRef<'_>>| {
+            system.validity(ids, process.map(|process| process.id()), time)
+        };
+        let own = process(self.pid());
+        // The process of the thread can be another one.
+        let of_thread = tid.and_then(|tid| system.thread_of_event(tid, time)).map(|thread| thread.process());
+        let parent = own.and_then(|process| process.parent_pid());
+        let ids_of_thread = (of_thread.map(|process| process.pid()), None);
+        Some([of((self.pid(), tid), own), of(ids_of_thread, of_thread), of((parent, None), process(parent))])
     }
 
     /// The start of the event's thread.
