@@ -14,9 +14,10 @@ use stackhound::trace::{Flow, OpenTrace};
 use stackhound::types::Mode;
 use stackhound::{Depth, Enrichment, EventView, FileTime, FrameView, Label, Pipeline};
 use stackhound_export::escape::{Short, cell, line, row};
-use stackhound_export::json;
+use stackhound_export::json::event_rows::EventRows;
 
 use crate::filter::{EventFilter, Filters};
+use crate::lines::LineWriter;
 use crate::live::{self, Live, Sources};
 use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
@@ -79,7 +80,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let captures = inputs::captures(files, *grouping, common)?;
     // An invalid filter is reported before the output file is created.
     EventFilter::parse(&arguments.filters)?;
-    let mut printer = Printer::open(arguments)?;
+    let mut printer = Printer::open(arguments, common.threads())?;
     let mut damaged = false;
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
@@ -109,6 +110,7 @@ fn run_recorded(
         filter.choose(view)
     };
     let outcome = pipeline.run_chosen(choose, |view| printer.event(view));
+    printer.end_capture();
     let missing = std::mem::take(&mut printer.missing).to_string();
     naming::finish_with(progress, &outcome, &pipeline, (Some(&filter), &missing), common);
     Ok(!outcome.trace.damage.is_empty())
@@ -133,7 +135,7 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let Live { session_monitor, merger, .. } = live;
     let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let printer = RefCell::new(Printer { start, ..Printer::open(arguments)? });
+    let printer = RefCell::new(Printer { start, ..Printer::open(arguments, 1)? });
     let enrichment = enrichment(arguments, &filter, common)?;
     let mut pipeline = with(Pipeline::live(merger, arguments.reading.schemas()?), enrichment);
     if let Some(window) = window {
@@ -183,42 +185,60 @@ fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> 
 /// Writes events in the requested format.
 struct Printer<'a> {
     arguments: &'a Arguments,
-    format: Format,
-    sink: Sink,
+    output: EventOutput,
     /// The start of the capture.
     start: FileTime,
     missing: facts::MissingFacts,
     failure: Option<anyhow::Error>,
 }
 
+enum EventOutput {
+    Table(Sink),
+    Csv(Sink),
+    /// With the events of the capture that are not yet written.
+    Ndjson(LineWriter, Box<EventRows>),
+}
+
 impl<'a> Printer<'a> {
-    fn open(arguments: &'a Arguments) -> Result<Printer<'a>> {
+    /// `threads` is the number of threads that may write, including the one that reads.
+    fn open(arguments: &'a Arguments, threads: usize) -> Result<Printer<'a>> {
         let format = arguments.format()?;
         let mut sink = arguments.output.rows(format)?;
-        if format == Format::Csv {
-            let columns = CSV_COLUMNS.into_iter().chain(facts::COLUMNS);
-            row(&mut sink, columns.chain(arguments.stacks.then_some("stack")))?;
-        }
+        let output = match format {
+            Format::Table => EventOutput::Table(sink),
+            Format::Csv => {
+                let columns = CSV_COLUMNS.into_iter().chain(facts::COLUMNS);
+                row(&mut sink, columns.chain(arguments.stacks.then_some("stack")))?;
+                EventOutput::Csv(sink)
+            }
+            Format::Ndjson => {
+                let rows = Box::new(EventRows::new(arguments.stacks));
+                EventOutput::Ndjson(LineWriter::new(sink, threads)?, rows)
+            }
+        };
         let missing = facts::MissingFacts::default();
-        Ok(Printer { arguments, format, sink, start: FileTime(0), missing, failure: None })
+        Ok(Printer { arguments, output, start: FileTime(0), missing, failure: None })
     }
 
     /// Writes an event. Breaks if writing fails.
     fn event(&mut self, view: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
-        let written = match self.format {
-            Format::Ndjson => {
-                self.missing.add(view);
-                ndjson(&mut self.sink, view, with_stack)
-            }
-            Format::Csv => csv(&mut self.sink, view, with_stack),
-            Format::Table => {
+        let written = match &mut self.output {
+            EventOutput::Ndjson(writer, rows) => match rows.push(view) {
+                Ok(missing) => {
+                    self.missing.add(missing);
+                    if rows.is_full() { writer.write(rows.take()) } else { Ok(()) }
+                }
+                Err(error) => Err(error.into()),
+            },
+            EventOutput::Csv(sink) => csv(sink, view, with_stack),
+            EventOutput::Table(sink) => {
                 let time = match self.arguments.time {
                     TimeFormat::Utc => render::utc(view.utc()),
                     TimeFormat::Relative => render::seconds(view.utc().0.saturating_sub(self.start.0)),
                     TimeFormat::Raw => view.raw_time().0.to_string(),
                 };
-                table(&mut self.sink, view, &time, with_stack.then_some(self.arguments.call_sites))
+                table(sink, view, &time, with_stack.then_some(self.arguments.call_sites))
             }
         };
         self.note(written)
@@ -226,8 +246,20 @@ impl<'a> Printer<'a> {
 
     /// Flushes the output. Breaks if writing fails.
     fn flush(&mut self) -> Flow {
-        let flushed = self.sink.flush();
-        self.note(flushed.map_err(Into::into))
+        let flushed = match &mut self.output {
+            EventOutput::Ndjson(writer, rows) => writer.write(rows.take()).and_then(|()| writer.flush()),
+            EventOutput::Table(sink) | EventOutput::Csv(sink) => sink.flush().map_err(Into::into),
+        };
+        self.note(flushed)
+    }
+
+    /// Writes the remaining events of a capture, whose state the collection of events keeps.
+    fn end_capture(&mut self) {
+        let EventOutput::Ndjson(writer, rows) = &mut self.output else { return };
+        let last = std::mem::replace(&mut **rows, EventRows::new(self.arguments.stacks)).take();
+        if self.failure.is_none() {
+            self.failure = writer.write(last).err();
+        }
     }
 
     fn note(&mut self, written: Result<()>) -> Flow {
@@ -240,17 +272,14 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn finish(self) -> Result<()> {
-        match self.failure {
-            Some(error) => Err(error),
-            None => self.sink.finish(),
+    fn finish(mut self) -> Result<()> {
+        self.end_capture();
+        match (self.failure, self.output) {
+            (Some(error), _) => Err(error),
+            (None, EventOutput::Ndjson(writer, _)) => writer.finish(),
+            (None, EventOutput::Table(sink) | EventOutput::Csv(sink)) => sink.finish(),
         }
     }
-}
-
-fn ndjson(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<()> {
-    json::event::write(view, with_stack, out)?;
-    Ok(out.write_all(b"\n")?)
 }
 
 /// `stack` states whether stacks are written, and whether with the calls before return addresses.

@@ -5,24 +5,15 @@ use std::sync::LazyLock;
 
 use stackhound::{EventView, Fact, MissingCounts};
 use stackhound_export::escape::Short;
+use stackhound_export::json::event_rows;
 
 use crate::output::grouped;
 
 /// The limit of characters of a value in tables. The other formats have no limit.
 pub const VALUE_MAX: usize = 1024;
 
-/// Whether a fact matters for an event.
-type IsAbout = fn(&EventView<'_>) -> bool;
-
-/// The facts whose absence the closing line reports, and whether it matters for an event.
-const REPORTED: [(&str, IsAbout); 3] = [
-    ("process.path", |view| view.pid().is_some_and(|pid| !pid.is_kernel_only())),
-    ("file.path", |view| view.is_about_file()),
-    ("registry.path", |view| view.is_about_registry()),
-];
-
-static REPORTED_FACTS: LazyLock<[Option<Fact>; REPORTED.len()]> =
-    LazyLock::new(|| REPORTED.map(|(name, _)| Fact::of(name)));
+/// The facts whose absence the closing line reports.
+const REPORTED: [&str; 3] = ["process.path", "file.path", "registry.path"];
 
 /// Numbers of events that lack a fact, by fact and reason.
 #[derive(Debug, Default)]
@@ -30,11 +21,10 @@ pub struct MissingFacts([MissingCounts; REPORTED.len()]);
 
 impl MissingFacts {
     /// Adds the missing facts of an event.
-    pub fn add(&mut self, view: &EventView<'_>) {
-        for ((counts, (_, applies)), fact) in self.0.iter_mut().zip(REPORTED).zip(&*REPORTED_FACTS) {
-            if applies(view)
-                && let Some(reason) = fact.and_then(|fact| fact.missing(view))
-            {
+    pub fn add(&mut self, missing: event_rows::MissingFacts) {
+        let reasons = [missing.process_path, missing.file_path, missing.registry_path];
+        for (counts, reason) in self.0.iter_mut().zip(reasons) {
+            if let Some(reason) = reason {
                 counts.add(reason);
             }
         }
@@ -45,7 +35,7 @@ impl MissingFacts {
 impl fmt::Display for MissingFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = self.0.iter().zip(REPORTED).filter(|(counts, _)| counts.total() > 0);
-        for (index, (counts, (name, _))) in named.enumerate() {
+        for (index, (counts, name)) in named.enumerate() {
             let lead = if index == 0 { ", unknown: " } else { ", " };
             write!(f, "{lead}{name} {} ({counts})", grouped(counts.total()))?;
         }

@@ -22,6 +22,7 @@ mod images;
 mod info;
 mod inputs;
 mod kstack;
+mod lines;
 mod live;
 mod log;
 mod manual;

@@ -109,7 +109,7 @@ pub fn folded_name(name: &str) -> String {
 }
 
 /// Writes a value as JSON on one line, without a line end.
-pub fn json(out: &mut dyn Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub fn json(out: &mut (impl Write + ?Sized), value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(out, Escaped(CompactFormatter));
     value.serialize(&mut serializer).map_err(io::Error::from)
 }

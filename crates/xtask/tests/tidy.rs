@@ -77,6 +77,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "stackhound-calltree",
             "stackhound-detect",
+            "stackhound-etl",
             "stackhound-frames",
             "stackhound-images",
             "stackhound-pipeline",

@@ -143,6 +143,37 @@ fn a_closed_pipe_is_no_error_of_any_verb() {
     }
 }
 
+#[test]
+fn lines_of_events_do_not_depend_on_the_number_of_threads() {
+    let folder = folder("20000");
+    for options in ["", " --stacks"] {
+        let lines = |threads: u32| {
+            let line = format!("events T -q --format ndjson{options} --threads {threads}");
+            let output = command(folder.path(), &line).output().unwrap();
+            assert!(output.status.success());
+            output.stdout
+        };
+        let expected = lines(1);
+        assert!(expected.split(|byte| *byte == b'\n').count() > 10_000);
+        for threads in [2, 3, 8] {
+            assert!(lines(threads) == expected, "{options} {threads}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_device_is_reported_with_any_number_of_threads() {
+    let folder = folder("");
+    for threads in [1, 2, 8] {
+        let line = format!("events T -q --format ndjson --threads {threads} -o /dev/full");
+        let output = command(folder.path(), &line).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors, "error: No space left on device (os error 28)\n");
+        assert_eq!(output.status.code(), Some(2), "{threads}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 #[ignore = "slow: run by .ci/run"]

@@ -1,7 +1,9 @@
 //! An event with its fields and stack: a line of `events --format ndjson`.
+//!
+//! The type defines the document and its schema. [`EventRows`](super::event_rows::EventRows) writes
+//! the same bytes for many events, much faster.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -15,7 +17,6 @@ use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, Ev
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
-use crate::escape::json;
 
 /// An event.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -67,7 +68,7 @@ fn optional_stack(generator: &mut SchemaGenerator) -> Schema {
 
 /// The result of creating or opening a file.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct Create {
+pub(super) struct Create {
     /// The requested disposition.
     requested: &'static str,
     /// Whether the end of the operation was found, otherwise why not.
@@ -78,13 +79,9 @@ struct Create {
     status: Option<Hex>,
 }
 
-/// Writes an event as JSON on one line, without a line end; with its stack if `with_stack` is true.
-pub fn write(view: &EventView<'_>, with_stack: bool, out: &mut dyn Write) -> io::Result<()> {
-    json(out, &Event::new(view, with_stack))
-}
-
 impl<'s, 'c> Event<'s, 'c> {
-    fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
+    /// Creates the document of an event; with its stack if `with_stack` is true.
+    pub fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
         let has_stack = || view.level() != Level::None;
         let stack = || Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
         Event {
@@ -112,7 +109,7 @@ impl<'s, 'c> Event<'s, 'c> {
 }
 
 impl Create {
-    fn new(CreateOutcome { requested, end }: CreateOutcome) -> Create {
+    pub(super) fn new(CreateOutcome { requested, end }: CreateOutcome) -> Create {
         let completed = match end {
             CreateEnd::Completed { status, result, .. } => Some((status, result)),
             _ => None,
@@ -128,9 +125,9 @@ impl Create {
 
 /// The fields of a payload, or its bytes if no schema is known.
 #[derive(Clone, Debug)]
-struct Fields<'a> {
-    fields: Option<Decoder<'a>>,
-    payload: &'a [u8],
+pub(super) struct Fields<'a> {
+    pub(super) fields: Option<Decoder<'a>>,
+    pub(super) payload: &'a [u8],
 }
 
 impl Serialize for Fields<'_> {
@@ -266,6 +263,6 @@ impl Serialize for Single<'_> {
 }
 
 /// Whether integers of this type may exceed the integers that JSON readers preserve.
-fn is_64_bit(in_type: InType) -> bool {
+pub(super) fn is_64_bit(in_type: InType) -> bool {
     matches!(in_type, InType::I64 | InType::U64)
 }

@@ -165,7 +165,12 @@ impl<'c> EventThread<'c> {
 impl<'s> EventFile<'s> {
     /// The file of an event; `None` if events of its kind are about none.
     pub fn new(view: &'s EventView<'_>) -> Option<EventFile<'s>> {
-        view.is_about_file().then(|| EventFile { path: view.file_path().ok() })
+        view.is_about_file().then(|| EventFile::at(view.file_path().ok()))
+    }
+
+    /// A file with this path, if it is known.
+    pub fn at(path: Option<Cow<'s, str>>) -> EventFile<'s> {
+        EventFile { path }
     }
 }
 

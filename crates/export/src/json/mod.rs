@@ -2,7 +2,7 @@
 //!
 //! | module | documents |
 //! |---|---|
-//! | [`event`] | events with their fields and stacks |
+//! | [`event`] | events with their fields and stacks; [`event_rows`] writes many of them |
 //! | [`finding`] | findings, alerts and the summary of a hunt |
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
@@ -29,11 +29,13 @@
 //! Formats of other tools (profiles, ECS, OCSF, ATT&CK Navigator) are in other modules and follow
 //! the schemas of these tools.
 
+mod append;
 pub mod butterfly;
 pub mod chain;
 pub mod diff;
 pub mod event;
 mod event_facts;
+pub mod event_rows;
 pub mod finding;
 pub mod frame;
 pub mod images;
