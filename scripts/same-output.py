@@ -20,7 +20,7 @@ FORMATS = {
     "events": "table ndjson csv",
     "events --stacks": "table ndjson csv",
     "stacks": "table folded json",
-    "profile -o -": "firefox flamegraph folded speedscope perfetto",
+    "profile": "firefox flamegraph folded speedscope perfetto",
     "hunt": "table list summary ndjson ecs ocsf navigator csv timesketch",
     "info": "table json",
     "info --full": "table json",
