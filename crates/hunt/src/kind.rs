@@ -83,17 +83,15 @@ impl Kind {
         self.entry as u32 | (self.operation as u32) << 2 | u32::from(self.has_causes) << 6
     }
 
-    /// The kind of an event.
+    /// The kind of an event. Reads the bytes of few records, because most events do not have an id
+    /// that matters.
     #[inline]
     pub fn of(view: &EventView<'_>) -> Kind {
-        if let Some(hook_id) = view.kernel_id() {
-            return Kind::of_hook_id(hook_id);
-        }
         let event = view.event();
         if event.kind().has_descriptor() {
-            return event.guid().map_or(Kind::OTHER, |guid| Kind::of_manifest_event(guid, event.entry().tag));
+            return Kind::of_manifest_event(event.entry().tag, || event.guid());
         }
-        Kind::OTHER
+        view.kernel_id().map_or(Kind::OTHER, Kind::of_hook_id)
     }
 
     const fn of_hook_id(hook_id: u16) -> Kind {
@@ -152,17 +150,22 @@ impl Kind {
         }
     }
 
-    fn of_manifest_event(provider: Guid, id: u16) -> Kind {
-        match (provider, id) {
-            (AUDIT, 2) => Kind::called(Operation::Other).with_payload(PayloadKind::Target),
-            (AUDIT, 4) => Kind::called(Operation::ThreadControl),
-            (AUDIT, 5 | 6) => Kind::called(Operation::ProcessOpen).with_payload(PayloadKind::Target),
-            (PROCESS, 1) => Kind::called(Operation::ProcessCreate).caused(),
-            (PROCESS, 3) => Kind::called(Operation::ThreadCreate)
+    #[inline]
+    fn of_manifest_event(id: u16, provider: impl FnOnce() -> Option<Guid>) -> Kind {
+        // The other providers have lower ids.
+        if id > threat::ID_MAX {
+            return Kind::OTHER;
+        }
+        match (provider(), id) {
+            (Some(AUDIT), 2) => Kind::called(Operation::Other).with_payload(PayloadKind::Target),
+            (Some(AUDIT), 4) => Kind::called(Operation::ThreadControl),
+            (Some(AUDIT), 5 | 6) => Kind::called(Operation::ProcessOpen).with_payload(PayloadKind::Target),
+            (Some(PROCESS), 1) => Kind::called(Operation::ProcessCreate).caused(),
+            (Some(PROCESS), 3) => Kind::called(Operation::ThreadCreate)
                 .caused()
                 .with_payload(PayloadKind::ThreadStart(Source::Provider)),
-            (PROCESS, 5) => Kind::called(Operation::ImageLoad),
-            (THREATS, id) => threat::facts_of(id).map_or(Kind::OTHER, Kind::of_threat),
+            (Some(PROCESS), 5) => Kind::called(Operation::ImageLoad),
+            (Some(THREATS), id) => threat::facts_of(id).map_or(Kind::OTHER, Kind::of_threat),
             _ => Kind::OTHER,
         }
     }

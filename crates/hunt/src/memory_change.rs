@@ -87,8 +87,9 @@ impl ChangeEvent {
     #[inline]
     pub(crate) fn of(view: &EventView<'_>, kernel_id: Option<u16>) -> Option<ChangeEvent> {
         let Some(hook_id) = kernel_id else {
-            let facts = threat::of_event(view.event())?;
-            return change_kind(facts.kind).map(|_| ChangeEvent::Threat);
+            // The id is in the entry. The provider is in the record, which is not read for most events.
+            change_kind(threat::facts_of(view.event().entry().tag)?.kind)?;
+            return threat::of_event(view.event()).map(|_| ChangeEvent::Threat);
         };
         match hook_id {
             hook_id::PAGE_FAULT_VIRTUAL_ALLOC => Some(ChangeEvent::Allocation(MemoryChangeKind::Allocate)),

@@ -98,6 +98,9 @@ pub(crate) struct IdFacts {
     pub is_by_kernel: bool,
 }
 
+/// The highest known id.
+pub(crate) const ID_MAX: u16 = 36;
+
 /// What an id states; `None` for unknown ids.
 pub(crate) const fn facts_of(id: u16) -> Option<IdFacts> {
     use ThreatKind as K;
@@ -216,5 +219,16 @@ impl ThreatEvent {
     /// for operations that succeeded.
     pub fn has_failed(&self) -> bool {
         self.status.is_some_and(|status| status >> 31 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_above_the_highest_is_known() {
+        let highest = (0..=u16::MAX).filter(|id| facts_of(*id).is_some()).max();
+        assert_eq!(highest, Some(ID_MAX));
     }
 }

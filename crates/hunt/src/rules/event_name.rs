@@ -92,9 +92,12 @@ pub(super) fn event_name(view: &EventView<'_>) -> Option<EventName> {
     if !event.kind().has_descriptor() {
         return None;
     }
-    let (guid, id) = (event.guid()?, event.entry().tag);
-    let is_it = |(known, number, _): &&(Guid, u16, EventName)| (*known, *number) == (guid, id);
-    BY_ID.iter().find(is_it).map(|(_, _, name)| *name)
+    let id = event.entry().tag;
+    let mut of_id = BY_ID.iter().filter(|(_, number, _)| *number == id).peekable();
+    // The provider is in the record, which is not read for most events.
+    of_id.peek()?;
+    let guid = event.guid()?;
+    of_id.find(|(known, ..)| *known == guid).map(|(.., name)| *name)
 }
 
 #[cfg(test)]
