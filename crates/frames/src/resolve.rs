@@ -302,8 +302,11 @@ pub fn addresses<'d>(
     delivered: &Delivered<'d>,
 ) -> impl Iterator<Item = (Address, AddressKind)> + use<'d> {
     let first = First::of(&delivered.event);
+    let table = delivered.table();
+    let mut frames = delivered.stack.map(|stack| table.frames(stack).enumerate());
     let mut user_was_seen = false;
-    delivered.frames().enumerate().map(move |(depth, address)| {
+    std::iter::from_fn(move || {
+        let (depth, address) = frames.as_mut()?.next()?;
         let is_first_user = !user_was_seen && !address.is_kernel(pointer_size);
         user_was_seen |= is_first_user;
         let is_instruction = match first {
@@ -311,7 +314,7 @@ pub fn addresses<'d>(
             First::Faulting => is_first_user,
             First::Called => false,
         };
-        (address, if is_instruction { AddressKind::Instruction } else { AddressKind::Return })
+        Some((address, if is_instruction { AddressKind::Instruction } else { AddressKind::Return }))
     })
 }
 
