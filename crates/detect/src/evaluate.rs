@@ -60,7 +60,7 @@ pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> 
         let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
         evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
     }
-    Evaluation { outcomes: evidence.outcomes }
+    Evaluation::new(evidence.outcomes)
 }
 
 const NOT_EVALUATED: Outcome = Outcome {

@@ -230,7 +230,7 @@ mod tests {
         let undetermined = Outcome::undetermined(Severity::High, Reason::FrameUnknown, Inputs::NONE, missing);
         let no = Outcome::no(Reason::AllBacked, Inputs::NONE);
         let mut totals = Totals::default();
-        let evaluation = Evaluation { outcomes: [no; DETECTIONS.len()] };
+        let evaluation = Evaluation::new([no; DETECTIONS.len()]);
         for _ in 0..2 {
             totals.add(&evaluation, u64::MAX);
             for outcome in [yes(Severity::Low), yes(Severity::High), undetermined] {

@@ -283,10 +283,18 @@ impl Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Evaluation {
     /// In the order of [`DETECTIONS`].
-    pub outcomes: [Outcome; DETECTIONS.len()],
+    outcomes: [Outcome; DETECTIONS.len()],
+    /// Whether any verdict is "yes".
+    has_findings: bool,
 }
 
 impl Evaluation {
+    /// The answers of all detections, in the order of [`DETECTIONS`].
+    pub fn new(outcomes: [Outcome; DETECTIONS.len()]) -> Evaluation {
+        let has_findings = outcomes.iter().any(|outcome| outcome.verdict == Verdict::Yes);
+        Evaluation { outcomes, has_findings }
+    }
+
     /// The answer of one detection.
     pub fn outcome(&self, id: DetectionId) -> &Outcome {
         &self.outcomes[id.index()]
@@ -297,8 +305,10 @@ impl Evaluation {
         DetectionId::all().zip(&self.outcomes)
     }
 
-    /// The answers with the verdict "yes".
+    /// The answers with the verdict "yes". Most evaluations have none.
+    #[inline]
     pub fn findings(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
-        self.iter().filter(|(_, outcome)| outcome.verdict == Verdict::Yes)
+        let all = self.has_findings.then(|| self.iter());
+        all.into_iter().flatten().filter(|(_, outcome)| outcome.verdict == Verdict::Yes)
     }
 }

@@ -64,7 +64,7 @@ fn hunt(file: &[u8]) {
         match found {
             Found::Evaluated(evaluated) => {
                 let frames = evaluated.frames;
-                let locations = evaluated.evaluation.outcomes.iter().filter_map(|outcome| outcome.frame);
+                let locations = evaluated.evaluation.iter().filter_map(|(_, outcome)| outcome.frame);
                 assert!(locations.into_iter().all(|frame| usize::from(frame) < frames));
                 assert_eq!(evaluated.event_context().stack.len(), frames);
                 assert!(evaluated.row.count > 0);

@@ -137,13 +137,13 @@ mod tests {
     fn all_that_is_kept_counts() {
         let mut cache = Evaluations::default();
         let no = Outcome::no(Reason::AllBacked, Inputs::NONE);
-        let mut evaluation = Evaluation { outcomes: std::array::from_fn(|_| no) };
+        let mut outcomes = std::array::from_fn(|_| no);
         let mut most = 0;
         for number in 0..100_000_u32 {
-            for (bit, outcome) in evaluation.outcomes.iter_mut().take(17).enumerate() {
+            for (bit, outcome) in outcomes.iter_mut().take(17).enumerate() {
                 outcome.frame = Some((number >> bit & 1) as u16);
             }
-            let text = number.to_string();
+            let (text, evaluation) = (number.to_string(), Evaluation::new(outcomes));
             assert_eq!(cache.find(&row(&text), 0), None);
             cache.keep(&evaluation, None, 1);
             let kept = cache.find(&row(&text), 0).expect("the last one is kept");

@@ -75,9 +75,14 @@ impl<'a> Report<'a> {
     #[inline]
     pub fn wants(&self, evaluation: &Evaluation) -> bool {
         let needs_all = self.tuner.needs_all();
-        evaluation.iter().any(|(id, outcome)| {
+        let is_wanted = |(id, outcome): (DetectionId, &Outcome)| {
             self.is_answer(id, outcome) && (needs_all || outcome.severity >= self.min_severity)
-        })
+        };
+        match self.arguments.all {
+            true => evaluation.iter().any(is_wanted),
+            // No other answers are written.
+            false => evaluation.findings().any(is_wanted),
+        }
     }
 
     fn is_answer(&self, id: DetectionId, outcome: &Outcome) -> bool {
