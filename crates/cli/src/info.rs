@@ -1,21 +1,16 @@
 //! `info`: the session, buffers and losses of traces, and with `--full` their contents.
 
-use std::collections::{BTreeMap, HashMap};
+mod contents;
+
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use stackhound::etl::record::HeaderKind;
-use stackhound::etl::{Block, Damage, Index, LogfileHeader};
-use stackhound::stacks::{StackState, StackStats, TriggerKind};
+use stackhound::etl::{Damage, Index, LogfileHeader};
 use stackhound::trace::{Capture, OpenTrace, Source};
-use stackhound::types::FileTime;
-use stackhound::{Guid, Passes, Pipeline};
 use stackhound_export::escape::line;
 use stackhound_export::json::info::{
-    AppendedSession, Capture as CaptureInfo, Contents, Damage as DamageInfo, FileInfo, Files, ProviderCount,
-    StackCounts,
+    AppendedSession, Capture as CaptureInfo, Contents, Damage as DamageInfo, FileInfo, Files,
 };
 use stackhound_export::json::value::{Hex, Time};
 
@@ -23,7 +18,6 @@ use crate::inputs::{self, Inputs};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::grouped;
-use crate::progress::Progress;
 use crate::render;
 
 #[derive(Args, Debug)]
@@ -74,8 +68,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let mut info = session_facts(source, index);
         if arguments.full {
             let single = OpenTrace::new(vec![source.clone()], common.threads())?;
-            let (contents, damage) = scan(&single, common)?;
-            (info.full, info.damage) = (Some(contents), damage);
+            let (contents, damage) = contents::read(&single, common);
+            info.full = Some(contents);
+            info.damage = damage.iter().map(damage_info).collect();
         }
         damaged |= !info.damage.is_empty();
         files.push(info);
@@ -142,57 +137,6 @@ fn session_facts(source: &Source, index: &Index) -> FileInfo {
     }
 }
 
-/// Reads the trace twice: in file order for the counts, and in time order for the stacks.
-fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>)> {
-    let index = &trace.indexes()[0];
-    let mut contents = Contents {
-        buffers: index.found(),
-        compressed_buffers: index.buffers.iter().filter(|buffer| buffer.compressed).count() as u64,
-        buffers_missing: index.missing_buffers(),
-        other_buffers: index.other_buffers,
-        appended_sessions: index.sessions.iter().skip(1).map(|session| session_info(session)).collect(),
-        ..Contents::default()
-    };
-    let etl_file = &trace.sources()[0].etl_file;
-    contents.compression = (contents.compressed_buffers > 0).then(|| etl_file.compression().name());
-    let mut counts = Counts::default();
-    for (_, loaded) in trace.blocks() {
-        if let Ok((block, _)) = loaded {
-            counts.add(&Arc::new(block));
-        }
-    }
-    counts.report(&mut contents);
-
-    let mut progress = Progress::of(common, trace);
-    let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut undescribed: HashMap<Guid, u64> = HashMap::new();
-    let outcome = pipeline.run(|view| {
-        progress.tick_at(view);
-        if view.schema().is_none()
-            && let Some(guid) = view.event().guid()
-        {
-            *undescribed.entry(guid).or_default() += 1;
-        }
-        std::ops::ControlFlow::Continue(())
-    });
-    let mut lost = String::new();
-    if outcome.trace.buffers_missing > 0 {
-        lost = format!(", {} buffers missing", grouped(outcome.trace.buffers_missing));
-    }
-    progress.finish(&lost);
-    let known = pipeline.trace_state();
-    contents.stacks = stack_info(&outcome.stacks, outcome.distinct_frames, |event| known.owner_name(event));
-    contents.schema_misses = known.schema_misses();
-    contents.out_of_order = outcome.trace.out_of_order;
-    for (guid, provider) in &mut contents.providers {
-        let guid: Option<Guid> = guid.parse().ok();
-        provider.name = guid.and_then(|guid| known.provider_name(guid));
-        provider.undescribed = guid.and_then(|guid| undescribed.get(&guid).copied()).unwrap_or(0);
-    }
-    let damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
-    Ok((contents, damage))
-}
-
 fn session_info(session: &LogfileHeader) -> AppendedSession {
     let clock = session.clock();
     AppendedSession {
@@ -208,101 +152,6 @@ fn session_info(session: &LogfileHeader) -> AppendedSession {
 
 fn damage_info(damage: &Damage) -> DamageInfo {
     DamageInfo { offset: damage.offset, skipped: damage.skipped, reason: damage.reason.to_string() }
-}
-
-fn stack_info(
-    stats: &StackStats,
-    distinct_frames: usize,
-    name: impl Fn(&TriggerKind) -> String,
-) -> StackCounts {
-    let mut by_triggering_event = BTreeMap::new();
-    for (event, parts) in &stats.by_triggering_event {
-        *by_triggering_event.entry(name(event)).or_default() += parts;
-    }
-    StackCounts {
-        full: stats.full,
-        keyed: stats.keyed,
-        extended: stats.extended,
-        definitions: stats.definitions,
-        groups: stats.groups,
-        attributed_parts: stats.attributed_parts,
-        orphaned_parts: stats.orphaned_parts,
-        ambiguous_parts: stats.ambiguous_parts,
-        unresolved_keys: stats.unresolved_keys,
-        distinct_frames: distinct_frames as u64,
-        by_triggering_event,
-        by_state: StackState::ALL
-            .iter()
-            .map(|state| (state.name(), stats.by_state[*state as usize]))
-            .collect(),
-    }
-}
-
-/// Counters in arrays, so that the scan does not hash.
-struct Counts {
-    kinds: [u64; HeaderKind::ALL.len()],
-    hook_ids: Vec<u64>,
-    providers: BTreeMap<Guid, u64>,
-    first: FileTime,
-    last: FileTime,
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts {
-            kinds: Default::default(),
-            hook_ids: vec![0; 1 << 16],
-            providers: BTreeMap::new(),
-            first: FileTime(i64::MAX),
-            last: FileTime(i64::MIN),
-        }
-    }
-}
-
-impl Counts {
-    fn add(&mut self, block: &Arc<Block>) {
-        // Each session of an appended trace has its own clock.
-        let clock = block.session().clock();
-        let times = block.entries().iter().map(|entry| entry.time);
-        if let (Some(first), Some(last)) = (times.clone().min(), times.max()) {
-            self.first = self.first.min(clock.to_file_time(first));
-            self.last = self.last.max(clock.to_file_time(last));
-        }
-        for entry in block.entries() {
-            let kind = entry.kind();
-            self.kinds[kind as usize] += 1;
-            if kind.has_hook_id() {
-                self.hook_ids[usize::from(entry.tag)] += 1;
-            } else if let Some(guid) = block.record(entry).guid() {
-                *self.providers.entry(guid).or_default() += 1;
-            }
-        }
-    }
-
-    fn report(self, contents: &mut Contents) {
-        let of = |kind: HeaderKind| self.kinds[kind as usize];
-        contents.events = self.kinds.iter().sum();
-        contents.classic_guid_events =
-            HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()).map(of).sum();
-        contents.manifest_events =
-            HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()).map(of).sum();
-        contents.by_header_type = HeaderKind::ALL
-            .into_iter()
-            .filter(|&kind| of(kind) > 0)
-            .map(|kind| (kind.name(), of(kind)))
-            .collect();
-        let hook_ids = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);
-        contents.kernel_hook_ids =
-            hook_ids.map(|(hook_id, &count)| (format!("{hook_id:04x}"), count)).collect();
-        let provider = |(guid, events): (Guid, u64)| {
-            (guid.to_string(), ProviderCount { events, ..ProviderCount::default() })
-        };
-        contents.providers = self.providers.into_iter().map(provider).collect();
-        if contents.events > 0 {
-            contents.first_event = Some(Time(self.first));
-            contents.last_event = Some(Time(self.last));
-        }
-    }
 }
 
 fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {

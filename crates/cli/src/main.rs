@@ -40,6 +40,7 @@ mod reading;
 mod recognition;
 mod render;
 mod rules;
+mod schemas;
 mod stacks;
 mod summary;
 mod symbols;

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stackhound::trace::OpenTrace;
+use stackhound::trace::{Event, OpenTrace};
 use stackhound::{EventView, FileTime};
 
 use crate::options::Common;
@@ -101,9 +101,15 @@ impl Progress {
     /// Counts one event of the trace.
     #[inline]
     pub fn tick_at(&mut self, view: &EventView<'_>) {
+        self.tick_event(view.event());
+    }
+
+    /// As [`tick_at`](Progress::tick_at), for an event without its context.
+    #[inline]
+    pub fn tick_event(&mut self, event: &Event<'_>) {
         self.events += 1;
         if self.events.is_multiple_of(STEP) {
-            self.draw(Some(view.utc()));
+            self.draw(Some(event.utc()));
         }
     }
 

@@ -1,16 +1,15 @@
 //! The sources of provider descriptions: built-in tables, files and the system.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use stackhound::schema::{ProviderDescription, SchemaStore};
 use stackhound::trace::TraceFiles;
-use stackhound::{Passes, Pipeline};
 
 use crate::inputs;
 use crate::options::Common;
 use crate::reading::of_manifest_or_image;
+use crate::schemas;
 
 /// A provider and the source of its description.
 #[derive(Debug)]
@@ -64,11 +63,13 @@ pub fn of_files(
                 let mut described = Vec::new();
                 let opened = TraceFiles::file(path).threads(common.threads()).captures()?;
                 for capture in inputs::reported(opened) {
-                    let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
-                    let outcome =
-                        pipeline.run_chosen(|_| ControlFlow::Continue(false), |_| ControlFlow::Continue(()));
-                    damaged |= !outcome.trace.damage.is_empty();
-                    described.extend(pipeline.trace_state().described_providers());
+                    let mut known = SchemaStore::new();
+                    let mut events = capture.trace.selected(schemas::selection());
+                    while let Some(event) = events.next() {
+                        schemas::learn(&mut known, &event);
+                    }
+                    damaged |= !events.stats().damage.is_empty();
+                    described.extend(known.learned_providers());
                 }
                 described
             }
