@@ -10,6 +10,9 @@
 //! events with stacks and of cached evaluations. `rules` evaluates the rules in the folder that the
 //! variable `STACKHOUND_RULES` names, and prints the number of rules, the milliseconds to load and
 //! compile them, the number of events that they are about, and the numbers of their answers.
+//!
+//! With the variable `STACKHOUND_COUNT`, memory is only read at the end. Sampling it would add
+//! instructions that depend on the elapsed time, see `scripts/instructions.py`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -244,14 +247,17 @@ struct Memory {
 impl Memory {
     fn watch() -> Memory {
         let (peak, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (sampled, ended) = (peak.clone(), done.clone());
+        let memory = Memory { peak: peak.clone(), done: done.clone() };
+        if std::env::var_os("STACKHOUND_COUNT").is_some() {
+            return memory;
+        }
         std::thread::spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
-                sampled.fetch_max(anonymous_kib(), Ordering::Relaxed);
+            while !done.load(Ordering::Relaxed) {
+                peak.fetch_max(anonymous_kib(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(3));
             }
         });
-        Memory { peak, done }
+        memory
     }
 
     fn peak(self) -> u64 {

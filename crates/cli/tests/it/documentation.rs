@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, because they take long or need other tools.
-const RUN_BY_CI: [&str; 12] = [
+const RUN_BY_CI: [&str; 13] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
@@ -31,6 +31,7 @@ const RUN_BY_CI: [&str; 12] = [
     "scripts/check-perfetto.py",
     "scripts/tree-check.sh",
     "scripts/sysmon-speed.py",
+    "scripts/instructions.py",
 ];
 
 /// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step
