@@ -58,7 +58,7 @@ impl Entry {
         let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
         // The lowest of the header's flags.
         let has_extended = bytes[4] & 1 & u8::from(record.kind().has_descriptor());
-        let kind = record.kind() as u8 | has_extended * EXTENDED;
+        let kind = record.kind() as u8 | (has_extended * EXTENDED);
         Entry::found(record.time(), offset, kind, bytes.len() as u16, tag)
     }
 

@@ -258,7 +258,6 @@ impl EtlFile {
     ///
     /// # Errors
     /// The errors of [`block`](EtlFile::block).
-    #[expect(clippy::type_complexity, reason = "a type for the two would be used only here")]
     pub fn block_and_pack(
         &self,
         buffer: &BufferRef,

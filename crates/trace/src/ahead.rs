@@ -60,9 +60,9 @@ pub(crate) struct Ahead {
     batches: Option<Receiver<Batch>>,
     /// Batches to be filled again.
     used: Sender<Batch>,
-    worker: Option<JoinHandle<Merge>>,
+    worker: Option<JoinHandle<Box<Merge>>>,
     /// The merge, after the end.
-    merged: Option<Merge>,
+    merged: Option<Box<Merge>>,
     batch: Batch,
     /// The index of the next event in the batch.
     next: usize,
@@ -74,12 +74,12 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     /// Starts the thread; returns the merge if that is not possible.
-    pub fn start(merge: Merge) -> Result<Ahead, Merge> {
+    pub fn start(merge: Box<Merge>) -> Result<Ahead, Box<Merge>> {
         let (sender, batches) = sync_channel(WAITING);
         let (used, to_fill) = channel();
         let stats = merge.stats().clone();
         // A merge cannot be taken back from a thread that did not start, so it is sent to it.
-        let (hand_over, handed_over) = sync_channel::<Merge>(1);
+        let (hand_over, handed_over) = sync_channel::<Box<Merge>>(1);
         let work = move || {
             let merge = handed_over.recv().expect("the merge is sent at once");
             fill(merge, &sender, &to_fill)
@@ -143,12 +143,12 @@ impl Ahead {
     }
 
     /// Ends the thread, and returns its merge.
-    pub fn into_merge(mut self) -> Option<Merge> {
+    pub fn into_merge(mut self) -> Option<Box<Merge>> {
         self.merged.take().or_else(|| self.join())
     }
 
     /// A panic of the thread continues here.
-    fn join(&mut self) -> Option<Merge> {
+    fn join(&mut self) -> Option<Box<Merge>> {
         self.batches = None;
         self.worker.take()?.join().map_err(|panic| resume_unwind(panic)).ok()
     }
@@ -164,7 +164,7 @@ impl Drop for Ahead {
 }
 
 /// Merges, until the end or until nobody receives the batches.
-fn fill(mut merge: Merge, batches: &SyncSender<Batch>, used: &Receiver<Batch>) -> Merge {
+fn fill(mut merge: Box<Merge>, batches: &SyncSender<Batch>, used: &Receiver<Batch>) -> Box<Merge> {
     let (mut buffers, mut damage) = (merge.stats().buffers, merge.stats().damage.len());
     let mut batch = Batch::default();
     // The index in the batch of each stream's block.

@@ -22,10 +22,11 @@ enum Merging {
 
 impl Ordered {
     pub(crate) fn new(merge: Merge, on_own_thread: bool) -> Ordered {
+        let merge = Box::new(merge);
         let started = if on_own_thread { Ahead::start(merge) } else { Err(merge) };
         Ordered(match started {
             Ok(ahead) => Merging::Ahead(Box::new(ahead)),
-            Err(merge) => Merging::Here(Box::new(merge), TraceTime(i64::MIN)),
+            Err(merge) => Merging::Here(merge, TraceTime(i64::MIN)),
         })
     }
 
@@ -59,9 +60,9 @@ impl Ordered {
     /// The blocks that were read, if this is a survey.
     pub(crate) fn into_extents(self) -> Vec<BlockExtent> {
         let merge = match self.0 {
-            Merging::Here(merge, _) => Some(*merge),
+            Merging::Here(merge, _) => Some(merge),
             Merging::Ahead(ahead) => ahead.into_merge(),
         };
-        merge.map(Merge::into_extents).unwrap_or_default()
+        merge.map(|merge| merge.into_extents()).unwrap_or_default()
     }
 }
