@@ -202,7 +202,7 @@ impl Block {
             last = time;
             let entry = Entry::new(&record, offset);
             each(&entry);
-            if selection.is_none_or(|selection| selection.has(&record)) {
+            if selection.is_none_or(|selection| selection.has(&entry)) {
                 entries.push(entry);
             }
         }
