@@ -141,8 +141,10 @@ def main():
     parser.add_argument("--built", metavar="DIR", type=pathlib.Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--repeat", metavar="N", type=int)
-    parser.add_argument("works", metavar="WORK", nargs="*", choices=[*WORKS, []])
+    parser.add_argument("works", metavar="WORK", nargs="*", help=", ".join(WORKS))
     options = parser.parse_args()
+    if not set(options.works) <= set(WORKS):
+        parser.error(f"expected one of {', '.join(WORKS)}")
     if not options.built:
         build()
     built = (options.built or RELEASE).resolve()
