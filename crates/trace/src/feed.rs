@@ -29,8 +29,9 @@ pub(crate) struct Loading {
 }
 
 impl Loading {
-    fn load(&self, etl_file: &EtlFile, buffer: &BufferRef) -> Loaded {
-        let key = (etl_file.number(), buffer.offset);
+    /// Loads a buffer of the source at an index of the trace.
+    fn load(&self, source: usize, etl_file: &EtlFile, buffer: &BufferRef) -> Loaded {
+        let key = (source, buffer.offset);
         if let Some(selection) = &self.selection {
             let (block, damage, packed) = etl_file.block_and_pack(buffer, selection)?;
             if let Some(packed) = packed {
@@ -48,6 +49,8 @@ impl Loading {
 /// One stream's buffers, in order.
 #[derive(Debug)]
 pub(crate) struct Feed {
+    /// The index of the source in the trace.
+    index: usize,
     etl_file: EtlFile,
     buffers: std::vec::IntoIter<BufferRef>,
     loading: Loading,
@@ -59,9 +62,10 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub fn new(etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
+    /// Reads buffers of the source at an index of the trace.
+    pub fn new(index: usize, etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
         let (buffers, loaded) = (buffers.into_iter(), Vec::new().into_iter());
-        Feed { etl_file, buffers, loading, loaded, in_work: VecDeque::new(), has_lost: false }
+        Feed { index, etl_file, buffers, loading, loaded, in_work: VecDeque::new(), has_lost: false }
     }
 
     /// The number of the source.
@@ -73,7 +77,7 @@ impl Feed {
     pub fn next(&mut self) -> Option<Loaded> {
         let Some(pool) = self.loading.pool.clone() else {
             let buffer = self.buffers.next()?;
-            return Some(self.loading.load(&self.etl_file, &buffer));
+            return Some(self.loading.load(self.index, &self.etl_file, &buffer));
         };
         if let Some(loaded) = self.loaded.next() {
             return Some(loaded);
@@ -84,10 +88,11 @@ impl Feed {
                 break;
             }
             let (sender, receiver) = sync_channel(1);
-            let (etl_file, loading) = (self.etl_file.clone(), self.loading.clone());
+            let (index, etl_file, loading) = (self.index, self.etl_file.clone(), self.loading.clone());
             pool.spawn(move || {
                 // The receiver is dropped only together with the whole feed.
-                let _ = sender.send(job.iter().map(|buffer| loading.load(&etl_file, buffer)).collect());
+                let _ =
+                    sender.send(job.iter().map(|buffer| loading.load(index, &etl_file, buffer)).collect());
             });
             self.in_work.push_back(receiver);
         }

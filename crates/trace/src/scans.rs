@@ -9,8 +9,9 @@ use stackhound_etl::PackedEntries;
 /// scanned again.
 const MEMORY_MAX: usize = 64 << 20;
 
-/// Identifies a buffer: the number of its source, and its offset in the file.
-type BufferKey = (u16, u64);
+/// Identifies a buffer: the index of its source in the trace, and its offset in the file. Numbers of
+/// sources need not be distinct.
+type BufferKey = (usize, u64);
 
 /// Packed entries by buffer, up to a limit.
 #[derive(Debug, Default)]

@@ -251,13 +251,9 @@ impl OpenTrace {
         let is_survey = selection.is_some();
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
-        for (etl_file, index) in self.numbered() {
-            feeds.extend(
-                index
-                    .streams()
-                    .into_iter()
-                    .map(|stream| Feed::new(etl_file.clone(), stream, loading.clone())),
-            );
+        for (number, (etl_file, index)) in self.numbered().enumerate() {
+            let feed = |stream| Feed::new(number, etl_file.clone(), stream, loading.clone());
+            feeds.extend(index.streams().into_iter().map(feed));
         }
         let merge = Merge::new(feeds, self.time_bases(), self.initial_stats(), is_survey);
         Ordered::new(merge, self.loading.pool.is_some())
@@ -278,7 +274,7 @@ impl OpenTrace {
     /// Every block of every source, in file order and without keeping it, with the source's number.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
         self.numbered().enumerate().flat_map(move |(number, (etl_file, index))| {
-            let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading.clone());
+            let mut feed = Feed::new(number, etl_file, index.buffers.clone(), self.loading.clone());
             std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
         })
     }

@@ -4,8 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
 use stackhound_etl::write::{EtlWriter, Form, Session};
-use stackhound_etl::{ClockKind, Damage, DamageReason, LogFileMode};
-use stackhound_trace::{OpenTrace, Stats};
+use stackhound_etl::{ClockKind, Damage, DamageReason, EtlFile, LogFileMode};
+use stackhound_trace::{OpenTrace, Source, Stats};
 use stackhound_types::{FileTime, RawTime};
 
 use crate::trace_files::{HOOK_IDS, Logged, Making, events, open, selection};
@@ -208,6 +208,19 @@ proptest! {
         prop_assert_eq!(times, expected_times.collect::<Vec<_>>());
         prop_assert_eq!(events(trace.ordered()).0, expected);
     }
+}
+
+/// What a survey keeps of a source is not used for another one with the same number.
+#[test]
+fn numbers_of_sources_need_not_be_distinct() {
+    let session = Session { processors: 1, buffer_size: 1024, ..Session::default() };
+    let plans = [3, 5].map(|step| Plan { session: session.clone(), steps: vec![vec![step; 60]] });
+    let (files, _) = make_all(&plans);
+    let sources = files.iter().map(|file| Source::new("", EtlFile::open(file.clone().into()).unwrap()));
+    let trace = OpenTrace::new(sources.collect(), 1).unwrap();
+    let expected = events(trace.ordered());
+    events(trace.selected(selection(&[])));
+    assert_eq!(events(trace.ordered()), expected);
 }
 
 fn hook_ids() -> impl Strategy<Value = Vec<u16>> {
