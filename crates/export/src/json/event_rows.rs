@@ -10,7 +10,7 @@
 //! | process and thread | the ids that an event states, as long as they refer to the same objects |
 //! | stack | each resolved stack |
 //!
-//! The rest is appended by [`super::append`]. Nothing is reused if the state of the trace still
+//! The rest is appended by the module `append`. Nothing is reused if the state of the trace still
 //! changes, and the bytes that are kept are limited.
 
 use std::collections::HashMap;
