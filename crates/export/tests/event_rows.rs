@@ -67,11 +67,11 @@ fn generated_traces() {
         [(Mix::Default, 1), (Mix::Default, 2), (Mix::Reuse, 3), (Mix::Before, 4), (Mix::Profile, 5)]
     {
         let mut file = Cursor::new(Vec::new());
-        Scenario { events: 6_000, seed, mix }.write(&mut file).unwrap();
+        Scenario { events: 8_000, seed, mix }.write(&mut file).unwrap();
         let trace = open(file.into_inner()).unwrap();
         for passes in [Passes::One, Passes::Two] {
             for depth in [None, Some(Depth::Address), Some(Depth::Function)] {
-                assert!(check(&trace, passes, depth) > 5_000);
+                assert!(check(&trace, passes, depth) > 4_000);
             }
         }
     }
