@@ -51,6 +51,7 @@ mod method;
 mod module;
 mod multiversion;
 mod name_history;
+mod newest;
 mod observe;
 mod process;
 mod ranges;

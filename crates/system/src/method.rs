@@ -1,14 +1,12 @@
 //! JIT-compiled code of runtimes.
 
-mod newest;
-
 use std::fmt;
 
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
-use self::newest::{Found, Newest};
 use crate::address_spaces::AddressSpaces;
+use crate::newest::{Found, Newest};
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::AddressRange;
 use crate::slab::{Id, Slab};
@@ -84,10 +82,10 @@ struct Record {
 }
 
 /// A process and the address at which a method starts.
-type Place = (ProcessId, u64);
+pub(crate) type MethodStart = (ProcessId, u64);
 
 impl Record {
-    fn place(&self) -> Place {
+    fn start(&self) -> MethodStart {
         (self.process, self.range.first)
     }
 }
@@ -125,7 +123,7 @@ impl Methods {
         let forgotten = records.sweep(spaces.values());
         *newest = Newest::default();
         for (id, record) in records.iter() {
-            newest.add(record.place(), id.slot(), |number| records.get(number).place());
+            newest.add(record.start(), id.slot(), |number| records.get(number).start());
         }
         forgotten
     }
@@ -157,25 +155,25 @@ impl Methods {
 
     /// The method that starts at an address at a time, after all changes of that time.
     #[inline]
-    fn starting_at(&mut self, place: Place, time: TraceTime) -> Option<u32> {
+    fn starting_at(&mut self, at: MethodStart, time: TraceTime) -> Option<u32> {
         let records = &self.records;
-        match self.newest.find(place, time, |number| records.get(number).place()) {
+        match self.newest.find(at, time, |number| records.get(number).start()) {
             Found::Nothing => None,
             Found::Method(number) => Some(number),
-            Found::Unsure => self.search(place, time),
+            Found::Unsure => self.search(at, time),
         }
     }
 
     #[cold]
-    fn search(&mut self, place: Place, time: TraceTime) -> Option<u32> {
-        let (process, start) = place;
+    fn search(&mut self, at: MethodStart, time: TraceTime) -> Option<u32> {
+        let (process, start) = at;
         let space = self.spaces.get(process)?;
         let number = space.held_at(start, time)?;
         if self.records.get(number).range.first != start {
             return None;
         }
         if space.newest_change().is_none_or(|newest| newest <= time) {
-            self.newest.keep(place, time, number, |number| self.records.get(number).place());
+            self.newest.keep(at, time, number, |number| self.records.get(number).start());
         }
         Some(number)
     }
@@ -189,8 +187,8 @@ impl Methods {
         facts: &MethodFacts<'_>,
     ) {
         let Some(range) = AddressRange::new(facts.start.0, facts.size) else { return };
-        let place = (process, range.first);
-        let present = self.starting_at(place, time);
+        let at = (process, range.first);
+        let present = self.starting_at(at, time);
         let Methods { records, spaces, newest } = self;
         let space = spaces.get_mut(process);
         let mut text = |text: &str| texts.intern(text);
@@ -239,11 +237,11 @@ impl Methods {
         let (runtime, signature) = (facts.runtime, text(facts.signature));
         let id = facts.id;
         records.insert(Record { process, range, id, runtime, namespace, name, signature, since, evidence });
-        let place_of = |number| records.get(number).place();
+        let start_of = |number| records.get(number).start();
         if phase != Phase::End && is_newest {
-            newest.keep(place, time, number, place_of);
+            newest.keep(at, time, number, start_of);
         } else {
-            newest.add(place, number, place_of);
+            newest.add(at, number, start_of);
         }
     }
 }

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use stackhound_trace::TraceTime;
 
-use super::Place;
+use crate::method::MethodStart;
 use crate::process::ProcessId;
 use crate::ranges::AddressRange;
 use crate::span::Span;
@@ -23,7 +23,7 @@ const GRANULES_MAX: u64 = 64;
 
 /// What is known about the code that starts at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// No method ever started there.
     Nothing,
     /// This method starts there.
@@ -32,10 +32,10 @@ pub(super) enum Found {
     Unsure,
 }
 
-/// Every place at which a method starts has one entry.
+/// Every address of a process at which a method starts has one entry.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The number of a method at the place.
+    /// The number of a method that starts there.
     number: u32,
     /// The count of changes up to which this method starts there; 0 if it is not known whether it
     /// does.
@@ -44,7 +44,7 @@ struct Entry {
 
 /// Takes about 15 bytes for each method.
 #[derive(Debug)]
-pub(super) struct Newest {
+pub(crate) struct Newest {
     entries: HashTable<Entry>,
     /// The changes in granules, by a hash of the process and the granule.
     changes: Box<[u32]>,
@@ -76,7 +76,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 #[inline]
-fn hash((process, start): Place) -> u64 {
+fn hash((process, start): MethodStart) -> u64 {
     mixed(start ^ mixed(process.index() as u64 + 1))
 }
 
@@ -86,43 +86,49 @@ fn counter(process: ProcessId, granule: u64) -> usize {
 }
 
 impl Newest {
-    /// The changes that affect a place.
+    /// The changes that affect a start address.
     #[inline]
-    fn changes(&self, (process, start): Place) -> u32 {
+    fn changes(&self, (process, start): MethodStart) -> u32 {
         self.changes[counter(process, start >> GRANULE_BITS)] + self.changes_of_all
     }
 
-    /// The method that starts at a place at a time, after all changes of that time.
+    /// The method that starts at an address at a time, after all changes of that time.
     #[inline]
-    pub fn find(&self, place: Place, time: TraceTime, place_of: impl Fn(u32) -> Place) -> Found {
-        let entry = self.entries.find(hash(place), |entry| place_of(entry.number) == place);
+    pub fn find(&self, at: MethodStart, time: TraceTime, start_of: impl Fn(u32) -> MethodStart) -> Found {
+        let entry = self.entries.find(hash(at), |entry| start_of(entry.number) == at);
         match entry {
             None => Found::Nothing,
-            Some(entry) if entry.changes == self.changes(place) && time >= self.from => {
+            Some(entry) if entry.changes == self.changes(at) && time >= self.from => {
                 Found::Method(entry.number)
             }
             Some(_) => Found::Unsure,
         }
     }
 
-    /// Adds a method that does not start at its place at the newest time.
-    pub fn add(&mut self, place: Place, number: u32, place_of: impl Fn(u32) -> Place) {
-        self.entry(place, Entry { number, changes: 0 }, place_of);
+    /// Adds a method that does not start at its address at the newest time.
+    pub fn add(&mut self, at: MethodStart, number: u32, start_of: impl Fn(u32) -> MethodStart) {
+        self.entry(at, Entry { number, changes: 0 }, start_of);
     }
 
-    /// States that a method starts at a place at a time and at all later times up to the next
+    /// States that a method starts at an address at a time and at all later times up to the next
     /// change.
-    pub fn keep(&mut self, place: Place, time: TraceTime, number: u32, place_of: impl Fn(u32) -> Place) {
+    pub fn keep(
+        &mut self,
+        at: MethodStart,
+        time: TraceTime,
+        number: u32,
+        start_of: impl Fn(u32) -> MethodStart,
+    ) {
         self.from = self.from.max(time);
-        let changes = self.changes(place);
-        self.entry(place, Entry { number, changes }, place_of);
+        let changes = self.changes(at);
+        self.entry(at, Entry { number, changes }, start_of);
     }
 
-    fn entry(&mut self, place: Place, entry: Entry, place_of: impl Fn(u32) -> Place) {
+    fn entry(&mut self, at: MethodStart, entry: Entry, start_of: impl Fn(u32) -> MethodStart) {
         let found = self.entries.entry(
-            hash(place),
-            |known| place_of(known.number) == place,
-            |known| hash(place_of(known.number)),
+            hash(at),
+            |known| start_of(known.number) == at,
+            |known| hash(start_of(known.number)),
         );
         match found {
             TableEntry::Occupied(mut known) => *known.get_mut() = entry,
