@@ -40,7 +40,6 @@ mod reading;
 mod recognition;
 mod render;
 mod rules;
-mod schemas;
 mod stacks;
 mod summary;
 mod symbols;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use stackhound_etl::{Clock, ManifestEvents, Selection};
+use stackhound_etl::{Clock, Selection};
 use stackhound_frames::{CallJoin, CallStats, CreateJoin, CreateStats, FrameResolver, Modules};
 use stackhound_live::{LiveMerger, Step};
 use stackhound_schema::SchemaStore;
@@ -29,9 +29,6 @@ pub enum Passes {
     #[default]
     Two,
 }
-
-/// The event ID of EventSource manifests.
-const MANIFEST_EVENT: u16 = 0xfffe;
 
 /// The maximum number of chosen events that are held back while their frames are named.
 const AHEAD: usize = 1024;
@@ -167,10 +164,7 @@ impl<'t> Pipeline<'t> {
     pub fn with_schemas(trace: &'t OpenTrace, passes: Passes, schemas: SchemaStore) -> Pipeline<'t> {
         let mut known = TraceState::of(trace, passes, schemas);
         let surveyed = (passes == Passes::Two).then(|| {
-            let wanted = TraceState::selection()
-                .hook_ids(StackSurvey::HOOK_IDS)
-                .classic()
-                .manifest_events(ManifestEvents::Id(MANIFEST_EVENT));
+            let wanted = TraceState::selection().hook_ids(StackSurvey::HOOK_IDS);
             survey(trace, wanted, &mut known)
         });
         let (surveyed, losses) = surveyed.unzip();

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Clock, Selection};
 use stackhound_live::LiveMerger;
-use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
-use stackhound_stacks::TriggerKind;
+use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
 use stackhound_system::{Limits, Losses, System};
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
-use stackhound_types::{Guid, Pid, Tid};
+use stackhound_types::Guid;
 
 use crate::pipeline::Passes;
 
@@ -97,7 +96,7 @@ impl TraceState {
 
     /// Selects the records that contain state or schemas.
     pub(crate) fn selection() -> Selection {
-        System::selection()
+        SchemaStore::select(System::selection())
     }
 
     /// Processes an event on arrival, and a loss or damage of the buffers before it.
@@ -123,13 +122,7 @@ impl TraceState {
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {
         self.system.observe(event);
-        if !SchemaStore::can_learn(event.kind(), event.entry().tag) {
-            return;
-        }
-        let record = event.record();
-        let Some(identity) = Identity::of(&record) else { return };
-        let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
-        let learned = self.schemas.get_mut().learn(&identity, pid, tid, record.payload());
+        let learned = self.schemas.get_mut().learn_record(event.entry().tag, &event.record());
         self.unreadable += u64::from(learned.is_err());
     }
 
@@ -151,12 +144,6 @@ impl TraceState {
     /// The number of schemas in the trace that could not be read or stored.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()
-    }
-
-    /// The providers of manifest events that the trace describes, and those that were added, sorted
-    /// by name. Copies everything.
-    pub fn described_providers(&self) -> Vec<ProviderDescription> {
-        self.schemas.borrow().learned_providers()
     }
 
     /// The schema of an event.
@@ -182,19 +169,6 @@ impl TraceState {
     /// The name of a provider, if the trace or a built-in table contains it.
     pub fn provider_name(&self, provider: Guid) -> Option<String> {
         self.schemas.borrow().provider_name(provider).map(str::to_owned)
-    }
-
-    /// The name of a kind of triggering event.
-    pub fn owner_name(&self, owner: &TriggerKind) -> String {
-        let named = |guid: &Guid| self.provider_name(*guid).unwrap_or_else(|| guid.to_string());
-        match owner {
-            TriggerKind::Hook(hook_id) => {
-                kernel::name(*hook_id).map_or_else(|| format!("Hook({hook_id:#06x})"), str::to_owned)
-            }
-            TriggerKind::Classic(class, opcode) => format!("{}/Opcode({opcode})", named(class)),
-            TriggerKind::Manifest(provider, id) => format!("{}/EventID({id})", named(provider)),
-            TriggerKind::Other => "other".to_owned(),
-        }
     }
 
     /// The name of an event without a schema.

@@ -14,7 +14,8 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use stackhound_etl::record::HeaderKind;
+use stackhound_etl::record::{HeaderKind, Record};
+use stackhound_etl::{ManifestEvents, Selection};
 use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::builtin;
@@ -165,11 +166,31 @@ impl SchemaStore {
         self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider))
     }
 
-    /// Whether records of a kind can contain descriptions, by the number that their header begins
-    /// with: the opcode of classic events, and the id of manifest events. For all other records,
-    /// [`learn`](SchemaStore::learn) need not be called.
+    /// Adds the records that can contain descriptions to a selection.
+    pub fn select(selection: Selection) -> Selection {
+        selection.classic().manifest_events(ManifestEvents::Id(MANIFEST_CHUNK))
+    }
+
+    /// Learns the descriptions that a record contains, as [`learn`](SchemaStore::learn) does.
+    /// `number` is the opcode of a classic event, or the id of a manifest event; most records need
+    /// not be read because of it.
+    ///
+    /// # Errors
+    /// The errors of [`learn`](SchemaStore::learn).
     #[inline]
-    pub fn can_learn(kind: HeaderKind, number: u16) -> bool {
+    pub fn learn_record(&mut self, number: u16, record: &Record<'_>) -> Result<bool, Error> {
+        if !SchemaStore::can_learn(record.kind(), number) {
+            return Ok(false);
+        }
+        let Some(identity) = Identity::of(record) else { return Ok(false) };
+        let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
+        self.learn(&identity, pid, tid, record.payload())
+    }
+
+    /// Whether records of a kind can contain descriptions, by the number that their header begins
+    /// with.
+    #[inline]
+    fn can_learn(kind: HeaderKind, number: u16) -> bool {
         if kind.is_classic() {
             number == EVENT_INFO.into() || number == EVENT_MAP_INFO.into()
         } else {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxBuildHasher;
 use stackhound::Guid;
-use stackhound::etl::Damage;
 use stackhound::etl::record::HeaderKind;
+use stackhound::etl::{Damage, Selection};
 use stackhound::schema::{Identity, SchemaStore, kernel};
 use stackhound::stacks::{Correlator, StackState, StackStats, StackSurvey, TriggerKind, Window};
 use stackhound::trace::{Event, LossMap, OpenTrace};
@@ -21,7 +21,6 @@ use super::session_info;
 use crate::options::Common;
 use crate::output::grouped;
 use crate::progress::Progress;
-use crate::schemas;
 
 /// Reads a trace of one file. Also returns the damage of the file.
 pub fn read(trace: &OpenTrace, common: &Common) -> (Contents, Vec<Damage>) {
@@ -66,10 +65,12 @@ pub fn read(trace: &OpenTrace, common: &Common) -> (Contents, Vec<Damage>) {
 /// The first pass: reads only records with definitions of stack keys or schemas.
 fn survey(trace: &OpenTrace) -> (StackSurvey, LossMap, SchemaStore) {
     let (mut survey, mut known) = (StackSurvey::default(), SchemaStore::new());
-    let mut events = trace.selected(schemas::selection().hook_ids(StackSurvey::HOOK_IDS));
+    let wanted = SchemaStore::select(Selection::none().hook_ids(StackSurvey::HOOK_IDS));
+    let mut events = trace.selected(wanted);
     while let Some(event) = events.next() {
         survey.observe(&event);
-        schemas::learn(&mut known, &event);
+        // Events whose description cannot be read count as events without a schema.
+        let _ = known.learn_record(event.entry().tag, &event.record());
     }
     (survey, LossMap::surveyed(trace, events), known)
 }

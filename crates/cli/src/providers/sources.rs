@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use stackhound::etl::Selection;
 use stackhound::schema::{ProviderDescription, SchemaStore};
 use stackhound::trace::TraceFiles;
 
 use crate::inputs;
 use crate::options::Common;
 use crate::reading::of_manifest_or_image;
-use crate::schemas;
 
 /// A provider and the source of its description.
 #[derive(Debug)]
@@ -64,9 +64,10 @@ pub fn of_files(
                 let opened = TraceFiles::file(path).threads(common.threads()).captures()?;
                 for capture in inputs::reported(opened) {
                     let mut known = SchemaStore::new();
-                    let mut events = capture.trace.selected(schemas::selection());
+                    let mut events = capture.trace.selected(SchemaStore::select(Selection::none()));
                     while let Some(event) = events.next() {
-                        schemas::learn(&mut known, &event);
+                        // Descriptions that cannot be read are not listed.
+                        let _ = known.learn_record(event.entry().tag, &event.record());
                     }
                     damaged |= !events.stats().damage.is_empty();
                     described.extend(known.learned_providers());
