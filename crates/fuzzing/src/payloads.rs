@@ -152,40 +152,10 @@ impl AnyField {
     }
 
     fn in_type(&self) -> InType {
-        let in_types = [
-            InType::Null,
-            InType::Utf16,
-            InType::Ansi,
-            InType::I8,
-            InType::U8,
-            InType::I16,
-            InType::U16,
-            InType::I32,
-            InType::U32,
-            InType::I64,
-            InType::U64,
-            InType::F32,
-            InType::F64,
-            InType::Bool32,
-            InType::Bool8,
-            InType::Binary,
-            InType::CountedBinary,
-            InType::Guid,
-            InType::Pointer,
-            InType::FileTime,
-            InType::SystemTime,
-            InType::Sid,
-            InType::WbemSid,
-            InType::HexInt32,
-            InType::HexInt64,
-            InType::CountedUtf16,
-            InType::CountedAnsi,
-            InType::Utf16Char,
-            InType::AnsiChar,
-            InType::RawTime,
-            InType::Struct { members: self.members.into() },
-        ];
-        in_types[usize::from(self.in_type) % in_types.len()]
+        match InType::ALL[usize::from(self.in_type) % InType::ALL.len()] {
+            InType::Struct { .. } => InType::Struct { members: self.members.into() },
+            other => other,
+        }
     }
 }
 

@@ -84,6 +84,41 @@ pub enum InType {
 }
 
 impl InType {
+    /// All types; a structure of two members.
+    pub const ALL: [InType; 31] = [
+        InType::Null,
+        InType::Utf16,
+        InType::Ansi,
+        InType::I8,
+        InType::U8,
+        InType::I16,
+        InType::U16,
+        InType::I32,
+        InType::U32,
+        InType::I64,
+        InType::U64,
+        InType::F32,
+        InType::F64,
+        InType::Bool32,
+        InType::Bool8,
+        InType::Binary,
+        InType::CountedBinary,
+        InType::Guid,
+        InType::Pointer,
+        InType::FileTime,
+        InType::SystemTime,
+        InType::Sid,
+        InType::WbemSid,
+        InType::HexInt32,
+        InType::HexInt64,
+        InType::CountedUtf16,
+        InType::CountedAnsi,
+        InType::Utf16Char,
+        InType::AnsiChar,
+        InType::Struct { members: 2 },
+        InType::RawTime,
+    ];
+
     /// The size of a single value in bytes, if it depends only on the pointer size.
     pub const fn size(self, pointer: PointerSize) -> Option<usize> {
         Some(match self {
