@@ -218,28 +218,57 @@ fn elements<S: Serializer>(array: Array<'_>, serializer: S) -> Result<S::Ok, S::
     sequence.end()
 }
 
-/// A value in the JSON type that its declared type determines, whatever its value: numbers of up to
-/// 32 bits and floating-point numbers are numbers, 64-bit integers are decimal text, pointers and
-/// masks are `"0x…"`, and values with names or a special format are text. Missing values are null.
 struct Single<'a>(&'a Field, Value<'a>);
 
 impl Serialize for Single<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Single(field, value) = *self;
+        match Form::of(field, value) {
+            Form::Null => serializer.serialize_none(),
+            Form::Boolean(truth) => serializer.serialize_bool(truth),
+            Form::Unsigned(number) => serializer.serialize_u64(number),
+            Form::Signed(number) => serializer.serialize_i64(number),
+            Form::Hex(number) => Hex(number).serialize(serializer),
+            // JSON has no number for infinities and NaN, so they become null.
+            Form::Float(number) => serializer.serialize_f64(number),
+            Form::Ticks(ticks) => serializer.collect_str(&ticks),
+            Form::Bytes(bytes) => serializer.collect_str(&HexBytes(bytes)),
+            Form::Rendered => serializer.collect_str(&field.render(value)),
+        }
+    }
+}
+
+/// A value in the JSON type that its declared type determines, whatever its value: numbers of up to
+/// 32 bits and floating-point numbers are numbers, 64-bit integers are decimal text, pointers and
+/// masks are `"0x…"`, and values with names or a special format are text. Missing values are null.
+pub(super) enum Form<'a> {
+    Null,
+    Boolean(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Hex(u64),
+    Float(f64),
+    /// Decimal text.
+    Ticks(i64),
+    /// Text of hexadecimal digits.
+    Bytes(&'a [u8]),
+    /// The text of [`Field::render`].
+    Rendered,
+}
+
+impl<'a> Form<'a> {
+    #[inline]
+    pub(super) fn of(field: &Field, value: Value<'a>) -> Form<'a> {
         if field.map.is_some() {
-            return serializer.collect_str(&field.render(value));
+            return Form::Rendered;
         }
         match (value, field.out_type) {
-            (Value::Null, _) => serializer.serialize_none(),
-            (Value::Bool(truth), _) => serializer.serialize_bool(truth),
-            (Value::Unsigned(0xffff_ffff), OutType::Pid | OutType::Tid) => serializer.serialize_none(),
-            (Value::Unsigned(number), OutType::Port) => {
-                serializer.serialize_u16((number as u16).swap_bytes())
-            }
-            (Value::Unsigned(number), OutType::Boolean) => serializer.serialize_bool(number != 0),
-            (Value::Unsigned(_) | Value::Signed(_), _) if is_64_bit(field.in_type) => {
-                serializer.collect_str(&field.render(value))
-            }
+            (Value::Null, _) => Form::Null,
+            (Value::Bool(truth), _) => Form::Boolean(truth),
+            (Value::Unsigned(0xffff_ffff), OutType::Pid | OutType::Tid) => Form::Null,
+            (Value::Unsigned(number), OutType::Port) => Form::Unsigned((number as u16).swap_bytes().into()),
+            (Value::Unsigned(number), OutType::Boolean) => Form::Boolean(number != 0),
+            (Value::Unsigned(_) | Value::Signed(_), _) if is_64_bit(field.in_type) => Form::Rendered,
             (
                 Value::Unsigned(number),
                 OutType::Default
@@ -248,21 +277,20 @@ impl Serialize for Single<'_> {
                 | OutType::Signed
                 | OutType::Unsigned
                 | OutType::Other(_),
-            ) => serializer.serialize_u64(number),
+            ) => Form::Unsigned(number),
             (Value::Signed(number), OutType::Default | OutType::Signed | OutType::Unsigned) => {
-                serializer.serialize_i64(number)
+                Form::Signed(number)
             }
-            (Value::Hex(number) | Value::Pointer(number), _) => Hex(number).serialize(serializer),
-            // JSON has no number for infinities and NaN, so they become null.
-            (Value::Float(number), _) => serializer.serialize_f64(number),
-            (Value::RawTime(time), _) => serializer.collect_str(&time.0),
-            (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&HexBytes(bytes)),
-            _ => serializer.collect_str(&field.render(value)),
+            (Value::Hex(number) | Value::Pointer(number), _) => Form::Hex(number),
+            (Value::Float(number), _) => Form::Float(number),
+            (Value::RawTime(time), _) => Form::Ticks(time.0),
+            (Value::Binary(bytes), OutType::Default) => Form::Bytes(bytes),
+            _ => Form::Rendered,
         }
     }
 }
 
 /// Whether integers of this type may exceed the integers that JSON readers preserve.
-pub(super) fn is_64_bit(in_type: InType) -> bool {
+fn is_64_bit(in_type: InType) -> bool {
     matches!(in_type, InType::I64 | InType::U64)
 }
