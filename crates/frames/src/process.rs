@@ -1,6 +1,8 @@
 //! The state of the processes whose stacks are resolved.
 
-use stackhound_system::{Completeness, ModuleId, ModuleRef, ProcessId, System, ValidityId, is_same_name};
+use stackhound_system::{
+    Completeness, ModuleId, ModuleRef, ProcessId, System, ValidityId, is_same_name, with_one_path,
+};
 use stackhound_trace::TraceTime;
 use stackhound_types::PointerSize;
 
@@ -189,10 +191,8 @@ fn modules_of<'k>(
 
 /// The module that has the name of the process; `None` if modules with different paths have it.
 fn program(system: &System, time: TraceTime, all: &[ProcessModule]) -> Option<ModuleId> {
-    let mut found = all.iter().filter(|module| module.has_program_name && module.touches(time));
-    let first = found.next()?.id;
-    let path = |id: ModuleId| system.module(id).path();
-    found.all(|other| path(other.id).eq_ignore_ascii_case(path(first))).then_some(first)
+    let found = all.iter().filter(|module| module.has_program_name && module.touches(time));
+    with_one_path(found.map(|module| system.module(module.id))).map(|module| module.id())
 }
 
 fn look_up(

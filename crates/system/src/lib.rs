@@ -73,7 +73,9 @@ pub use forget::{ForgottenEarly, Limits};
 pub use image_version::ImageVersion;
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
 pub use module::{ModuleFacts, ModuleId, ModuleRef};
-pub use process::{ProcessDetails, ProcessEntity, ProcessFacts, ProcessId, ProcessRef, is_same_name};
+pub use process::{
+    ProcessDetails, ProcessEntity, ProcessFacts, ProcessId, ProcessRef, is_same_name, with_one_path,
+};
 pub use ranges::ValidityId;
 pub use region::{Allocation, AllocationFacts, Region};
 pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};

@@ -177,6 +177,12 @@ impl Record {
 /// The length at which older systems cut names.
 const NAME_CUT: usize = 14;
 
+/// The first of several modules; `None` if there is none, or if they have different paths.
+pub fn with_one_path<'s>(mut modules: impl Iterator<Item = ModuleRef<'s>>) -> Option<ModuleRef<'s>> {
+    let first = modules.next()?;
+    modules.all(|module| module.path().eq_ignore_ascii_case(first.path())).then_some(first)
+}
+
 /// Whether two file names of a program are equal, also if one of them was cut at 14 or 15
 /// characters, as older systems do. An empty name equals none.
 pub fn is_same_name(one: &str, other: &str) -> bool {
@@ -538,9 +544,7 @@ impl<'s> ProcessRef<'s> {
 
     fn only_program(&self, modules: impl Iterator<Item = ModuleRef<'s>>) -> Option<ModuleRef<'s>> {
         let name = self.image_name();
-        let mut found = modules.filter(|module| is_same_name(module.file_name(), name));
-        let first = found.next()?;
-        found.all(|module| module.path().eq_ignore_ascii_case(first.path())).then_some(first)
+        with_one_path(modules.filter(|module| is_same_name(module.file_name(), name)))
     }
 
     /// Whether the process was defunct at the end of the trace: ended, with an open handle to it.
