@@ -10,6 +10,7 @@ program. Times and rates that messages state are ignored.
 """
 
 import argparse
+import functools
 import hashlib
 import pathlib
 import re
@@ -36,10 +37,8 @@ VARIABLE = re.compile(rb"\d+(\.\d+)? ?(ns|us|\xc2\xb5s|ms|s|min|M events/s|MB/s)
 
 
 def run(program, command, trace, threads):
-    verb, *rest = command.split()
-    part = [rest.pop(0)] if verb == "top" else []
-    whole = [program, verb, *part, *rest]
-    if threads and "--threads" in help_of(program, [verb, *part]):
+    whole = [program, *command.split()]
+    if "--threads" in help_of(program, command.partition(" --")[0]):
         whole += ["--threads", threads]
     done = subprocess.run([*whole, trace], stdin=subprocess.DEVNULL, capture_output=True)
     if done.stderr.startswith((b"error: --", b"error: `")):
@@ -47,11 +46,9 @@ def run(program, command, trace, threads):
     return hashlib.sha256(done.stdout).hexdigest(), VARIABLE.sub(b"", done.stderr), done.returncode
 
 
-def help_of(program, verb, known={}):
-    key = (program, *verb)
-    if key not in known:
-        known[key] = subprocess.run([program, *verb, "--help"], capture_output=True, text=True).stdout
-    return known[key]
+@functools.cache
+def help_of(program, verb):
+    return subprocess.run([program, *verb.split(), "--help"], capture_output=True, text=True).stdout
 
 
 def main():

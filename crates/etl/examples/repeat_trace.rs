@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use stackhound_etl::record::Records;
-use stackhound_etl::{BUFFER_HEADER_SIZE, BufferHeader, BufferType, EtlFile};
+use stackhound_etl::{BUFFER_HEADER_SIZE, BufferFlags, BufferHeader, BufferType, EtlFile};
 use zerocopy::FromBytes;
 
 type Error = Box<dyn std::error::Error>;
@@ -17,7 +17,6 @@ type Error = Box<dyn std::error::Error>;
 const STACKS: [u16; 3] = [0x1820, 0x1825, 0x1826];
 /// Buffer times above this are units of 100 ns since 1601, and no ticks.
 const SYSTEM_TIMES: i64 = 100_000_000_000_000_000;
-const COMPRESSED: u16 = 0x40;
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
@@ -58,19 +57,19 @@ fn shifted(buffer: &[u8], size: usize, copy: i64, ticks: i64, numbers: i64) -> R
         let first = records.position();
         buffer.drain(BUFFER_HEADER_SIZE..first);
     }
-    let places: Vec<(usize, i64)> = {
+    let times: Vec<usize> = {
         let start = buffer.as_ptr().addr();
-        let add = |at: &[u8], offset: usize| (at.as_ptr().addr() - start + offset, ticks);
+        let offset_of = |bytes: &[u8]| bytes.as_ptr().addr() - start;
         Records::new(&buffer, BUFFER_HEADER_SIZE)
             .flat_map(|record| {
-                let own = record.kind().time_offset().map(|offset| add(record.bytes(), offset));
+                let own = record.kind().time_offset().map(|at| offset_of(record.bytes()) + at);
                 let is_stack = record.hook_id().is_some_and(|hook_id| STACKS.contains(&hook_id));
-                let of_event = is_stack.then(|| add(record.payload(), 0));
+                let of_event = is_stack.then(|| offset_of(record.payload()));
                 [own, of_event].into_iter().flatten().collect::<Vec<_>>()
             })
             .collect()
     };
-    for (at, ticks) in places {
+    for at in times {
         let time = i64::from_le_bytes(buffer[at..at + 8].try_into()?) + ticks;
         buffer[at..at + 8].copy_from_slice(&time.to_le_bytes());
     }
@@ -80,7 +79,7 @@ fn shifted(buffer: &[u8], size: usize, copy: i64, ticks: i64, numbers: i64) -> R
     let (header, _) = BufferHeader::mut_from_prefix(&mut buffer).map_err(|_| "a buffer without header")?;
     header.buffer_size = size.into();
     (header.saved_offset, header.offset) = (end.into(), end.into());
-    header.flags = (header.flags.get() & !COMPRESSED).into();
+    header.flags = (header.flags.get() & !BufferFlags::COMPRESSED.0).into();
     header.sequence_number = (header.sequence_number.get() + numbers).into();
     if header.time_stamp.get() < SYSTEM_TIMES {
         header.time_stamp = (header.time_stamp.get() + ticks).into();

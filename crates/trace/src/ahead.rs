@@ -163,7 +163,7 @@ impl Drop for Ahead {
     }
 }
 
-/// Merges, until the end or until nobody receives the batches.
+/// Merges until the end, or until the batches are not received any more.
 fn fill(mut merge: Box<Merge>, batches: &SyncSender<Batch>, used: &Receiver<Batch>) -> Box<Merge> {
     let (mut buffers, mut damage) = (merge.stats().buffers, merge.stats().damage.len());
     let mut batch = Batch::default();

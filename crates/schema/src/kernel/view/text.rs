@@ -56,8 +56,7 @@ impl<'a> Utf16<'a> {
     }
 }
 
-/// The number of units before the first zero; `None` if there is no zero. An incomplete unit at the
-/// end does not count.
+/// The index of the first unit that is zero, if any. An incomplete unit at the end does not count.
 #[inline]
 pub(crate) fn terminator(bytes: &[u8]) -> Option<usize> {
     const LOWEST: u64 = 0x0001_0001_0001_0001;
