@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stackhound_types::RawTime;
 
-use crate::packed::{PackedEntries, Packer};
 use crate::record::{HeaderKind, Record, RecordError, Records};
 use crate::{LogfileHeader, Selection};
 
@@ -44,10 +43,10 @@ const TAGS: [(u8, u16); HeaderKind::ALL.len()] = {
     tags
 };
 
-/// The bits of the kind in [`Entry::kind_bits`].
+/// The bits of the kind in an entry.
 const KIND: u32 = 0x0f;
-/// The bit in [`Entry::kind_bits`] for extended items.
-const EXTENDED: u8 = 0x10;
+/// The bit for extended items.
+const EXTENDED: u32 = 0x10;
 
 impl Entry {
     #[inline]
@@ -58,27 +57,10 @@ impl Entry {
         let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
         // The lowest of the header's flags.
         let has_extended = bytes[4] & 1 & u8::from(record.kind().has_descriptor());
-        let kind = record.kind() as u8 | (has_extended * EXTENDED);
-        Entry::found(record.time(), offset, kind, bytes.len() as u16, tag)
-    }
-
-    /// An entry of its parts, with [`kind_bits`](Entry::kind_bits).
-    #[inline]
-    pub(crate) fn found(time: RawTime, offset: usize, kind_bits: u8, size: u16, tag: u16) -> Entry {
         // Buffers have at most 64 MiB, so an eighth of an offset fits into 23 bits.
-        Entry { time, offset_and_kind: (offset as u32 / 8) << 8 | u32::from(kind_bits), size, tag }
-    }
-
-    /// The kind, and whether there are extended items, in five bits.
-    #[inline]
-    pub(crate) fn kind_bits(&self) -> u8 {
-        self.offset_and_kind as u8
-    }
-
-    /// The size of the record in bytes.
-    #[inline]
-    pub(crate) fn size(&self) -> u16 {
-        self.size
+        let kind = record.kind() as u32 | (u32::from(has_extended) * EXTENDED);
+        let offset_and_kind = (offset as u32 / 8) << 8 | kind;
+        Entry { time: record.time(), offset_and_kind, size: bytes.len() as u16, tag }
     }
 
     /// The kind of header.
@@ -90,7 +72,7 @@ impl Entry {
     /// Whether an EVENT_HEADER states that extended items follow it.
     #[inline]
     pub fn has_extended_items(&self) -> bool {
-        self.kind_bits() & EXTENDED != 0
+        self.offset_and_kind & EXTENDED != 0
     }
 
     /// The hook id, if this is a kernel event.
@@ -105,9 +87,6 @@ impl Entry {
         (self.offset_and_kind >> 8) as usize * 8
     }
 }
-
-/// An estimate of the mean size of records in bytes. In real traces, it is 127.
-const MEAN_SIZE: usize = 96;
 
 /// One buffer of a trace, with the list of its records.
 #[derive(Debug)]
@@ -158,35 +137,9 @@ impl Block {
         origin: Origin,
         selection: Option<&Selection>,
     ) -> (Block, Option<(usize, RecordError)>) {
-        Block::scan_each(bytes, session, origin, selection, |_| {})
-    }
-
-    /// As [`scan`](Block::scan), and packs all entries, including those outside the selection.
-    /// `None` if the buffer has damage, or times that cannot be packed.
-    pub(crate) fn scan_and_pack(
-        bytes: Bytes,
-        session: Arc<LogfileHeader>,
-        origin: Origin,
-        selection: &Selection,
-    ) -> (Block, Option<(usize, RecordError)>, Option<PackedEntries>) {
-        let end = bytes.len();
-        let mut packer = Packer::new(end / MEAN_SIZE);
-        let each = |entry: &Entry| packer.push(entry);
-        let (block, error) = Block::scan_each(bytes, session, origin, Some(selection), each);
-        let packed = if error.is_none() { packer.finish(end) } else { None };
-        (block, error, packed)
-    }
-
-    #[inline]
-    fn scan_each(
-        bytes: Bytes,
-        session: Arc<LogfileHeader>,
-        origin: Origin,
-        selection: Option<&Selection>,
-        mut each: impl FnMut(&Entry),
-    ) -> (Block, Option<(usize, RecordError)>) {
         let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
-        let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / MEAN_SIZE });
+        // Records of real traces have 127 bytes on average.
+        let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
         let mut times: Option<(RawTime, RawTime)> = None;
@@ -201,7 +154,6 @@ impl Block {
             }
             last = time;
             let entry = Entry::new(&record, offset);
-            each(&entry);
             if selection.is_none_or(|selection| selection.has(&entry)) {
                 entries.push(entry);
             }
@@ -217,19 +169,6 @@ impl Block {
             follows_unreadable: false,
         };
         (Block { bytes, entries, session, origin, extent }, error)
-    }
-
-    /// The block of a buffer that was scanned before. `bytes` are those of the scan.
-    pub(crate) fn unpack(
-        bytes: Bytes,
-        session: Arc<LogfileHeader>,
-        origin: Origin,
-        packed: &PackedEntries,
-    ) -> Block {
-        let entries = packed.unpack();
-        let times = entries.first().zip(entries.last()).map(|(first, last)| (first.time, last.time));
-        let extent = Extent { times, is_cut: false, follows_unreadable: false };
-        Block { bytes, entries, session, origin, extent }
     }
 
     /// All records in file order, or in time order if processors share the stream.

@@ -14,8 +14,7 @@ use crate::compress::{self, Algorithm, DecompressError};
 use crate::damage::{Damage, DamageReason};
 use crate::index::{self, BufferRef, Index};
 use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-use crate::packed::PackedEntries;
-use crate::record::{RecordError, Records, is_plausible_start, starts_with_event, trusted_end};
+use crate::record::{Records, is_plausible_start, starts_with_event, trusted_end};
 use crate::{Clock, Selection};
 
 /// The reason why bytes are not a trace file.
@@ -250,52 +249,6 @@ impl EtlFile {
         buffer: &BufferRef,
         selection: Option<&Selection>,
     ) -> Result<(Block, Option<Damage>), Damage> {
-        self.read(buffer, |bytes, session, origin| Block::scan(bytes, session, origin, selection))
-    }
-
-    /// As [`block`](EtlFile::block), and also packs the entries of all records, with which
-    /// [`block_again`](EtlFile::block_again) reads the same buffer. `None` if that is not possible.
-    ///
-    /// # Errors
-    /// The errors of [`block`](EtlFile::block).
-    pub fn block_and_pack(
-        &self,
-        buffer: &BufferRef,
-        selection: &Selection,
-    ) -> Result<(Block, Option<Damage>, Option<PackedEntries>), Damage> {
-        let mut packed = None;
-        let (block, damage) = self.read(buffer, |bytes, session, origin| {
-            let (block, error, all) = Block::scan_and_pack(bytes, session, origin, selection);
-            packed = all;
-            (block, error)
-        })?;
-        Ok((block, damage, packed))
-    }
-
-    /// The same result as [`block`](EtlFile::block) without a selection, without a scan.
-    ///
-    /// # Errors
-    /// The errors of [`block`](EtlFile::block).
-    pub fn block_again(
-        &self,
-        buffer: &BufferRef,
-        packed: &PackedEntries,
-    ) -> Result<(Block, Option<Damage>), Damage> {
-        self.read(buffer, |bytes, session, origin| {
-            // The file can have changed meanwhile.
-            match bytes.len() == packed.end() {
-                true => (Block::unpack(bytes, session, origin, packed), None),
-                false => Block::scan(bytes, session, origin, None),
-            }
-        })
-    }
-
-    /// Reads one buffer; `scan` finds its records.
-    fn read(
-        &self,
-        buffer: &BufferRef,
-        scan: impl FnOnce(Bytes, Arc<LogfileHeader>, Origin) -> (Block, Option<(usize, RecordError)>),
-    ) -> Result<(Block, Option<Damage>), Damage> {
         let start = buffer.offset as usize;
         let whole = start..start + buffer.size as usize;
         let damage =
@@ -328,7 +281,7 @@ impl EtlFile {
             file_offset: buffer.offset,
             after_loss: buffer.after_loss,
         };
-        let (block, error) = scan(bytes.slice(..end), session.header.clone(), origin);
+        let (block, error) = Block::scan(bytes.slice(..end), session.header.clone(), origin, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
         // The file ends before the records do.
         let is_cut = partial.is_some() || saved.min(offset) as usize > bytes.len();

@@ -1,6 +1,6 @@
 //! Reads arbitrary bytes as .etl files, down to the records.
 
-use stackhound_etl::{Block, BufferRef, EtlFile, Index, ManifestEvents, Selection};
+use stackhound_etl::{Block, EtlFile, Index, ManifestEvents, Selection};
 
 use crate::records::read_everything;
 
@@ -17,26 +17,7 @@ pub fn container(bytes: &[u8]) {
         let (selected, _) = etl_file.block(buffer, Some(&selection)).expect("as readable as before");
         let in_block = |entry| block.entries().contains(entry);
         assert!(selected.entries().iter().all(in_block), "a selection is a subset");
-        check_packed(&etl_file, buffer, &selection, &selected, &block);
     }
-}
-
-/// Checks that a buffer read with its packed entries is the same as without them.
-fn check_packed(
-    etl_file: &EtlFile,
-    buffer: &BufferRef,
-    selection: &Selection,
-    selected: &Block,
-    all: &Block,
-) {
-    let (block, _, packed) = etl_file.block_and_pack(buffer, selection).expect("as readable as before");
-    assert_eq!((block.entries(), block.extent()), (selected.entries(), selected.extent()));
-    let Some(packed) = packed else { return };
-    let (again, _) = etl_file.block_again(buffer, &packed).expect("as readable as before");
-    assert_eq!(
-        (again.entries(), again.extent(), again.origin()),
-        (all.entries(), all.extent(), all.origin())
-    );
 }
 
 /// Checks that buffers are consecutive in the file, and that the streams contain all of them.

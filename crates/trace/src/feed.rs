@@ -7,8 +7,6 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use rayon::ThreadPool;
 use stackhound_etl::{Block, BufferRef, Damage, EtlFile, Selection};
 
-use crate::scans::Scans;
-
 /// Jobs of a stream that are loaded ahead of the current one.
 const AHEAD: usize = 1;
 
@@ -23,34 +21,12 @@ pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
 #[derive(Clone, Debug)]
 pub(crate) struct Loading {
     pub pool: Option<Arc<ThreadPool>>,
-    /// Reads only these records, and keeps the entries of all others in `scans`.
     pub selection: Option<Arc<Selection>>,
-    pub scans: Arc<Scans>,
-}
-
-impl Loading {
-    /// Loads a buffer of the source at an index of the trace.
-    fn load(&self, source: usize, etl_file: &EtlFile, buffer: &BufferRef) -> Loaded {
-        let key = (source, buffer.offset);
-        if let Some(selection) = &self.selection {
-            let (block, damage, packed) = etl_file.block_and_pack(buffer, selection)?;
-            if let Some(packed) = packed {
-                self.scans.keep(key, packed);
-            }
-            return Ok((block, damage));
-        }
-        match self.scans.take(key) {
-            Some(packed) => etl_file.block_again(buffer, &packed),
-            None => etl_file.block(buffer, None),
-        }
-    }
 }
 
 /// One stream's buffers, in order.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// The index of the source in the trace.
-    index: usize,
     etl_file: EtlFile,
     buffers: std::vec::IntoIter<BufferRef>,
     loading: Loading,
@@ -62,10 +38,9 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Reads buffers of the source at an index of the trace.
-    pub fn new(index: usize, etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
+    pub fn new(etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
         let (buffers, loaded) = (buffers.into_iter(), Vec::new().into_iter());
-        Feed { index, etl_file, buffers, loading, loaded, in_work: VecDeque::new(), has_lost: false }
+        Feed { etl_file, buffers, loading, loaded, in_work: VecDeque::new(), has_lost: false }
     }
 
     /// The number of the source.
@@ -77,7 +52,7 @@ impl Feed {
     pub fn next(&mut self) -> Option<Loaded> {
         let Some(pool) = self.loading.pool.clone() else {
             let buffer = self.buffers.next()?;
-            return Some(self.loading.load(self.index, &self.etl_file, &buffer));
+            return Some(self.etl_file.block(&buffer, self.loading.selection.as_deref()));
         };
         if let Some(loaded) = self.loaded.next() {
             return Some(loaded);
@@ -88,11 +63,11 @@ impl Feed {
                 break;
             }
             let (sender, receiver) = sync_channel(1);
-            let (index, etl_file, loading) = (self.index, self.etl_file.clone(), self.loading.clone());
+            let (etl_file, selection) = (self.etl_file.clone(), self.loading.selection.clone());
             pool.spawn(move || {
                 // The receiver is dropped only together with the whole feed.
-                let _ =
-                    sender.send(job.iter().map(|buffer| loading.load(index, &etl_file, buffer)).collect());
+                let _ = sender
+                    .send(job.iter().map(|buffer| etl_file.block(buffer, selection.as_deref())).collect());
             });
             self.in_work.push_back(receiver);
         }

@@ -32,7 +32,6 @@ mod filter;
 mod loss;
 mod merge;
 mod ordered;
-mod scans;
 mod source;
 mod stats;
 mod trace_files;

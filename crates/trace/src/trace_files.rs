@@ -134,7 +134,7 @@ impl OpenTrace {
             0 | 1 => None,
             _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
         };
-        let loading = Loading { pool, selection: None, scans: Arc::default() };
+        let loading = Loading { pool, selection: None };
         Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
     }
 
@@ -176,7 +176,7 @@ impl OpenTrace {
         OpenTrace {
             sources: group.iter().enumerate().map(source).collect(),
             indexes: OnceLock::from(indexes),
-            loading: Loading { scans: Arc::default(), ..self.loading.clone() },
+            loading: self.loading.clone(),
             filter: self.filter.clone(),
         }
     }
@@ -240,9 +240,6 @@ impl OpenTrace {
     }
 
     /// The events of a selection in time order. Of the other events, only the headers are read.
-    ///
-    /// What it learns about the buffers makes the next call of [`ordered`](OpenTrace::ordered)
-    /// faster. This takes 8 bytes for each of the first eight million records, until that call.
     pub fn selected(&self, selection: Selection) -> Ordered {
         self.merge(Some(Arc::new(selection)))
     }
@@ -251,8 +248,8 @@ impl OpenTrace {
         let is_survey = selection.is_some();
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
-        for (number, (etl_file, index)) in self.numbered().enumerate() {
-            let feed = |stream| Feed::new(number, etl_file.clone(), stream, loading.clone());
+        for (etl_file, index) in self.numbered() {
+            let feed = |stream| Feed::new(etl_file.clone(), stream, loading.clone());
             feeds.extend(index.streams().into_iter().map(feed));
         }
         let merge = Merge::new(feeds, self.time_bases(), self.initial_stats(), is_survey);
@@ -274,7 +271,7 @@ impl OpenTrace {
     /// Every block of every source, in file order and without keeping it, with the source's number.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
         self.numbered().enumerate().flat_map(move |(number, (etl_file, index))| {
-            let mut feed = Feed::new(number, etl_file, index.buffers.clone(), self.loading.clone());
+            let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading.clone());
             std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
         })
     }

@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(counters(2), counters(1));
     }
 
-    /// The second pass over a trace uses what the first one has found.
+    /// A second pass after a first one reads the same.
     #[test]
     fn a_survey_changes_nothing(
         plans in prop::collection::vec(plans(0..4), 1..4), hook_ids in hook_ids(), threads in 1..3usize,
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// What a survey keeps of a source is not used for another one with the same number.
+/// A survey of sources with the same number does not mix them up.
 #[test]
 fn numbers_of_sources_need_not_be_distinct() {
     let session = Session { processors: 1, buffer_size: 1024, ..Session::default() };
