@@ -218,5 +218,7 @@
   history.scrollRestoration = "manual";
   window.addEventListener("load", () => {
     if (!isIcicle) window.scrollTo(0, document.documentElement.scrollHeight);
+    // The event of the scroll comes later.
+    pinHead();
   });
 }
