@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod enrichment;
+mod event_names;
 mod event_view;
 mod facts;
 mod frame;
@@ -25,6 +26,7 @@ mod system_schemas;
 mod trace_state;
 
 pub use enrichment::{Depth, Enrichment};
+pub use event_names::{EventNameId, EventNumbers};
 pub use event_view::{EventView, StatedIds};
 pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, ThreadStart};
 pub use frame::FrameView;

@@ -141,6 +141,11 @@ impl TraceState {
         self.schemas.borrow().misses()
     }
 
+    /// A number that changes whenever schemas are learned: until then, equal look-ups find the same.
+    pub(crate) fn schema_generation(&self) -> u64 {
+        self.schemas.borrow().generation()
+    }
+
     /// The number of schemas in the trace that could not be read or stored.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()

@@ -155,6 +155,12 @@ impl SchemaStore {
         self.misses
     }
 
+    /// A number that changes whenever descriptions are learned: until then, equal look-ups find the
+    /// same description.
+    pub fn generation(&self) -> u64 {
+        self.plan_cache.generation()
+    }
+
     /// The number of descriptions that were not learned because of the limits or because parts of
     /// them were missing.
     pub fn refused(&self) -> u64 {

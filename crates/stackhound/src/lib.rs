@@ -92,9 +92,9 @@ pub use stackhound_hunt as hunt;
 pub use stackhound_images as images;
 pub use stackhound_live as live;
 pub use stackhound_pipeline::{
-    Counted, Depth, Enrichment, EventView, Fact, FrameView, InlineLabel, Label, Missing, MissingCounts,
-    NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate, ProcessView, RegistrySubject, SchemaRef,
-    ShownName, Target, ThreadStart, TraceState, pred,
+    Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FrameView, InlineLabel, Label,
+    Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate, ProcessView,
+    RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, pred,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

@@ -48,6 +48,11 @@ impl PlanCache {
         self.entries[index].plan.as_ref()
     }
 
+    /// The number of invalidations so far.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Invalidates all entries.
     pub fn invalidate(&mut self) {
         self.generation += 1;
