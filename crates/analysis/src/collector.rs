@@ -6,9 +6,10 @@
 
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
-use stackhound_pipeline::{EventView, Naming, Predicate, TraceState};
+use stackhound_pipeline::{EventNumbers, EventView, Naming, Predicate, TraceState};
 use stackhound_profile::{
-    Full, Marker, MarkerKind, MarkerKindId, Nanos, Profile, Sample, Switch, SwitchReason, TextId, Timing,
+    FrameId, Full, Marker, MarkerKind, MarkerKindId, Nanos, Profile, Sample, Switch, SwitchReason, TextId,
+    Timing,
 };
 use stackhound_schema::kernel::{hook_id, view as payload};
 use stackhound_schema::{self as schema, ItemText, Value};
@@ -77,6 +78,10 @@ pub struct Collector {
     kept: [u64; 2],
     limits: Limits,
     counted: Counted,
+    /// The names of the events of the capture.
+    names: EventNumbers,
+    /// By the number of the name.
+    name_frames: Vec<Option<FrameId>>,
     kinds: FxHashMap<String, Vec<(Vec<String>, MarkerKindId)>>,
     reasons: FxHashMap<String, TextId>,
     markers: usize,
@@ -94,6 +99,8 @@ impl Collector {
             kept: [0; 2],
             limits,
             counted: Counted::default(),
+            names: EventNumbers::default(),
+            name_frames: Vec::new(),
             kinds: FxHashMap::default(),
             reasons: FxHashMap::default(),
             markers: 0,
@@ -107,8 +114,8 @@ impl Collector {
     /// # Errors
     /// If the profile is full: it cannot contain another stack, frame, process or thread.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view);
         let hook_id = view.kernel_id();
+        self.parts.observe_kind(view, hook_id);
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);
         }
@@ -142,6 +149,7 @@ impl Collector {
     /// processes, threads and modules are different.
     pub fn begin_capture(&mut self, clock: Clock) {
         self.parts.begin_capture(clock);
+        (self.names, self.name_frames) = (EventNumbers::default(), Vec::new());
     }
 
     /// Names the frames of the capture. Waits for pending look-ups of names.
@@ -176,12 +184,26 @@ impl Collector {
         let mut stack = self.parts.stacks.of(view, thread.0, used, &mut self.parts.builder)?;
         if !profiles {
             // The innermost frame distinguishes samples of several kinds.
-            let kind = self.parts.stacks.remark(&view.name(), &mut self.parts.builder)?;
+            let kind = self.name_frame(view)?;
             stack = self.parts.builder.stack(Some(stack), kind)?;
         }
         let time = self.parts.nanos(view.time());
         self.parts.builder.sample(Sample { time, thread: thread.1, stack, weight: 1, cpu: view.processor() });
         Ok(())
+    }
+
+    /// The frame with the name of an event.
+    fn name_frame(&mut self, view: &EventView<'_>) -> Result<FrameId, Full> {
+        let name = self.names.of(view);
+        if let Some(&Some(known)) = self.name_frames.get(name.index()) {
+            return Ok(known);
+        }
+        let frame = self.parts.stacks.remark(self.names.name(name), &mut self.parts.builder)?;
+        if self.name_frames.len() <= name.index() {
+            self.name_frames.resize(name.index() + 1, None);
+        }
+        self.name_frames[name.index()] = Some(frame);
+        Ok(frame)
     }
 
     fn switch(&mut self, view: &EventView<'_>) -> Result<(), Full> {

@@ -17,8 +17,8 @@ use stackhound_types::{Address, AddressKind, Mode};
 
 use stackhound_pipeline::{Depth, EventView, FrameView, Label, NameOrigin, Naming, TraceState};
 
-/// Of the stack's process, and of the kernel.
-type Validity = (ValidityId, ValidityId);
+/// Of the stack's process, and of the kernel. `None` for the absence of a stack.
+type Validity = Option<(ValidityId, ValidityId)>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -86,8 +86,11 @@ impl Stacks {
             state: view.state() as u8,
             used,
         };
-        let (system, time) = (view.trace_state().system(), view.time());
-        let validity = (system.validity_id(view.stack_owner().process, time), system.validity_id(None, time));
+        // Without addresses, nothing depends on the address space.
+        let validity = view.stack().map(|_| {
+            let (system, time) = (view.trace_state().system(), view.time());
+            (system.validity_id(view.stack_owner().process, time), system.validity_id(None, time))
+        });
         if let Some(&(known, stack)) = self.stacks.get(&key)
             && known == validity
         {

@@ -163,7 +163,8 @@ fn group(
     arguments: &Arguments,
     unnamed: Grouping,
 ) -> Vec<String> {
-    let threads: Vec<_> = profile.samples().iter().map(|sample| sample.thread).collect();
+    let threads = profile.thread_ids().map(|(id, _)| id).filter(|&id| profile.sample_count_of(id) > 0);
+    let threads: Vec<_> = threads.collect();
     let regrouped = patterns.regroup(profile, threads, unnamed);
     let directories = regrouped.own_directories.clone();
     let weight = profile.replace_stacks(regrouped);
@@ -350,7 +351,7 @@ fn report(profile: &Collected, counts: &Counted, with_time: bool) {
             "The trace has no profile samples; each event with a stack counts as one sample."
         ));
     }
-    let samples = counted(profile.samples().len() as u64, "sample", "samples");
+    let samples = counted(profile.sample_count() as u64, "sample", "samples");
     if !with_time {
         at_end(format_args!("{samples}"));
         return;

@@ -127,7 +127,7 @@ pub fn pretty_serializer(
 }
 
 /// JSON with additional escapes for all characters that [`needs_escaping`] matches.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Escaped<F>(F);
 
 impl<F: Formatter> Formatter for Escaped<F> {

@@ -5,23 +5,26 @@
 //! thread runs or waits, with its stack while waiting.
 
 mod libraries;
+mod samples;
 mod scheduling;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use fxprof_processed_profile::{
-    CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame, FrameFlags, FrameHandle, FrameInfo,
-    Marker, MarkerFieldFlags, MarkerFieldFormat, MarkerLocations, MarkerTiming, MarkerTypeHandle,
-    ProcessHandle, Profile as Output, ReferenceTimestamp, RuntimeSchemaMarkerField,
-    RuntimeSchemaMarkerSchema, SamplingInterval, StackHandle, StringHandle, ThreadHandle, Timestamp,
+    CategoryColor, CategoryHandle, CategoryPairHandle, Frame, FrameFlags, FrameHandle, FrameInfo, Marker,
+    MarkerFieldFlags, MarkerFieldFormat, MarkerLocations, MarkerTiming, MarkerTypeHandle, ProcessHandle,
+    Profile as Output, ReferenceTimestamp, RuntimeSchemaMarkerField, RuntimeSchemaMarkerSchema,
+    SamplingInterval, StackHandle, StringHandle, ThreadHandle, Timestamp,
 };
 use rustc_hash::FxHashMap;
+use serde::Serialize;
+use serde_json::Serializer;
 
-use crate::escape;
 use libraries::Libraries;
+use samples::{StackNumbers, WithSamples};
 use stackhound_profile::Profile;
-use stackhound_profile::{CodeKind, FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
+use stackhound_profile::{CodeKind, FrameId, MarkerKind, Nanos, Origin, StackId, Timing};
 
 /// `preprocessedProfileVersion` of the output.
 pub const VERSION: u32 = 55;
@@ -42,15 +45,25 @@ pub enum Names {
 /// The profiler opens it on the [busiest thread](Profile::busiest_thread). Idle threads have a
 /// category of their own and use no processor time.
 pub fn write(profile: &Profile, names: Names, out: &mut dyn Write) -> io::Result<()> {
-    let output = convert(profile, names);
-    escape::json(out, &output)
+    let (output, numbers) = convert(profile, names);
+    let mut threads_only = empty(profile);
+    let handles = threads(profile, &mut threads_only);
+    let order = samples::order(profile, threads_only, &handles);
+    let mut serializer = Serializer::with_formatter(out, WithSamples::new(profile, &numbers, order));
+    output.serialize(&mut serializer).map_err(io::Error::from)
 }
 
-fn convert(profile: &Profile, names: Names) -> Output {
+/// A profile of the library without threads.
+fn empty(profile: &Profile) -> Output {
     let start = Duration::from_nanos(profile.unix_start().max(0) as u64);
     let interval = SamplingInterval::from_nanos(profile.interval().0.max(1));
     let start = ReferenceTimestamp::from_duration_since_unix_epoch(start);
-    let mut output = Output::new(profile.product(), start, interval);
+    Output::new(profile.product(), start, interval)
+}
+
+/// Converts everything except the samples. Also returns the numbers of the stacks of each thread.
+fn convert(profile: &Profile, names: Names) -> (Output, Vec<StackNumbers>) {
+    let mut output = empty(profile);
     output.set_os_name("Windows");
     output.set_symbolicated(names == Names::Profile);
     let categories = Categories::new(&mut output);
@@ -64,6 +77,7 @@ fn convert(profile: &Profile, names: Names) -> Output {
     }
     let mut scheduling = scheduling::Spans::of(profile);
     let schemas = scheduling::Schemas::new(&mut output);
+    let mut numbers = Vec::with_capacity(threads.len());
     for (id, _) in profile.thread_ids() {
         let thread = threads[id.index()];
         let mut stacks = Stacks {
@@ -75,8 +89,11 @@ fn convert(profile: &Profile, names: Names) -> Output {
             is_idle: profile.is_idle(id),
             frames: FxHashMap::default(),
             stacks: FxHashMap::default(),
+            numbers: FxHashMap::default(),
         };
-        add_samples(profile, id, &mut stacks, &mut output);
+        for sample in profile.samples_of(id) {
+            stacks.handle(&mut output, sample.stack);
+        }
         for record in profile.markers_of(id) {
             let (kind, name) = kinds[record.marker.kind.index()];
             let values = profile.values_of(record).map(|value| output.intern_string(value)).collect();
@@ -96,8 +113,9 @@ fn convert(profile: &Profile, names: Names) -> Output {
             let stack = span.stack.map(|stack| stacks.handle(&mut output, stack));
             output.set_marker_stack(thread, marker, stack);
         }
+        numbers.push(stacks.into_numbers());
     }
-    output
+    (output, numbers)
 }
 
 fn timestamp(time: Nanos) -> Timestamp {
@@ -132,20 +150,6 @@ fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
             handle
         })
         .collect()
-}
-
-/// A sample means that the thread has run since the previous sample, but at most for one interval.
-/// Idle threads do not run.
-fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output: &mut Output) {
-    let mut last = Nanos(0);
-    for sample in profile.samples_of(id) {
-        let stack = stacks.handle(output, sample.stack);
-        let ran = profile.interval().0.min(sample.time.0.saturating_sub(last.0));
-        last = sample.time;
-        let weight = sample.weight.try_into().unwrap_or(i32::MAX);
-        let ran = if stacks.is_idle { CpuDelta::ZERO } else { CpuDelta::from_nanos(ran) };
-        output.add_sample(stacks.thread, timestamp(sample.time), Some(stack), ran, weight);
-    }
 }
 
 /// The colors of frames and markers. The subcategory of a frame is the source of its name.
@@ -194,6 +198,8 @@ struct Stacks<'p> {
     is_idle: bool,
     frames: FxHashMap<FrameId, FrameHandle>,
     stacks: FxHashMap<StackId, StackHandle>,
+    /// The index of each stack in the thread's table, which is the order in which they are added.
+    numbers: FxHashMap<StackHandle, u32>,
 }
 
 impl Stacks<'_> {
@@ -213,17 +219,33 @@ impl Stacks<'_> {
         }
         for (stack, id) in missing.into_iter().rev() {
             let frame = self.frame(output, id);
-            let mut handle = output.intern_stack(self.thread, caller, frame);
+            let mut handle = self.intern(output, caller, frame);
             if self.names == Names::Profile {
                 for &inline in self.profile.frame(id).inlines.iter().rev() {
                     let frame = self.frame(output, inline);
-                    handle = output.intern_stack(self.thread, Some(handle), frame);
+                    handle = self.intern(output, Some(handle), frame);
                 }
             }
             self.stacks.insert(stack, handle);
             caller = Some(handle);
         }
         caller.unwrap_or_else(|| unreachable!("a stack has a frame"))
+    }
+
+    fn intern(
+        &mut self,
+        output: &mut Output,
+        caller: Option<StackHandle>,
+        frame: FrameHandle,
+    ) -> StackHandle {
+        let handle = output.intern_stack(self.thread, caller, frame);
+        let next = self.numbers.len() as u32;
+        self.numbers.entry(handle).or_insert(next);
+        handle
+    }
+
+    fn into_numbers(self) -> StackNumbers {
+        self.stacks.iter().map(|(&stack, handle)| (stack, self.numbers[handle])).collect()
     }
 
     fn frame(&mut self, output: &mut Output, id: FrameId) -> FrameHandle {

@@ -138,15 +138,18 @@ struct Drawn {
 /// # Errors
 /// Errors of `out`, and [`Empty`] if there are no samples to draw.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-    let is_shown = |sample: &&Sample| !profile.is_idle(sample.thread);
-    let samples: Vec<&Sample> = profile.samples().iter().filter(is_shown).collect();
-    if samples.is_empty() {
-        return Err(if profile.samples().is_empty() { Empty::NoSamples } else { Empty::OnlyIdle }.into());
+    if shown(profile).next().is_none() {
+        return Err(if profile.sample_count() == 0 { Empty::NoSamples } else { Empty::OnlyIdle }.into());
     }
     let labels: Vec<String> = profile.process_ids().map(|(id, _)| profile.process_label(id)).collect();
-    let nodes = merge(profile, &samples, &labels);
-    let header = header(profile, &samples, nodes[0].weight, options);
+    let nodes = merge(profile, &labels);
+    let header = header(profile, nodes[0].weight, options);
     draw(&nodes, profile.product(), header, (options.form, profile.unit()), out)
+}
+
+/// The samples that are not those of idle processors.
+fn shown(profile: &Profile) -> impl Iterator<Item = Sample> {
+    profile.samples().filter(move |sample| !profile.is_idle(sample.thread))
 }
 
 /// Writes an image. The first of the boxes is the outermost one.
@@ -192,7 +195,7 @@ fn draw(
 }
 
 /// The boxes of all samples. The first one is for all of them; callers come before their calls.
-fn merge<'p>(profile: &'p Profile, samples: &[&Sample], labels: &'p [String]) -> Vec<Node<'p>> {
+fn merge<'p>(profile: &'p Profile, labels: &'p [String]) -> Vec<Node<'p>> {
     let node = |(name, kind): (&'p str, Kind)| {
         let shade =
             name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 4;
@@ -200,7 +203,7 @@ fn merge<'p>(profile: &'p Profile, samples: &[&Sample], labels: &'p [String]) ->
     };
     let mut nodes = vec![node(("all", Kind::All))];
     let mut path = Vec::new();
-    for ((process, stack), weight) in folded::weights(profile, samples.iter().copied()) {
+    for ((process, stack), weight) in folded::weights(profile, shown(profile)) {
         path.clear();
         path.extend(profile.stack(stack).map(|frame| {
             let frame = profile.frame(frame);
@@ -243,10 +246,10 @@ fn place(nodes: &[Node<'_>]) -> Vec<Drawn> {
 }
 
 /// The lines below the title.
-fn header(profile: &Profile, samples: &[&Sample], total: u64, options: &Options) -> Vec<String> {
+fn header(profile: &Profile, total: u64, options: &Options) -> Vec<String> {
     let seconds = |time: u64| time as f64 / 1e9;
-    let first = samples.iter().map(|sample| sample.time.0).min().unwrap_or(0);
-    let last = samples.iter().map(|sample| sample.time.0).max().unwrap_or(0);
+    let first = shown(profile).map(|sample| sample.time.0).min().unwrap_or(0);
+    let last = shown(profile).map(|sample| sample.time.0).max().unwrap_or(0);
     let weight = numbers::weight(profile.unit(), total);
     let mut lines = vec![match profile.unit() {
         Unit::Samples => format!("{weight}, +{:.3} s to +{:.3} s", seconds(first), seconds(last)),

@@ -12,9 +12,9 @@ use stackhound_profile::Profile;
 use stackhound_profile::{ProcessId, Sample, StackId};
 
 /// The weights of samples, by process and stack.
-pub(crate) fn weights<'p>(
+pub(crate) fn weights(
     profile: &Profile,
-    samples: impl IntoIterator<Item = &'p Sample>,
+    samples: impl IntoIterator<Item = Sample>,
 ) -> FxHashMap<(ProcessId, StackId), u64> {
     let mut weights = FxHashMap::default();
     for sample in samples {

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::escape;
 use stackhound_profile::Profile;
-use stackhound_profile::{Sample, StackId, ThreadId, Unit};
+use stackhound_profile::{StackId, ThreadId, Unit};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -74,14 +74,11 @@ impl Serialize for Stacks<'_> {
 /// merged.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let (frames, numbers) = frames(profile);
-    let busy: Vec<(ThreadId, &[Sample])> = profile
-        .thread_ids()
-        .map(|(id, _)| (id, profile.samples_of(id)))
-        .filter(|(_, samples)| !samples.is_empty())
-        .collect();
+    let busy: Vec<ThreadId> =
+        profile.thread_ids().map(|(id, _)| id).filter(|&id| profile.sample_count_of(id) > 0).collect();
     let active = profile.busiest_thread();
-    let active = busy.iter().position(|(id, _)| Some(*id) == active).unwrap_or(0);
-    let profiles = busy.iter().map(|&(id, samples)| thread(profile, &numbers, id, samples)).collect();
+    let active = busy.iter().position(|&id| Some(id) == active).unwrap_or(0);
+    let profiles = busy.iter().map(|&id| thread(profile, &numbers, id)).collect();
     let file = File {
         schema: SCHEMA,
         exporter: concat!("stackhound ", env!("CARGO_PKG_VERSION")),
@@ -109,10 +106,10 @@ fn frames(profile: &Profile) -> (Vec<Frame<'_>>, Vec<u32>) {
     (frames, numbers)
 }
 
-fn thread<'p>(profile: &'p Profile, numbers: &'p [u32], id: ThreadId, samples: &[Sample]) -> Thread<'p> {
+fn thread<'p>(profile: &'p Profile, numbers: &'p [u32], id: ThreadId) -> Thread<'p> {
     let mut stacks: Vec<StackId> = Vec::new();
     let mut weights: Vec<u64> = Vec::new();
-    for sample in samples {
+    for sample in profile.samples_of(id) {
         match (stacks.last(), weights.last_mut()) {
             (Some(&last), Some(weight)) if last == sample.stack => *weight += u64::from(sample.weight),
             _ => {

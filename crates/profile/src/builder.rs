@@ -10,13 +10,14 @@ use crate::model::{
     Process, ProcessId, Sample, StackId, Switch, TextId, Thread, ThreadId, Unit,
 };
 use crate::profile::{MarkerRecord, Node, Profile};
+use crate::samples::Samples;
 
 /// A profile cannot hold more than 2³² − 1 items of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the profile has too many {0}")]
 pub struct Full(&'static str);
 
-/// Collects a profile. Adding a sample takes the memory of a [`Sample`] and no look-up.
+/// Collects a profile. Adding a sample takes about 8 bytes of memory and no look-up.
 ///
 /// Methods take only indexes that the same builder returned. With others, writing the profile may
 /// panic.
@@ -197,7 +198,7 @@ impl ProfileBuilder {
 
     /// Removes all samples.
     pub fn forget_samples(&mut self) {
-        self.profile.samples = Vec::new();
+        self.profile.samples = Samples::default();
     }
 
     /// Adds a context switch.
@@ -242,7 +243,7 @@ impl ProfileBuilder {
     /// Returns the profile, with samples and markers sorted by thread and time.
     pub fn finish(self) -> Profile {
         let mut profile = self.profile;
-        profile.samples.sort_by_key(|sample| (sample.thread, sample.time));
+        profile.samples.sort();
         profile.markers.sort_by_key(|record| (record.marker.thread, record.marker.timing.start()));
         profile.switches.sort_by_key(|switch| switch.time);
         profile

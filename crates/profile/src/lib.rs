@@ -16,6 +16,7 @@ mod model;
 mod patterns;
 mod profile;
 mod regroup;
+mod samples;
 mod totals;
 
 pub use builder::{Full, ProfileBuilder};

@@ -6,6 +6,7 @@ use crate::model::{
     CodeKind, Frame, FrameId, Marker, MarkerKind, Module, Nanos, Origin, Process, ProcessId, Sample, StackId,
     Switch, TextId, Thread, ThreadId, Unit,
 };
+use crate::samples::Samples;
 use crate::totals::{Grouping, Groups};
 
 /// A stack: its innermost frame, and the stack of the caller.
@@ -43,7 +44,7 @@ pub struct Profile {
     pub(crate) modules: Vec<Module>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) stacks: Vec<Node>,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Samples,
     pub(crate) switches: Vec<Switch>,
     pub(crate) texts: Vec<String>,
     pub(crate) marker_kinds: Vec<MarkerKind>,
@@ -68,7 +69,7 @@ impl Profile {
             modules: Vec::new(),
             frames: Vec::new(),
             stacks: Vec::new(),
-            samples: Vec::new(),
+            samples: Samples::default(),
             switches: Vec::new(),
             texts: Vec::new(),
             marker_kinds: Vec::new(),
@@ -129,9 +130,14 @@ impl Profile {
         (0..self.stacks.len()).map(|index| StackId(index as u32))
     }
 
-    /// The samples, by thread and time.
-    pub fn samples(&self) -> &[Sample] {
-        &self.samples
+    /// The samples, by thread and time. They are decoded one by one.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.samples.iter()
+    }
+
+    /// The number of samples.
+    pub fn sample_count(&self) -> usize {
+        self.samples.len()
     }
 
     /// What the weights of samples are.
@@ -141,7 +147,7 @@ impl Profile {
 
     /// The total weight of all samples.
     pub fn weight(&self) -> u64 {
-        self.samples.iter().map(|sample| u64::from(sample.weight)).sum()
+        self.samples.weight()
     }
 
     /// The context switches, by time.
@@ -201,9 +207,14 @@ impl Profile {
         self.threads.iter().enumerate().map(|(index, thread)| (ThreadId(index as u32), thread))
     }
 
-    /// The samples of a thread, by time.
-    pub fn samples_of(&self, thread: ThreadId) -> &[Sample] {
-        part(&self.samples, |sample| sample.thread, thread)
+    /// The samples of a thread, by time. They are decoded one by one.
+    pub fn samples_of(&self, thread: ThreadId) -> impl Iterator<Item = Sample> + Clone {
+        self.samples.of(thread)
+    }
+
+    /// The number of samples of a thread.
+    pub fn sample_count_of(&self, thread: ThreadId) -> usize {
+        self.samples.len_of(thread)
     }
 
     /// The markers of a thread, by time.
@@ -236,7 +247,7 @@ impl Profile {
     /// markers, and of these the first one. Idle threads are chosen only if there are no others.
     pub fn busiest_thread(&self) -> Option<ThreadId> {
         let rank = |thread: ThreadId| {
-            let weight: u64 = self.samples_of(thread).iter().map(|sample| u64::from(sample.weight)).sum();
+            let weight = self.samples.weight_of(thread);
             (!self.is_idle(thread), weight, self.markers_of(thread).len(), std::cmp::Reverse(thread))
         };
         self.thread_ids().map(|(thread, _)| thread).max_by_key(|&thread| rank(thread))
@@ -264,13 +275,16 @@ impl Profile {
             };
             replaced.push(caller.filter(repeats).unwrap_or(StackId(index as u32)));
         }
-        self.stacks_in_use().for_each(|stack| *stack = replaced[stack.index()]);
+        self.renumber_stacks(&replaced);
     }
 
     /// Removes the stacks that no sample, context switch or marker has, and the frames that no stack has.
     pub fn remove_unused(&mut self) {
         let mut used = vec![false; self.stacks.len()];
-        self.stacks_in_use().for_each(|stack| used[stack.index()] = true);
+        let markers = self.markers.iter().filter_map(|record| record.marker.stack);
+        let switches = self.switches.iter().filter_map(|switch| switch.stack);
+        let stacks = self.samples.iter().map(|sample| sample.stack).chain(switches).chain(markers);
+        stacks.for_each(|stack| used[stack.index()] = true);
         // Callers come first.
         for index in (0..used.len()).rev() {
             if let Some(caller) = self.stacks[index].caller.filter(|_| used[index]) {
@@ -302,14 +316,15 @@ impl Profile {
             frames[index].inlines = inlines.iter().map(|&inline| kept(&mut frames, inline)).collect();
         }
         (self.frames, self.stacks) = (frames, stacks);
-        self.stacks_in_use().for_each(|stack| *stack = of_stack[stack.index()]);
+        self.renumber_stacks(&of_stack);
     }
 
-    /// The stacks of all samples, context switches and markers.
-    fn stacks_in_use(&mut self) -> impl Iterator<Item = &mut StackId> {
+    /// Replaces the stacks of all samples, context switches and markers.
+    fn renumber_stacks(&mut self, new: &[StackId]) {
+        self.samples.replace_stacks(|stack| Some(new[stack.index()]));
         let markers = self.markers.iter_mut().filter_map(|record| record.marker.stack.as_mut());
         let switches = self.switches.iter_mut().filter_map(|switch| switch.stack.as_mut());
-        self.samples.iter_mut().map(|sample| &mut sample.stack).chain(switches).chain(markers)
+        markers.chain(switches).for_each(|stack| *stack = new[stack.index()]);
     }
 
     /// Why a thread left its processor.

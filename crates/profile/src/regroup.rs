@@ -192,11 +192,7 @@ impl Profile {
         let Regrouped { frames, stacks, of_stack, .. } = regrouped;
         (self.frames, self.stacks) = (frames, stacks);
         let of = |stack: StackId| of_stack[stack.index()];
-        self.samples.retain_mut(|sample| {
-            let stack = of(sample.stack);
-            sample.stack = stack.unwrap_or(sample.stack);
-            stack.is_some()
-        });
+        self.samples.replace_stacks(of);
         let markers = self.markers.iter_mut().map(|record| &mut record.marker.stack);
         let switches = self.switches.iter_mut().map(|switch| &mut switch.stack);
         markers.chain(switches).for_each(|stack| *stack = stack.and_then(of));

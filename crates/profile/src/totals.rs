@@ -262,7 +262,7 @@ mod tests {
         let sample = |stack| Sample { time: Nanos(0), thread, stack, weight: 1, cpu: None };
         profile.samples = ids.into_iter().map(sample).collect();
         profile.fold_unnamed();
-        let folded = profile.samples().iter().map(|sample| {
+        let folded = profile.samples().map(|sample| {
             let mut names: Vec<&str> =
                 profile.stack(sample.stack).map(|frame| &*profile.frame(frame).name).collect();
             names.reverse();

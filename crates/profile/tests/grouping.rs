@@ -100,14 +100,14 @@ fn patterns(options: &[(&str, &str)]) -> Patterns {
 
 /// The grouped stacks, and the weight that was left out.
 fn grouped(mut profile: Profile, patterns: &Patterns) -> (Vec<String>, u64) {
-    let threads: Vec<_> = profile.samples().iter().map(|sample| sample.thread).collect();
+    let threads: Vec<_> = profile.samples().map(|sample| sample.thread).collect();
     let regrouped = patterns.regroup(&profile, threads, Grouping::Function);
     let excluded = profile.replace_stacks(regrouped);
     let stacks = shown(&profile);
     profile.remove_unused();
     assert_eq!(shown(&profile), stacks);
     let mut is_used = vec![false; profile.frames().len()];
-    let samples = profile.samples().iter();
+    let samples = profile.samples();
     samples.flat_map(|sample| profile.stack(sample.stack)).for_each(|frame| is_used[frame.index()] = true);
     assert!(is_used.into_iter().all(|is_used| is_used));
     (stacks, excluded)
@@ -397,7 +397,7 @@ proptest! {
         let options: Vec<(&str, &str)> = options.iter().map(|(option, text)| (*option, &**text)).collect();
         let total: u64 = stacks.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut found = profile(PROGRAM, &stacks);
-        let threads: Vec<_> = found.samples().iter().map(|sample| sample.thread).collect();
+        let threads: Vec<_> = found.samples().map(|sample| sample.thread).collect();
         let patterns = patterns(&options);
         let excluded = found.replace_stacks(patterns.regroup(&found, threads, Grouping::Function));
         prop_assert_eq!(found.weight() + excluded, total);
@@ -428,7 +428,7 @@ proptest! {
         let regrouped = patterns(&options).regroup(&found, [], Grouping::Function);
         found.replace_stacks(regrouped);
         let groups = Groups::new(&found, Grouping::Function);
-        let observed = || found.samples().iter().map(|sample| (sample.stack, Sums::one(sample.weight.into())));
+        let observed = || found.samples().map(|sample| (sample.stack, Sums::one(sample.weight.into())));
         let is_function = |group: usize| groups.names()[group].contains(function);
         let butterfly = Butterfly::new(&found, &groups, observed(), is_function);
         let sum = |sums: &mut dyn Iterator<Item = &Sums>| sums.map(|sums| sums.amount).sum::<u64>();

@@ -121,7 +121,7 @@ fn frames(profile: &Profile, packets: &mut Packets<'_>) -> io::Result<()> {
 fn used(profile: &Profile) -> Vec<bool> {
     let mut used = vec![false; profile.stacks().len()];
     let markers = profile.markers().iter().filter_map(|record| record.marker.stack);
-    for stack in profile.samples().iter().map(|sample| sample.stack).chain(markers) {
+    for stack in profile.samples().map(|sample| sample.stack).chain(markers) {
         used[stack.index()] = true;
     }
     used

@@ -363,7 +363,7 @@ fn only_samples_of_the_timer_are_idle() {
         (Some("event i~ '*'"), 0),
     ] {
         let profile = collect(&trace, chosen);
-        let idle = profile.samples().iter().filter(|sample| profile.is_idle(sample.thread));
+        let idle = profile.samples().filter(|sample| profile.is_idle(sample.thread));
         assert_eq!(idle.count(), expected, "{chosen:?}");
     }
 }
