@@ -1,19 +1,23 @@
 //! `stacks`: the most frequent call stacks by event.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Ordering;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use rustc_hash::FxHashMap;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use stackhound::stacks::StackStates;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
 use stackhound::types::AddressKind;
-use stackhound::{Address, Depth, EventView, FrameView, Label, Naming, Pipeline, frames, symbols};
+use stackhound::{
+    Address, Depth, EventNameId, EventNumbers, EventView, FrameView, Label, Naming, Pipeline, frames, symbols,
+};
 use stackhound_export::escape::{Plain, folded_name, line};
+use stackhound_export::folded::Lines;
 use stackhound_export::json::frame::Frame;
 use stackhound_export::json::process::Process;
 use stackhound_export::json::stack::{Stack, StackSummary};
@@ -64,14 +68,25 @@ pub enum Format {
 }
 
 /// One stack of one process. An address can belong to different modules in different processes.
-#[derive(Clone, Debug)]
-struct StackRow {
-    count: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct RowKey {
+    event: EventNameId,
+    /// Index into the stack table of the trace.
+    stack: u32,
     pid: Option<u32>,
-    process: Option<String>,
     states: StackStates,
-    /// Innermost first.
-    frames: Vec<FrameIndex>,
+}
+
+/// How often a stack of one process was observed.
+#[derive(Clone, Copy, Debug)]
+struct StackRow {
+    key: RowKey,
+    count: u64,
+    /// Index into [`Collected::processes`].
+    process: Option<u32>,
+    /// The range of its frames in [`Collected::frames`].
+    start: usize,
+    end: usize,
 }
 
 /// Index into [`Frames`].
@@ -80,26 +95,27 @@ type FrameIndex = u32;
 /// The stacks of one kind of event.
 #[derive(Debug)]
 struct Kind {
-    event: String,
+    event: EventNameId,
     events: u64,
     with_stack: u64,
-    distinct: usize,
+    /// The rows, most frequent first.
     stacks: Vec<StackRow>,
+    distinct: usize,
 }
 
-/// The key of a row: stacks of one kind of event with the same key are counted together.
-#[derive(PartialEq, Eq, Hash, Clone, Copy)]
-struct RowKey {
-    stack: usize,
-    pid: Option<u32>,
-    states: StackStates,
-}
-
+/// All stacks of a capture, as numbers: a trace repeats names, frames and stacks very often.
 #[derive(Default)]
 struct Collected {
-    events: u64,
-    with_stack: u64,
-    rows: HashMap<RowKey, StackRow>,
+    names: EventNumbers,
+    /// The number of events, and of those with a stack, by the number of their name.
+    counts: Vec<(u64, u64)>,
+    numbers: FxHashMap<RowKey, u32>,
+    rows: Vec<StackRow>,
+    /// The frames of the rows, innermost first.
+    frames: Vec<FrameIndex>,
+    processes: Vec<String>,
+    process_numbers: FxHashMap<String, u32>,
+    distinct: Frames,
 }
 
 /// The key of a distinct frame: its address and address space.
@@ -116,7 +132,7 @@ struct FrameKey {
 /// All distinct frames. The facts about the memory of a frame are those at its first occurrence.
 #[derive(Default)]
 struct Frames {
-    known: HashMap<FrameKey, FrameIndex>,
+    known: FxHashMap<FrameKey, FrameIndex>,
     rows: Vec<FrameRow>,
 }
 
@@ -141,9 +157,94 @@ impl Frames {
     }
 }
 
+impl Collected {
+    fn add(&mut self, view: &EventView<'_>) {
+        let event = self.names.of(view);
+        if self.counts.len() <= event.index() {
+            self.counts.resize(event.index() + 1, (0, 0));
+        }
+        let (events, with_stack) = &mut self.counts[event.index()];
+        *events += 1;
+        let Some(stack) = view.stack().filter(|_| view.level() != frames::Level::None) else { return };
+        *with_stack += 1;
+        // Without the uncertainty about the end of the walk, which is not shown.
+        let states = view.stack_states();
+        let states = states.others().fold(StackStates::of(states.first()), StackStates::with);
+        let pid = view.pid().map(|pid| pid.0);
+        let key = RowKey { event, stack: stack.index() as u32, pid, states };
+        let row = match self.numbers.get(&key) {
+            Some(&number) => number as usize,
+            None => self.insert(key, view),
+        };
+        self.rows[row].count += 1;
+    }
+
+    fn insert(&mut self, key: RowKey, view: &EventView<'_>) -> usize {
+        let Collected { frames, distinct, rows, numbers, .. } = self;
+        let (start, pid) = (frames.len(), view.stack_owner().pid.map(|pid| pid.0));
+        frames.extend(view.frames().map(|frame| distinct.index(pid, &frame)));
+        let (end, number) = (frames.len(), rows.len());
+        numbers.insert(key, number as u32);
+        let process = view.process_name().map(|name| self.process(name));
+        self.rows.push(StackRow { key, count: 0, process, start, end });
+        number
+    }
+
+    fn process(&mut self, name: &str) -> u32 {
+        if let Some(&known) = self.process_numbers.get(name) {
+            return known;
+        }
+        let number = self.processes.len() as u32;
+        self.processes.push(name.to_owned());
+        self.process_numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    fn frames(&self, row: &StackRow) -> &[FrameIndex] {
+        &self.frames[row.start..row.end]
+    }
+
+    fn process_name(&self, row: &StackRow) -> Option<&str> {
+        row.process.map(|process| &*self.processes[process as usize])
+    }
+
+    /// The kinds of events, those with the most stacks first, and the most frequent rows of each.
+    fn kinds(&self, top: usize) -> Vec<Kind> {
+        let mut of_event: Vec<Vec<StackRow>> = vec![Vec::new(); self.counts.len()];
+        self.rows.iter().for_each(|row| of_event[row.key.event.index()].push(*row));
+        let mut kinds: Vec<Kind> = Vec::new();
+        for (mut stacks, &(events, with_stack)) in of_event.into_iter().zip(&self.counts) {
+            let Some(first) = stacks.first() else { continue };
+            let (event, distinct) = (first.key.event, stacks.len());
+            stacks.sort_unstable_by(|a, b| self.compare(a, b));
+            stacks.truncate(top);
+            kinds.push(Kind { event, events, with_stack, stacks, distinct });
+        }
+        kinds.sort_by(|a, b| {
+            let by_name = || self.names.name(a.event).cmp(self.names.name(b.event));
+            b.with_stack.cmp(&a.with_stack).then_with(by_name)
+        });
+        kinds
+    }
+
+    /// The order of the rows of a kind: most frequent first, then by process, frames, state and
+    /// process id.
+    fn compare(&self, a: &StackRow, b: &StackRow) -> Ordering {
+        let address =
+            |&index: &FrameIndex| self.distinct.rows[index as usize].facts.address.unwrap_or(Address(0));
+        let by_frames = || self.frames(a).iter().map(address).cmp(self.frames(b).iter().map(address));
+        let rest = |row: &StackRow| (row.key.states, row.key.pid, row.key.stack);
+        b.count
+            .cmp(&a.count)
+            .then_with(|| self.process_name(a).cmp(&self.process_name(b)))
+            .then_with(by_frames)
+            .then_with(|| rest(a).cmp(&rest(b)))
+    }
+}
+
 /// Frames with everything needed to show them.
 struct Shown<'a> {
-    frames: &'a Frames,
+    collected: &'a Collected,
     modules: &'a frames::Modules,
     system: &'a System,
     naming: Option<&'a Naming>,
@@ -152,18 +253,19 @@ struct Shown<'a> {
 impl Shown<'_> {
     /// The summary of a row, unless frames are shown as addresses only.
     fn summary(&self, row: &StackRow) -> Option<StackSummary<'static>> {
-        let rows = || row.frames.iter().map(|&index| &self.frames.rows[index as usize]);
+        let frames = self.collected.frames(row);
+        let rows = || frames.iter().map(|&index| &self.collected.distinct.rows[index as usize]);
         if rows().all(|row| row.depth == Depth::Address) {
             return None;
         }
         let facts: Vec<frames::Frame> = rows().map(|row| row.facts).collect();
         let mut summary = frames::Summary::default();
-        summary.of(self.modules, row.states, &facts);
+        summary.of(self.modules, row.key.states, &facts);
         Some(StackSummary::new(&summary, self.modules))
     }
 
     fn frame<T>(&self, index: FrameIndex, show: impl FnOnce(Label<'_>) -> T) -> T {
-        let row = &self.frames.rows[index as usize];
+        let row = &self.collected.distinct.rows[index as usize];
         let frame = FrameView::new(row.facts, self.system, row.depth);
         let names = self.naming.and_then(|naming| naming.frame(row.number?));
         show(Label { frame: &frame, names })
@@ -179,7 +281,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let sink = arguments.output.rows(format)?;
-    let mut report = Report { format, sink, captures: &captures, written: 0, folded: BTreeMap::new() };
+    let mut report = Report { format, sink, captures: &captures, written: 0, folded: Lines::default() };
     let mut damaged = false;
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
@@ -214,32 +316,37 @@ fn report_capture(
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut progress = Progress::of(common, trace);
-    let mut kinds: HashMap<String, Collected> = HashMap::new();
-    let mut frames = Frames::default();
+    let mut collected = Collected::default();
     let outcome = pipeline.run(|view| {
         progress.tick_at(view);
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }
         if filter.wants(view) {
-            collect(&mut kinds, &mut frames, view);
+            collected.add(view);
         }
         ControlFlow::Continue(())
     });
-    let mut kinds: Vec<Kind> = kinds
-        .into_iter()
-        .filter(|(_, found)| found.with_stack > 0)
-        .map(|(event, found)| kind(event, found, &frames))
-        .collect();
-    kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
-    if report.format != Format::Folded {
-        kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
+    // Not used any more, and as large as the rows.
+    collected.numbers = FxHashMap::default();
+    collected.distinct.known = FxHashMap::default();
+    let kinds = if report.format == Format::Folded { Vec::new() } else { collected.kinds(arguments.top) };
+    if report.format == Format::Folded {
+        let all = 0..collected.distinct.rows.len() as FrameIndex;
+        name(&mut pipeline, &mut collected.distinct, all);
+    } else {
+        let shown: Vec<FrameIndex> = kinds
+            .iter()
+            .flat_map(|kind| &kind.stacks)
+            .flat_map(|row| collected.frames(row))
+            .copied()
+            .collect();
+        name(&mut pipeline, &mut collected.distinct, shown);
     }
-    name(&mut pipeline, &kinds, &mut frames);
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     let (known, resolver, naming) = pipeline.parts();
     let (modules, system) = (resolver.modules(), known.system());
-    let shown = Shown { frames: &frames, modules, system, naming: naming.as_deref() };
+    let shown = Shown { collected: &collected, modules, system, naming: naming.as_deref() };
     report.add(&kinds, &shown)?;
     Ok(!outcome.trace.damage.is_empty())
 }
@@ -252,7 +359,7 @@ struct Report<'a> {
     /// The number of written captures.
     written: usize,
     /// The folded lines of all captures.
-    folded: BTreeMap<String, u64>,
+    folded: Lines,
 }
 
 impl Report<'_> {
@@ -270,7 +377,10 @@ impl Report<'_> {
                 }
                 table(&mut self.sink, kinds, shown)
             }
-            Format::Folded => folded(&mut self.folded, kinds, shown),
+            Format::Folded => {
+                folded(&mut self.folded, shown);
+                Ok(())
+            }
             Format::Json => {
                 let stacks = Stacks { kinds: kinds.iter().map(|kind| kind_json(kind, shown)).collect() };
                 let Some(capture) = capture else { return self.sink.json(&stacks) };
@@ -281,9 +391,7 @@ impl Report<'_> {
     }
 
     fn finish(mut self) -> Result<()> {
-        for (stack, count) in &self.folded {
-            line(&mut self.sink, format_args!("{stack} {count}"))?;
-        }
+        self.folded.write(&mut self.sink)?;
         if self.format == Format::Json && self.captures.len() > 1 {
             writeln!(self.sink, "]}}")?;
         }
@@ -291,59 +399,10 @@ impl Report<'_> {
     }
 }
 
-fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, view: &EventView<'_>) {
-    let name = view.name();
-    let kind = match kinds.get_mut(&*name) {
-        Some(kind) => kind,
-        None => kinds.entry(name.into_owned()).or_default(),
-    };
-    kind.events += 1;
-    let Some(stack) = view.stack().filter(|_| view.level() != frames::Level::None) else { return };
-    kind.with_stack += 1;
-    let pid = view.pid().map(|pid| pid.0);
-    // Without the uncertainty about the end of the walk, which is not shown.
-    let states = view.stack_states();
-    let states = states.others().fold(StackStates::of(states.first()), StackStates::with);
-    let key = RowKey { stack: stack.index(), pid, states };
-    let row = kind.rows.entry(key).or_insert_with(|| {
-        let frames_pid = view.stack_owner().pid.map(|pid| pid.0);
-        StackRow {
-            count: 0,
-            pid,
-            process: view.process_name().map(str::to_owned),
-            states,
-            frames: view.frames().map(|frame| frames.index(frames_pid, &frame)).collect(),
-        }
-    });
-    row.count += 1;
-}
-
-/// Sorts the rows of a kind: most frequent first, then by process, frames, state and process id.
-fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
-    let mut stacks: Vec<(RowKey, StackRow)> = found.rows.into_iter().collect();
-    let addresses = |row: &StackRow| -> Vec<Address> {
-        row.frames
-            .iter()
-            .map(|&index| frames.rows[index as usize].facts.address.unwrap_or(Address(0)))
-            .collect()
-    };
-    stacks.sort_by(|(key_a, a), (key_b, b)| {
-        let by_frames = || addresses(a).cmp(&addresses(b));
-        let rest = |key: &RowKey| (key.states, key.pid, key.stack);
-        b.count
-            .cmp(&a.count)
-            .then_with(|| a.process.cmp(&b.process))
-            .then_with(by_frames)
-            .then_with(|| rest(key_a).cmp(&rest(key_b)))
-    });
-    let stacks: Vec<StackRow> = stacks.into_iter().map(|(_, row)| row).collect();
-    Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
-}
-
 /// Resolves the names of the frames that are shown. Requests all modules before waiting.
-fn name(pipeline: &mut Pipeline<'_>, kinds: &[Kind], frames: &mut Frames) {
+fn name(pipeline: &mut Pipeline<'_>, frames: &mut Frames, shown: impl IntoIterator<Item = FrameIndex>) {
     let (known, _, Some(naming)) = pipeline.parts() else { return };
-    for &index in kinds.iter().flat_map(|kind| &kind.stacks).flat_map(|row| &row.frames) {
+    for index in shown {
         let row = &mut frames.rows[index as usize];
         if row.depth == Depth::Function
             && row.number.is_none()
@@ -361,7 +420,7 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
             writeln!(out)?;
         }
         let style = palette::of(palette::HEADING);
-        write!(out, "{style}{}{style:#}", Plain(&kind.event))?;
+        write!(out, "{style}{}{style:#}", Plain(shown.collected.names.name(kind.event)))?;
         line(
             out,
             format_args!(
@@ -373,11 +432,11 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         )?;
         for row in &kind.stacks {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
-            let process = row.process.as_deref().unwrap_or("-");
+            let process = shown.collected.process_name(row).unwrap_or("-");
             let unit = palette::of(palette::UNIT);
             write!(out, "  {:>8} {share:>5.1} {unit}%{unit:#}  ", grouped(row.count))?;
-            line(out, format_args!("{process} [{}]", row.states.first().name()))?;
-            for &index in &row.frames {
+            line(out, format_args!("{process} [{}]", row.key.states.first().name()))?;
+            for &index in shown.collected.frames(row) {
                 shown.frame(index, |label| {
                     let (style, mode) = (palette::of_code(label.frame), label.frame.mode.name());
                     for inline in label.inlines() {
@@ -394,26 +453,30 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
 }
 
 /// Adds one line per stack: the process, the frames from the outermost one on and the event, then
-/// the count. The counts of equal lines are summed.
-fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
-    for kind in kinds {
-        for row in &kind.stacks {
-            let mut line = folded_name(row.process.as_deref().unwrap_or("-"));
-            for &index in row.frames.iter().rev() {
-                shown.frame(index, |label| {
-                    let inlines = label.inlines().rev().map(|inline| inline.to_string());
-                    for name in std::iter::once(label.function()).chain(inlines) {
-                        line.push(';');
-                        line.push_str(&folded_name(&name));
-                    }
-                });
+/// the count.
+fn folded(lines: &mut Lines, shown: &Shown<'_>) {
+    let collected = shown.collected;
+    let mut name = |text: &str| lines.label(folded_name(text));
+    let unknown = name("-");
+    let processes: Vec<_> = collected.processes.iter().map(|process| name(process)).collect();
+    let events: Vec<_> = collected.names.iter().map(&mut name).collect();
+    let frame = |index| {
+        shown.frame(index, |label| {
+            let mut text = folded_name(&label.function());
+            for inline in label.inlines().rev() {
+                text.push(';');
+                text.push_str(&folded_name(&inline.to_string()));
             }
-            line.push(';');
-            line.push_str(&folded_name(&kind.event));
-            *lines.entry(line).or_default() += row.count;
-        }
+            lines.label(text)
+        })
+    };
+    let frames: Vec<_> = (0..collected.distinct.rows.len() as FrameIndex).map(frame).collect();
+    for row in &collected.rows {
+        let process = row.process.map_or(unknown, |process| processes[process as usize]);
+        let stack = collected.frames(row).iter().rev().map(|&index| frames[index as usize]);
+        let event = events[row.key.event.index()];
+        lines.add([process].into_iter().chain(stack).chain([event]), row.count);
     }
-    Ok(())
 }
 
 /// The frames of a row. Each one is built when it is written, because its names are borrowed.
@@ -424,8 +487,9 @@ struct RowFrames<'a> {
 
 impl Serialize for RowFrames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.row.frames.len()))?;
-        for &index in &self.row.frames {
+        let frames = self.shown.collected.frames(self.row);
+        let mut list = serializer.serialize_seq(Some(frames.len()))?;
+        for &index in frames {
             self.shown.frame(index, |label| list.serialize_element(&Frame::of_event(&label)))?;
         }
         list.end()
@@ -435,12 +499,12 @@ impl Serialize for RowFrames<'_> {
 fn kind_json<'a>(kind: &'a Kind, shown: &'a Shown<'a>) -> EventStacks<'a, json::StackRow<'a, RowFrames<'a>>> {
     let row = |row: &'a StackRow| json::StackRow {
         count: row.count,
-        pid: row.pid,
-        process: Process::named(row.process.as_deref()),
-        stack: Stack::new(row.states, RowFrames { row, shown }, shown.summary(row)),
+        pid: row.key.pid,
+        process: Process::named(shown.collected.process_name(row)),
+        stack: Stack::new(row.key.states, RowFrames { row, shown }, shown.summary(row)),
     };
     EventStacks {
-        event: &kind.event,
+        event: shown.collected.names.name(kind.event),
         events: kind.events,
         with_stack: kind.with_stack,
         distinct: kind.distinct as u64,

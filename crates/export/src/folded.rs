@@ -3,9 +3,13 @@
 //!
 //! The text format that `stackcollapse` scripts write and flame graph programs read.
 
+mod lines;
+
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+
+pub use lines::{LabelNumber, Lines};
 
 use crate::escape::folded_name;
 use stackhound_profile::Profile;
