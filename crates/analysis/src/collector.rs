@@ -4,6 +4,8 @@
 //!
 //! This module uses events, stacks and names. It does not implement profile formats.
 
+use std::fmt::{self, Display, Write as _};
+
 use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventNumbers, EventView, Naming, Predicate, TraceState};
@@ -86,6 +88,8 @@ pub struct Collector {
     reasons: FxHashMap<String, TextId>,
     markers: usize,
     switches: usize,
+    /// The values of the current marker, whose memory is used again.
+    values: Vec<String>,
 }
 
 impl Collector {
@@ -105,6 +109,7 @@ impl Collector {
             reasons: FxHashMap::default(),
             markers: 0,
             switches: 0,
+            values: Vec::new(),
         }
     }
 
@@ -251,23 +256,30 @@ impl Collector {
             return Ok(());
         }
         self.markers += 1;
-        let fields = || view.fields().into_iter().flatten().filter_map(Result::ok);
-        let keys: Vec<String> = fields().map(|decoded| decoded.field.name.to_string()).collect();
-        let values: Vec<String> =
-            fields().map(|decoded| shortened(ItemText(decoded.field, &decoded.item).to_string())).collect();
-        let kind = self.kind(&view.name(), keys)?;
+        let mut keys: Vec<&str> = Vec::new();
+        let mut values = std::mem::take(&mut self.values);
+        for (index, decoded) in view.fields().into_iter().flatten().filter_map(Result::ok).enumerate() {
+            keys.push(&decoded.field.name);
+            if values.len() == index {
+                values.push(String::new());
+            }
+            shorten(&mut values[index], ItemText(decoded.field, &decoded.item));
+        }
+        let kind = self.kind(&view.name(), &keys)?;
         let (process, thread) = self.parts.thread_of(view)?;
         let stack = self.parts.stack_of(view, process)?;
         let timing = Timing::Instant(self.parts.nanos(view.time()));
-        self.parts.builder.marker(Marker { timing, thread, kind, stack }, values);
+        self.parts.builder.marker(Marker { timing, thread, kind, stack }, &values[..keys.len()]);
+        self.values = values;
         Ok(())
     }
 
-    fn kind(&mut self, name: &str, keys: Vec<String>) -> Result<MarkerKindId, Full> {
+    fn kind(&mut self, name: &str, keys: &[&str]) -> Result<MarkerKindId, Full> {
         let known = self.kinds.get(name).into_iter().flatten();
         if let Some((_, id)) = known.into_iter().find(|(known, _)| *known == keys) {
             return Ok(*id);
         }
+        let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();
         let id = self.parts.builder.marker_kind(MarkerKind { name: name.to_owned(), keys: keys.clone() })?;
         self.kinds.entry(name.to_owned()).or_default().push((keys, id));
         Ok(id)
@@ -280,14 +292,50 @@ fn interrupt(view: &EventView<'_>) -> Option<Interrupt> {
     Interrupt::of(&sample.ok()?)
 }
 
-fn shortened(mut text: String) -> String {
-    if text.len() > VALUE_MAX {
-        let mut end = VALUE_MAX;
-        while !text.is_char_boundary(end) {
-            end -= 1;
+/// Replaces a text by a value, and cuts it off after [`VALUE_MAX`] bytes. The rest of long values is
+/// not rendered.
+fn shorten(text: &mut String, value: impl Display) {
+    text.clear();
+    let mut short = Shortened(text);
+    // The only error is that of a value that was cut off.
+    let _ = write!(short, "{value}");
+}
+
+/// A text that ends with an ellipsis where it would become longer than [`VALUE_MAX`] bytes.
+struct Shortened<'t>(&'t mut String);
+
+impl fmt::Write for Shortened<'_> {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let left = VALUE_MAX.saturating_sub(self.0.len());
+        if more.len() <= left {
+            self.0.push_str(more);
+            return Ok(());
         }
-        text.truncate(end);
-        text.push('…');
+        self.0.push_str(&more[..more.floor_char_boundary(left)]);
+        self.0.push('…');
+        Err(fmt::Error)
     }
-    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_cut_off() {
+        let mut text = "before".to_owned();
+        for (value, expected) in [
+            ("a".repeat(VALUE_MAX), "a".repeat(VALUE_MAX)),
+            ("a".repeat(VALUE_MAX + 1), "a".repeat(VALUE_MAX) + "…"),
+            ("a".to_owned() + &"ä".repeat(VALUE_MAX), "a".to_owned() + &"ä".repeat(VALUE_MAX / 2 - 1) + "…"),
+            (String::new(), String::new()),
+        ] {
+            shorten(&mut text, &value);
+            assert_eq!(text, expected);
+            // The value in several parts.
+            let (start, end) = value.split_at(value.len().min(3));
+            shorten(&mut text, format_args!("{start}{end}{}", ""));
+            assert_eq!(text, expected);
+        }
+    }
 }

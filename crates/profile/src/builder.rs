@@ -1,9 +1,7 @@
 //! Collection of a profile.
 
-use std::fmt::{Display, Write};
-
 use rustc_hash::FxHashMap;
-use stackhound_types::plain::{Plain, make_plain};
+use stackhound_types::plain::{Plain, make_plain, needs_escaping};
 
 use crate::model::{
     Frame, FrameId, FrameName, InlineName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin,
@@ -225,15 +223,19 @@ impl ProfileBuilder {
 
     /// Adds a marker with the values of its kind's fields in order. Missing values at the end are
     /// empty.
-    pub fn marker(&mut self, marker: Marker, values: impl IntoIterator<Item = impl Display>) {
+    pub fn marker(&mut self, marker: Marker, values: impl IntoIterator<Item = impl AsRef<str>>) {
         let Profile { marker_kinds, value_ends, value_text, markers, .. } = &mut self.profile;
         let first_value = value_ends.len();
         let mut values = values.into_iter();
         for _ in &marker_kinds[marker.kind.index()].keys {
             if let Some(value) = values.next() {
-                // Writing to a string cannot fail, unless formatting the value fails; then the text
-                // ends there.
-                let _ = write!(value_text, "{}", Plain(value));
+                let start = value_text.len();
+                value_text.push_str(value.as_ref());
+                // Nearly all texts are unchanged.
+                if value_text[start..].contains(needs_escaping) {
+                    let plain = Plain(&value_text[start..]).to_string();
+                    value_text.replace_range(start.., &plain);
+                }
             }
             value_ends.push(value_text.len());
         }
