@@ -5,7 +5,7 @@
 # the number of unconfirmed stacks with the correct frames.
 #
 # Each data buffer in turn and 200 random pairs, read twice and read once. Ordinary tests drop every
-# 64th buffer of large traces, `.ci/run` every 16th.
+# 64th buffer of large traces.
 #
 # usage: loss.sh
 # Exit code: 0 no certain result is contradicted, 101 one is.

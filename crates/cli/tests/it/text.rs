@@ -3,7 +3,7 @@
 //!
 //! In a name of a trace, of its symbols, of an archive member or of a Sysmon row, one character is
 //! replaced by a special one, and in a control copy by a letter. A verb reads both. The outputs may
-//! differ by this character only. An ordinary run tries 20 names, `.ci/run` 150; `STACKHOUND_MUTATIONS` sets
+//! differ by this character only. An ordinary run tries 20 names; `STACKHOUND_MUTATIONS` sets
 //! another number, and `scripts/text.sh` tries 5,000.
 
 use std::collections::BTreeSet;

@@ -11,10 +11,8 @@ use super::bound::Bound;
 /// The number of drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// A quarter of a sample; each buffer of tiny traces.
-    Few,
-    /// Each buffer of small traces, every 16th of larger ones, and a number of pairs that is a 16th
-    /// of all buffers.
+    /// Each buffer of tiny traces, every fourth of small ones, every 64th of larger ones, and a
+    /// number of pairs that is a 64th of all buffers.
     Sample,
     /// Each buffer, and 200 pairs.
     Full,
@@ -24,13 +22,12 @@ impl Extent {
     pub fn from_environment() -> Extent {
         match std::env::var("STACKHOUND_LOSS").as_deref() {
             Ok("full") => Extent::Full,
-            Ok("sample") => Extent::Sample,
-            _ => Extent::Few,
+            _ => Extent::Sample,
         }
     }
 }
 
-const SAMPLED: usize = 16;
+const SAMPLED: usize = 64;
 /// Maximum number of buffers of a small trace.
 const SMALL: usize = 64;
 /// Maximum number of buffers of a trace that is never sampled.
@@ -166,11 +163,16 @@ fn median(shares: &[f64]) -> Option<f64> {
 }
 
 pub fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
-    let of_sample = if buffers.len() <= SMALL { 1 } else { SAMPLED };
+    let count = buffers.len();
+    let step = if count <= TINY {
+        1
+    } else if count <= SMALL {
+        4
+    } else {
+        SAMPLED
+    };
     let (step, pairs) = match extent {
-        Extent::Few if buffers.len() <= TINY => (1, 1),
-        Extent::Few => (4 * of_sample, buffers.len().div_ceil(4 * SAMPLED)),
-        Extent::Sample => (of_sample, buffers.len().div_ceil(SAMPLED)),
+        Extent::Sample => (step, buffers.len().div_ceil(SAMPLED)),
         Extent::Full => (1, PAIRS),
     };
     let singles = (0..buffers.len()).step_by(step).map(|index| vec![index]);

@@ -380,7 +380,7 @@ fn facts_are_right_or_missing_without_some_buffers() {
         assert!(comparison.share("process.name") > 0.3);
     };
     let all = [(Mix::Default, 4), (Mix::Reuse, 5), (Mix::Reuse, 6)];
-    let count = if Extent::from_environment() == Extent::Few { 2 } else { all.len() };
+    let count = if Extent::from_environment() == Extent::Sample { 2 } else { all.len() };
     std::thread::scope(|scope| {
         for of in all.into_iter().take(count) {
             scope.spawn(move || check(of));

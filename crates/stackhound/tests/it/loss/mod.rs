@@ -1,9 +1,9 @@
 //! Buffers dropped from traces: the complete trace never contradicts a certain stack, state or
 //! verdict, and no fact of the state contradicts the ground truth.
 //!
-//! An ordinary run drops every 64th data buffer and a few pairs, `.ci/run` with
-//! `STACKHOUND_LOSS=sample` four times as many. With `STACKHOUND_LOSS=full`, each data buffer in
-//! turn and 200 random pairs are dropped; `scripts/loss.sh` runs this form and prints the figures.
+//! An ordinary run drops every fourth data buffer of small traces, every 64th of larger ones, and a
+//! few pairs. With `STACKHOUND_LOSS=full`, each data buffer in turn and 200 random pairs are
+//! dropped; `scripts/loss.sh` runs this form and prints the figures.
 
 mod answers;
 mod bound;
