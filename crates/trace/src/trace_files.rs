@@ -132,7 +132,8 @@ impl OpenTrace {
         }
         let pool = match threads {
             0 | 1 => None,
-            _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
+            // The others are the calling thread and that of the merge.
+            _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(1.max(threads - 2)).build()?)),
         };
         let loading = Loading { pool, selection: None };
         Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
@@ -246,14 +247,23 @@ impl OpenTrace {
 
     fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
         let is_survey = selection.is_some();
-        let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
         for (etl_file, index) in self.numbered() {
+            let loading = Loading { selection: selection.clone(), ..self.loading_of(index) };
             let feed = |stream| Feed::new(etl_file.clone(), stream, loading.clone());
             feeds.extend(index.streams().into_iter().map(feed));
         }
         let merge = Merge::new(feeds, self.time_bases(), self.initial_stats(), is_survey);
         Ordered::new(merge, self.loading.pool.is_some())
+    }
+
+    /// How the blocks of a source are loaded. With two threads, that of the merge scans buffers
+    /// itself, unless they are compressed: waking another one costs as much.
+    fn loading_of(&self, index: &Index) -> Loading {
+        let is_compressed = || index.buffers.iter().any(|buffer| buffer.compressed);
+        let pool = self.loading.pool.clone();
+        let pool = pool.filter(|pool| pool.current_num_threads() > 1 || is_compressed());
+        Loading { pool, ..self.loading.clone() }
     }
 
     /// Passes every event to `handle`, in time order, until it breaks.
@@ -271,7 +281,7 @@ impl OpenTrace {
     /// Every block of every source, in file order and without keeping it, with the source's number.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
         self.numbered().enumerate().flat_map(move |(number, (etl_file, index))| {
-            let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading.clone());
+            let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading_of(index));
             std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
         })
     }
