@@ -21,10 +21,10 @@ use crate::frame::FrameView;
 use crate::trace_state::{SchemaRef, TraceState};
 
 /// What later events report about an event.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outcomes {
-    pub create: Option<CreateOutcome>,
-    pub call: Option<CallOutcome>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcomes<'c> {
+    pub create: Option<&'c CreateOutcome>,
+    pub call: Option<&'c CallOutcome>,
 }
 
 /// The ids of the process and thread that an event states. Together with the time of the event,
@@ -49,10 +49,10 @@ struct Owner {
 /// An event with all known data about it. Everything is computed on request.
 #[derive(Debug)]
 pub struct EventView<'c> {
-    delivered: Delivered<'c>,
+    delivered: &'c Delivered<'c>,
     known: &'c TraceState,
     enricher: &'c Enricher,
-    outcomes: Outcomes,
+    outcomes: Outcomes<'c>,
     schema: OnceCell<Option<SchemaRef>>,
     stated_ids: OnceCell<StatedIds>,
     owner: OnceCell<Owner>,
@@ -62,10 +62,10 @@ pub struct EventView<'c> {
 
 impl<'c> EventView<'c> {
     pub(crate) fn new(
-        delivered: Delivered<'c>,
+        delivered: &'c Delivered<'c>,
         known: &'c TraceState,
         enricher: &'c Enricher,
-        outcomes: Outcomes,
+        outcomes: Outcomes<'c>,
     ) -> EventView<'c> {
         let (schema, stated_ids, owner) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
         let (level, process) = (OnceCell::new(), OnceCell::new());
@@ -79,7 +79,7 @@ impl<'c> EventView<'c> {
 
     /// The event with its stack, as the correlator delivered it.
     pub fn delivered(&self) -> &Delivered<'c> {
-        &self.delivered
+        self.delivered
     }
 
     /// The known state of the trace.
@@ -320,12 +320,12 @@ impl<'c> EventView<'c> {
 
     /// For a file creation: the requested disposition and the result.
     pub fn create(&self) -> Option<CreateOutcome> {
-        self.outcomes.create
+        self.outcomes.create.copied()
     }
 
     /// For the entry and the exit of a system call: its thread and service, and how it ended.
     pub fn call(&self) -> Option<CallOutcome> {
-        self.outcomes.call
+        self.outcomes.call.copied()
     }
 
     /// For system calls: the name of the service. `None` if no file names it.
@@ -361,7 +361,7 @@ impl<'c> EventView<'c> {
     /// The thread and process of the stack: for the creation of a process or thread, the creator
     /// and not the created one.
     pub fn stack_owner(&self) -> StackOwner {
-        StackOwner::of(&self.delivered, self.known.system())
+        StackOwner::of(self.delivered, self.known.system())
     }
 
     /// The frames of the stack, innermost first, with the modules that were loaded at the time of
@@ -389,7 +389,7 @@ impl<'c> EventView<'c> {
     pub fn resolved(&self) -> Arc<[Frame]> {
         match self.stack() {
             None => Arc::default(),
-            Some(_) => self.resolver().of(self.known.system(), &self.delivered).all(&self.delivered),
+            Some(_) => self.resolver().of(self.known.system(), self.delivered).all(self.delivered),
         }
     }
 

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_etl::{Clock, Selection};
-use stackhound_frames::{CallJoin, CallStats, CreateJoin, CreateStats, FrameResolver, Modules};
+use stackhound_frames::{
+    CallJoin, CallOutcome, CallStats, CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules,
+};
 use stackhound_live::{LiveMerger, Step};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
@@ -150,7 +152,8 @@ struct Joins {
 /// A chosen event and its sequence number among all events.
 struct Chosen {
     event: Kept,
-    outcomes: Outcomes,
+    create: Option<CreateOutcome>,
+    call: Option<CallOutcome>,
     number: u64,
 }
 
@@ -309,20 +312,21 @@ impl<'t> Pipeline<'t> {
         let (mut ended, mut taken) = (false, 0_u64);
         'all: while !ended {
             let mut idle = false;
-            match events.next() {
+            // By reference: copies of what was just written in other sizes stall the processor.
+            match &events.next() {
                 Step::Event(event) => {
                     if learning {
-                        self.known.observe_now(&event);
+                        self.known.observe_now(event);
                     }
-                    joins.creates.push(&event);
-                    correlator.push(&event);
+                    joins.creates.push(event);
+                    correlator.push(event);
                     let (known, enricher) = (self.known.system(), &self.enricher);
-                    joins.calls.push(&event, correlator.losses(), |routine| {
+                    joins.calls.push(event, correlator.losses(), |routine| {
                         enricher.service_kind(known, routine, event.time())
                     });
                 }
                 Step::Idle(until) => {
-                    correlator.advance(until);
+                    correlator.advance(*until);
                     idle = true;
                 }
                 Step::End => {
@@ -349,12 +353,11 @@ impl<'t> Pipeline<'t> {
                     break;
                 }
             }
-            while let Some(delivered) = correlator.pop() {
+            while let Some(delivered) = &correlator.pop() {
                 passed += 1;
-                let outcomes = Outcomes {
-                    create: joins.creates.outcome(&delivered.event),
-                    call: joins.calls.outcome(&delivered.event, delivered.losses()),
-                };
+                let create = joins.creates.outcome(&delivered.event);
+                let call = joins.calls.outcome(&delivered.event, delivered.losses());
+                let outcomes = Outcomes { create: create.as_ref(), call: call.as_ref() };
                 let view = EventView::new(delivered, &self.known, &self.enricher, outcomes);
                 match choose(&view) {
                     ControlFlow::Break(()) => {
@@ -369,7 +372,7 @@ impl<'t> Pipeline<'t> {
                     }
                     ControlFlow::Continue(true) => {
                         view.request_names();
-                        chosen.push_back(Chosen { event: delivered.keep(), outcomes, number: passed });
+                        chosen.push_back(Chosen { event: delivered.keep(), create, call, number: passed });
                         unnamed += 1;
                         if unnamed == BATCH {
                             unnamed = 0;
@@ -382,7 +385,8 @@ impl<'t> Pipeline<'t> {
                 && (ended || idle || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
-                if handle(&EventView::new(event, &self.known, &self.enricher, first.outcomes)).is_break() {
+                let outcomes = Outcomes { create: first.create.as_ref(), call: first.call.as_ref() };
+                if handle(&EventView::new(&event, &self.known, &self.enricher, outcomes)).is_break() {
                     break 'all;
                 }
                 chosen.pop_front();

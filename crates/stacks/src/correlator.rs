@@ -351,14 +351,25 @@ impl Correlator {
         self.queue.pop_front();
         self.first += 1;
         self.handed_out = Some(held.slot);
-        let (stack, states, stated) = if held.partial == NOTHING {
-            (None, self.without_parts(&held), None)
-        } else {
-            self.settle(&held)
-        };
+        if held.partial == NOTHING {
+            let states = self.without_parts(&held);
+            return Some(self.delivered(&held, None, states, None));
+        }
+        let (stack, states, stated) = self.settle(&held);
+        Some(self.delivered(&held, stack, states, stated))
+    }
+
+    #[inline]
+    fn delivered(
+        &mut self,
+        held: &Held,
+        stack: Option<StackId>,
+        states: StackStates,
+        stated: Option<StatedIds>,
+    ) -> Delivered<'_> {
         self.stats.by_state[states.first() as usize] += 1;
         let event = held.event(&self.block_pool);
-        Some(Delivered { event, stack, states, stated, table: &self.table, losses: Some(&self.losses) })
+        Delivered { event, stack, states, stated, table: &self.table, losses: Some(&self.losses) }
     }
 
     /// The state of an event for which no part arrived.
