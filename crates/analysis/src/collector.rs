@@ -119,8 +119,8 @@ impl Collector {
     /// # Errors
     /// If the profile is full: it cannot contain another stack, frame, process or thread.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+        self.parts.observe(view);
         let hook_id = view.kernel_id();
-        self.parts.observe_kind(view, hook_id);
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);
         }

@@ -96,13 +96,7 @@ impl Parts {
     /// event if that is earlier than the start of the session.
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>) {
-        self.observe_kind(view, view.kernel_id());
-    }
-
-    /// The same as [`observe`](Parts::observe), of an event whose kernel id is known.
-    #[inline]
-    pub fn observe_kind(&mut self, view: &EventView<'_>, kernel_id: Option<u16>) {
-        self.services.observe(view, kernel_id);
+        self.services.observe(view);
         let now = view.time();
         match &mut self.times {
             Some((_, last)) => *last = now.max(*last),

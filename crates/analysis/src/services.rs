@@ -37,8 +37,8 @@ pub struct Services {
 impl Services {
     /// Observes the next event.
     #[inline]
-    pub fn observe(&mut self, view: &EventView<'_>, kernel_id: Option<u16>) {
-        match kernel_id {
+    pub fn observe(&mut self, view: &EventView<'_>) {
+        match view.kernel_id() {
             Some(hook_id::SYSTEM_CONFIG_SERVICES) => self.list(view),
             Some(hook_id::THREAD_START | hook_id::THREAD_DC_START | hook_id::THREAD_DC_END) => {
                 self.tag(view, tid(view, "TThreadId"), "SubProcessTag");

@@ -330,19 +330,17 @@ fn report_capture(
     // Not used any more, and as large as the rows.
     collected.numbers = FxHashMap::default();
     collected.distinct.known = FxHashMap::default();
-    let kinds = if report.format == Format::Folded { Vec::new() } else { collected.kinds(arguments.top) };
-    if report.format == Format::Folded {
+    let kinds = if report.format == Format::Folded {
         let all = 0..collected.distinct.rows.len() as FrameIndex;
         name(&mut pipeline, &mut collected.distinct, all);
+        Vec::new()
     } else {
-        let shown: Vec<FrameIndex> = kinds
-            .iter()
-            .flat_map(|kind| &kind.stacks)
-            .flat_map(|row| collected.frames(row))
-            .copied()
-            .collect();
+        let kinds = collected.kinds(arguments.top);
+        let rows = kinds.iter().flat_map(|kind| &kind.stacks);
+        let shown: Vec<FrameIndex> = rows.flat_map(|row| collected.frames(row)).copied().collect();
         name(&mut pipeline, &mut collected.distinct, shown);
-    }
+        kinds
+    };
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     let (known, resolver, naming) = pipeline.parts();
     let (modules, system) = (resolver.modules(), known.system());

@@ -7,7 +7,6 @@ use crate::model::{Nanos, Sample, StackId, ThreadId};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     threads: Vec<OfThread>,
-    count: usize,
 }
 
 /// The samples of one thread, in the order in which they were added.
@@ -28,11 +27,10 @@ impl Samples {
             self.threads.resize_with(thread + 1, OfThread::default);
         }
         self.threads[thread].push(sample);
-        self.count += 1;
     }
 
     pub fn len(&self) -> usize {
-        self.count
+        self.threads.iter().map(|thread| thread.count).sum()
     }
 
     /// The total weight.
@@ -76,7 +74,6 @@ impl Samples {
             let replaced = samples.filter_map(|sample| Some(Sample { stack: of(sample.stack)?, ..sample }));
             self.threads[index] = OfThread::of(replaced);
         }
-        self.count = self.threads.iter().map(|thread| thread.count).sum();
     }
 }
 

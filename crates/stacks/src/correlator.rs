@@ -359,6 +359,8 @@ impl Correlator {
         Some(self.delivered(&held, stack, states, stated))
     }
 
+    /// Makes the event where it is returned: copies of what was just written in other sizes stall
+    /// the processor.
     #[inline]
     fn delivered(
         &mut self,

@@ -13,7 +13,6 @@ pub type LabelNumber = u32;
 /// Lines of folded stacks.
 #[derive(Debug, Default)]
 pub struct Lines {
-    labels: Vec<String>,
     numbers: FxHashMap<String, LabelNumber>,
     /// The labels of all lines.
     parts: Vec<LabelNumber>,
@@ -30,13 +29,8 @@ struct Line {
 impl Lines {
     /// The number of a label. Its names are separated by semicolons and contain none.
     pub fn label(&mut self, text: String) -> LabelNumber {
-        if let Some(&known) = self.numbers.get(&text) {
-            return known;
-        }
-        let number = self.labels.len() as LabelNumber;
-        self.labels.push(text.clone());
-        self.numbers.insert(text, number);
-        number
+        let next = self.numbers.len() as LabelNumber;
+        *self.numbers.entry(text).or_insert(next)
     }
 
     /// Adds a line. Equal lines are merged when they are written.
@@ -47,33 +41,38 @@ impl Lines {
     }
 
     /// Writes the lines in the order of their bytes. Counts of equal lines are summed.
-    pub fn write(mut self, out: &mut impl Write) -> io::Result<()> {
-        self.sort_labels();
-        let mut lines = std::mem::take(&mut self.lines);
-        lines.sort_unstable_by(|a, b| self.compare(a, b));
+    pub fn write(self, out: &mut impl Write) -> io::Result<()> {
+        let Lines { numbers, parts, mut lines } = self;
+        let sorted = Sorted::new(numbers, parts);
+        lines.sort_unstable_by(|a, b| sorted.compare(a, b));
         let mut text = Vec::new();
-        for equal in lines.chunk_by(|a, b| self.compare(a, b) == Ordering::Equal) {
+        for equal in lines.chunk_by(|a, b| sorted.compare(a, b) == Ordering::Equal) {
             let count: u64 = equal.iter().map(|line| line.count).sum();
             text.clear();
-            text.extend(bytes(&self.labels, self.parts(&equal[0])));
+            text.extend(bytes(&sorted.labels, sorted.parts(&equal[0])));
             writeln!(text, " {count}")?;
             out.write_all(&text)?;
         }
         Ok(())
     }
+}
 
-    /// Renumbers the labels in the order of their bytes followed by a semicolon.
-    fn sort_labels(&mut self) {
-        self.numbers = FxHashMap::default();
-        let mut labels: Vec<(String, usize)> =
-            std::mem::take(&mut self.labels).into_iter().zip(0..).collect();
+/// The labels in the order of their bytes followed by a semicolon, which is that of their numbers.
+struct Sorted {
+    labels: Vec<String>,
+    parts: Vec<LabelNumber>,
+}
+
+impl Sorted {
+    fn new(numbers: FxHashMap<String, LabelNumber>, mut parts: Vec<LabelNumber>) -> Sorted {
+        let mut labels: Vec<(String, LabelNumber)> = numbers.into_iter().collect();
         labels.sort_unstable_by(|(a, _), (b, _)| a.bytes().chain([b';']).cmp(b.bytes().chain([b';'])));
         let mut renumbered = vec![0; labels.len()];
-        for (new, (_, old)) in labels.iter().enumerate() {
-            renumbered[*old] = new as LabelNumber;
+        for (new, (_, old)) in (0..).zip(&labels) {
+            renumbered[*old as usize] = new;
         }
-        self.labels = labels.into_iter().map(|(label, _)| label).collect();
-        self.parts.iter_mut().for_each(|part| *part = renumbered[*part as usize]);
+        parts.iter_mut().for_each(|part| *part = renumbered[*part as usize]);
+        Sorted { labels: labels.into_iter().map(|(label, _)| label).collect(), parts }
     }
 
     fn parts(&self, line: &Line) -> &[LabelNumber] {
