@@ -299,7 +299,9 @@ impl CreateJoin {
     /// Observes an event that enters the correlator.
     #[inline]
     pub fn push(&mut self, event: &Event<'_>) {
-        if let Some((family, operation)) = Operation::of(event) {
+        if Operation::can_be(event)
+            && let Some((family, operation)) = Operation::of(event)
+        {
             self.take(event, family, operation);
         }
     }

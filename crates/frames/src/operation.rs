@@ -66,13 +66,22 @@ fn of_provider(id: u16) -> Option<Kind> {
 }
 
 impl Operation {
-    /// The operation that an event describes; `None` for most events.
+    /// Whether an event can describe an operation, by its entry alone: most events cannot.
     #[inline]
+    pub fn can_be(event: &Event<'_>) -> bool {
+        let kind = event.kind();
+        if kind.has_hook_id() {
+            event.entry().tag >> 8 == 0x04
+        } else if kind.has_descriptor() {
+            (12..=34).contains(&event.entry().tag)
+        } else {
+            kind.is_classic()
+        }
+    }
+
+    /// The operation that an event describes; `None` for most events.
     pub fn of(event: &Event<'_>) -> Option<(Family, Operation)> {
         if let Some(hook_id) = event.hook_id() {
-            if hook_id >> 8 != 0x04 {
-                return None;
-            }
             let kind = of_kernel(hook_id)?;
             return Some((Family::Kernel, Operation::read(kind, &event.record(), 0)));
         }

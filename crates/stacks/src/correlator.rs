@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 
 use hashbrown::{HashMap, HashSet};
+use prefetch_index::prefetch_index;
 use stackhound_etl::Entry;
 use stackhound_etl::record::ExtendedItem;
 use stackhound_schema::kernel::hook_id;
@@ -72,6 +73,9 @@ impl Held {
 }
 
 const NOTHING: u32 = u32::MAX;
+
+/// The number of events before its delivery at which the cache lines of an event are requested.
+const DELIVERED_SOON: usize = 16;
 
 /// Kernel parts follow their event on its processor: within 0.2 ms in all traces of the corpus.
 /// This fraction of the default window, 10 ms, is more than that.
@@ -350,6 +354,7 @@ impl Correlator {
         }
         self.queue.pop_front();
         self.first += 1;
+        self.request_ahead();
         self.handed_out = Some(held.slot);
         if held.partial == NOTHING {
             let states = self.without_parts(&held);
@@ -357,6 +362,18 @@ impl Correlator {
         }
         let (stack, states, stated) = self.settle(&held);
         Some(self.delivered(&held, stack, states, stated))
+    }
+
+    /// Requests the cache lines of the parts of an event that is delivered soon: they were written
+    /// up to two seconds ago.
+    #[inline]
+    fn request_ahead(&self) {
+        if let Some(held) = self.queue.get(DELIVERED_SOON)
+            && held.partial != NOTHING
+        {
+            prefetch_index(&self.partials, held.partial as usize);
+            prefetch_index(self.block_pool.block(held.slot).bytes(), held.entry.offset());
+        }
     }
 
     /// Makes the event where it is returned: copies of what was just written in other sizes stall
@@ -407,11 +424,10 @@ impl Correlator {
     /// Joins the parts of an event that leaves the window.
     #[cold]
     fn settle(&mut self, held: &Held) -> (Option<StackId>, StackStates, Option<StatedIds>) {
-        let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
-        let event = held.event(&self.block_pool);
-        let unresolved = partial.unresolved();
-        let keys_awaited: Vec<Key> = partial.awaited_keys().collect();
-        self.stats.unresolved_keys += keys_awaited.len() as u64;
+        let Correlator { partials, block_pool, stats, losses, table, joined, roots, first, .. } = self;
+        let partial = &mut partials[held.partial as usize];
+        let event = held.event(block_pool);
+        let is_unresolved = partial.is_unresolved();
         let pid = event.header_pid().or_else(|| Pid::known(partial.ids?.pid));
         let no_user_mode = pid.is_some_and(Pid::is_kernel_only)
             || partial.ids.is_some_and(|ids| Pid(ids.pid).is_kernel_only());
@@ -423,26 +439,29 @@ impl Correlator {
             (false, true) => StackState::UserOnly,
             (false, false) => StackState::None,
         };
-        if !self.ended && (extent == StackState::KernelOnly || unresolved > 0) {
-            self.stats.left_incomplete += 1;
+        if !self.ended && (extent == StackState::KernelOnly || is_unresolved) {
+            stats.left_incomplete += 1;
         }
         let states = StackStates::of(extent)
-            .with_if(unresolved > 0, StackState::UnresolvedKey)
+            .with_if(is_unresolved, StackState::UnresolvedKey)
             .with_if(partial.ambiguous, StackState::Ambiguous);
-        let states = if self.losses.is_lossless() {
+        let states = if losses.is_lossless() {
             states
         } else {
-            self.doubted(states, extent, held, &event, &partial)
+            doubted(states, extent, held, &event, partial, (losses, self.window))
         };
-        for key in keys_awaited {
-            drop_left(&mut self.waiting_for_key, &key, self.first);
+        if is_unresolved {
+            for key in partial.awaited_keys() {
+                stats.unresolved_keys += 1;
+                drop_left(&mut self.waiting_for_key, &key, *first);
+            }
         }
         if partial.has_kernel() {
             let tid = partial.ids.map(|ids| Tid(ids.tid)).or_else(|| event.header_tid());
             if let Some(waiting) =
                 tid.and_then(|tid| self.waiting_for_user.get_mut(&(event.session_number(), tid)))
             {
-                drop_front(waiting, self.first);
+                drop_front(waiting, *first);
             }
         }
         if event.kind().has_descriptor() && !self.waiting_for_match.is_empty() {
@@ -450,73 +469,40 @@ impl Correlator {
             let by_key = |item: &ExtendedItem<'_>| Some(item.stack_key()?.0);
             let items = event.record().extended_items();
             for match_id in items.filter_map(|item| inline(&item).or_else(|| by_key(&item))) {
-                drop_left(&mut self.waiting_for_match, &(event.session_number(), match_id), self.first);
+                drop_left(&mut self.waiting_for_match, &(event.session_number(), match_id), *first);
             }
         }
         let is_truncated = partial.user_walk().and_then(|walk| {
             let pid = partial.ids.and_then(|ids| Pid::known(ids.pid)).or_else(|| event.header_pid());
             let tid = partial.ids.and_then(|ids| Tid::known(ids.tid)).or_else(|| event.header_tid());
             let (Pid(pid), Tid(tid)) = pid.zip(tid)?;
-            let thread = self.roots.thread(pid, tid, event.raw_time());
+            let thread = roots.thread(pid, tid, event.raw_time());
             let session = event.block().session().pointer_size;
             // Stacks inside events are not surveyed.
             if self.definitions.is_none() || !partial.from_records {
-                self.roots.learn(thread, walk, &self.table, (session, event.raw_time()));
+                roots.learn(thread, walk, table, (session, event.raw_time()));
             }
-            let is_cut = self.roots.is_cut(thread, walk, &self.table);
+            let is_cut = roots.is_cut(thread, walk, table);
             let is_doubtful = match is_cut {
-                _ if self.losses.is_lossless() => false,
+                _ if losses.is_lossless() => false,
                 // No loss can make a walk of a single frame a whole one.
-                Some(true) => has_callers(&self.table, walk, session),
-                Some(false) => self.roots.is_in_doubt(thread, walk, &self.table),
+                Some(true) => has_callers(table, walk, session),
+                Some(false) => roots.is_in_doubt(thread, walk, table),
                 // Other walks could show its root.
                 None => true,
             };
             Some((is_cut == Some(true), is_doubtful))
         });
         let (is_truncated, is_doubtful) = is_truncated.unwrap_or_default();
-        let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
-        let is_damaged = stack.is_some_and(|stack| self.table.is_damaged(stack));
+        let (stack, ids) = (partial.compose(table, joined), partial.ids);
+        let is_damaged = stack.is_some_and(|stack| table.is_damaged(stack));
         let states = states
             .with_if(is_damaged, StackState::Damaged)
             .with_if(is_truncated, StackState::Truncated)
             .with_doubtful_end(is_doubtful);
         partial.reset();
-        self.partials[held.partial as usize] = partial;
         self.free.push(held.partial);
         (stack, states, ids)
-    }
-
-    /// The states of a stack whose parts arrived, with the uncertainty that losses cause.
-    #[cold]
-    fn doubted(
-        &self,
-        states: StackStates,
-        extent: StackState,
-        held: &Held,
-        event: &Event<'_>,
-        partial: &Partial,
-    ) -> StackStates {
-        // Parts are logged after their event.
-        let (losses, source, time) = (&self.losses, event.source(), held.time.0.saturating_add(1));
-        let is_part_lost = match extent {
-            StackState::KernelOnly => losses.between(source, time, time.saturating_add(self.window.max_hold)),
-            StackState::UserOnly => {
-                let until = time.saturating_add(self.window.max_hold / KERNEL_REACH);
-                losses.on_processor(source, event.processor(), time, until)
-            }
-            _ => false,
-        };
-        // The event's own user part may be missing, and this one may belong to a later system call.
-        let is_later =
-            partial.user_of.is_some_and(|named| named > held.time && losses.between(source, time, named.0));
-        let mut resolved = partial.resolved.iter();
-        let is_unconfirmed =
-            resolved.any(|(referred, defined)| losses.between(source, referred.0, defined.0));
-        states
-            .with_if(is_part_lost, StackState::Lost)
-            .with_if(is_later, StackState::Ambiguous)
-            .with_if(is_unconfirmed, StackState::Unconfirmed)
     }
 
     fn new_partial(&mut self) -> u32 {
@@ -871,6 +857,37 @@ impl Correlator {
             }
         }
     }
+}
+
+/// The states of a stack whose parts arrived, with the uncertainty that losses cause.
+#[cold]
+fn doubted(
+    states: StackStates,
+    extent: StackState,
+    held: &Held,
+    event: &Event<'_>,
+    partial: &Partial,
+    (losses, window): (&LossMap, Window),
+) -> StackStates {
+    // Parts are logged after their event.
+    let (source, time) = (event.source(), held.time.0.saturating_add(1));
+    let is_part_lost = match extent {
+        StackState::KernelOnly => losses.between(source, time, time.saturating_add(window.max_hold)),
+        StackState::UserOnly => {
+            let until = time.saturating_add(window.max_hold / KERNEL_REACH);
+            losses.on_processor(source, event.processor(), time, until)
+        }
+        _ => false,
+    };
+    // The event's own user part may be missing, and this one may belong to a later system call.
+    let is_later =
+        partial.user_of.is_some_and(|named| named > held.time && losses.between(source, time, named.0));
+    let mut resolved = partial.resolved.iter();
+    let is_unconfirmed = resolved.any(|(referred, defined)| losses.between(source, referred.0, defined.0));
+    states
+        .with_if(is_part_lost, StackState::Lost)
+        .with_if(is_later, StackState::Ambiguous)
+        .with_if(is_unconfirmed, StackState::Unconfirmed)
 }
 
 /// Forgets events that left the window in the list of those that wait for `key`.

@@ -34,18 +34,42 @@ pub(crate) struct StatedIds {
     pub tid: u32,
 }
 
+/// A [`Fragment`] in a [`Partial`], which keeps the times of resolved keys apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Frames(StackId),
+    Awaiting(Key, TraceTime),
+    Unresolved,
+}
+
+impl Part {
+    fn frames(self) -> Option<StackId> {
+        match self {
+            Part::Frames(stack) => Some(stack),
+            _ => None,
+        }
+    }
+}
+
 /// The parts that have arrived for one event.
+///
+/// It is read long after it was written, and mostly has at most one part of each mode: these are in
+/// the first of its two cache lines, and need no memory of their own.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(128))]
 pub(crate) struct Partial {
-    /// Kernel parts in the order of arrival; several where user-mode callbacks cut the kernel's
-    /// stack.
-    kernel: Vec<Fragment>,
-    user: Vec<Fragment>,
-    both: bool,
+    /// The first kernel part.
+    kernel: Option<Part>,
+    /// The first user part.
+    user: Option<Part>,
     pub ids: Option<StatedIds>,
+    both: bool,
     /// Whether parts came as records of their own.
     pub from_records: bool,
     pub ambiguous: bool,
+    /// Further parts in the order of arrival, and whether they are user parts. There are several
+    /// kernel parts where user-mode callbacks cut the kernel's stack.
+    more: Vec<(bool, Part)>,
     /// The time of the event that the user part names, if it came for the thread and not for this
     /// event.
     pub user_of: Option<TraceTime>,
@@ -56,38 +80,37 @@ pub(crate) struct Partial {
 impl Partial {
     /// Makes a used one empty, keeping its memory.
     pub fn reset(&mut self) {
-        let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
-        let mut resolved = std::mem::take(&mut self.resolved);
-        kernel.clear();
-        user.clear();
+        let (mut more, mut resolved) = (std::mem::take(&mut self.more), std::mem::take(&mut self.resolved));
+        more.clear();
         resolved.clear();
-        *self = Partial { kernel, user, resolved, ..Partial::default() };
+        *self = Partial { more, resolved, ..Partial::default() };
     }
 
     pub fn add(&mut self, fragment: Fragment, mode: PartMode) {
-        let fragment = match fragment {
+        let part = match fragment {
+            Fragment::Frames(stack) => Part::Frames(stack),
             Fragment::Resolved(stack, referred, defined) => {
                 self.resolved.push((referred, defined));
-                Fragment::Frames(stack)
+                Part::Frames(stack)
             }
-            other => other,
+            Fragment::Awaiting(key, referred) => Part::Awaiting(key, referred),
+            Fragment::Unresolved => Part::Unresolved,
         };
-        match mode {
-            PartMode::Kernel => self.kernel.push(fragment),
-            PartMode::User => self.user.push(fragment),
-            PartMode::Both => {
-                self.kernel.push(fragment);
-                self.both = true;
-            }
+        self.both |= mode == PartMode::Both;
+        let is_user = mode == PartMode::User;
+        let first = if is_user { &mut self.user } else { &mut self.kernel };
+        match first {
+            None => *first = Some(part),
+            Some(_) => self.more.push((is_user, part)),
         }
     }
 
     pub fn has_kernel(&self) -> bool {
-        !self.kernel.is_empty()
+        self.kernel.is_some()
     }
 
     pub fn has_user(&self) -> bool {
-        self.both || !self.user.is_empty()
+        self.both || self.user.is_some()
     }
 
     /// Whether a part of this mode has arrived.
@@ -99,62 +122,76 @@ impl Partial {
         }
     }
 
+    fn kernel_parts(&self) -> impl DoubleEndedIterator<Item = Part> {
+        let more = self.more.iter().filter(|(is_user, _)| !is_user);
+        self.kernel.into_iter().chain(more.map(|&(_, part)| part))
+    }
+
+    fn user_parts(&self) -> impl DoubleEndedIterator<Item = Part> {
+        let more = self.more.iter().filter(|(is_user, _)| *is_user);
+        self.user.into_iter().chain(more.map(|&(_, part)| part))
+    }
+
+    /// All parts, innermost first.
+    fn parts(&self) -> impl DoubleEndedIterator<Item = Part> {
+        self.kernel_parts().chain(self.user_parts())
+    }
+
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        let more = self.more.iter_mut().map(|(_, part)| part);
+        self.kernel.iter_mut().chain(&mut self.user).chain(more)
+    }
+
     /// Gives the parts that wait for `key` their frames, which were defined at `time`.
     pub fn define(&mut self, key: Key, frames: StackId, time: TraceTime) {
-        for fragment in self.kernel.iter_mut().chain(&mut self.user) {
-            if let Fragment::Awaiting(awaited, referred) = *fragment
+        let mut resolved = std::mem::take(&mut self.resolved);
+        for part in self.parts_mut() {
+            if let Part::Awaiting(awaited, referred) = *part
                 && awaited == key
             {
-                *fragment = Fragment::Frames(frames);
-                self.resolved.push((referred, time));
+                *part = Part::Frames(frames);
+                resolved.push((referred, time));
             }
         }
+        self.resolved = resolved;
     }
 
     /// Renumbers the frames of all parts. A part without a new number counts as unresolved.
     pub fn renumber(&mut self, mut number: impl FnMut(StackId) -> Option<StackId>) {
-        for fragment in self.kernel.iter_mut().chain(&mut self.user) {
-            if let Fragment::Frames(stack) = *fragment {
-                *fragment = number(stack).map_or(Fragment::Unresolved, Fragment::Frames);
+        for part in self.parts_mut() {
+            if let Part::Frames(stack) = *part {
+                *part = number(stack).map_or(Part::Unresolved, Part::Frames);
             }
         }
     }
 
     /// How many parts there are.
     pub fn len(&self) -> usize {
-        self.kernel.len() + self.user.len()
+        self.parts().count()
     }
 
     /// Keys that parts wait for.
     pub fn awaited_keys(&self) -> impl Iterator<Item = Key> + '_ {
-        self.kernel.iter().chain(&self.user).filter_map(|fragment| match fragment {
-            Fragment::Awaiting(key, _) => Some(*key),
+        self.parts().filter_map(|part| match part {
+            Part::Awaiting(key, _) => Some(key),
             _ => None,
         })
     }
 
-    /// How many parts have no frames.
-    pub fn unresolved(&self) -> usize {
-        let unresolved = |fragment: &&Fragment| !matches!(fragment, Fragment::Frames(_));
-        self.kernel.iter().chain(&self.user).filter(unresolved).count()
+    /// Whether a part has no frames.
+    pub fn is_unresolved(&self) -> bool {
+        self.parts().any(|part| part.frames().is_none())
     }
 
     /// The part with the outermost frames, if these are in user mode.
     pub fn user_walk(&self) -> Option<StackId> {
-        let outermost = self.user.last().or_else(|| self.kernel.last().filter(|_| self.both));
-        match outermost? {
-            Fragment::Frames(stack) => Some(*stack),
-            _ => None,
-        }
+        let both = || self.kernel_parts().next_back().filter(|_| self.both);
+        self.user_parts().next_back().or_else(both)?.frames()
     }
 
     /// The whole stack: kernel parts in order, then the user parts; `None` if no part has frames.
     pub fn compose(&self, table: &mut StackTable, joined: &mut Joined) -> Option<StackId> {
-        let frames = |fragment: &Fragment| match fragment {
-            Fragment::Frames(stack) => Some(*stack),
-            _ => None,
-        };
-        let parts = self.kernel.iter().chain(&self.user).filter_map(frames);
+        let parts = self.parts().filter_map(Part::frames);
         let mut whole = None;
         for part in parts.rev() {
             whole = Some(match whole {
