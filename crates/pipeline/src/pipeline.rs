@@ -413,6 +413,9 @@ fn survey(trace: &OpenTrace, wanted: Selection, known: &mut TraceState) -> (Stac
     let mut stacks = StackSurvey::default();
     let mut events = trace.selected(wanted);
     while let Some(event) = events.next() {
+        if event.index() == 0 {
+            known.expect(event.block());
+        }
         stacks.observe(&event);
         known.observe(&event);
     }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Clock, Selection};
+use stackhound_etl::{Block, Clock, Selection};
 use stackhound_live::LiveMerger;
 use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
 use stackhound_system::{Limits, Losses, System};
@@ -118,6 +118,11 @@ impl TraceState {
         if buffers > 0 {
             self.system.add_losses(Losses { events: 0, buffers });
         }
+    }
+
+    /// Requests the memory that [`observe`](Self::observe) will need for the events of a block.
+    pub(crate) fn expect(&self, block: &Block) {
+        self.system.expect(block);
     }
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {

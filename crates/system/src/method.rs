@@ -153,6 +153,14 @@ impl Methods {
         })
     }
 
+    /// Requests the memory that a statement about the code at `start` will need.
+    #[inline]
+    pub fn expect(&self, process: ProcessId, start: Address) {
+        if let Some(number) = self.newest.candidate((process, start.0)) {
+            self.records.request(number);
+        }
+    }
+
     /// The method that starts at an address at a time, after all changes of that time.
     #[inline]
     fn starting_at(&mut self, at: MethodStart, time: TraceTime) -> Option<u32> {

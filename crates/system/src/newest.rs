@@ -105,6 +105,12 @@ impl Newest {
         }
     }
 
+    /// The number of the method that [`find`](Newest::find) will most probably compare.
+    #[inline]
+    pub fn candidate(&self, at: MethodStart) -> Option<u32> {
+        self.entries.find(hash(at), |_| true).map(|entry| entry.number)
+    }
+
     /// Adds a method that does not start at its address at the newest time.
     pub fn add(&mut self, at: MethodStart, number: u32, start_of: impl Fn(u32) -> MethodStart) {
         self.entry(at, Entry { number, changes: 0 }, start_of);

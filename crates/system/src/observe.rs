@@ -4,8 +4,10 @@
 //! Kernel events have a hook id, or are classic events with a class and an opcode. Both are handled
 //! alike.
 
+use std::ops::RangeInclusive;
+
 use stackhound_etl::record::Record;
-use stackhound_etl::{ManifestEvents, Selection};
+use stackhound_etl::{Block, ManifestEvents, Selection};
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::{self, view};
@@ -100,6 +102,12 @@ const MANIFEST_IDS: [u16; 12] =
     [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144, PROCESS_START, PROCESS_STOP, PROCESS_RUNDOWN];
 const SCRIPT_LOAD: u16 = 9;
 
+/// The ids of .NET's events about methods.
+const METHOD_IDS: RangeInclusive<u16> = 137..=144;
+
+/// Up to about this number, methods stay in the processor's caches.
+const CACHED_METHODS: usize = 1 << 16;
+
 /// The phase that a .NET event states for a method, and whether the event contains the name.
 fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
     let is_rundown = match provider {
@@ -143,6 +151,26 @@ impl System {
             self.observe_classic(event.time(), &event.record());
         } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
             self.observe_manifest_event(event.time(), event.entry().tag, &event.record());
+        }
+    }
+
+    /// Requests the memory that the statements in a block about methods will need, if there are so
+    /// many methods that each statement would wait for it. Changes nothing: only the time that
+    /// [`observe`](System::observe) takes. Requests for many statements take hardly longer than one.
+    pub fn expect(&self, block: &Block) {
+        if self.methods.len() < CACHED_METHODS {
+            return;
+        }
+        for entry in block.entries() {
+            if !entry.kind().has_descriptor() || !METHOD_IDS.contains(&entry.tag) {
+                continue;
+            }
+            let record = block.record(entry);
+            if let Ok(code) = MethodCode::dot_net(record.payload(), false)
+                && let Some(pid) = record.pid()
+            {
+                self.expect_method(pid, code.start);
+            }
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::num::NonZeroU32;
 
+use prefetch_index::prefetch_index;
+
 /// A slot and its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Id {
@@ -72,6 +74,14 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, slot: u32) -> &T {
         self.slots[slot as usize].content.as_ref().expect("the number is in use")
+    }
+
+    /// Requests the cache lines of a value that is read soon.
+    #[inline]
+    pub fn request(&self, slot: u32) {
+        prefetch_index(&self.slots, slot as usize);
+        // A value can begin in one line and end in the next.
+        prefetch_index(&self.slots, slot as usize + 1);
     }
 
     /// The value in a slot, if there is one.
