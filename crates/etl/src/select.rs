@@ -58,7 +58,7 @@ impl Selection {
 
     /// Whether a record belongs to the set. WPP messages and ERROR records never do.
     #[inline]
-    pub(crate) fn has(&self, entry: &Entry) -> bool {
+    pub fn has(&self, entry: &Entry) -> bool {
         match entry.kind() {
             kind if kind.has_hook_id() => is_set(&self.kernel, entry.tag),
             kind if kind.has_descriptor() => is_set(&self.manifest, entry.tag),

@@ -11,11 +11,12 @@
 
 use std::collections::VecDeque;
 
+use stackhound_etl::Selection;
 use stackhound_stacks::Window;
 use stackhound_trace::{Event, EventKey, TraceTime};
 
 use crate::Map;
-use crate::operation::{Family, Operation};
+use crate::operation::{self, Family, Operation};
 
 /// What the request does if the file exists, and if it does not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -296,12 +297,14 @@ impl CreateJoin {
         self.stats
     }
 
+    /// Adds the events that [`push`](CreateJoin::push) uses.
+    pub fn select(selection: Selection) -> Selection {
+        operation::select(selection)
+    }
+
     /// Observes an event that enters the correlator.
-    #[inline]
     pub fn push(&mut self, event: &Event<'_>) {
-        if Operation::can_be(event)
-            && let Some((family, operation)) = Operation::of(event)
-        {
+        if let Some((family, operation)) = Operation::of(event) {
             self.take(event, family, operation);
         }
     }

@@ -1,6 +1,7 @@
 //! Reads the operations on files that the join of creates and ends needs.
 
 use stackhound_etl::record::Record;
+use stackhound_etl::{ManifestEvents, Selection};
 use stackhound_schema::kernel::{self, hook_id, view};
 use stackhound_schema::{Error, provider_guid};
 use stackhound_trace::Event;
@@ -39,6 +40,14 @@ enum Kind {
     Other(usize),
 }
 
+/// Adds the events that can describe an operation.
+pub(crate) fn select(selection: Selection) -> Selection {
+    let hook_ids = (0..=u16::MAX).filter(|&hook_id| of_kernel(hook_id).is_some());
+    let ids = (0..=u16::MAX).filter(|&id| of_provider(id).is_some());
+    let selection = selection.hook_ids(hook_ids).classic();
+    ids.fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
+}
+
 fn of_kernel(hook_id: u16) -> Option<Kind> {
     Some(match hook_id {
         hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Kind::Create,
@@ -66,19 +75,6 @@ fn of_provider(id: u16) -> Option<Kind> {
 }
 
 impl Operation {
-    /// Whether an event can describe an operation, by its entry alone: most events cannot.
-    #[inline]
-    pub fn can_be(event: &Event<'_>) -> bool {
-        let kind = event.kind();
-        if kind.has_hook_id() {
-            event.entry().tag >> 8 == 0x04
-        } else if kind.has_descriptor() {
-            (12..=34).contains(&event.entry().tag)
-        } else {
-            kind.is_classic()
-        }
-    }
-
     /// The operation that an event describes; `None` for most events.
     pub fn of(event: &Event<'_>) -> Option<(Family, Operation)> {
         if let Some(hook_id) = event.hook_id() {

@@ -300,6 +300,7 @@ impl<'t> Pipeline<'t> {
         self.enricher.frames.get_mut().keep_frames(!learning);
         let calls = CallJoin::new(window, self.clock.ticks_per_second());
         let mut joins = Joins { creates: CreateJoin::new(window), calls };
+        let joined = Correlator::select(CreateJoin::select(CallJoin::select(Selection::none())));
         let mut events = match &mut self.input {
             Input::Recorded(trace) => Events::Recorded(Box::new(trace.ordered())),
             Input::Live(arrivals) => arrivals.take().map_or(Events::Nothing, Events::Live),
@@ -318,12 +319,16 @@ impl<'t> Pipeline<'t> {
                     if learning {
                         self.known.observe_now(event);
                     }
-                    joins.creates.push(event);
-                    correlator.push(event);
-                    let (known, enricher) = (self.known.system(), &self.enricher);
-                    joins.calls.push(event, correlator.losses(), |routine| {
-                        enricher.service_kind(known, routine, event.time())
-                    });
+                    if event.index() != 0 && !event.has_extended_items() && !joined.has(&event.entry()) {
+                        correlator.push_plain(event);
+                    } else {
+                        joins.creates.push(event);
+                        correlator.push(event);
+                        let (known, enricher) = (self.known.system(), &self.enricher);
+                        joins.calls.push(event, correlator.losses(), |routine| {
+                            enricher.service_kind(known, routine, event.time())
+                        });
+                    }
                 }
                 Step::Idle(until) => {
                     correlator.advance(*until);

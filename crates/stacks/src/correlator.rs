@@ -13,8 +13,8 @@ use std::collections::hash_map::RandomState;
 
 use hashbrown::{HashMap, HashSet};
 use prefetch_index::prefetch_index;
-use stackhound_etl::Entry;
 use stackhound_etl::record::ExtendedItem;
+use stackhound_etl::{Entry, Selection};
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
 use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
@@ -266,21 +266,21 @@ impl Correlator {
         &self.stats
     }
 
+    /// Adds the events for which [`push_plain`](Correlator::push_plain) is not enough, besides the
+    /// first of each block and those with extended items.
+    pub fn select(selection: Selection) -> Selection {
+        let hook_ids = (0..=u16::MAX).filter(|&hook_id| is_stack_hook_id(hook_id));
+        selection.hook_ids(hook_ids).hook_ids([hook_id::THREAD_START])
+    }
+
     /// Adds the next event. Stack records are consumed; every other event is returned by
     /// [`pop`](Correlator::pop).
-    #[inline]
     pub fn push(&mut self, event: &Event<'_>) {
-        let time = event.time();
-        if time > self.newest {
-            self.newest = time;
-            self.just_defined.clear();
-        } else if time < self.newest {
-            self.disorder_until = self.first + self.queue.len() as u64 + 1;
-        }
+        self.arrive(event.time());
         if event.index() == 0
             && let Some(base) = self.bases.get(event.session_number() as usize)
         {
-            let oldest = self.queue.front().map_or(time, |held| held.time);
+            let oldest = self.oldest().unwrap_or(event.time());
             self.losses.enter_block(event, base, oldest.0);
         }
         if self.table.generation_len() >= self.next_generation {
@@ -303,8 +303,32 @@ impl Correlator {
             }
             partial = self.take_extended(event);
         }
+        self.hold(event, partial);
+    }
+
+    /// Adds the next event, as [`push`](Correlator::push) does, if it is one of the many that say
+    /// nothing about stacks.
+    #[inline]
+    pub fn push_plain(&mut self, event: &Event<'_>) {
+        self.arrive(event.time());
+        self.hold(event, NOTHING);
+    }
+
+    #[inline]
+    fn arrive(&mut self, time: TraceTime) {
+        if time > self.newest {
+            self.newest = time;
+            self.just_defined.clear();
+        } else if time < self.newest {
+            self.disorder_until = self.first + self.queue.len() as u64 + 1;
+        }
+    }
+
+    #[inline]
+    fn hold(&mut self, event: &Event<'_>, partial: u32) {
         let slot = self.block_pool.take(event.block());
-        self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
+        let (time, entry, index) = (event.time(), event.entry(), event.index());
+        self.queue.push_back(Held { time, entry, slot, index, partial });
     }
 
     /// A thread starts. Events that wait for the user part of an earlier thread with the same id get

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use stackhound_etl::Selection;
 use stackhound_schema::kernel::{hook_id, view};
 use stackhound_stacks::Window;
 use stackhound_trace::{Event, EventKey, LossMap, TraceTime};
@@ -68,6 +69,15 @@ pub struct CallJoin {
     stats: CallStats,
 }
 
+/// The hook ids of the events that the join uses.
+const HOOK_IDS: [u16; 5] = [
+    hook_id::THREAD_C_SWITCH,
+    hook_id::PERF_INFO_SYS_CALL_ENTER,
+    hook_id::PERF_INFO_SYS_CALL_EXIT,
+    hook_id::THREAD_START,
+    hook_id::THREAD_END,
+];
+
 impl CallJoin {
     /// A join for events that pass through a correlator with this window. The clock of trace times
     /// has this frequency.
@@ -99,6 +109,11 @@ impl CallJoin {
         self.ended = true;
     }
 
+    /// Adds the events that [`push`](CallJoin::push) uses, besides the first of each block.
+    pub fn select(selection: Selection) -> Selection {
+        selection.hook_ids(HOOK_IDS)
+    }
+
     /// Observes an event that has entered the correlator, whose losses are passed. `kind_of` is
     /// called for entries, with the address of the service's routine.
     #[inline]
@@ -108,16 +123,7 @@ impl CallJoin {
         losses: &LossMap,
         kind_of: impl FnOnce(Address) -> ServiceKind,
     ) {
-        let is_relevant = matches!(
-            event.hook_id(),
-            Some(
-                hook_id::THREAD_C_SWITCH
-                    | hook_id::PERF_INFO_SYS_CALL_ENTER
-                    | hook_id::PERF_INFO_SYS_CALL_EXIT
-                    | hook_id::THREAD_START
-                    | hook_id::THREAD_END
-            )
-        );
+        let is_relevant = event.hook_id().is_some_and(|hook_id| HOOK_IDS.contains(&hook_id));
         // Losses become known, and old ones are forgotten, when a buffer begins.
         if is_relevant || (event.index() == 0 && !losses.is_lossless()) {
             self.take(event, losses, kind_of);
