@@ -317,12 +317,14 @@ fn report_capture(
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut progress = Progress::of(common, trace);
     let mut collected = Collected::default();
+    // Folded lines do not state how many events have no stack.
+    let counts_all = report.format != Format::Folded;
     let outcome = pipeline.run(|view| {
         progress.tick_at(view);
         if filter.is_past(view) {
             return ControlFlow::Break(());
         }
-        if filter.wants(view) {
+        if (counts_all || view.stack().is_some()) && filter.wants(view) {
             collected.add(view);
         }
         ControlFlow::Continue(())
