@@ -63,7 +63,7 @@ enum Events {
 }
 
 impl Events {
-    #[inline]
+    #[inline(always)] // As `Ordered::next`.
     fn next(&mut self) -> Step<'_> {
         match self {
             Events::Recorded(ordered) => ordered.next().map_or(Step::End, Step::Event),

@@ -39,9 +39,15 @@ impl TimeBase {
     pub fn trace_time(&self, raw: RawTime) -> TraceTime {
         match self {
             TimeBase::Same => TraceTime(raw.0),
-            TimeBase::Convert { from, to } => TraceTime(to.to_raw(from.to_file_time(raw)).0),
+            TimeBase::Convert { from, to } => converted(raw, from, to),
         }
     }
+}
+
+/// Apart from its caller, which is small enough for the loop over events without it.
+#[cold]
+fn converted(raw: RawTime, from: &Clock, to: &Clock) -> TraceTime {
+    TraceTime(to.to_raw(from.to_file_time(raw)).0)
 }
 
 /// A block that was read: its location and the extent of its records.

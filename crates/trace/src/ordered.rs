@@ -31,7 +31,7 @@ impl Ordered {
     }
 
     /// The next event; `None` at the end of the trace.
-    #[inline]
+    #[inline(always)] // A call costs a sixth of the loop over events.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
     pub fn next(&mut self) -> Option<Event<'_>> {
         match &mut self.0 {
