@@ -300,17 +300,17 @@ impl Table {
             starts.max().unwrap_or(i64::MIN)
         };
         let mut starts: Vec<i64> = self.chains.values().map(|chains| newest(chains)).collect();
-        let half = starts.len() / 2;
-        let (_, limit, _) = starts.select_nth_unstable(half);
-        let limit = *limit;
-        let (mut left, mut bytes, mut dropped) = (half.max(1), self.bytes, Dropped::default());
+        let half = (starts.len() / 2).max(1);
+        let (older, &mut limit, _) = starts.select_nth_unstable(half - 1);
+        // Of equal times, as many as needed.
+        let mut equal = half - older.iter().filter(|&&start| start < limit).count();
+        let (mut bytes, mut dropped) = (self.bytes, Dropped::default());
         self.chains.retain(|key, chains| {
             let start = newest(chains);
-            // Of equal times, as many as needed.
-            if start > limit || left == 0 {
+            if start > limit || (start == limit && equal == 0) {
                 return true;
             }
-            left -= 1;
+            equal -= usize::from(start == limit);
             bytes -= key.size();
             dropped = Dropped { keys: dropped.keys + 1, time: dropped.time.max(Some(start)) };
             false

@@ -384,7 +384,10 @@ fn open_names_are_bounded() {
     open_keys(&mut set, keys);
     let dropped = set.counts(0).dropped;
     assert!(dropped > 0 && dropped < keys as u64, "{dropped}");
-    for (key, expected) in [(0, UNDETERMINED), (keys - 1, YES), (-1, UNDETERMINED)] {
+    let kept = dropped as i64;
+    let rows =
+        [(0, UNDETERMINED), (kept - 1, UNDETERMINED), (kept, YES), (keys - 1, YES), (-1, UNDETERMINED)];
+    for (key, expected) in rows {
         let event = Event::new(B).at(SECOND, keys as u64).with("ps.uuid", number(key));
         assert_eq!(answer(&mut set, &event), expected, "{key}");
     }
