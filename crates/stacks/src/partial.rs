@@ -122,19 +122,16 @@ impl Partial {
         }
     }
 
-    fn kernel_parts(&self) -> impl DoubleEndedIterator<Item = Part> {
-        let more = self.more.iter().filter(|(is_user, _)| !is_user);
-        self.kernel.into_iter().chain(more.map(|&(_, part)| part))
-    }
-
-    fn user_parts(&self) -> impl DoubleEndedIterator<Item = Part> {
-        let more = self.more.iter().filter(|(is_user, _)| *is_user);
-        self.user.into_iter().chain(more.map(|&(_, part)| part))
+    /// The parts that are user parts, or that are not.
+    fn parts_of(&self, user: bool) -> impl DoubleEndedIterator<Item = Part> {
+        let first = if user { self.user } else { self.kernel };
+        let more = self.more.iter().filter(move |&&(is_user, _)| is_user == user);
+        first.into_iter().chain(more.map(|&(_, part)| part))
     }
 
     /// All parts, innermost first.
     fn parts(&self) -> impl DoubleEndedIterator<Item = Part> {
-        self.kernel_parts().chain(self.user_parts())
+        self.parts_of(false).chain(self.parts_of(true))
     }
 
     fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
@@ -185,8 +182,8 @@ impl Partial {
 
     /// The part with the outermost frames, if these are in user mode.
     pub fn user_walk(&self) -> Option<StackId> {
-        let both = || self.kernel_parts().next_back().filter(|_| self.both);
-        self.user_parts().next_back().or_else(both)?.frames()
+        let both = || self.parts_of(false).next_back().filter(|_| self.both);
+        self.parts_of(true).next_back().or_else(both)?.frames()
     }
 
     /// The whole stack: kernel parts in order, then the user parts; `None` if no part has frames.

@@ -4,8 +4,6 @@
 //! Kernel events have a hook id, or are classic events with a class and an opcode. Both are handled
 //! alike.
 
-use std::ops::RangeInclusive;
-
 use stackhound_etl::record::Record;
 use stackhound_etl::{Block, ManifestEvents, Selection};
 use stackhound_schema::kernel::class_guid;
@@ -102,9 +100,6 @@ const MANIFEST_IDS: [u16; 12] =
     [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144, PROCESS_START, PROCESS_STOP, PROCESS_RUNDOWN];
 const SCRIPT_LOAD: u16 = 9;
 
-/// The ids of .NET's events about methods.
-const METHOD_IDS: RangeInclusive<u16> = 137..=144;
-
 /// Up to about this number, methods stay in the processor's caches.
 const CACHED_METHODS: usize = 1 << 16;
 
@@ -162,14 +157,16 @@ impl System {
             return;
         }
         for entry in block.entries() {
-            if !entry.kind().has_descriptor() || !METHOD_IDS.contains(&entry.tag) {
+            // Without reading the provider: a needless request does no harm.
+            if !entry.kind().has_descriptor() || method_subject(DOT_NET_RUNTIME, entry.tag).is_none() {
                 continue;
             }
             let record = block.record(entry);
             if let Ok(code) = MethodCode::dot_net(record.payload(), false)
                 && let Some(pid) = record.pid()
+                && let Some(process) = self.processes.newest_until(pid, TraceTime(i64::MAX))
             {
-                self.expect_method(pid, code.start);
+                self.methods.expect(process, code.start);
             }
         }
     }

@@ -272,14 +272,6 @@ impl System {
         process.is_some_and(|process| self.methods.is_known(process, time, id, start, size))
     }
 
-    /// Requests the memory that a statement about the code of a method will need.
-    #[inline]
-    pub(crate) fn expect_method(&self, pid: Pid, start: Address) {
-        if let Some(process) = self.processes.newest_until(pid, TraceTime(i64::MAX)) {
-            self.methods.expect(process, start);
-        }
-    }
-
     /// Records the statement of an event about the code of a method.
     pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
         self.keep_limits();
