@@ -2,7 +2,7 @@
 
 /// The probability that chance alone makes any name of one comparison significant, if the variances
 /// are right.
-const FALSE_ALARMS: f64 = 0.001;
+pub(super) const FALSE_ALARMS: f64 = 0.001;
 
 /// The smallest threshold, whatever the number of names.
 const THRESHOLD_MIN: f64 = 3.0;

@@ -189,26 +189,36 @@ proptest! {
             }
         }
     }
+}
 
-    /// Two halves of one steady process.
-    #[test]
-    fn nothing_is_called_changed_in_steady_processes(seed: u64, means in prop::collection::vec(0.0..3000.0, 12)) {
-        let mut random = uniform(seed);
-        let (a, b) = (drawn(&means, &mut random), drawn(&means, &mut random));
-        for normalization in [Normalization::None, Normalization::Second, Normalization::Total] {
-            prop_assert_eq!(shown(&a, &b, normalization), [""; 0]);
-        }
+/// Pairs of halves of a steady process, some of which differ by chance as much as a change does: at
+/// most as many as [`noise::FALSE_ALARMS`] says.
+#[test]
+fn steady_processes_rarely_have_changes() {
+    const PAIRS: u64 = 3000;
+    for normalization in [Normalization::None, Normalization::Second, Normalization::Total] {
+        let has_change = |seed: &u64| {
+            let mut random = uniform(*seed);
+            let means: Vec<f64> = NAMES.iter().map(|_| 3000.0 * random()).collect();
+            let (a, b) = (drawn(&means, &mut random), drawn(&means, &mut random));
+            !shown(&a, &b, normalization).is_empty()
+        };
+        let found = (0..PAIRS).filter(has_change).count();
+        assert!(found as f64 <= noise::FALSE_ALARMS * PAIRS as f64, "{normalization:?}: {found}");
     }
+}
 
-    /// A tenth more in one function.
-    #[test]
-    fn an_injected_change_is_first(seed: u64, at in 0_usize..12) {
+/// A tenth more in one function is found, and before all that chance makes.
+#[test]
+fn an_injected_change_is_first() {
+    for seed in 0..300 {
         let mut random = uniform(seed);
-        let means = [40_000.0; 12];
+        let at = seed as usize % NAMES.len();
+        let means = [40_000.0; NAMES.len()];
         let mut changed = means;
         changed[at] *= 1.1;
         let (a, b) = (drawn(&means, &mut random), drawn(&changed, &mut random));
         let expected = format!("{} more", NAMES[at]);
-        prop_assert_eq!(&shown(&a, &b, Normalization::Second), std::slice::from_ref(&expected));
+        assert_eq!(shown(&a, &b, Normalization::Second).first(), Some(&expected), "seed {seed}");
     }
 }
