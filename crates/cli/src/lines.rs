@@ -1,9 +1,9 @@
 //! Writes batches of events as lines of JSON, in their order. With several threads, the lines are
-//! created on the others while the calling thread reads the trace.
+//! created on the others while the calling thread reads the trace, and on that one if they are busy.
 
 use std::io::Write;
 use std::panic;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -25,11 +25,20 @@ pub enum LineWriter {
 #[derive(Debug)]
 pub struct Workers {
     /// `None` at the end.
-    batches: Option<SyncSender<(u64, Batch)>>,
+    work: Option<SyncSender<(u64, Work)>>,
     /// The number of batches so far.
     sent: u64,
     output: Arc<Output>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What a thread writes when it is its turn.
+#[derive(Debug)]
+enum Work {
+    /// The lines of these events, which the thread creates.
+    Batch(Batch),
+    /// These lines.
+    Lines(Vec<u8>),
 }
 
 /// The output, which the threads use one after the other in the order of the batches.
@@ -55,7 +64,7 @@ struct State {
 const WORKERS_MAX: usize = 4;
 
 /// Batches that wait for a thread.
-const WAITING_MAX: usize = 2;
+const WAITING_MAX: usize = 4;
 
 impl LineWriter {
     /// Creates a writer that uses this number of threads, including the calling one.
@@ -74,7 +83,7 @@ impl LineWriter {
             thread.spawn(move || work(&receiver, &output)).context("cannot start a thread")
         };
         let threads = (0..workers).map(|_| start()).collect::<Result<_>>()?;
-        Ok(LineWriter::Threads(Workers { batches: Some(sender), sent: 0, output, threads }))
+        Ok(LineWriter::Threads(Workers { work: Some(sender), sent: 0, output, threads }))
     }
 
     /// Writes a batch, at once or as soon as a thread has the time.
@@ -93,13 +102,7 @@ impl LineWriter {
                 if let Some(failure) = failure {
                     return Err(failure);
                 }
-                // If all threads have ended, `finish` reports the reason.
-                if let Some(batches) = &workers.batches
-                    && batches.send((workers.sent, batch)).is_ok()
-                {
-                    workers.sent += 1;
-                }
-                Ok(())
+                workers.send(batch)
             }
         }
     }
@@ -145,9 +148,26 @@ impl LineWriter {
 }
 
 impl Workers {
+    /// Passes a batch on. If all threads are busy, the calling one creates the lines instead of
+    /// waiting for them.
+    fn send(&mut self, batch: Batch) -> Result<()> {
+        let Some(work) = &self.work else { return Ok(()) };
+        let is_sent = match work.try_send((self.sent, Work::Batch(batch))) {
+            Err(TrySendError::Full((number, Work::Batch(batch)))) => {
+                let mut lines = Vec::new();
+                batch.append_lines(&mut lines)?;
+                work.send((number, Work::Lines(lines))).is_ok()
+            }
+            sent => sent.is_ok(),
+        };
+        // If all threads have ended, `finish` reports the reason.
+        self.sent += u64::from(is_sent);
+        Ok(())
+    }
+
     /// Waits until all batches are written. Returns the panic of a thread.
     fn end(&mut self) -> thread::Result<()> {
-        self.batches = None;
+        self.work = None;
         self.threads.drain(..).map(JoinHandle::join).fold(Ok(()), Result::and)
     }
 }
@@ -160,15 +180,22 @@ impl Drop for Workers {
 }
 
 /// Creates and writes the lines of batches until there are no more.
-fn work(batches: &Mutex<Receiver<(u64, Batch)>>, output: &Output) {
+fn work(work: &Mutex<Receiver<(u64, Work)>>, output: &Output) {
     let _at_panic = MarkBroken(output);
     let mut lines = Vec::new();
     loop {
-        let received = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((number, batch)) = received else { return };
-        lines.clear();
-        let created = batch.append_lines(&mut lines);
-        drop(batch);
+        let received = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((number, work)) = received else { return };
+        let created = match work {
+            Work::Batch(batch) => {
+                lines.clear();
+                batch.append_lines(&mut lines)
+            }
+            Work::Lines(of_caller) => {
+                lines = of_caller;
+                Ok(())
+            }
+        };
         let mut state = output.wait_for(number);
         if state.is_broken {
             return;

@@ -1,6 +1,6 @@
 //! Formats values for display: addresses, times, error codes, and names instead of numbers.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stackhound_types::{FileTime, HexBytes, Rfc3339};
@@ -78,7 +78,7 @@ impl fmt::Display for Rendered<'_> {
             Value::Unsigned(value) => unsigned(f, value, self.out_type),
             Value::Hex(value) | Value::Pointer(value) => write!(f, "{value:#x}"),
             Value::Float(value) => write!(f, "{value}"),
-            Value::Utf16(bytes) => utf16_chars(bytes).try_for_each(|char| write!(f, "{char}")),
+            Value::Utf16(bytes) => utf16_chars(bytes).try_for_each(|char| f.write_char(char)),
             Value::Ansi(bytes) => ansi(f, bytes),
             Value::Binary(bytes) => binary(f, bytes, self.out_type),
             Value::Guid(guid) => write!(f, "{guid}"),

@@ -31,7 +31,7 @@ impl<'a> Value<'a> {
     /// Latin-1, because traces do not specify its code page.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match *self {
-            Value::Utf16(bytes) => Some(Cow::Owned(utf16_chars(bytes).collect())),
+            Value::Utf16(bytes) => Some(Cow::Owned(crate::kernel::view::Utf16(bytes).to_string_lossy())),
             Value::Ansi(bytes) => Some(match std::str::from_utf8(bytes) {
                 Ok(text) => Cow::Borrowed(text),
                 Err(_) => Cow::Owned(bytes.iter().map(|&byte| char::from(byte)).collect()),

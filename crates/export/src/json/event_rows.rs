@@ -8,12 +8,13 @@
 //! |---|---|
 //! | names of the provider and the event, keys of the fields | each schema |
 //! | process and thread | the ids that an event states, as long as they refer to the same objects |
-//! | stack | each resolved stack |
+//! | stack | each resolved stack, from those of its frames |
 //!
 //! The rest is appended by the module `append`. Nothing is reused if the state of the trace still
 //! changes, and the bytes that are kept are limited.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,15 +22,16 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 use stackhound_etl::Block;
 use stackhound_frames::{Frame, Level};
-use stackhound_pipeline::{Depth, EventView, Missing, StatedIds};
+use stackhound_pipeline::{Depth, EventView, FrameView, Label, Missing, StatedIds};
 use stackhound_schema::{Array, Decoder, Field, Item, MapKind, OutType, Plan, Schema, Value};
-use stackhound_stacks::StackStates;
+use stackhound_stacks::{StackState, StackStates};
 use stackhound_system::ValidityRange;
 use stackhound_types::{Mode, PointerSize};
 
 use super::append::{self, Times};
 use super::event::{Create, Form};
 use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, EventThread};
+use super::frame::Frame as FrameDocument;
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
 use crate::escape::json;
@@ -513,11 +515,13 @@ impl FieldWriter<'_> {
 }
 
 /// The lines' values of stacks. Equal stacks of a process have the same resolved frames, which the
-/// resolver shares.
+/// resolver shares. Different stacks mostly consist of the same frames.
 #[derive(Debug, Default)]
 struct Stacks {
     known: HashMap<StackKey, KnownStack, FxBuildHasher>,
-    /// Bytes in `known`.
+    /// The values of frames.
+    frames: HashMap<(Frame, Depth), Box<[u8]>, FxBuildHasher>,
+    /// Bytes in both.
     size: usize,
 }
 
@@ -564,20 +568,64 @@ impl Stacks {
             return Ok(Part::Shared(known.bytes.index(number, &mut batch.stacks)));
         }
         batch.bytes.extend_from_slice(b",\"stack\":");
-        let stack = Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
-        json(&mut batch.bytes, &stack)?;
         if !is_shared {
+            let stack = Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
+            json(&mut batch.bytes, &stack)?;
             return own(batch);
         }
+        self.append(view, key, frames.as_deref().unwrap_or_default(), &mut batch.bytes)?;
         let mut bytes: Shared<[u8]> = Shared::new(batch.bytes.drain(start..).collect());
         let part = Part::Shared(bytes.index(number, &mut batch.stacks));
         if self.size + bytes.value.len() > STACK_BYTES_MAX {
             self.known.clear();
+            self.frames.clear();
             self.size = 0;
         }
         self.size += bytes.value.len();
         self.known.insert(key, KnownStack { _frames: frames, bytes });
         Ok(part)
+    }
+
+    /// Appends a [`Stack`], from the values of its frames.
+    fn append(
+        &mut self,
+        view: &EventView<'_>,
+        key: StackKey,
+        frames: &[Frame],
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        out.extend_from_slice(b"{\"state\":");
+        append::text(out, key.states.first().name());
+        out.extend_from_slice(b",\"also\":");
+        json(out, &key.states.others().map(StackState::name).collect::<Vec<_>>())?;
+        out.extend_from_slice(b",\"frames\":[");
+        for (index, frame) in frames.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            let depth = if frame.mode == Mode::User { key.user } else { key.kernel };
+            match self.frames.entry((*frame, depth)) {
+                Entry::Occupied(known) => out.extend_from_slice(known.get()),
+                Entry::Vacant(new) => {
+                    let start = out.len();
+                    let frame = FrameView::new(*frame, view.trace_state().system(), depth);
+                    let names = view.names(&frame);
+                    json(out, &FrameDocument::of_event(&Label { frame: &frame, names: names.as_deref() }))?;
+                    self.size += out.len() - start;
+                    new.insert(out[start..].into());
+                }
+            }
+        }
+        out.push(b']');
+        match StackSummary::of_event(view) {
+            Some(summary) => {
+                let start = out.len();
+                json(out, &summary)?;
+                out[start] = b',';
+            }
+            None => out.push(b'}'),
+        }
+        Ok(())
     }
 }
 

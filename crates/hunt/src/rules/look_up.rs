@@ -225,7 +225,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             let Some((field, value)) = self.view.field(name) else { return CONTINUE };
             let shown = match value {
                 FieldValue::Null => return CONTINUE,
-                value => field.render(value).to_string(),
+                value => value.text().unwrap_or_else(|| field.render(value).to_string().into()),
             };
             return match form {
                 Form::Parts => {

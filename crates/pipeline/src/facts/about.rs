@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use stackhound_schema::kernel::{hook_id, view};
-use stackhound_schema::{Value, provider_guid};
+use stackhound_schema::provider_guid;
 use stackhound_system::{FileKey, FileObject, KeyControlBlock, RegistryPath, StatedName};
 
 use super::missing::Missing;
@@ -138,10 +138,8 @@ impl<'c> EventView<'c> {
 
     /// A field with text.
     fn text(&self, name: &str) -> Option<String> {
-        match self.field(name)? {
-            (field, value @ (Value::Utf16(_) | Value::Ansi(_))) => Some(field.render(value).to_string()),
-            _ => None,
-        }
+        let (_, value) = self.field(name)?;
+        value.text().map(Cow::into_owned)
     }
 
     fn file_form(&self) -> Option<FileForm> {

@@ -45,7 +45,9 @@ impl<'a> Utf16<'a> {
 
     /// The text, with U+FFFD for invalid units. Allocates.
     pub fn to_string_lossy(self) -> String {
-        self.chars().collect()
+        let mut text = String::with_capacity(self.0.len() / 2);
+        self.append_to(&mut text);
+        text
     }
 
     /// Whether the texts are equal, ignoring the case of ASCII letters.
