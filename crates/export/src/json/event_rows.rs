@@ -155,7 +155,13 @@ impl EventRows {
     /// Takes the events since the last call.
     pub fn take(&mut self) -> Batch {
         self.number += 1;
-        std::mem::take(&mut self.batch)
+        // Of the same size, because batches are similar.
+        let next = Batch {
+            rows: Vec::with_capacity(self.batch.rows.len()),
+            bytes: Vec::with_capacity(self.batch.bytes.len()),
+            ..Batch::default()
+        };
+        std::mem::replace(&mut self.batch, next)
     }
 
     /// Adds an event. Returns which facts about it are missing.
@@ -199,7 +205,7 @@ impl EventRows {
         let Some(validity) = view.owner_validity() else {
             return Ok((Part::Own(start..batch.bytes.len()), path));
         };
-        let mut bytes: Shared<[u8]> = Shared::new(batch.bytes.drain(start..).collect());
+        let mut bytes = Shared::new(batch.split_off(start));
         let part = Part::Shared(bytes.index(*number, &mut batch.owners));
         if owners.len() >= KEPT_MAX {
             owners.clear();
@@ -227,6 +233,13 @@ impl EventRows {
 }
 
 impl Batch {
+    /// Removes the bytes from `start` on.
+    fn split_off(&mut self, start: usize) -> Arc<[u8]> {
+        let bytes = self.bytes[start..].into();
+        self.bytes.truncate(start);
+        bytes
+    }
+
     /// The index of a block.
     fn block(&mut self, block: &Arc<Block>) -> usize {
         // Consecutive events are in few blocks: one of each processor.
@@ -574,7 +587,7 @@ impl Stacks {
             return own(batch);
         }
         self.append(view, key, frames.as_deref().unwrap_or_default(), &mut batch.bytes)?;
-        let mut bytes: Shared<[u8]> = Shared::new(batch.bytes.drain(start..).collect());
+        let mut bytes = Shared::new(batch.split_off(start));
         let part = Part::Shared(bytes.index(number, &mut batch.stacks));
         if self.size + bytes.value.len() > STACK_BYTES_MAX {
             self.known.clear();
