@@ -22,8 +22,9 @@ RUSTC_WORKSPACE_WRAPPER=clippy-driver \
 
 python3 -m venv "$folder/environment"
 "$folder/environment/bin/pip" install --quiet "./crates/python[test]"
+"$folder/environment/bin/pip" install --quiet ./crates/python/reven2
 python=$folder/environment/bin/python
 cd crates/python
 "$python" -m pytest -q -p no:cacheprovider "$@"
-"$python" -m mypy --strict --exclude examples.py tests
+"$python" -m mypy --strict --exclude examples.py tests reven2
 "$python" -m mypy.stubtest stackhound --allowlist tests/stubtest.txt

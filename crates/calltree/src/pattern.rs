@@ -7,8 +7,9 @@ use globset::{GlobBuilder, GlobMatcher};
 use crate::{Error, Location};
 
 /// A pattern `module!symbol` with `*`, `?`, `[…]` and `{…,…}` in either part. Matching ignores
-/// case. Without a `!`, the pattern applies to the symbols of all modules. The extension of the
-/// module can be omitted. A location without a symbol has an empty symbol, which `*` matches.
+/// case. Without a `!`, the pattern applies to the symbols of all modules. The module is its name
+/// or the name of its file, with or without the extension. A location without a symbol has an empty
+/// symbol, which `*` matches.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -34,19 +35,20 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern matches a module with this name.
-    pub fn fits_module(&self, module: &str) -> bool {
-        let fits = |pattern: &GlobMatcher| {
-            let is_stem = || module.rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
-            pattern.is_match(module) || is_stem()
+    /// Whether the pattern matches a module with this name and this path of its file.
+    pub(crate) fn fits_module(&self, name: &str, path: Option<&str>) -> bool {
+        let Some(pattern) = &self.module else { return true };
+        let fits = |name: &str| {
+            let is_stem = || name.rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
+            pattern.is_match(name) || is_stem()
         };
-        self.module.as_ref().is_none_or(fits)
+        fits(name) || path.and_then(|path| path.rsplit(['\\', '/']).next()).is_some_and(fits)
     }
 
     /// Whether the pattern matches the name of a location.
     pub fn fits(&self, location: &Location<'_>) -> bool {
-        self.fits_module(location.module().map_or("", |module| module.name))
-            && self.symbol.is_match(location.symbol().unwrap_or_default())
+        let (name, path) = location.module().map_or(("", None), |module| (module.name, module.path));
+        self.symbol.is_match(location.symbol().unwrap_or_default()) && self.fits_module(name, path)
     }
 }
 

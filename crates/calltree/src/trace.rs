@@ -190,7 +190,8 @@ impl Trace {
     /// Whether the trace has a module that the pattern matches. A pattern without a module matches
     /// every module.
     pub fn has_module_of(&self, pattern: &Pattern) -> bool {
-        pattern.fits_module("") || self.index.tables.module_names().any(|name| pattern.fits_module(name))
+        let mut modules = self.index.tables.modules();
+        pattern.fits_module("", None) || modules.any(|(name, path, _)| pattern.fits_module(name, path))
     }
 
     /// [`Trace::calls`] for the locations for which `fits` returns `true`.

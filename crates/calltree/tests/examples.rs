@@ -146,17 +146,38 @@ fn events_below_a_frame() {
     let trace = fixtures::trace();
     let frame = context(&trace, 3_000_000).stack().unwrap().frame().unwrap();
     assert_eq!(frame.to_string(), "#2999024 - win32kfull!xxxDCEWindowHitTestInternal");
-    let events = lines(frame.descendant_events());
-    assert_eq!(
-        events[..4],
-        [
-            "Start #2999033 - PsGetCurrentProcessWin32Process",
-            "End #2999033 - PsGetCurrentProcessWin32Process",
-            "Start #2999065 - xxxDCEWindowHitTest2Internal",
-            "Start #2999114 - __security_check_cookie",
-        ]
-    );
-    assert_eq!(events.last().unwrap(), "End #3016796 - ThreadUnlock1");
+    let starts: Vec<String> = frame
+        .descendant_events()
+        .filter_map(|event| match event {
+            StackEvent::FrameStart(frame) => Some(frame.to_string()),
+            _ => None,
+        })
+        .collect();
+    let (hit_test, cookie) =
+        ("win32kfull!xxxDCEWindowHitTest2Internal", "win32kfull!__security_check_cookie");
+    let pairs = [
+        (2_999_065, 2_999_114),
+        (2_999_151, 2_999_188),
+        (2_999_225, 2_999_262),
+        (2_999_299, 2_999_336),
+        (2_999_373, 2_999_442),
+        (2_999_479, 2_999_657),
+        (2_999_694, 2_999_763),
+        (2_999_800, 2_999_869),
+        (2_999_906, 2_999_975),
+        (3_000_012, 3_000_081),
+        (3_000_118, 3_000_187),
+    ];
+    let mut expected = vec!["#2999033 - ntoskrnl!PsGetCurrentProcessWin32Process".to_owned()];
+    for (outer, inner) in pairs {
+        expected.extend([format!("#{outer} - {hit_test}"), format!("#{inner} - {cookie}")]);
+    }
+    expected.push(format!("#3000224 - {hit_test}"));
+    assert_eq!(expected.len(), 24);
+    for (start, name) in [(3_016_734, 0), (3_016_755, 0), (3_016_776, 1), (3_016_796, 0)] {
+        expected.push(format!("#{start} - {}", ["win32kbase!ThreadUnlock1", cookie][name]));
+    }
+    assert_eq!(starts, expected);
 }
 
 #[test]
@@ -187,7 +208,10 @@ fn calls_by_name() {
         calls("ntoskrnl!Ki*"),
         ["#200239 - ntoskrnl!KiAcquireKobjectLockSafe", "#200269 - ntoskrnl!KiExitDispatcher"]
     );
-    assert_eq!(calls("THREADUNLOCK?"), ["#3016796 - ThreadUnlock1"]);
+    assert_eq!(
+        calls("THREADUNLOCK?"),
+        [3_016_734, 3_016_755, 3_016_796].map(|start| format!("#{start} - win32kbase!ThreadUnlock1"))
+    );
     assert_eq!(calls("usbhub!Ki*"), [""; 0]);
     assert!(Pattern::new("a[").is_err());
 }

@@ -20,43 +20,62 @@ use crate::transition::Transition;
 /// The state between two transitions, seen from one processor.
 ///
 /// A number may be added or subtracted, and contexts of one trace may be compared and subtracted
-/// from each other.
+/// from each other. The results include the positions just before the first and just after the last
+/// context, which end an empty range there. They have no state: all else of them raises
+/// ``IndexError``.
 #[pyclass(frozen, module = "stackhound.trace")]
 #[derive(Clone)]
 pub(crate) struct Context {
     owner: Owner,
-    id: model::ContextId,
-    cpu: model::Cpu,
+    id: i64,
+    /// `None` for the processor of the transition after it.
+    cpu: Option<model::Cpu>,
 }
 
 impl Context {
     pub(crate) fn of(owner: &Owner, context: &model::Context<'_>) -> Self {
-        Self { owner: owner.clone(), id: context.id(), cpu: context.cpu() }
+        Self { cpu: Some(context.cpu()), ..Self::numbered(owner, context.id()) }
     }
 
     /// The context, seen from the processor of the transition after it.
-    pub(crate) fn numbered(owner: &Owner, id: model::ContextId) -> Result<Self, Failure> {
-        Ok(Self::of(owner, &owner.context(id)?))
+    pub(crate) fn numbered(owner: &Owner, id: model::ContextId) -> Self {
+        Self::at(owner, id.0 as i64)
+    }
+
+    /// The position with this number, seen from the processor of the transition after it.
+    pub(crate) fn at(owner: &Owner, id: i64) -> Self {
+        Self { owner: owner.clone(), id, cpu: None }
     }
 
     pub(crate) fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    pub(crate) fn number(&self) -> model::ContextId {
+    /// Its number, which is -1 for the position before the first context.
+    pub(crate) fn position(&self) -> i64 {
         self.id
     }
 
-    fn view(&self) -> Result<model::Context<'_>, Failure> {
-        Ok(self.owner.context(self.id)?.on(self.cpu))
+    /// Its number. Raises `IndexError` for a position outside the trace.
+    pub(crate) fn number(&self) -> PyResult<model::ContextId> {
+        Whole(self.id).context(&self.owner)
+    }
+
+    fn view(&self) -> PyResult<model::Context<'_>> {
+        let context = self.owner.context(self.number()?).map_err(Failure::from)?;
+        Ok(self.cpu.map_or(context, |cpu| context.on(cpu)))
     }
 
     /// The context that is this number of transitions later, seen from the processor of the
     /// transition after it.
     fn moved(&self, by: i128) -> PyResult<Self> {
-        let id = i128::from(self.id.0) + by;
-        let id = Whole(i64::try_from(id).unwrap_or(if id < 0 { i64::MIN } else { i64::MAX }));
-        Ok(Self::numbered(&self.owner, id.context(&self.owner)?)?)
+        let id = i128::from(self.id) + by;
+        let id = i64::try_from(id).unwrap_or(if id < 0 { i64::MIN } else { i64::MAX });
+        let after = self.owner.transition_count() as i64 + 1;
+        if id != -1 && id != after {
+            Whole(id).context(&self.owner)?;
+        }
+        Ok(Self::at(&self.owner, id))
     }
 }
 
@@ -74,7 +93,7 @@ impl ContextLike<'_> {
             Self::Number(number) => number.context(owner),
             Self::Context(context) => {
                 owner.check(&context.get().owner, "the context is")?;
-                Ok(context.get().id)
+                context.get().number()
             }
         }
     }
@@ -84,8 +103,8 @@ impl ContextLike<'_> {
 impl Context {
     /// Its number, equal to that of the transition after it.
     #[getter]
-    fn id(&self) -> u64 {
-        self.id.0
+    fn id(&self) -> i64 {
+        self.id
     }
 
     /// Its trace.
@@ -97,13 +116,13 @@ impl Context {
     /// The processor it is seen from: that of the transition after it; at the end of the trace,
     /// that of the last one.
     #[getter]
-    fn cpu(&self) -> u16 {
-        self.cpu.0
+    fn cpu(&self) -> PyResult<u16> {
+        Ok(self.view()?.cpu().0)
     }
 
     /// The same context, seen from another processor.
     fn on(&self, cpu: Whole) -> PyResult<Self> {
-        Ok(Self { cpu: cpu.cpu(&self.owner)?, ..self.clone() })
+        Ok(Self { cpu: Some(cpu.cpu(&self.owner)?), ..self.clone() })
     }
 
     /// The UTC time of the transition after it, or of the last one at the end of the trace;
@@ -113,20 +132,20 @@ impl Context {
     }
 
     /// Like ``time()``, in units of 100 ns since 1601.
-    fn filetime(&self) -> Result<Option<u64>, Failure> {
+    fn filetime(&self) -> PyResult<Option<u64>> {
         Ok(self.view()?.time())
     }
 
     /// The active stack of its processor; ``None`` if it is not known.
     #[getter]
-    fn stack(&self) -> Result<Option<Stack>, Failure> {
+    fn stack(&self) -> PyResult<Option<Stack>> {
         Ok(self.view()?.stack().map(|stack| Stack::of(&self.owner, &stack)))
     }
 
     /// The stacks of a thread at this context, in user mode and in the kernel.
-    fn stacks_of(&self, thread_id: u32) -> Result<Items, Failure> {
-        let id = self.id;
-        Items::new(&self.owner, |owner| Ok(items(owner.context(id)?.stacks_of(thread_id))))
+    fn stacks_of(&self, thread_id: u32) -> PyResult<Items> {
+        let id = self.number()?;
+        Ok(Items::new(&self.owner, |owner| Ok(items(owner.context(id)?.stacks_of(thread_id))))?)
     }
 
     /// The stack of a thread of one kind, at this context; ``None`` if it has none.
@@ -164,7 +183,7 @@ impl Context {
             ContextLike::Number(number) => self.moved(-i128::from(number.0))?.into_py_any(py),
             ContextLike::Context(other) => {
                 self.owner.check(&other.get().owner, "the context is")?;
-                (i128::from(self.id.0) - i128::from(other.get().id.0)).into_py_any(py)
+                (self.id - other.get().id).into_py_any(py)
             }
         }
     }
@@ -182,7 +201,7 @@ impl Context {
     }
 
     fn __repr__(&self) -> String {
-        format!("Context(id={})", self.id.0)
+        format!("Context(id={})", self.id)
     }
 }
 
@@ -203,6 +222,6 @@ impl Hash for Context {
 
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.id, f)
+        write!(f, "Context before #{}", self.id)
     }
 }

@@ -89,7 +89,7 @@ impl Items {
         let owner = self.0.borrow_owner();
         let Some(found) = found else { return Ok(None) };
         match found {
-            Item::Context(id) => Context::numbered(owner, id)?.into_py_any(py),
+            Item::Context(id) => Context::numbered(owner, id).into_py_any(py),
             Item::Transition(id) => Transition::numbered(owner, id).into_py_any(py),
             Item::Range(range) => ContextRange::of(owner, range).into_py_any(py),
             Item::Stack(id, at) => Stack::numbered(owner, id, at).into_py_any(py),

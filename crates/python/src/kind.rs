@@ -79,12 +79,12 @@ pub(crate) fn stack_kind_of(member: &Bound<'_, PyAny>) -> PyResult<model::StackK
 pub(crate) fn bound<'py>(py: Python<'py>, owner: &Owner, bound: model::Bound) -> PyResult<Bound<'py, PyAny>> {
     match bound {
         model::Bound::Observed(context) => {
-            Observed { context: Context::numbered(owner, context)? }.into_bound_py_any(py)
+            Observed { context: Context::numbered(owner, context) }.into_bound_py_any(py)
         }
         model::Bound::Inferred { lo, hi } => {
             // A frame that may have ended after the trace is still open.
             let hi = hi.min(owner.last_context().id());
-            let (lo, hi) = (Context::numbered(owner, lo)?, Context::numbered(owner, hi)?);
+            let (lo, hi) = (Context::numbered(owner, lo), Context::numbered(owner, hi));
             Inferred { lo, hi }.into_bound_py_any(py)
         }
         model::Bound::Open => Open.into_bound_py_any(py),
@@ -106,8 +106,8 @@ impl Observed {
         ("context",)
     }
 
-    fn __str__(&self) -> String {
-        model::Bound::Observed(self.context.number()).to_string()
+    fn __str__(&self) -> PyResult<String> {
+        Ok(model::Bound::Observed(self.context.number()?).to_string())
     }
 
     fn __repr__(&self) -> String {
@@ -135,8 +135,8 @@ impl Inferred {
         ("lo", "hi")
     }
 
-    fn __str__(&self) -> String {
-        model::Bound::Inferred { lo: self.lo.number(), hi: self.hi.number() }.to_string()
+    fn __str__(&self) -> PyResult<String> {
+        Ok(model::Bound::Inferred { lo: self.lo.number()?, hi: self.hi.number()? }.to_string())
     }
 
     fn __repr__(&self) -> String {

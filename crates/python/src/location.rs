@@ -7,9 +7,9 @@ use stackhound_calltree as model;
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
-    /// The module it is in, ``None`` if that is not known.
+    /// The module it is in.
     #[pyo3(get)]
-    binary: Option<Binary>,
+    binary: Binary,
     /// The symbol at or before it, ``None`` if that is not known.
     #[pyo3(get)]
     symbol: Option<String>,
@@ -30,13 +30,13 @@ pub(crate) struct Location {
     printed: String,
 }
 
-/// The module of a location.
+/// The module of a location. If it is not known, its name is ``???``.
 #[pyclass(frozen, eq, hash, get_all, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Binary {
-    /// Its name in the form ``module!symbol``.
+    /// Its name in the form ``module!symbol``, without the extension of Windows programs.
     name: String,
-    /// The path of its file, ``None`` if that is not known.
+    /// The path of its file, with the extension; ``None`` if that is not known.
     path: Option<String>,
     /// The address at which it was loaded, ``None`` if that is not known.
     base_address: Option<u64>,
@@ -45,11 +45,14 @@ pub(crate) struct Binary {
 impl Location {
     pub(crate) fn of(location: &model::Location<'_>) -> Self {
         Self {
-            binary: location.module().map(|module| Binary {
-                name: module.name.to_owned(),
-                path: module.path.map(str::to_owned),
-                base_address: module.base.map(|base| base.0),
-            }),
+            binary: match location.module() {
+                Some(module) => Binary {
+                    name: module.name.to_owned(),
+                    path: module.path.map(str::to_owned),
+                    base_address: module.base.map(|base| base.0),
+                },
+                None => Binary { name: "???".to_owned(), path: None, base_address: None },
+            },
             symbol: location.symbol().map(str::to_owned),
             symbol_offset: location.symbol_offset(),
             rva: location.rva(),

@@ -52,7 +52,7 @@ impl Stack {
 
     /// The context of this view of the stack.
     #[getter]
-    fn context(&self) -> Result<Context, Failure> {
+    fn context(&self) -> Context {
         Context::numbered(&self.owner, self.at)
     }
 

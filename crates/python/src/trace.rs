@@ -91,7 +91,7 @@ impl Trace {
     /// The context before a transition; for the number after that of the last transition, the last
     /// context. Raises ``IndexError`` outside the trace.
     fn context_before(&self, transition_id: Whole) -> PyResult<Context> {
-        Ok(Context::numbered(&self.owner, transition_id.context(&self.owner)?)?)
+        Ok(Context::numbered(&self.owner, transition_id.context(&self.owner)?))
     }
 
     /// The context after a transition. Raises ``IndexError`` outside the trace.

@@ -13,12 +13,12 @@ LAST = 3_100_000
 
 def test_its_size(trace: Trace) -> None:
     assert (trace.transition_count, trace.context_count) == (LAST, LAST + 1)
-    assert (trace.frame_count, trace.stack_count, trace.cpu_count) == (16, 2, 1)
+    assert (trace.frame_count, trace.stack_count, trace.cpu_count) == (40, 2, 1)
     assert not trace.is_sampled
     assert trace.first_context == trace.context_before(0)
     assert trace.last_context == trace.context_before(LAST) == trace.context_after(LAST - 1)
     assert (trace.first_transition.id, trace.last_transition.id) == (0, LAST - 1)
-    assert repr(trace) == "<Trace of 3100000 transitions and 16 frames>"
+    assert repr(trace) == "<Trace of 3100000 transitions and 40 frames>"
 
 
 def test_contexts_count(trace: Trace) -> None:
@@ -95,8 +95,32 @@ def test_ranges(trace: Trace) -> None:
     match found:
         case ContextRange(first, final):
             assert (first, final) == (begin, last)
-    with pytest.raises(ValueError, match="a range cannot begin at context #12 and end at #10"):
-        ContextRange(last, begin)
+
+
+def test_empty_ranges(trace: Trace) -> None:
+    begin, last = trace.context_before(10), trace.context_before(12)
+    for empty in (ContextRange(begin, begin - 1), ContextRange(last, begin)):
+        assert not empty
+        assert (len(empty), list(empty)) == (0, [])
+        assert begin not in empty
+    assert str(ContextRange(begin, begin - 1)) == "[Context before #10, Context before #9]"
+    # The positions around the trace are the ends of empty ranges only.
+    before, after = trace.first_context - 1, trace.last_context + 1
+    assert (before.id, after.id, after - before) == (-1, LAST + 1, LAST + 2)
+    assert before < trace.first_context < trace.last_context < after
+    assert (before + 1, after - 1) == (trace.first_context, trace.last_context)
+    for empty in (ContextRange(trace.first_context, before), ContextRange(after, trace.last_context)):
+        assert (len(empty), list(empty)) == (0, [])
+    for begin, last in ((before, trace.first_context), (trace.last_context, after), (before, before)):
+        with pytest.raises(IndexError, match="is outside the trace"):
+            ContextRange(begin, last)
+    for position in (before, after):
+        with pytest.raises(IndexError, match="is outside the trace"):
+            position.stack  # noqa: B018
+        with pytest.raises(IndexError, match="is outside the trace"):
+            position.time()
+        with pytest.raises(IndexError, match="is outside the trace"):
+            trace.stacks(position)
 
 
 @pytest.mark.parametrize("number", [-1, LAST + 1, 10**30, -(10**30)])
@@ -105,10 +129,11 @@ def test_outside_the_trace(trace: Trace, number: int) -> None:
     transition = "is outside the trace, which has 3100000"
     with pytest.raises(IndexError, match=context):
         trace.context_before(number)
+    further = number - 1 if number < 0 else number + 1
     with pytest.raises(IndexError, match=context):
-        trace.first_context + number
+        trace.first_context + further
     with pytest.raises(IndexError, match=context):
-        trace.last_context - (LAST - number)
+        trace.last_context - (LAST - further)
     with pytest.raises(IndexError, match=context):
         trace.contexts(number)
     with pytest.raises(IndexError, match=transition):

@@ -78,9 +78,9 @@ impl Tables {
         str::from_utf8(bytes).unwrap_or_default()
     }
 
-    pub(crate) fn module_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn modules(&self) -> impl Iterator<Item = (&str, Option<&str>, Option<Address>)> {
         let count = self.modules.len() as u64 / MODULE_WORDS;
-        (0..count).map(|number| self.string(self.modules.get((number * MODULE_WORDS) as usize)))
+        (0..count).map(|number| self.module(number as u32))
     }
 
     /// Name, path and base of a module.

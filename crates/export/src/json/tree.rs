@@ -23,7 +23,10 @@ pub struct TreeFrame<'t> {
     /// Module and function, or other known facts about the address.
     #[schemars(with = "String")]
     name: Text<Name<'t>>,
+    /// Name of the module, without the extension of Windows modules.
     module: Option<&'t str>,
+    /// Path of the module's file.
+    path: Option<&'t str>,
     symbol: Option<&'t str>,
     /// Bytes from the start of the function.
     offset: Option<u64>,
@@ -78,13 +81,17 @@ impl From<CallBound> for Bound {
 impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
     fn from(frame: CallFrame<'t>) -> TreeFrame<'t> {
         let location = frame.function_location();
-        let symbol = location.and_then(|location| location.symbol());
+        let (module, symbol) = (
+            location.and_then(|location| location.module()),
+            location.and_then(|location| location.symbol()),
+        );
         let descendants = Count::from(frame.descendant_count());
         TreeFrame {
             frame_id: frame.id().0,
             stack_id: frame.stack().id().0.into(),
             name: Text(frame.name()),
-            module: location.and_then(|location| location.module()).map(|module| module.name),
+            module: module.map(|module| module.name),
+            path: module.and_then(|module| module.path),
             symbol,
             offset: location.filter(|_| symbol.is_some()).map(|location| location.symbol_offset()),
             address: location.and_then(|location| location.address()).map(|address| Hex(address.0)),

@@ -90,7 +90,7 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
         let info = ModuleInfo {
-            name: module.file_name().to_owned(),
+            name: without_extension(module.file_name()).to_owned(),
             path: Some(module.path().to_owned()),
             base: Some(Address(module.base().0)),
         };
@@ -132,4 +132,9 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     let here = (frame.depth() > Depth::Address || address.0 != 0)
         .then(|| builder.location(LocationInfo { address: Some(address), ..nothing }));
     Function { identity: None, location: here, calls_back: false }
+}
+
+/// The name of a module as debuggers show it: `ntoskrnl` for `ntoskrnl.exe`.
+fn without_extension(file_name: &str) -> &str {
+    file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem)
 }

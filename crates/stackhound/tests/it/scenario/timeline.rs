@@ -283,7 +283,7 @@ fn recorded_stacks_are_at_the_contexts_of_their_events() {
                 let context = trace.context(ContextId(n)).unwrap();
                 let modules = |address: u64| {
                     let frame = view.frames().find(|frame| frame.address().0 == address).unwrap();
-                    frame.module().map(|module| module.file_name().to_owned())
+                    frame.module().map(|module| module.path().to_owned())
                 };
                 let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();
                 if let Some(stack) = context.stack_of(tid.0, StackKind::User).filter(|_| !user.is_empty()) {
@@ -294,7 +294,7 @@ fn recorded_stacks_are_at_the_contexts_of_their_events() {
                         .chain([stack])
                         .flat_map(|stack| stack.frames())
                         .filter(|frame| frame.evidence() != Evidence::Exact)
-                        .map(|frame| frame.function_location()?.module().map(|module| module.name.to_owned()))
+                        .map(|frame| frame.function_location()?.module()?.path.map(str::to_owned))
                         .collect();
                     compared += 1;
                     same += u64::from(found == expected);
