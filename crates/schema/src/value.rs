@@ -31,7 +31,7 @@ impl<'a> Value<'a> {
     /// Latin-1, because traces do not specify its code page.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match *self {
-            Value::Utf16(bytes) => Some(Cow::Owned(crate::kernel::view::Utf16(bytes).to_string_lossy())),
+            Value::Utf16(bytes) => Some(Cow::Owned(utf16_text(bytes))),
             Value::Ansi(bytes) => Some(match std::str::from_utf8(bytes) {
                 Ok(text) => Cow::Borrowed(text),
                 Err(_) => Cow::Owned(bytes.iter().map(|&byte| char::from(byte)).collect()),
@@ -46,6 +46,35 @@ pub(crate) fn utf16_chars(bytes: &[u8]) -> impl Iterator<Item = char> {
     let (units, _) = bytes.as_chunks::<2>();
     char::decode_utf16(units.iter().map(|&unit| u16::from_le_bytes(unit)))
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+}
+
+/// UTF-16LE text as a string.
+pub(crate) fn utf16_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() / 2);
+    append_utf16(&mut text, bytes);
+    text
+}
+
+/// Appends UTF-16LE text. Nearly all texts in traces are ASCII, which is copied several characters
+/// at a time.
+pub(crate) fn append_utf16(text: &mut String, bytes: &[u8]) {
+    const CHUNK: usize = 64;
+    let mut rest = bytes.as_chunks::<2>().0;
+    let mut ascii = [0; CHUNK];
+    while !rest.is_empty() {
+        let (units, remaining) = rest.split_at(rest.len().min(CHUNK));
+        let mut all = 0;
+        for (byte, unit) in ascii.iter_mut().zip(units) {
+            let unit = u16::from_le_bytes(*unit);
+            all |= unit;
+            *byte = unit as u8;
+        }
+        match std::str::from_utf8(&ascii[..units.len()]) {
+            Ok(chunk) if all < 0x80 => text.push_str(chunk),
+            _ => return text.extend(utf16_chars(rest.as_flattened())),
+        }
+        rest = remaining;
+    }
 }
 
 /// A `SOCKADDR_IN` or `SOCKADDR_IN6` (ws2def.h, ws2ipdef.h). The family and the scope are

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use crate::model::Value;
-use crate::value::utf16_chars;
+use crate::value::{append_utf16, utf16_chars, utf16_text};
 
 /// UTF-16LE text in a payload, without its terminating zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -24,30 +24,12 @@ impl<'a> Utf16<'a> {
     /// Appends the text, with U+FFFD for invalid units. Nearly all texts in traces are ASCII, which
     /// is copied several characters at a time.
     pub fn append_to(self, text: &mut String) {
-        const CHUNK: usize = 64;
-        let mut rest = self.0.as_chunks::<2>().0;
-        let mut ascii = [0; CHUNK];
-        while !rest.is_empty() {
-            let (units, remaining) = rest.split_at(rest.len().min(CHUNK));
-            let mut all = 0;
-            for (byte, unit) in ascii.iter_mut().zip(units) {
-                let unit = u16::from_le_bytes(*unit);
-                all |= unit;
-                *byte = unit as u8;
-            }
-            match std::str::from_utf8(&ascii[..units.len()]) {
-                Ok(chunk) if all < 0x80 => text.push_str(chunk),
-                _ => return text.extend(utf16_chars(rest.as_flattened())),
-            }
-            rest = remaining;
-        }
+        append_utf16(text, self.0);
     }
 
     /// The text, with U+FFFD for invalid units. Allocates.
     pub fn to_string_lossy(self) -> String {
-        let mut text = String::with_capacity(self.0.len() / 2);
-        self.append_to(&mut text);
-        text
+        utf16_text(self.0)
     }
 
     /// Whether the texts are equal, ignoring the case of ASCII letters.
