@@ -423,11 +423,17 @@ impl fmt::Display for StackEvent<'_> {
 }
 
 /// Iterates over the events below a frame, without its own start and end.
+///
+/// Frames start and end only while their stack is active. If one was first or last observed while it
+/// was not, such as by events in the kernel, this decides the order: the frame starts before its
+/// stack is left, and ends after it is entered again. If the stack was already left when the frame
+/// of the query was first observed, the events contain that too.
 #[derive(Clone, Debug)]
 pub struct StackEvents<'t> {
     trace: &'t Trace,
     frame: Frame<'t>,
     row: StackRow,
+    order: Order,
     /// The position of the next start or end, and the end of the positions.
     position: u64,
     end: u64,
@@ -439,6 +445,15 @@ pub struct StackEvents<'t> {
     just_started: bool,
 }
 
+/// The order of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    /// That of their keys.
+    Observed,
+    /// As [`StackEvents`] describes.
+    Possible,
+}
+
 /// The order of events: the first context after the event. At the same context, the stack is
 /// entered first, then frames start and end, then the stack is left.
 type Key = (u64, u8);
@@ -448,6 +463,14 @@ const LEAVE: u8 = 2;
 
 impl<'t> StackEvents<'t> {
     pub(crate) fn new(frame: Frame<'t>) -> Self {
+        let mut events = Self { order: Order::Possible, ..Self::observed(frame) };
+        if !events.is_active() && events.change > 2 * events.row.periods.0 {
+            events.change -= 1;
+        }
+        events
+    }
+
+    fn observed(frame: Frame<'t>) -> Self {
         let trace = frame.trace();
         let row = trace.row(frame.stack_id()).0;
         let own_end = frame.end_position();
@@ -462,6 +485,7 @@ impl<'t> StackEvents<'t> {
             trace,
             frame,
             row,
+            order: Order::Observed,
             position: frame.node().position + 1,
             end,
             change: 0,
@@ -482,14 +506,21 @@ impl<'t> StackEvents<'t> {
         let Some(end) = self.trace.index.frames.end(node.position) else { return };
         self.position = end;
         let change = self.changes_before((self.trace.boundary(&self.row, end), FRAME));
-        self.change = change.clamp(self.change, self.changes_end);
+        let change = change.clamp(self.change, self.changes_end);
+        let has_end_event = end < self.end;
+        let ends_inactive = has_end_event && change > self.change && is_enter(change);
+        self.change = match (self.order, ends_inactive) {
+            (Order::Possible, true) if change < self.changes_end => change + 1,
+            (Order::Possible, true) => change - 1,
+            _ => change,
+        };
         self.just_started = false;
     }
 
     /// Whether the stack is active directly after the previous event.
     pub(crate) fn is_active(&self) -> bool {
         // The next switch leaves the stack, or it is never left again.
-        self.change % 2 == 1
+        !is_enter(self.change)
     }
 
     /// Returns the number of switches before a key. Switches 2n and 2n+1 are the start and the end
@@ -501,8 +532,32 @@ impl<'t> StackEvents<'t> {
 
     fn change_key(&self, change: u64) -> Option<Key> {
         let period = self.frame.own(change / 2)?;
-        Some(if change.is_multiple_of(2) { (period.first, ENTER) } else { (period.last + 1, LEAVE) })
+        Some(if is_enter(change) { (period.first, ENTER) } else { (period.last + 1, LEAVE) })
     }
+
+    /// The next switch, if it precedes the next start or end.
+    fn next_change(&self) -> Option<Key> {
+        let nth = |change: u64| self.change_key(change).filter(|_| change < self.changes_end);
+        let change = nth(self.change)?;
+        if self.position >= self.end {
+            return Some(change);
+        }
+        let boundary = self.trace.boundary(&self.row, self.position);
+        let precedes = match (self.order, change.1) {
+            (Order::Observed, _) => change < (boundary, FRAME),
+            (Order::Possible, LEAVE) if change < (boundary, FRAME) => match nth(self.change + 1) {
+                Some((again, _)) => boundary >= again || !self.trace.index.frames.begins(self.position),
+                None => false,
+            },
+            (Order::Possible, kind) => kind == ENTER,
+        };
+        precedes.then_some(change)
+    }
+}
+
+/// Whether a switch enters the stack.
+fn is_enter(change: u64) -> bool {
+    change.is_multiple_of(2)
 }
 
 impl<'t> Iterator for StackEvents<'t> {
@@ -510,19 +565,14 @@ impl<'t> Iterator for StackEvents<'t> {
 
     fn next(&mut self) -> Option<StackEvent<'t>> {
         self.just_started = false;
-        if self.change < self.changes_end {
-            let key = (self.trace.boundary(&self.row, self.position), FRAME);
-            if let Some((context, kind)) = self.change_key(self.change)
-                && (self.position >= self.end || (context, kind) < key)
-            {
-                self.change += 1;
-                let transition = Transition::new(self.trace, TransitionId(context.saturating_sub(1)));
-                return Some(if kind == ENTER {
-                    StackEvent::StackEnter(transition)
-                } else {
-                    StackEvent::StackLeave(transition)
-                });
-            }
+        if let Some((context, kind)) = self.next_change() {
+            self.change += 1;
+            let transition = Transition::new(self.trace, TransitionId(context.saturating_sub(1)));
+            return Some(if kind == ENTER {
+                StackEvent::StackEnter(transition)
+            } else {
+                StackEvent::StackLeave(transition)
+            });
         }
         if self.position >= self.end {
             return None;
@@ -589,7 +639,7 @@ pub struct CallRanges<'t> {
 
 impl<'t> CallRanges<'t> {
     pub(crate) fn new(frame: Frame<'t>) -> Self {
-        let events = frame.descendant_events();
+        let events = StackEvents::observed(frame);
         let since = events.is_active().then(|| frame.first_context().id());
         Self { events, path: vec![frame], since, done: false }
     }

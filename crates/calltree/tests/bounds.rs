@@ -1,8 +1,8 @@
 //! Tests that inferred and observed facts stay separate.
 
 use stackhound_calltree::{
-    Bound, Builder, Change, ContextId, Continuity, Count, Cpu, EndType, Evidence, LabelId, StackInfo,
-    StackKind, StartType,
+    Bound, Builder, Change, ContextId, Continuity, Count, Cpu, EndType, Evidence, FrameId, LabelId,
+    LocationInfo, StackEvent, StackInfo, StackKind, StartType,
 };
 
 fn thread(thread: u32, kind: StackKind) -> StackInfo {
@@ -194,4 +194,89 @@ fn a_stack_is_active_on_one_processor() {
             [Some(stack), None],
         ]
     );
+}
+
+/// A user stack that is active from 0 to 3 and from 9 to 12. Frames on it were also observed by
+/// events in the kernel.
+#[test]
+fn frames_start_and_end_while_their_stack_is_active() {
+    let at = ContextId;
+    let mut builder = Builder::new();
+    builder.sampled();
+    let (user, kernel) =
+        (builder.stack(thread(1, StackKind::User)), builder.stack(thread(1, StackKind::Kernel)));
+    for (stack, first) in [(user, 0), (kernel, 4), (user, 9), (kernel, 13)] {
+        builder.apply(Change::Enter { cpu: Cpu(0), stack, first: at(first) }).unwrap();
+    }
+    let open = |builder: &mut Builder, name: &str, lo, hi| {
+        let symbol = Some(name.to_owned());
+        let info = LocationInfo { address: None, module: None, rva: None, symbol, symbol_offset: 0 };
+        let location = Some(builder.location(info));
+        builder
+            .open_between(user, (at(lo), at(hi)), StartType::Unknown, location, Evidence::Stitched)
+            .unwrap();
+    };
+    let close = |builder: &mut Builder, lo, hi| {
+        builder.close_between(user, (at(lo), at(hi)), EndType::Gone).unwrap();
+    };
+    open(&mut builder, "base", 0, 0);
+    open(&mut builder, "a", 0, 6);
+    open(&mut builder, "b", 0, 7);
+    close(&mut builder, 7, 9);
+    close(&mut builder, 10, 13);
+    open(&mut builder, "c", 11, 14);
+    close(&mut builder, 15, 20);
+    let trace = builder.finish(17).unwrap();
+    let frames: Vec<_> = (0..4).map(|id| trace.frame(FrameId(id)).unwrap()).collect();
+    let table: [(&str, &[&str], &[&str]); 4] = [
+        (
+            "base",
+            &[
+                "Start ~#6 - a",
+                "Start ~#7 - b",
+                "Leave #3",
+                "Enter #8",
+                "End ~#7 - b",
+                "End ~#6 - a",
+                // It is not known to be entered again.
+                "Start ~#14 - c",
+                "End ~#14 - c",
+                "Leave #12",
+            ],
+            &["[Context before #0, Context before #3]", "[Context before #9, Context before #12]"],
+        ),
+        // The stack was left before it was observed.
+        (
+            "a",
+            &["Start ~#7 - b", "Leave #3", "Enter #8", "End ~#7 - b"],
+            &["[Context before #9, Context before #10]"],
+        ),
+        ("b", &["Leave #3"], &[]),
+        ("c", &["Leave #12"], &[]),
+    ];
+    for (frame, (name, events, ranges)) in frames.iter().zip(table) {
+        assert_eq!(frame.name().to_string(), name);
+        let found: Vec<_> = frame.descendant_events().collect();
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), events, "{name}");
+        let found_ranges: Vec<_> = frame.execution_ranges().map(|range| range.to_string()).collect();
+        assert_eq!(found_ranges, ranges, "{name}");
+        for skipped in &frames {
+            let mut events = frame.descendant_events();
+            let mut with_skip = Vec::new();
+            while let Some(event) = events.next() {
+                with_skip.push(event);
+                if event == StackEvent::FrameStart(*skipped) {
+                    events.skip_children();
+                }
+            }
+            let mut is_inside = false;
+            let filtered = found.iter().filter(|event| {
+                is_inside &= **event != StackEvent::FrameEnd(*skipped);
+                let keep = !is_inside;
+                is_inside |= **event == StackEvent::FrameStart(*skipped);
+                keep
+            });
+            assert_eq!(with_skip, filtered.copied().collect::<Vec<_>>(), "{name} without {skipped}");
+        }
+    }
 }
