@@ -148,8 +148,8 @@ impl fmt::Display for InlineLabel<'_> {
     }
 }
 
-/// The name without its extension, if it has one.
-pub(crate) fn stem(module: &str) -> Option<&str> {
+/// The file name of a module without its extension, if it has one.
+pub fn stem(module: &str) -> Option<&str> {
     module.rsplit_once('.').map(|(stem, _)| stem)
 }
 

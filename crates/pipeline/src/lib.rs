@@ -30,7 +30,7 @@ pub use event_names::{EventNameId, EventNumbers};
 pub use event_view::{EventView, StatedIds};
 pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, ThreadStart};
 pub use frame::FrameView;
-pub use label::{InlineLabel, Label, NameOrigin, ShownName};
+pub use label::{InlineLabel, Label, NameOrigin, ShownName, stem};
 pub use naming::Naming;
 pub use pipeline::{Counted, Outcome, Passes, Pipeline};
 pub use predicate::{Fact, FilterField, Predicate};

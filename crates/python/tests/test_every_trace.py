@@ -63,7 +63,7 @@ def ranges_by_call(frame: Any) -> Iterator[tuple[tuple[StackFrame, ...], Context
 
 
 def check(trace: stackhound.trace.Trace, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs all examples on frames of a trace. If it is exact, also compares ranges with the built-in ones."""
+    """Runs all examples on frames of a trace, and compares the ranges of the generators with the built-in ones."""
     source = EXAMPLES.read_text(encoding="utf-8")
     # The first statement finds the frame, which is given here.
     start = "frame = server.trace.context_before(200000).stack.frame()\n"

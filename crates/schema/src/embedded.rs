@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::limits::MAX_NESTING;
 use crate::model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource};
 use crate::naming::event_name;
-use crate::value::utf16_chars;
+use crate::value::utf16_text;
 
 /// The maximum number of fields in an event. Each use of a structure counts.
 const MAX_FIELDS: usize = 4096;
@@ -218,7 +218,7 @@ impl<'a> Block<'a> {
             self.0.get(start..).ok_or(Error::Metadata { offset, expected: "a name inside the block" })?;
         let (units, _) = bytes.as_chunks::<2>();
         let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
-        let mut name: String = utf16_chars(&bytes[..2 * length]).collect();
+        let mut name = utf16_text(&bytes[..2 * length]);
         name.truncate(name.trim_end().len());
         Ok(name)
     }

@@ -25,7 +25,7 @@ use crate::manifest::MAX_DESCRIPTION_BYTES;
 use crate::model::{Schema, SchemaSource};
 use crate::naming::event_name;
 use crate::provider::{EventDescription, ProviderDescription};
-use crate::value::utf16_chars;
+use crate::value::utf16_text;
 
 use image::Resources;
 use messages::Messages;
@@ -271,7 +271,7 @@ impl Bytes<'_> {
 
 /// UTF-16LE text up to a zero or the end.
 fn utf16_until_zero(bytes: &[u8]) -> Box<str> {
-    utf16_chars(utf16_to_zero(bytes)).collect::<String>().into()
+    utf16_text(utf16_to_zero(bytes)).into()
 }
 
 #[cfg(test)]

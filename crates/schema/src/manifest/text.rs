@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::value::utf16_chars;
+use crate::value::utf16_text;
 
 /// Decodes UTF-8, or UTF-16 with a byte order mark or a `<` at its start.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
@@ -17,12 +17,12 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 fn utf16(bytes: &[u8]) -> Cow<'_, str> {
-    Cow::Owned(utf16_chars(bytes).collect())
+    Cow::Owned(utf16_text(bytes))
 }
 
 fn big_endian(bytes: &[u8]) -> Cow<'_, str> {
     let swapped: Vec<u8> = bytes.chunks_exact(2).flat_map(|unit| [unit[1], unit[0]]).collect();
-    Cow::Owned(utf16_chars(&swapped).collect())
+    Cow::Owned(utf16_text(&swapped))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use stackhound_calltree::{Builder, LocationId, LocationInfo, ModuleInfo};
 use stackhound_frames::RegionKind;
-use stackhound_pipeline::{Depth, EventView, FrameView};
+use stackhound_pipeline::{Depth, EventView, FrameView, stem};
 use stackhound_symbols::Origin;
 use stackhound_system::{MethodId, ModuleId};
 use stackhound_types::{Address, AddressKind, Mode};
@@ -89,8 +89,10 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     let address = Address(frame.address().0);
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
+        let file_name = module.file_name();
         let info = ModuleInfo {
-            name: without_extension(module.file_name()).to_owned(),
+            // As debuggers show it: `ntoskrnl` for `ntoskrnl.exe`.
+            name: stem(file_name).unwrap_or(file_name).to_owned(),
             path: Some(module.path().to_owned()),
             base: Some(Address(module.base().0)),
         };
@@ -132,9 +134,4 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     let here = (frame.depth() > Depth::Address || address.0 != 0)
         .then(|| builder.location(LocationInfo { address: Some(address), ..nothing }));
     Function { identity: None, location: here, calls_back: false }
-}
-
-/// The name of a module as debuggers show it: `ntoskrnl` for `ntoskrnl.exe`.
-fn without_extension(file_name: &str) -> &str {
-    file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem)
 }

@@ -21,8 +21,7 @@ impl<'a> Utf16<'a> {
         utf16_chars(self.0)
     }
 
-    /// Appends the text, with U+FFFD for invalid units. Nearly all texts in traces are ASCII, which
-    /// is copied several characters at a time.
+    /// Appends the text, with U+FFFD for invalid units.
     pub fn append_to(self, text: &mut String) {
         append_utf16(text, self.0);
     }
