@@ -24,6 +24,8 @@ pub struct FrameResolver {
     loaded: LoadedModules,
     processes: ProcessContexts,
     cache: Option<FrameCache>,
+    /// Memory for the frames of one stack.
+    scratch: Vec<Frame>,
 }
 
 impl FrameResolver {
@@ -278,18 +280,20 @@ impl Frames<'_> {
         if let Some(frames) = self.resolver.cache.as_mut().and_then(|cache| cache.stack(&key, now)) {
             return frames;
         }
-        let frames: Arc<[Frame]> = addresses(pointer_size, delivered)
-            .map(|(address, kind)| {
-                let process = process.filter(|_| !address.is_kernel(pointer_size));
-                let key = FrameKey { address, kind, process, circumstances: now.of(process) };
-                if let Some(frame) = self.resolver.cache.as_mut().and_then(|cache| cache.frame(&key)) {
-                    return frame;
-                }
+        let mut resolved = std::mem::take(&mut self.resolver.scratch);
+        resolved.clear();
+        for (address, kind) in addresses(pointer_size, delivered) {
+            let process = process.filter(|_| !address.is_kernel(pointer_size));
+            let key = FrameKey { address, kind, process, circumstances: now.of(process) };
+            let known = self.resolver.cache.as_mut().and_then(|cache| cache.frame(&key));
+            resolved.push(known.unwrap_or_else(|| {
                 let frame = self.frame(address, kind);
                 self.resolver.cache.iter_mut().for_each(|cache| cache.keep_frame(key, frame));
                 frame
-            })
-            .collect();
+            }));
+        }
+        let frames: Arc<[Frame]> = resolved[..].into();
+        self.resolver.scratch = resolved;
         self.resolver.cache.iter_mut().for_each(|cache| cache.keep(key, now, &frames));
         frames
     }

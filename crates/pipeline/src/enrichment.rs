@@ -58,7 +58,7 @@ impl Enrichment {
 #[derive(Debug)]
 pub(crate) struct Enricher {
     decisions: RefCell<Decisions>,
-    depth: Option<Depth>,
+    pub depth: Option<Depth>,
     pub naming: Option<RefCell<Naming>>,
     pub frames: RefCell<FrameResolver>,
     services: RefCell<Services>,

@@ -422,7 +422,14 @@ impl<'c> EventView<'c> {
         if self.stack().is_none() || !(is_named(Mode::User) || is_named(Mode::Kernel)) {
             return;
         }
-        for frame in self.frames() {
+        // If all events have this depth, the names of a frame are requested when it is first resolved.
+        let of_all = self.enricher.depth == Some(Depth::Function);
+        let misses = || self.resolver().hits_and_misses().1;
+        let (before, frames) = (misses(), self.frames());
+        if of_all && misses() == before && before > 0 {
+            return;
+        }
+        for frame in frames {
             self.number(&frame);
         }
     }

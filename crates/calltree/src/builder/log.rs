@@ -1,6 +1,7 @@
 //! The changes of one stack during construction: frame starts and ends in order, about six bytes
-//! for each frame.
+//! for each frame, and two to eight more for a frame that is not exact.
 
+use super::varints::Varints;
 use crate::id::{ContextId, LocationId, StackId};
 use crate::kind::{EndType, Evidence, StartType};
 use crate::succinct::BitBuilder;
@@ -9,8 +10,6 @@ use crate::{Error, class::Class};
 #[derive(Clone, Copy, Debug)]
 struct Open {
     frame: FramePosition,
-    start: StartType,
-    evidence: Evidence,
     /// The boundary of its start.
     from: u64,
 }
@@ -28,11 +27,10 @@ pub(super) struct Log {
     stack: StackId,
     /// The earliest context at which anything is known of the stack.
     first: Option<u64>,
-    /// One bit for each frame start (1) or end (0).
+    /// One bit for each frame start (1) or end (0), without the starts of the frames below all others.
     parentheses: BitBuilder,
-    /// The difference of each boundary from the previous one, as variable-length numbers. The first
-    /// one is relative to 0.
-    steps: Vec<u8>,
+    /// The difference of each boundary from the previous one. The first one is relative to 0.
+    steps: Varints,
     /// The last boundary: the first context at which the last start or end holds.
     last: u64,
     /// The first context of the most recently started frame.
@@ -40,37 +38,55 @@ pub(super) struct Log {
     /// Location + 1 of every frame, in order of the starts.
     locations: Vec<u32>,
     below: Vec<u32>,
-    classes: Vec<(FramePosition, Class)>,
-    slack: Vec<(FramePosition, Slack)>,
+    starts: Marks,
+    ends: Marks,
+    /// The ends of frames below all others.
+    below_ends: Vec<(u32, u64)>,
     open: Vec<Open>,
-}
-
-/// The uncertainty of a frame's bounds in contexts, plus one; 0 for a bound without a stated
-/// uncertainty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slack {
-    /// The start can be this number of contexts earlier.
-    pub(super) start: u64,
-    /// The end can be this number of contexts later.
-    pub(super) end: u64,
-}
-
-/// A stack whose frames are all closed. Its frames are numbered from 0.
-#[derive(Debug)]
-pub(super) struct Finished {
-    /// The lowest boundary.
-    pub(super) first: u64,
-    /// The number of frames that were found below all others.
-    pub(super) below: u64,
-    pub(super) parentheses: BitBuilder,
-    pub(super) locations: Vec<u32>,
-    /// The frames with another class than the usual one, in order, with their classes.
-    pub(super) classes: Vec<(u64, Class)>,
-    pub(super) slack: Vec<(u64, Slack)>,
-    steps: Vec<u8>,
     /// The number of frames that are open at the end of the trace.
     left_open: u64,
-    end: u64,
+}
+
+/// Codes of those frames whose start or end is not the usual one.
+#[derive(Debug, Default)]
+struct Marks {
+    /// The difference of the frame's number from the previous one, with the sign in the lowest bit, and
+    /// the code.
+    numbers: Varints,
+    last: i64,
+}
+
+/// A frame that is not of the usual class, or whose bounds are inferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marked {
+    /// The number of the frame in its stack.
+    pub(super) frame: u64,
+    pub(super) class: Class,
+    /// The uncertainty of its bounds in contexts, plus one; 0 for a bound without a stated uncertainty.
+    /// The start can be this number of contexts earlier, and the end this number later.
+    pub(super) slack: (u64, u64),
+}
+
+/// The bits of the types below an uncertainty in a code.
+const START_BITS: u32 = 6;
+const END_BITS: u32 = 3;
+
+impl Marks {
+    fn add(&mut self, frame: u32, code: u64) {
+        let difference = i64::from(frame) - self.last;
+        self.last = i64::from(frame);
+        self.numbers.push((difference << 1 ^ difference >> 63) as u64);
+        self.numbers.push(code);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let (mut numbers, mut last) = (self.numbers.iter(), 0_i64);
+        std::iter::from_fn(move || {
+            let (difference, code) = (numbers.next()?, numbers.next()?);
+            last += (difference >> 1) as i64 ^ -((difference & 1) as i64);
+            Some((last as u64, code))
+        })
+    }
 }
 
 impl Log {
@@ -79,14 +95,16 @@ impl Log {
             stack,
             first: None,
             parentheses: BitBuilder::default(),
-            steps: Vec::new(),
+            steps: Varints::default(),
             last: 0,
             begun: 0,
             locations: Vec::new(),
             below: Vec::new(),
-            classes: Vec::new(),
-            slack: Vec::new(),
+            starts: Marks::default(),
+            ends: Marks::default(),
+            below_ends: Vec::new(),
             open: Vec::new(),
+            left_open: 0,
         }
     }
 
@@ -111,14 +129,15 @@ impl Log {
         self.step(first.0)?;
         let number = u32::try_from(self.locations.len())
             .map_err(|_| Error::TooMany { items: "frames of one stack", limit: u64::from(u32::MAX) })?;
-        let frame = FramePosition::Above(number);
         self.seen(first.0);
         self.begun = first.0;
         self.parentheses.push(true);
         self.locations.push(location.map_or(0, |location| location.0 + 1));
-        self.open.push(Open { frame, start, evidence, from: first.0 });
-        if let Some(earlier) = earlier {
-            self.slack.push((frame, Slack { start: earlier + 1, end: 0 }));
+        self.open.push(Open { frame: FramePosition::Above(number), from: first.0 });
+        let slack = earlier.map_or(0, |earlier| earlier + 1);
+        let is_usual = (start, evidence) == (Class::USUAL.start, Class::USUAL.evidence);
+        if !is_usual || slack > 0 {
+            self.starts.add(number, slack << START_BITS | (evidence as u64) << 3 | start as u64);
         }
         Ok(())
     }
@@ -132,11 +151,7 @@ impl Log {
         }
         self.step(boundary)?;
         let Some(open) = self.open.pop() else { return Err(missing) };
-        self.parentheses.push(false);
-        self.classify(open, end);
-        if let Some(later) = later {
-            self.slack.push((open.frame, Slack { start: 0, end: later + 1 }));
-        }
+        self.close(open, later.map_or(0, |later| later + 1), end);
         Ok(())
     }
 
@@ -148,94 +163,115 @@ impl Log {
         let frame = FramePosition::Below(self.below.len() as u32);
         self.below.push(location.map_or(0, |location| location.0 + 1));
         let from = self.first.unwrap_or(self.last);
-        self.open.push(Open { frame, start: StartType::Unknown, evidence: Evidence::Exact, from });
+        self.open.push(Open { frame, from });
         Ok(())
     }
 
-    /// Closes the open frames at the end of a trace with this number of transitions.
-    pub(super) fn finish(mut self, transitions: u64) -> Finished {
-        let left_open = self.open.len() as u64;
+    /// Closes the open frames at the end of a trace. The frames are then numbered from 0.
+    pub(super) fn finish(&mut self) {
+        self.left_open = self.open.len() as u64;
         while let Some(open) = self.open.pop() {
-            self.parentheses.push(false);
-            self.classify(open, EndType::TraceEnd);
-        }
-        let below = self.below.len() as u64;
-        let number = |position| match position {
-            FramePosition::Below(number) => below - 1 - u64::from(number),
-            FramePosition::Above(number) => below + u64::from(number),
-        };
-        let mut parentheses = BitBuilder::default();
-        (0..below).for_each(|_| parentheses.push(true));
-        parentheses.append(&self.parentheses);
-        let mut classes: Vec<(u64, Class)> =
-            self.classes.into_iter().map(|(position, class)| (number(position), class)).collect();
-        classes.sort_unstable_by_key(|(frame, _)| *frame);
-        let mut slack: Vec<(u64, Slack)> =
-            self.slack.into_iter().map(|(position, slack)| (number(position), slack)).collect();
-        // An end that may be at any later context is limited to the length of the trace.
-        slack.iter_mut().for_each(|(_, slack)| slack.end = slack.end.min(transitions + 1));
-        slack.sort_by_key(|(frame, _)| *frame);
-        slack.dedup_by(|(frame, this), (kept, into)| {
-            let same = frame == kept;
-            if same {
-                *into = Slack { start: into.start.max(this.start), end: into.end.max(this.end) };
-            }
-            same
-        });
-        Finished {
-            first: self.first.unwrap_or(0),
-            below,
-            parentheses,
-            locations: self.below.into_iter().rev().chain(self.locations).collect(),
-            classes,
-            slack,
-            steps: self.steps,
-            left_open,
-            end: transitions + 1,
+            self.close(open, 0, EndType::TraceEnd);
         }
     }
 
-    fn classify(&mut self, open: Open, end: EndType) {
-        let class = Class { start: open.start, end, evidence: open.evidence };
-        if class != Class::USUAL {
-            self.classes.push((open.frame, class));
+    fn close(&mut self, open: Open, slack: u64, end: EndType) {
+        self.parentheses.push(false);
+        let code = slack << END_BITS | end as u64;
+        match open.frame {
+            FramePosition::Below(number) => self.below_ends.push((number, code)),
+            FramePosition::Above(number) if end != Class::USUAL.end || slack > 0 => {
+                self.ends.add(number, code);
+            }
+            FramePosition::Above(_) => {}
         }
     }
 
     fn step(&mut self, boundary: u64) -> Result<(), Error> {
-        let Some(mut step) = boundary.checked_sub(self.last) else {
+        let Some(step) = boundary.checked_sub(self.last) else {
             return Err(Error::Order { at: ContextId(boundary), last: ContextId(self.last) });
         };
         self.last = boundary;
-        while step >= 0x80 {
-            self.steps.push(step as u8 | 0x80);
-            step >>= 7;
-        }
-        self.steps.push(step as u8);
+        self.steps.push(step);
         Ok(())
     }
 }
 
-impl Finished {
-    /// Returns the boundaries of all frame starts and ends.
-    pub(super) fn bounds(&self) -> impl Iterator<Item = u64> + Clone + '_ {
-        let below = std::iter::repeat_n(self.first, self.below as usize);
-        let mut at = 0;
-        let mut boundary = 0;
-        let seen = std::iter::from_fn(move || {
-            let (mut step, mut shift) = (0_u64, 0);
-            loop {
-                let byte = *self.steps.get(at)?;
-                at += 1;
-                step |= u64::from(byte & 0x7F) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    break;
+/// A finished log.
+impl Log {
+    /// The lowest boundary.
+    pub(super) fn first(&self) -> u64 {
+        self.first.unwrap_or(0)
+    }
+
+    /// The number of frame starts and ends.
+    pub(super) fn bound_count(&self) -> u64 {
+        self.below.len() as u64 + self.parentheses.len()
+    }
+
+    /// Appends the bits of all frame starts and ends.
+    pub(super) fn append_parentheses(&self, to: &mut BitBuilder) {
+        (0..self.below.len()).for_each(|_| to.push(true));
+        to.append(&self.parentheses);
+    }
+
+    /// Location + 1 of every frame.
+    pub(super) fn locations(&self) -> impl Iterator<Item = u32> + '_ {
+        self.below.iter().rev().chain(&self.locations).copied()
+    }
+
+    /// The boundaries of all frame starts and ends in a trace with this number of transitions.
+    pub(super) fn bounds(&self, transitions: u64) -> impl Iterator<Item = u64> + Clone + '_ {
+        let below = std::iter::repeat_n(self.first(), self.below.len());
+        let seen = self.steps.iter().scan(0, |boundary, step| {
+            *boundary += step;
+            Some(*boundary)
+        });
+        below.chain(seen).chain(std::iter::repeat_n(transitions + 1, self.left_open as usize))
+    }
+
+    /// The frames that are not of the usual class, or whose bounds are inferred, in order.
+    pub(super) fn marked(&self, transitions: u64) -> Vec<Marked> {
+        let below = self.below.len() as u64;
+        let start = |code: u64| Class {
+            start: StartType::ALL[(code & 7) as usize],
+            evidence: Evidence::ALL[(code >> 3 & 7) as usize],
+            ..Class::USUAL
+        };
+        let mut marked: Vec<Marked> = Vec::new();
+        for frame in 0..below {
+            let class = Class { start: StartType::Unknown, ..Class::USUAL };
+            marked.push(Marked { frame, class, slack: (0, 0) });
+        }
+        marked.extend(self.starts.iter().map(|(number, code)| Marked {
+            frame: below + number,
+            class: start(code),
+            slack: (code >> START_BITS, 0),
+        }));
+        let below_ends = self.below_ends.iter().map(|(number, code)| (below - 1 - u64::from(*number), *code));
+        let mut ends: Vec<(u64, u64)> =
+            below_ends.chain(self.ends.iter().map(|(number, code)| (below + number, code))).collect();
+        ends.sort_unstable();
+        let marked_starts = marked.len();
+        let mut next = 0;
+        for (frame, code) in ends {
+            while next < marked_starts && marked[next].frame < frame {
+                next += 1;
+            }
+            let end = EndType::ALL[(code & 7) as usize];
+            // An end that may be at any later context is limited to the length of the trace.
+            let slack = (code >> END_BITS).min(transitions + 1);
+            match marked[..marked_starts].get_mut(next).filter(|marked| marked.frame == frame) {
+                Some(marked) => {
+                    marked.class.end = end;
+                    marked.slack.1 = slack;
+                }
+                None => {
+                    marked.push(Marked { frame, class: Class { end, ..Class::USUAL }, slack: (0, slack) });
                 }
             }
-            boundary += step;
-            Some(boundary)
-        });
-        below.chain(seen).chain(std::iter::repeat_n(self.end, self.left_open as usize))
+        }
+        marked.sort_by_key(|marked| marked.frame);
+        marked
     }
 }

@@ -2,6 +2,7 @@
 //! processor, must be in order; those of different stacks and processors need not be.
 
 mod log;
+mod varints;
 mod write;
 
 use std::collections::HashMap;
@@ -11,9 +12,11 @@ use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, Evidence, StartType};
 use crate::{Error, Trace};
 use log::Log;
+use varints::Varints;
 
-/// A trace under construction. It needs about six bytes of memory for every frame, and the size of
-/// the index when it is finished.
+/// A trace under construction. It needs about six bytes of memory for every frame of an exact trace,
+/// ten to fourteen for every frame of a sampled one, five for every described transition, and the size
+/// of the index when it is finished.
 #[derive(Debug, Default)]
 pub struct Builder {
     modules: Vec<ModuleInfo>,
@@ -36,13 +39,16 @@ struct Period {
     stack: Option<StackId>,
 }
 
-/// Descriptions of single transitions.
+/// Descriptions of single transitions, about five bytes for each.
 #[derive(Debug, Default)]
 struct Transitions {
     origin: u64,
-    times: Vec<u64>,
-    cpus: Vec<u16>,
-    labels: Vec<u32>,
+    /// The time of the last one since the origin.
+    last: u64,
+    /// The difference of each time from the previous one.
+    times: Varints,
+    cpus: Varints,
+    labels: Varints,
     names: Vec<String>,
     numbers: HashMap<String, LabelId>,
 }
@@ -125,13 +131,14 @@ impl Builder {
     /// previous transition is replaced by it.
     pub fn transition(&mut self, time: u64, cpu: Cpu, label: LabelId) {
         let transitions = &mut self.transitions;
-        if transitions.times.is_empty() {
+        if transitions.times.len() == 0 {
             transitions.origin = time;
         }
-        let time = time.saturating_sub(transitions.origin);
-        transitions.times.push(transitions.times.last().map_or(time, |last| time.max(*last)));
-        transitions.cpus.push(cpu.0);
-        transitions.labels.push(label.0);
+        let since = time.saturating_sub(transitions.origin).saturating_sub(transitions.last);
+        transitions.last += since;
+        transitions.times.push(since);
+        transitions.cpus.push(cpu.0.into());
+        transitions.labels.push(label.0.into());
     }
 
     /// Applies a change.

@@ -1,6 +1,7 @@
 //! Writes a finished trace as an index.
 
-use super::log::Finished;
+use super::log::Log;
+use super::varints::Varints;
 use super::{Builder, Period};
 use crate::class::Class;
 use crate::id::ContextId;
@@ -18,11 +19,10 @@ impl Builder {
         self.split_periods();
         let mut writer = Writer::default();
         let mut strings = Strings::default();
-        let (stacks, logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
-        let logs: Vec<Finished> = logs.into_iter().map(|log| log.finish(transitions)).collect();
+        let (stacks, mut logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
+        logs.iter_mut().for_each(Log::finish);
         let by_stack = self.write_periods(&mut writer, stacks.len(), transitions);
-        let rows = write_frames(&mut writer, &logs, &by_stack, transitions)?;
-        drop(logs);
+        let rows = write_frames(&mut writer, logs, &by_stack, transitions)?;
         write_tables(&mut writer, &mut strings, &self.modules, &self.locations);
         let words: Vec<u64> = stacks
             .iter()
@@ -47,7 +47,7 @@ impl Builder {
         if transitions > TRANSITIONS_MAX {
             return Err(Error::TooMany { items: "transitions", limit: TRANSITIONS_MAX });
         }
-        let described = self.transitions.times.len() as u64;
+        let described = self.transitions.times.len();
         if described != 0 && described != transitions {
             return Err(Error::TransitionOutside {
                 requested: crate::TransitionId(described.max(transitions) - 1),
@@ -141,16 +141,17 @@ impl Builder {
 
     fn write_transitions(&self, writer: &mut Writer, strings: &mut Strings) {
         let transitions = &self.transitions;
-        if transitions.times.is_empty() {
+        if transitions.times.len() == 0 {
             return;
         }
-        rising(writer, Kind::Times, &transitions.times, transitions.times.last().copied().unwrap_or(0));
-        packed(writer, Kind::Cpus, &transitions.cpus.iter().map(|cpu| u64::from(*cpu)).collect::<Vec<_>>());
-        packed(
-            writer,
-            Kind::Labels,
-            &transitions.labels.iter().map(|label| u64::from(*label)).collect::<Vec<_>>(),
-        );
+        let times = transitions.times.iter().scan(0, |time, since| {
+            *time += since;
+            Some(*time)
+        });
+        let (count, last) = (transitions.times.len(), transitions.last);
+        writer.add(Kind::Times, 0, count, last, EliasFano::build(times, count, last));
+        listed(writer, Kind::Cpus, &transitions.cpus);
+        listed(writer, Kind::Labels, &transitions.labels);
         let names: Vec<u64> = transitions.names.iter().map(|name| strings.number(name)).collect();
         writer.add(Kind::LabelNames, 64, names.len() as u64, 0, to_bytes(&names));
     }
@@ -159,45 +160,68 @@ impl Builder {
 /// Writes the frames of all stacks, one stack after another. Returns the rows of the stacks.
 fn write_frames(
     writer: &mut Writer,
-    logs: &[Finished],
+    logs: Vec<Log>,
     periods: &[(u64, u64)],
     transitions: u64,
 ) -> Result<Vec<StackRow>, Error> {
     let mut rows = Vec::with_capacity(logs.len());
     let mut parentheses = BitBuilder::default();
     let (mut bounds, mut stretch) = (0, 0);
-    let (mut locations, mut classes, mut slack) = (Vec::new(), Vec::new(), Vec::new());
     for (log, periods) in logs.iter().zip(periods) {
-        rows.push(StackRow { first: log.first, stretch, bounds, periods: *periods });
-        bounds += log.parentheses.len();
-        let contexts = (transitions + 1).saturating_sub(log.first) + 1;
+        rows.push(StackRow { first: log.first(), stretch, bounds, periods: *periods });
+        bounds += log.bound_count();
+        let contexts = (transitions + 1).saturating_sub(log.first()) + 1;
         stretch = u64::checked_add(stretch, contexts)
             .filter(|stretch| *stretch < STRETCHES_MAX)
             .ok_or(Error::TooMany { items: "contexts of all stacks together", limit: 1 << 62 })?;
-        let before = locations.len() as u64;
-        locations.extend_from_slice(&log.locations);
-        parentheses.append(&log.parentheses);
-        classes.extend(log.classes.iter().map(|(frame, class)| (before + frame, class.number())));
-        slack.extend(log.slack.iter().map(|(frame, slack)| (before + frame, *slack)));
+        log.append_parentheses(&mut parentheses);
     }
-    let frames = locations.len() as u64;
     writer.add(Kind::Parentheses, 1, parentheses.len(), 0, Parentheses::build(&parentheses));
     drop(parentheses);
-    let keys = logs
-        .iter()
-        .zip(&rows)
-        .flat_map(|(log, row)| log.bounds().map(|boundary| row.stretch + boundary.saturating_sub(row.first)));
+    let keys = logs.iter().zip(&rows).flat_map(|(log, row)| {
+        log.bounds(transitions).map(|boundary| row.stretch + boundary.saturating_sub(row.first))
+    });
     writer.add(Kind::Bounds, 0, bounds, stretch, EliasFano::build(keys, bounds, stretch));
+    write_marks(writer, &logs, transitions);
+    let mut locations = Vec::with_capacity(bounds as usize / 2);
+    for log in logs {
+        locations.extend(log.locations());
+    }
     let width = width_of(locations.iter().copied().max().unwrap_or(0).into());
-    writer.add(Kind::FrameLocations, width, frames, 0, Wavelet::build(locations, width));
-    rising(writer, Kind::Classed, &classes.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), frames);
-    let codes = classes.iter().map(|(_, class)| *class);
-    let words = to_bytes(&Packed::build(codes, Class::WIDTH));
-    writer.add(Kind::Classes, Class::WIDTH, classes.len() as u64, 0, words);
-    rising(writer, Kind::Inferred, &slack.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), frames);
-    packed(writer, Kind::StartSlack, &slack.iter().map(|(_, slack)| slack.start).collect::<Vec<_>>());
-    packed(writer, Kind::EndSlack, &slack.iter().map(|(_, slack)| slack.end).collect::<Vec<_>>());
+    writer.add(Kind::FrameLocations, width, bounds / 2, 0, Wavelet::build(locations, width));
     Ok(rows)
+}
+
+/// Writes the classes of the frames that have another one than the usual, and the inferred bounds.
+fn write_marks(writer: &mut Writer, logs: &[Log], transitions: u64) {
+    let frames = logs.iter().map(Log::bound_count).sum::<u64>() / 2;
+    let (mut classed, mut inferred) = (BitBuilder::zeros(frames), BitBuilder::zeros(frames));
+    let [mut classes, mut start_slack, mut end_slack] = <[Varints; 3]>::default();
+    let mut before = 0;
+    for log in logs {
+        for marked in log.marked(transitions) {
+            if marked.class != Class::USUAL {
+                classed.set(before + marked.frame);
+                classes.push(marked.class.number());
+            }
+            if marked.slack != (0, 0) {
+                inferred.set(before + marked.frame);
+                start_slack.push(marked.slack.0);
+                end_slack.push(marked.slack.1);
+            }
+        }
+        before += log.bound_count() / 2;
+    }
+    let (classed, inferred) = (
+        EliasFano::build(classed.ones(), classes.len(), frames),
+        EliasFano::build(inferred.ones(), start_slack.len(), frames),
+    );
+    writer.add(Kind::Classed, 0, classes.len(), frames, classed);
+    let words = to_bytes(&Packed::build(classes.iter(), Class::WIDTH));
+    writer.add(Kind::Classes, Class::WIDTH, classes.len(), 0, words);
+    writer.add(Kind::Inferred, 0, start_slack.len(), frames, inferred);
+    listed(writer, Kind::StartSlack, &start_slack);
+    listed(writer, Kind::EndSlack, &end_slack);
 }
 
 fn write_tables(
@@ -240,4 +264,9 @@ fn packed(writer: &mut Writer, kind: Kind, numbers: &[u64]) {
     let width = width_of(numbers.iter().copied().max().unwrap_or(0));
     let words = Packed::build(numbers.iter().copied(), width);
     writer.add(kind, width, numbers.len() as u64, 0, to_bytes(&words));
+}
+
+fn listed(writer: &mut Writer, kind: Kind, numbers: &Varints) {
+    let width = width_of(numbers.greatest());
+    writer.add(kind, width, numbers.len(), 0, to_bytes(&Packed::build(numbers.iter(), width)));
 }

@@ -73,6 +73,18 @@ impl BitBuilder {
         self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
     }
 
+    /// Returns the positions of the ones, in order.
+    pub(crate) fn ones(&self) -> impl Iterator<Item = u64> + Clone + '_ {
+        self.words.iter().zip(0_u64..).flat_map(|(word, index)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| u64::from(rest.trailing_zeros()))?;
+                rest &= rest - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.length
     }

@@ -1,8 +1,8 @@
 //! Converts the pipeline's events into stack events: threads, processors and stacks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use stackhound_calltree::{Builder, LabelId};
 use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::{hook_id, is_sample, view};
@@ -33,7 +33,7 @@ const RUNDOWN: [u16; 6] = [
     hook_id::IMAGE_DC_END,
 ];
 /// Maximum number of cached stacks.
-const KEPT_MAX: usize = 1 << 18;
+const KEPT_MAX: usize = 1 << 13;
 
 /// The cache key of a snapshot: the properties of an event's stack on which the snapshot depends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,8 +52,8 @@ struct SnapshotKey {
 pub(crate) struct Events {
     bases: Vec<TimeBase>,
     wants_stacks: bool,
-    labels: HashMap<u16, LabelId>,
-    snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>>,
+    labels: HashMap<u16, LabelId, foldhash::fast::RandomState>,
+    snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>, foldhash::fast::RandomState>,
 }
 
 impl Events {

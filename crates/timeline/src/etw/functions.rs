@@ -1,7 +1,6 @@
 //! Maps addresses to functions, as locations of the stack model.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use stackhound_calltree::{Builder, LocationId, LocationInfo, ModuleInfo};
 use stackhound_frames::RegionKind;
 use stackhound_pipeline::{Depth, EventView, FrameView, stem};
@@ -34,7 +33,7 @@ enum CodeLocation {
 /// A cache of functions.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    locations: HashMap<CodeLocation, Function>,
+    locations: HashMap<CodeLocation, Function, foldhash::fast::RandomState>,
 }
 
 impl Functions {

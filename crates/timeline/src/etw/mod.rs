@@ -93,6 +93,8 @@ pub fn timeline(
     let transitions = build.timeline.end();
     build.apply(pipeline.trace_state().system())?;
     let counts = build.timeline.counts();
+    // Writing the index needs memory, and nothing of these.
+    drop((pipeline, build.timeline, build.functions, build.events));
     Ok((build.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
 
