@@ -15,6 +15,7 @@
 //! attached = yes                # every thread is attached to another process
 //! exits = woken                 # threads that exit do so only when `wakes` changes
 //! wakes = 2                     # deaf threads take their APCs when this number changes
+//! end
 //! ```
 
 use std::path::PathBuf;
@@ -77,9 +78,12 @@ impl Default for Settings {
     }
 }
 
-/// The number of retries if a file is not accessible, every two milliseconds for five seconds, for
-/// busy machines.
-const TRIES: u32 = 2_500;
+/// The number of retries while the file is incomplete, every two milliseconds for a minute, for busy
+/// machines.
+const TRIES: u32 = 30_000;
+
+/// The last line, without which the file is incomplete.
+const END: &str = "end";
 
 /// A line that is not a known setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,34 +106,29 @@ impl Settings {
     /// Reads the file. Without a file, returns the defaults.
     ///
     /// # Panics
-    /// If the file has an unknown line, which is an error of the test.
+    /// If the file stays incomplete or has an unknown line, which are errors of the test.
     pub fn current() -> Settings {
-        // The file may be inaccessible for a moment while it is being replaced.
         for _ in 0..TRIES {
             match std::fs::read_to_string(Self::path()) {
-                Ok(text) => return Settings::parse(&text).unwrap_or_else(|error| panic!("{error}")),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+                Ok(text) if is_complete(&text) => {
+                    return Settings::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Settings::default(),
+                _ => std::thread::sleep(Duration::from_millis(2)),
             }
         }
-        Settings::default()
+        panic!("the settings stay incomplete");
     }
 
     /// Writes the file, so that these settings become the current ones.
     ///
+    /// It is not replaced by another file: Wine refuses that while any thread has it open, and threads
+    /// that wait for a change read it all the time.
+    ///
     /// # Errors
     /// If the file cannot be written.
     pub fn store(&self) -> std::io::Result<()> {
-        let new = Self::path().with_extension("new");
-        std::fs::write(&new, self.to_string())?;
-        // Wine does not replace a file that is being read.
-        for _ in 0..TRIES {
-            if std::fs::rename(&new, Self::path()).is_ok() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        std::fs::rename(new, Self::path())
+        std::fs::write(Self::path(), self.to_string())
     }
 
     /// Whether a function fails.
@@ -143,7 +142,7 @@ impl Settings {
     /// The first line that is not a known setting.
     pub fn parse(text: &str) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
-        for line in text.lines().filter(|line| !line.is_empty()) {
+        for line in text.lines().filter(|&line| line != END) {
             let known = line.split_once(" = ").and_then(|(key, value)| settings.set(key, value));
             known.ok_or_else(|| SettingsError(line.to_owned()))?;
         }
@@ -197,8 +196,16 @@ impl std::fmt::Display for Settings {
             UserWalk::Hangs => writeln!(f, "user = hang")?,
         }
         writeln!(f, "callback = {}", self.callback)?;
-        writeln!(f, "wakes = {}", self.wakes)
+        writeln!(f, "wakes = {}", self.wakes)?;
+        writeln!(f, "{END}")
     }
+}
+
+/// Whether a text is that of one file: its last line is there, and only once. A file that is written
+/// while it is read can be empty, cut, or one text followed by the end of a longer one.
+fn is_complete(text: &str) -> bool {
+    let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
+    lines.any(|line| line == Some(END)) && lines.next().is_none()
 }
 
 #[cfg(test)]
@@ -223,6 +230,19 @@ mod tests {
         let user = |user| Settings { user, ..Settings::default() };
         for settings in [all, Settings::default(), user(UserWalk::Frames(300)), user(UserWalk::Hangs)] {
             assert_eq!(Settings::parse(&settings.to_string()), Ok(settings));
+        }
+    }
+
+    #[test]
+    fn what_is_read_while_the_file_is_written_is_incomplete() {
+        let short = Settings::default().to_string();
+        let long = Settings { wakes: 10, fail: vec!["end".into()], ..Settings::default() }.to_string();
+        assert!(is_complete(&short) && is_complete(&long));
+        for cut in 0..long.len() {
+            assert!(!is_complete(&long[..cut]));
+        }
+        for second in short.len()..long.len() {
+            assert!(!is_complete(&format!("{short}{}", &long[second..])));
         }
     }
 
