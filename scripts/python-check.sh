@@ -25,6 +25,7 @@ python3 -m venv "$folder/environment"
 "$folder/environment/bin/pip" install --quiet ./crates/python/reven2
 python=$folder/environment/bin/python
 cd crates/python
-"$python" -m pytest -q -p no:cacheprovider "$@"
+# Indexes of other builds are not current.
+XDG_CACHE_HOME=$folder/cache "$python" -m pytest -q -p no:cacheprovider "$@"
 "$python" -m mypy --strict --exclude examples.py tests reven2
 "$python" -m mypy.stubtest stackhound --allowlist tests/stubtest.txt

@@ -42,10 +42,10 @@ impl TraceFile {
 
 /// Opens the stacks of a file: an index, the journal of an exact trace, or an ETW trace (``.etl``).
 ///
-/// For a journal, the index next to it is used, or built and written there. For an ETW trace,
-/// function names are resolved with the symbols on ``symbol_path``, by default that of
-/// ``_NT_SYMBOL_PATH``. Nothing is downloaded. Warns if a journal is truncated, or if its index
-/// cannot be written. Raises ``OSError`` if the file cannot be read, has another format, is
+/// For a journal, the index next to it is used, or built and written there; for an ETW trace, the one
+/// in the user's cache folder. Function names of an ETW trace are resolved with the symbols on
+/// ``symbol_path``, by default that of ``_NT_SYMBOL_PATH``. Nothing is downloaded. Warns if a journal
+/// is truncated, or if the index cannot be written. Raises ``OSError`` if the file cannot be read, has another format, is
 /// damaged, is an index of another version, or is a folder of traces of several machines, boots or
 /// times; ``ValueError`` if the symbol path is not valid.
 #[pyfunction]
@@ -55,14 +55,14 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
     let (trace, from) = py
         .detach(|| stackhound::open_stacks(&path, enrichment, Grouping::default()))
         .map_err(|error| raised(&error))?;
-    if let StacksFrom::Journal(replayed, unwritten) = from {
-        if !replayed.finished {
-            let (path, lost) = (path.display(), replayed.lost_bytes);
-            warn(py, format!("{path} is truncated; its last {lost} bytes cannot be read"))?;
-        }
-        if let Some(reason) = unwritten {
-            warn(py, format!("the index cannot be written: {reason}"))?;
-        }
+    if let StacksFrom::Journal(replayed, _) = &from
+        && !replayed.finished
+    {
+        let (path, lost) = (path.display(), replayed.lost_bytes);
+        warn(py, format!("{path} is truncated; its last {lost} bytes cannot be read"))?;
+    }
+    if let StacksFrom::Journal(_, Some(reason)) | StacksFrom::EtlFile(_, Some(reason)) = from {
+        warn(py, format!("the index cannot be written: {reason}"))?;
     }
     Ok(TraceFile { owner: Owner::new(trace), path })
 }

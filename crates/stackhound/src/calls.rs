@@ -1,14 +1,15 @@
 //! Opens the call trees of a file: an index, the journal of an exact trace, or a trace of events.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use stackhound_calltree::{self as calltree, Trace, journal};
 use stackhound_pipeline::Enrichment;
-use stackhound_symbols::temporary::Temporary;
 use stackhound_timeline::etw::{Stacks, TimelineReport, timeline};
 use stackhound_trace::{Grouping, TraceFiles};
+
+use crate::kept::{Place, write_whole};
 
 /// The reason why the call trees of a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +62,14 @@ pub enum StacksFrom {
     IndexOfJournal,
     /// A journal, which was read, and the reason if its index could not be written.
     Journal(journal::Replayed, Option<String>),
-    /// A trace of events, and the report about its call trees.
-    EtlFile(Box<TimelineReport>),
+    /// A trace of events, through its kept index.
+    IndexOfEtlFile {
+        /// Whether bytes of the trace could not be read.
+        is_damaged: bool,
+    },
+    /// A trace of events, which was read, the report about its call trees, and the reason if its index
+    /// could not be kept.
+    EtlFile(Box<TimelineReport>, Option<String>),
 }
 
 /// Opens the call trees of a file. The type of the file is recognized by its first bytes.
@@ -71,8 +78,11 @@ pub enum StacksFrom {
 /// - For a journal, the index in the same folder, with `.index` appended to the journal's name, is
 ///   used if it was made from this journal. Otherwise, an index is built, and written unless the
 ///   journal is unfinished.
-/// - Any other file is read as a trace of events, or as a folder or an archive of traces of one
-///   capture. `enrichment` determines the names of functions, `grouping` the captures.
+/// - Any other file is a trace of events, or a folder or an archive of traces of one capture.
+///   `enrichment` determines the names of functions, `grouping` the captures. Its index in the
+///   cache folder of the symbol store is used if it is that of the same trace, options and symbols.
+///   Otherwise, the trace is read, and its index is written there. Without symbols or a cache folder,
+///   no index is kept.
 ///
 /// # Errors
 /// If the file cannot be read, is damaged, is an index of another version of the format, or
@@ -98,11 +108,16 @@ pub fn open_stacks(
             return of_journal(path, &bytes).map_err(|error| OpenStacksError::Trace(path.to_owned(), error));
         }
     }
-    let etl_file = TraceFiles::file(path).grouping(grouping).open()?;
-    match timeline(&etl_file, enrichment, Stacks::Recorded) {
-        Ok((trace, report)) => Ok((trace, StacksFrom::EtlFile(Box::new(report)))),
-        Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),
+    let place = Place::of(path, &enrichment, grouping);
+    if let Some((trace, is_damaged)) = place.as_ref().and_then(Place::open) {
+        return Ok((trace, StacksFrom::IndexOfEtlFile { is_damaged }));
     }
+    let etl_file = TraceFiles::file(path).grouping(grouping).open()?;
+    let (trace, report) = timeline(&etl_file, enrichment, Stacks::Recorded)
+        .map_err(|error| OpenStacksError::Trace(path.to_owned(), error))?;
+    let kept = place.map(|place| place.keep(&trace, !report.outcome.trace.damage.is_empty()));
+    let unwritten = kept.and_then(Result::err).map(|error| error.to_string());
+    Ok((trace, StacksFrom::EtlFile(Box::new(report), unwritten)))
 }
 
 fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree::Error> {
@@ -114,18 +129,12 @@ fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree
     }
     let (trace, replayed) = journal::trace(bytes)?;
     let unwritten = match replayed.finished {
-        true => write(&index, trace.as_bytes()).err().map(|error| format!("{}: {error}", index.display())),
+        true => write_whole(&index, &[trace.as_bytes()])
+            .err()
+            .map(|error| format!("{}: {error}", index.display())),
         false => None,
     };
     Ok((trace, StacksFrom::Journal(replayed, unwritten)))
-}
-
-/// Writes to a temporary file and renames it, so that no incomplete index is ever visible.
-fn write(index: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = index.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = Temporary::in_folder(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(bytes)?;
-    file.persist(index)
 }
 
 /// The path of a journal's index.

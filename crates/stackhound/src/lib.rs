@@ -70,6 +70,7 @@
 
 mod calls;
 mod consumer;
+mod kept;
 pub mod testing;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};

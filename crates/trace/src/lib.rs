@@ -45,6 +45,6 @@ pub use merge::TimeBase;
 pub use ordered::Ordered;
 #[cfg(unix)]
 pub use source::on_shrunk_file;
-pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_trace_name};
+pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_trace_name, trace_paths};
 pub use stats::Stats;
 pub use trace_files::{Captures, Flow, OpenTrace, TraceFiles};

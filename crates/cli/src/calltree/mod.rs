@@ -60,20 +60,23 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
     let damaged = match &from {
         StacksFrom::Index | StacksFrom::IndexOfJournal => false,
         StacksFrom::Journal(replayed, _) => !replayed.finished,
-        StacksFrom::EtlFile(report) => !report.outcome.trace.damage.is_empty(),
+        StacksFrom::IndexOfEtlFile { is_damaged } => *is_damaged,
+        StacksFrom::EtlFile(report, _) => !report.outcome.trace.damage.is_empty(),
     };
-    if let (StacksFrom::Journal(replayed, unwritten), false) = (from, common.quiet) {
-        if !replayed.finished {
-            let lost = replayed.lost_bytes;
-            message(format_args!(
-                "{} is incomplete: its last {} cannot be read.",
-                source.file.display(),
-                counted(lost, "byte", "bytes")
-            ));
-        }
-        if let Some(reason) = unwritten {
-            message(format_args!("The index could not be saved: {reason}"));
-        }
+    if common.quiet {
+        return Ok((trace, Outcome { damaged, ..Outcome::default() }));
+    }
+    if let StacksFrom::Journal(replayed, _) = &from
+        && !replayed.finished
+    {
+        message(format_args!(
+            "{} is incomplete: its last {} cannot be read.",
+            source.file.display(),
+            counted(replayed.lost_bytes, "byte", "bytes")
+        ));
+    }
+    if let StacksFrom::Journal(_, Some(reason)) | StacksFrom::EtlFile(_, Some(reason)) = &from {
+        message(format_args!("The index could not be saved: {reason}"));
     }
     Ok((trace, Outcome { damaged, ..Outcome::default() }))
 }

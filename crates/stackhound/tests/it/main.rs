@@ -8,6 +8,7 @@ mod diff;
 mod hunt;
 mod hunt_matrix;
 mod hunt_memory;
+mod kept;
 mod kstack;
 mod loss;
 mod one_answer;

@@ -14,6 +14,7 @@ mod folder;
 mod missing;
 #[cfg(not(feature = "download"))]
 mod offline;
+mod searches;
 #[cfg(test)]
 mod tests;
 mod wanted;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use directory::cache_directory;
 pub use file_name::FileName;
+pub(crate) use searches::size_and_time;
 use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 
 use crate::failure::{Cause, Failure, FileKind};
@@ -209,6 +211,11 @@ impl Store {
     /// See [`Store::pdb`].
     pub fn image(&self, name: &str, identity: ImageIdentity) -> Result<Found, Failure> {
         self.find(Wanted::image(name, identity)?)
+    }
+
+    /// Returns the user's cache folder, if it is known.
+    pub fn cache(&self) -> Option<&Path> {
+        self.cache.as_deref()
     }
 
     /// Returns the number of downloaded files, and of their bytes.

@@ -76,6 +76,56 @@ fn cause<T: std::fmt::Debug>(result: Result<T, Failure>) -> Cause {
     result.unwrap_err().cause
 }
 
+/// Each row: a change after a search, and whether a repeated search finds the same.
+#[test]
+fn repeated_searches_find_the_same_until_a_file_changes() {
+    type Change = fn(&User, &Fixture);
+    let rows: [(&str, Change, bool); 6] = [
+        ("nothing", |_, _| {}, true),
+        ("another file", |user, fixture| _ = user.put("dir/y.dll", &fixture.image()), true),
+        ("a file before the found one", |user, fixture| _ = user.put("first/x.dll", &fixture.image()), false),
+        ("the file is gone", |user, _| fs::remove_file(user.path("dir/x.dll")).unwrap(), false),
+        (
+            "the file is changed",
+            |user, fixture| {
+                user.put("dir/x.dll", &[fixture.image(), vec![0]].concat());
+            },
+            false,
+        ),
+        ("the missing file is there", |user, fixture| _ = user.put("dir/x.pdb", &fixture.pdb()), false),
+    ];
+    for (name, change, same) in rows {
+        let (user, fixture) = (User::new(), Fixture::new("x.pdb", 1));
+        user.put("dir/x.dll", &fixture.image());
+        let offline = || Store::new(StoreOptions { online: false, ..user.options("$/first;$/dir") });
+        let before = offline();
+        let files = before.files(&module_of("x.dll", &fixture));
+        assert!(files.image.is_ok() && files.pdb.is_err(), "{name}");
+        let searches = before.searches();
+        assert_eq!(searches.len(), 2, "{name}: {searches:?}");
+        change(&user, &fixture);
+        let after = offline();
+        assert_eq!(searches.iter().all(|search| after.finds_the_same(search)), same, "{name}");
+    }
+}
+
+/// Text that no store wrote.
+#[test]
+fn other_text_is_no_search() {
+    let user = User::new();
+    let store = user.store("$/dir");
+    for text in [
+        "",
+        "pdb",
+        "pdb\tx.pdb\t1\t2\tnone",
+        "image\tx.dll\t5\t-1\tnone",
+        "exe\tx\t1\t1\tnone",
+        "image\t..\t1\t1\tnone",
+    ] {
+        assert!(!store.finds_the_same(text), "{text:?}");
+    }
+}
+
 /// Each row: the location of the image of `x.dll`, and whether the path `store;srv*…` finds it
 /// there.
 #[test]

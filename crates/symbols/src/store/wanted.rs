@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Identity {
+pub(super) enum Identity {
     Pdb(PdbIdentity),
     Image(ImageIdentity),
 }
@@ -38,6 +38,10 @@ impl Wanted {
     pub fn image(name: &str, identity: ImageIdentity) -> Result<Wanted, Failure> {
         let name = file_name(FileKind::Image, name)?;
         Ok(Wanted { name, key: identity.store_key(), identity: Identity::Image(identity) })
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     pub fn file(&self) -> FileKind {

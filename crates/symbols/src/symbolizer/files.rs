@@ -4,14 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use stackhound_types::ModuleIdentity;
 
 use super::Loaded;
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
-use crate::store::{FileName, ModuleFiles, Store, read_image};
+use crate::store::{FileName, ModuleFiles, Store, read_image, size_and_time};
 use crate::table::{SymbolTable, SymbolTableBuilder};
 use crate::temporary::Temporary;
 
@@ -84,11 +83,7 @@ fn sources(files: &ModuleFiles) -> String {
     let mut text = String::new();
     for (kind, file) in [(FileKind::Pdb, &files.pdb), (FileKind::Image, &files.image)] {
         let Ok(file) = file else { continue };
-        let facts = fs::metadata(&file.path);
-        let size = facts.as_ref().map_or(0, |facts| facts.len());
-        let time = facts.ok().and_then(|facts| facts.modified().ok()?.duration_since(UNIX_EPOCH).ok());
-        let time = time.unwrap_or_default().as_nanos();
-        text += &format!("{}\t{}\t{size}\t{time}\n", kind.name(), file.path.display());
+        text += &format!("{}\t{}\t{}\n", kind.name(), file.path.display(), size_and_time(&file.path));
     }
     text
 }

@@ -308,6 +308,11 @@ impl Symbolizer {
         self.known.get(module.index())?.failures.as_deref()
     }
 
+    /// Returns the source of files, unless another loader was specified.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        self.store.as_ref()
+    }
+
     /// Returns the counters so far.
     pub fn stats(&self) -> SymbolStats {
         let state = locked(&self.shared.state);

@@ -91,6 +91,14 @@ fn open_directory(directory: &Path, opened: &mut Opened) -> Result<(), Error> {
     Ok(())
 }
 
+/// The files that are opened for a path: the traces of a directory, in order, or the path itself.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn trace_paths(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    if path.is_dir() { traces_in(path) } else { Ok(vec![path.to_owned()]) }
+}
+
 /// Files of a directory that are traces by their names.
 fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let io_error = |error| Error::Io(directory.to_owned(), error);
