@@ -32,7 +32,7 @@ driver=$STACKHOUND_WINDOWS_TARGET/kstack/stackhound_kstack.sys
 scripts/kstack-driver.sh
 
 step "the program"
-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
+scripts/windows-cargo build --quiet --bin stackhound --examples
 export STACKHOUND_PROGRAM=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
 
 step "a separate Wine prefix"

@@ -22,7 +22,7 @@ short=
 
 scripts/with-fake
 export STACKHOUND_FAKE_BUILT=$STACKHOUND_WINDOWS_TARGET/fake
-scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
+scripts/windows-cargo build --quiet --bin stackhound --examples
 # With an example, as in the workspace's tests: otherwise features are missing, and most crates are built again.
 cargo build --quiet --locked --workspace --bin stackhound --example fixture
 live=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe

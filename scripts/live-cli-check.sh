@@ -28,8 +28,7 @@ has_not() { ! grep -Eq -- "$2" "$1" || { cat "$1" >&2; fail "$1 has a line like:
 step "programs"
 scripts/with-fake
 export STACKHOUND_FAKE_BUILT=$target/fake
-scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
-scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound --examples --target $gnu
+scripts/windows-cargo build --quiet --bin stackhound --examples
 built=$target/$gnu/cross
 # Runs the program with the fake. The function `fake` writes the settings.
 live() {
