@@ -3,6 +3,7 @@
 
 usage: scripts/speed.py [--runs N] [--long] [--busy] [--built DIR] [--json FILE] [TRACE...]
        scripts/speed.py --short [--built DIR] [--json FILE]
+       scripts/speed.py --questions [--runs N] [--built DIR]
        scripts/speed.py --live
        scripts/speed.py --rules DIR [--runs N] [--events N] [--built DIR]
 
@@ -10,8 +11,8 @@ Without TRACE, three traces are generated once, in target/speed/, and measured: 
 the corpus 44 times in a row, the demo trace with the profiling mix, and the demo trace with attacks,
 each of the latter two with ten million events. Growth is measured with shorter ones. --long adds a
 profiling mix of 5*10^7 events. Given traces are measured without goals; `scan` includes the
-decompression, and compressed traces have no bare walk. dissect.etl (PyPI) is also measured, if it is
-installed for the Python that runs this script.
+decompression, and compressed traces have no bare walk. dissect.etl (PyPI) and this project's Python
+package are also measured, if they are installed for the Python that runs this script.
 
 The kinds of work of a trace run alternately; each figure is a median of N runs (5 by default, 3 of
 work that takes more than ten seconds). Rates are records per second of elapsed time, with one thread
@@ -27,6 +28,9 @@ Without it, the release build is built and measured.
 
 --short: measure small traces once, without the corpus, to check that every figure is measured.
 
+--questions: only questions about call trees: the first one about a trace, which reads it and keeps
+its index, later ones, and those from Python.
+
 --rules: the time to load the rules in a folder, and the cost of evaluating them in addition to the
 full pipeline, on the demo trace with attacks.
 
@@ -40,9 +44,11 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -55,7 +61,10 @@ STACK_RATE = "M stacks/s of evaluation"
 MB, MS, SECONDS = "MB", "ms", "s"
 OF_WALK, SPEED_UP, CPU_RATIO = "of the bare walk", "x as fast as one thread", "x the CPU of one thread"
 CACHED = "of the evaluations cached"
+MICROSECONDS = "us"
 TOTAL, PROFILE, LONG_PROFILE, ATTACK, START = "44 copies", "profile mix", "profile mix, 5*10^7", "attack mix", "start"
+# Questions about call trees.
+DEMO_TREES, TOTAL_TREES = "call trees of 10^6 records", "call trees of 44 copies"
 
 # Goals: trace, work, unit, least or most, value.
 GOALS = [
@@ -86,6 +95,16 @@ GOALS = [
     (ATTACK, "evaluation", STACK_RATE, "least", 3),
     (START, "--version", MS, "most", 4),
     (START, "info", MS, "most", 4),
+    (DEMO_TREES, "first question", SECONDS, "most", 1.2),
+    (DEMO_TREES, "first question", MB, "most", 150),
+    (DEMO_TREES, "second question", MS, "most", 50),
+    (TOTAL_TREES, "first question", SECONDS, "most", 5),
+    (TOTAL_TREES, "first question", MB, "most", 300),
+    (TOTAL_TREES, "second question", MS, "most", 100),
+    (DEMO_TREES, "Python: open", MS, "most", 50),
+    (DEMO_TREES, "Python: frame of a random context", MICROSECONDS, "most", 1.5),
+    (TOTAL_TREES, "Python: open", MS, "most", 50),
+    (TOTAL_TREES, "Python: frame of a random context", MICROSECONDS, "most", 1.5),
 ]
 
 
@@ -172,12 +191,12 @@ def stage(programs, name, file, threads=1, rules=""):
     return Cost(result["seconds"], processor_seconds() - before, result["anonymous_kib"], result)
 
 
-def program(programs, *arguments):
+def program(programs, *arguments, **options):
     """Runs the program as a process, with its output to /dev/null."""
     before = processor_seconds()
     started = time.monotonic()
     command = [str(part) for part in (programs.stackhound(), *arguments)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
     peak = peak_anonymous(child)
     seconds = time.monotonic() - started
     if child.wait() != 0:
@@ -185,11 +204,11 @@ def program(programs, *arguments):
     return Cost(seconds, processor_seconds() - before, peak)
 
 
-def start(programs, *arguments):
-    """The milliseconds until a process has ended. Does not poll, which takes longer than the process."""
+def start(programs, *arguments, **options):
+    """The time until a process has ended. Does not poll, which takes longer than the process."""
     before = processor_seconds()
     started = time.monotonic()
-    run(programs.stackhound(), *arguments, stdout=subprocess.DEVNULL)
+    run(programs.stackhound(), *arguments, stdout=subprocess.DEVNULL, **options)
     return Cost(time.monotonic() - started, processor_seconds() - before, 0)
 
 
@@ -310,6 +329,55 @@ def measure_start(programs, file, runs):
     chosen = {"--version": lambda: start(programs, "--version"), "info": lambda: start(programs, "info", "-q", file)}
     costs = medians(chosen, runs * 4)
     return [Figure(START, work, MS, cost.seconds * 1e3, cost) for work, cost in costs.items()]
+
+
+# Opens a trace, and calls `ctx.stack.frame()` at random contexts. Prints both times and the number of frames.
+PYTHON_QUESTIONS = """
+import random, sys, time
+import stackhound
+started = time.perf_counter()
+trace = stackhound.open(sys.argv[1], symbol_path=sys.argv[2]).trace
+opened = time.perf_counter() - started
+chosen = random.Random(1)
+contexts = [trace.context_before(trace.transition(chosen.randrange(trace.transition_count))) for _ in range(20_000)]
+stacks = [stack for stack in (context.stack for context in contexts) if stack is not None]
+contexts = [context for context in contexts if context.stack is not None]
+started = time.perf_counter()
+for context in contexts:
+    context.stack.frame()
+print(opened, (time.perf_counter() - started) / max(len(contexts), 1), len(contexts))
+"""
+
+
+def measure_questions(programs, name, file, runs):
+    """The first question about the call trees of a trace, later ones, and those from Python."""
+    symbols = file.parent / "symbols"
+    with tempfile.TemporaryDirectory() as cache:
+        environment = dict(os.environ, XDG_CACHE_HOME=cache)
+        question = ("calls", file, "NtCreateFile", "-q", "--symbol-path", symbols)
+
+        def first():
+            shutil.rmtree(pathlib.Path(cache) / "stackhound", ignore_errors=True)
+            return program(programs, *question, env=environment)
+
+        costs = medians({"first question": first}, min(runs, 3))
+        costs |= medians({"second question": lambda: start(programs, *question, env=environment)}, runs * 4)
+        cost = costs["first question"]
+        figures = [Figure(name, "first question", SECONDS, programs.seconds(cost), cost)]
+        figures.append(Figure(name, "first question", MB, cost.anonymous_kib / 1024))
+        cost = costs["second question"]
+        figures.append(Figure(name, "second question", MS, cost.seconds * 1e3, cost))
+        command = [sys.executable, "-c", PYTHON_QUESTIONS, str(file), str(symbols)]
+        # Another build of the package may not have the same version.
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=cache)
+        if "No module named 'stackhound'" in asked.stderr:
+            print("\nthe Python package is not installed for this Python")
+            return figures
+        results = [run(*command, env=environment, capture_output=True, text=True).stdout.split() for _ in range(runs)]
+        opened, each = (statistics.median(float(result[column]) for result in results) for column in (0, 1))
+        figures.append(Figure(name, "Python: open", MS, opened * 1e3))
+        figures.append(Figure(name, "Python: frame of a random context", MICROSECONDS, each * 1e6))
+        return figures
 
 
 # Output.
@@ -448,7 +516,9 @@ class Report:
     def check(self, traces):
         """Fails if a goal has no figure, or a figure no value."""
         measured = {(figure.trace, figure.work, figure.unit) for figure in self.figures if figure.value > 0}
-        missing = [goal[:3] for goal in GOALS if goal[0] in traces and goal[:3] not in measured]
+        python = any(figure.work.startswith("Python") for figure in self.figures)
+        wanted = (goal[:3] for goal in GOALS if goal[0] in traces and (python or not goal[1].startswith("Python")))
+        missing = [goal for goal in wanted if goal not in measured]
         if missing:
             raise SystemExit(f"no figure for {missing}")
 
@@ -462,6 +532,21 @@ class Report:
         growth = [as_json(figure) for figure in self.growth]
         content = {"busy": self.programs.busy, "runs": self.runs, "figures": figures, "growth": growth}
         pathlib.Path(file).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def measure_trees(report, options):
+    """Measures questions about call trees. Returns the traces that were measured."""
+    programs, measured = report.programs, set()
+    copies = COPIES if not options.short else 2
+    demo = demo_trace(programs, 1_000_000 if not options.short else 8000)
+    original = corpus_trace() if not options.short else demo_trace(programs, 8000, "profile")
+    traces = [(DEMO_TREES, demo)]
+    if original:
+        traces.append((TOTAL_TREES, repeated_trace(programs, original, copies)))
+    for name, file in traces:
+        report.add(name, measure_questions(programs, name, file, report.runs))
+        measured.add(name)
+    return measured
 
 
 def measure_all(report, options):
@@ -489,6 +574,7 @@ def measure_all(report, options):
     report.measure_growth("growth: demo --mix profile", growth)
     report.measure("demo", demo_trace(programs, 10 * million), ATTACK)
     report.add("start of the program", measure_start(programs, demo_trace(programs, 8000), report.runs))
+    measured |= measure_trees(report, options)
     report.check(measured)
     if options.short:
         print("\nevery figure is measured; small traces say nothing about the goals")
@@ -546,6 +632,7 @@ def main():
     parser.add_argument("--built", metavar="DIR", type=pathlib.Path)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--questions", action="store_true")
     parser.add_argument("--live", action="store_true")
     parser.add_argument("--rules", metavar="DIR", type=pathlib.Path)
     parser.add_argument("traces", nargs="*", metavar="TRACE", type=pathlib.Path)
@@ -562,6 +649,8 @@ def main():
     if options.traces:
         for file in options.traces:
             report.measure(file.name, file.resolve(), "given")
+    elif options.questions:
+        report.check(measure_trees(report, options))
     else:
         measure_all(report, options)
     if options.json:
