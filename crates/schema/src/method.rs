@@ -1,4 +1,5 @@
-//! JIT-compiled methods: typed readers of the events that report the addresses of their code.
+//! JIT-compiled methods: typed readers of the events that report the addresses of their code, and of
+//! those that report the modules of .NET methods.
 //!
 //! The layouts are those of the providers' manifests. Their first fields are the same in all
 //! versions.
@@ -19,6 +20,8 @@ pub const SCRIPT: Guid =
 pub struct MethodCode<'a> {
     /// The runtime's id of the method.
     pub id: u64,
+    /// The runtime's id of the .NET module that contains the method. 0 for scripts.
+    pub module_id: u64,
     /// The address of the first byte.
     pub start: Address,
     /// The size in bytes.
@@ -83,6 +86,7 @@ impl<'a> MethodCode<'a> {
         let texts = if is_verbose { Texts::DotNet(rest) } else { Texts::None };
         Ok(MethodCode {
             id: fixed.method_id.get(),
+            module_id: fixed.module_id.get(),
             start: Address(fixed.start.get()),
             size: fixed.size.get().into(),
             texts,
@@ -104,7 +108,8 @@ impl<'a> MethodCode<'a> {
                 (fixed.start.get(), fixed.size.get(), fixed.method_id.get(), rest)
             }
         };
-        Ok(MethodCode { id: id.into(), start: Address(start), size, texts: Texts::Script(rest) })
+        let texts = Texts::Script(rest);
+        Ok(MethodCode { id: id.into(), module_id: 0, start: Address(start), size, texts })
     }
 
     /// Reads the name; `None` in events without texts.
@@ -118,6 +123,52 @@ impl<'a> MethodCode<'a> {
             }
             Texts::Script(texts) => Some(MethodName { name: text(texts).0, ..MethodName::default() }),
         }
+    }
+}
+
+/// A .NET module, as events of the loader report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedModule<'a> {
+    /// The runtime's id of the module: an address, which is used again after the module is unloaded.
+    pub id: u64,
+    /// The path of the file with the intermediate language. Empty for modules without a file.
+    pub il_path: Utf16<'a>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedModule {
+    module_id: U64,
+    assembly_id: U64,
+    flags: U32,
+    reserved: U32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedDomainModule {
+    module_id: U64,
+    assembly_id: U64,
+    domain_id: U64,
+    flags: U32,
+    reserved: U32,
+}
+
+impl<'a> ManagedModule<'a> {
+    /// Reads a load, unload or rundown event of a module. Events about a module in an application
+    /// domain have one more field.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn dot_net(payload: &'a [u8], in_domain: bool) -> Result<ManagedModule<'a>, Error> {
+        let (id, rest) = if in_domain {
+            let (fixed, rest) = fixed::<FixedDomainModule>(payload)?;
+            (fixed.module_id, rest)
+        } else {
+            let (fixed, rest) = fixed::<FixedModule>(payload)?;
+            (fixed.module_id, rest)
+        };
+        Ok(ManagedModule { id: id.get(), il_path: text(rest).0 })
     }
 }
 
@@ -155,6 +206,7 @@ mod tests {
         let verbose = [fixed.clone(), texts].concat();
         let code = MethodCode::dot_net(&verbose, true).unwrap();
         assert_eq!((code.id, code.start, code.size), (1, Address(0x7000), 0x40));
+        assert_eq!(code.module_id, 2);
         let name = code.name().unwrap();
         assert!(name.namespace == "A.B" && name.name == "Main" && name.signature == "void ()");
         let nameless = MethodCode::dot_net(&verbose, false).unwrap();
@@ -165,6 +217,21 @@ mod tests {
         let cut = MethodCode::dot_net(&verbose[..44], true).unwrap().name().unwrap();
         assert!(cut.namespace == "A.B" && cut.name.is_empty());
         assert!(MethodCode::dot_net(&fixed[..35], false).is_err());
+    }
+
+    #[test]
+    fn dot_net_modules_are_read() {
+        let texts = [utf16z("C:\\a\\App.dll"), utf16z("C:\\a\\App.ni.dll"), vec![1, 0]].concat();
+        for (in_domain, ids) in [(false, &[7u64, 8][..]), (true, &[7, 8, 9])] {
+            let ids: Vec<u8> = ids.iter().flat_map(|n| n.to_le_bytes()).collect();
+            let payload = [&ids[..], &[3, 0, 0, 0, 0, 0, 0, 0], &texts].concat();
+            let module = ManagedModule::dot_net(&payload, in_domain).unwrap();
+            assert!(module.id == 7 && module.il_path == "C:\\a\\App.dll", "{in_domain}");
+            let without_texts = ids.len() + 8;
+            let module = ManagedModule::dot_net(&payload[..without_texts], in_domain).unwrap();
+            assert!(module.il_path.is_empty());
+            assert!(ManagedModule::dot_net(&payload[..without_texts - 1], in_domain).is_err());
+        }
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl Machine {
     fn compile(&mut self, pid: Pid) {
         let (time, number) = (self.tick(), self.events as u64);
         let facts = MethodFacts {
+            module_id: 0,
             pid,
             runtime: Runtime::Clr,
             id: number,

@@ -30,6 +30,8 @@ pub struct Limits {
     pub modules: usize,
     /// The same for JIT-compiled methods. About 260 bytes each.
     pub methods: usize,
+    /// Loads and unloads of .NET modules. About 60 bytes each.
+    pub managed_modules: usize,
     /// Calls that reserve, commit or free memory. About 400 bytes each.
     pub allocations: usize,
     /// Mapped and unmapped sections. About 250 bytes each.
@@ -51,6 +53,7 @@ impl Default for Limits {
             threads: 1 << 17,
             modules: 1 << 17,
             methods: 1 << 18,
+            managed_modules: 1 << 17,
             allocations: 1 << 18,
             views: 1 << 18,
             file_names: 1 << 18,
@@ -74,6 +77,8 @@ pub struct ForgottenEarly {
     pub modules: u64,
     /// JIT-compiled methods, with the same effect.
     pub methods: u64,
+    /// Statements about .NET modules.
+    pub managed_modules: u64,
     /// Calls that reserved or committed memory.
     pub allocations: u64,
     /// Mapped sections.
@@ -172,6 +177,7 @@ impl System {
         self.forgetting.over += processes + threads;
         self.modules.forget_before(time);
         self.methods.spaces.forget_before(time);
+        self.managed_modules.forget_before(time);
         self.views.spaces.forget_before(time);
         self.regions.forget_before(time);
         self.files.forget_before(time);
@@ -199,6 +205,9 @@ impl System {
             self.regions.forget_process(index);
         }
         let is_there = |process| self.processes.span(process).is_some();
+        if !gone.is_empty() {
+            self.managed_modules.forget_processes(is_there);
+        }
         let threads = self.threads.forget_before(time, is_there);
         (gone.len() as u64, threads)
     }
@@ -245,6 +254,9 @@ impl System {
         }
         if self.threads.renames_len() > limits.thread_names {
             early.thread_names += self.threads.forget_renames(rest(limits.thread_names));
+        }
+        if self.managed_modules.len() > limits.managed_modules {
+            early.managed_modules += self.managed_modules.forget_oldest(rest(limits.managed_modules));
         }
         self.shed_modules(limits.modules);
         self.shed_methods(limits.methods);
@@ -296,6 +308,7 @@ impl System {
         early.file_names += self.files.forget_oldest(self.files.len() / 2);
         early.key_names += self.registry.forget_oldest(self.registry.len() / 2);
         early.thread_names += self.threads.forget_renames(self.threads.renames_len() / 2);
+        early.managed_modules += self.managed_modules.forget_oldest(self.managed_modules.len() / 2);
         self.forget_unused_texts();
         if self.texts.bytes() > bytes {
             self.shed_methods(self.methods.spaces.lens().sum::<usize>() / 2);
@@ -318,6 +331,7 @@ impl System {
         self.modules.change_texts(change);
         self.image_versions.texts_mut().for_each(&mut *change);
         self.methods.texts_mut().for_each(&mut *change);
+        self.managed_modules.texts_mut().for_each(&mut *change);
         self.files.texts_mut().for_each(&mut *change);
         self.registry.texts_mut().for_each(change);
     }

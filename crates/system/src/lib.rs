@@ -47,6 +47,7 @@ mod file;
 mod forget;
 mod image_version;
 mod lifetimes;
+mod managed_module;
 mod method;
 mod module;
 mod multiversion;

@@ -13,6 +13,7 @@ use crate::slab::{Id, Slab};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
+use crate::validity::ValidityRange;
 
 /// The id of the code of one method in a [`System`]. Indexes start at 0, in the order of first
 /// observation. The index of a [forgotten](System::forget_before) method is used again, with a
@@ -56,6 +57,8 @@ pub struct MethodFacts<'a> {
     pub runtime: Runtime,
     /// The id of the method in the runtime.
     pub id: u64,
+    /// The id in the runtime of the .NET module that contains the method. 0 for scripts.
+    pub module_id: u64,
     /// The start address.
     pub start: Address,
     /// The size in bytes.
@@ -73,6 +76,7 @@ struct Record {
     process: ProcessId,
     range: AddressRange,
     id: u64,
+    module_id: u64,
     runtime: Runtime,
     namespace: Text,
     name: Text,
@@ -90,7 +94,7 @@ impl Record {
     }
 }
 
-/// Methods of all processes. Each takes about 80 bytes in addition to its [`RangeHistory`] and its
+/// Methods of all processes. Each takes about 90 bytes in addition to its [`RangeHistory`] and its
 /// distinct texts.
 ///
 /// [`RangeHistory`]: crate::ranges::RangeHistory
@@ -243,8 +247,19 @@ impl Methods {
         };
         let since = if is_old { Span::BEGINNING } else { time };
         let (runtime, signature) = (facts.runtime, text(facts.signature));
-        let id = facts.id;
-        records.insert(Record { process, range, id, runtime, namespace, name, signature, since, evidence });
+        let &MethodFacts { id, module_id, .. } = facts;
+        records.insert(Record {
+            process,
+            range,
+            id,
+            module_id,
+            runtime,
+            namespace,
+            name,
+            signature,
+            since,
+            evidence,
+        });
         let start_of = |number| records.get(number).start();
         if phase != Phase::End && is_newest {
             newest.keep(at, time, number, start_of);
@@ -311,6 +326,21 @@ impl<'s> MethodRef<'s> {
         self.text(self.record().signature)
     }
 
+    /// The path of the file with the intermediate language (`ModuleILPath`) of the module that
+    /// contains the method at a time, and the times at which it is the same. Empty if not known.
+    /// For code of a native image, the image is a file of its own.
+    ///
+    /// Costs some look-ups in a tree.
+    pub fn il_module(&self, time: TraceTime) -> (&'s str, ValidityRange) {
+        let &Record { process, module_id, runtime, .. } = self.record();
+        if runtime != Runtime::Clr {
+            return ("", ValidityRange::ALWAYS);
+        }
+        let modules = &self.system.managed_modules;
+        let path = modules.path(process, module_id, time).unwrap_or_default();
+        (self.text(path), modules.validity(process, module_id, time))
+    }
+
     /// The time from which the code exists; [`Span::BEGINNING`] if it was before the trace.
     pub fn since(&self) -> TraceTime {
         self.record().since
@@ -368,6 +398,7 @@ mod tests {
                     pid: Pid(4),
                     runtime: Runtime::Clr,
                     id: start,
+                    module_id: 0,
                     start: Address(start * STEP),
                     size: if size == 4 { 100 * STEP } else { size * STEP },
                     namespace: "",

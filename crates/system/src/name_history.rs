@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stackhound_trace::TraceTime;
 
 use crate::text::Text;
+use crate::validity::ValidityRange;
 
 /// The statement of an event about a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,12 +19,12 @@ enum Statement {
 }
 
 /// A key, a time, and a sequence number that distinguishes statements of the same time.
-type StatementKey = (u64, TraceTime, u64);
+type StatementKey<K> = (K, TraceTime, u64);
 
 /// All names of all keys. An event with a new statement takes about 50 bytes.
-#[derive(Debug, Default)]
-pub(crate) struct NameHistory {
-    statements: BTreeMap<StatementKey, (Statement, Text)>,
+#[derive(Debug)]
+pub(crate) struct NameHistory<K = u64> {
+    statements: BTreeMap<StatementKey<K>, (Statement, Text)>,
     /// The number of statements ever made.
     made: u64,
     /// The number of statements at which forgetting is attempted again.
@@ -33,34 +34,49 @@ pub(crate) struct NameHistory {
 /// The minimum number of statements for forgetting.
 const FULL_MIN: usize = 64;
 
-impl NameHistory {
+impl<K> Default for NameHistory<K> {
+    fn default() -> NameHistory<K> {
+        NameHistory { statements: BTreeMap::new(), made: 0, full: 0 }
+    }
+}
+
+impl<K: Copy + Ord> NameHistory<K> {
     /// The key has this name from now on.
-    pub fn give(&mut self, time: TraceTime, key: u64, name: Text) {
+    pub fn give(&mut self, time: TraceTime, key: K, name: Text) {
         self.state(time, key, Statement::Given, name);
     }
 
+    /// As [`give`](NameHistory::give), unless the key is known to have this name already.
+    pub fn give_again(&mut self, time: TraceTime, key: K, name: Text) {
+        if !self.has(time, key, name) {
+            self.give(time, key, name);
+        }
+    }
+
     /// The key had this name until now.
-    pub fn end(&mut self, time: TraceTime, key: u64, name: Text) {
+    pub fn end(&mut self, time: TraceTime, key: K, name: Text) {
         self.state(time, key, Statement::Ended, name);
     }
 
     /// The key has this name now, and has had it for an unknown time.
-    pub fn list(&mut self, time: TraceTime, key: u64, name: Text) {
+    pub fn list(&mut self, time: TraceTime, key: K, name: Text) {
         // Most names in a rundown are known already.
-        let is_known = self
-            .last(key, time)
-            .is_some_and(|(_, statement, known)| statement != Statement::Ended && known == name);
-        if !is_known {
+        if !self.has(time, key, name) {
             self.state(time, key, Statement::Listed, name);
         }
     }
 
-    fn state(&mut self, time: TraceTime, key: u64, statement: Statement, name: Text) {
+    fn has(&self, time: TraceTime, key: K, name: Text) -> bool {
+        self.last(key, time)
+            .is_some_and(|(_, statement, known)| statement != Statement::Ended && known == name)
+    }
+
+    fn state(&mut self, time: TraceTime, key: K, statement: Statement, name: Text) {
         self.statements.insert((key, time, self.made), (statement, name));
         self.made += 1;
     }
 
-    fn last(&self, key: u64, time: TraceTime) -> Option<(TraceTime, Statement, Text)> {
+    fn last(&self, key: K, time: TraceTime) -> Option<(TraceTime, Statement, Text)> {
         let until = (key, TraceTime(i64::MIN), 0)..=(key, time, u64::MAX);
         let (&(_, at, _), &(statement, name)) = self.statements.range(until).next_back()?;
         Some((at, statement, name))
@@ -77,7 +93,7 @@ impl NameHistory {
         if self.statements.len() < self.full.max(FULL_MIN) {
             return;
         }
-        let mut kept: Vec<(StatementKey, (Statement, Text))> = Vec::new();
+        let mut kept: Vec<(StatementKey<K>, (Statement, Text))> = Vec::new();
         for (id, content) in std::mem::take(&mut self.statements) {
             let (key, at, _) = id;
             // Of the statements about a key before the time, only the last one can apply, unless it
@@ -91,6 +107,11 @@ impl NameHistory {
         }
         self.statements = kept.into_iter().collect();
         self.full = 2 * self.statements.len();
+    }
+
+    /// Forgets the statements about some keys.
+    pub fn retain(&mut self, is_kept: impl Fn(K) -> bool) {
+        self.statements.retain(|&(key, ..), _| is_kept(key));
     }
 
     /// Forgets the oldest statements until `left` remain. Returns the number of forgotten
@@ -112,24 +133,40 @@ impl NameHistory {
 
     /// The name that the key was given before a time and has not lost by then, and the time of that
     /// statement.
-    pub fn covering(&self, key: u64, time: TraceTime) -> Option<(Text, TraceTime)> {
+    pub fn covering(&self, key: K, time: TraceTime) -> Option<(Text, TraceTime)> {
         let (at, statement, name) = self.last(key, time)?;
         let holds = statement != Statement::Ended || at == time;
         (holds && !name.is_empty()).then_some((name, at))
     }
 
     /// The time since which the key has an unknown name.
-    pub fn unknown_since(&self, key: u64, time: TraceTime) -> Option<TraceTime> {
+    pub fn unknown_since(&self, key: K, time: TraceTime) -> Option<TraceTime> {
         let (at, statement, name) = self.last(key, time)?;
         (statement == Statement::Given && name.is_empty()).then_some(at)
     }
 
     /// The name in the next statement about the key after a time, if that statement is an end or a
     /// listing, and the time of that statement.
-    pub fn later(&self, key: u64, time: TraceTime) -> Option<(Text, TraceTime)> {
+    pub fn later(&self, key: K, time: TraceTime) -> Option<(Text, TraceTime)> {
+        let (at, statement, name) = self.next(key, time)?;
+        (statement != Statement::Given && !name.is_empty()).then_some((name, at))
+    }
+
+    fn next(&self, key: K, time: TraceTime) -> Option<(TraceTime, Statement, Text)> {
         let rest = (key, TraceTime(time.0.checked_add(1)?), 0)..=(key, TraceTime(i64::MAX), u64::MAX);
         let (&(_, at, _), &(statement, name)) = self.statements.range(rest).next()?;
-        (statement != Statement::Given && !name.is_empty()).then_some((name, at))
+        Some((at, statement, name))
+    }
+
+    /// The times around a time at which the answers about a key are the same.
+    pub fn validity(&self, key: K, time: TraceTime) -> ValidityRange {
+        let from = match self.last(key, time) {
+            // At the end itself, the name still applies.
+            Some((at, Statement::Ended, _)) if at == time => return ValidityRange::at(time),
+            Some((at, Statement::Ended, _)) => Some(TraceTime(at.0 + 1)),
+            last => last.map(|(at, ..)| at),
+        };
+        ValidityRange::between(from, self.next(key, time).map(|(at, ..)| at))
     }
 }
 
@@ -176,6 +213,12 @@ mod tests {
                 let at = TraceTime(time);
                 let found = history.covering(key, at).or_else(|| history.later(key, at));
                 prop_assert_eq!(found, expected, "{} at {}: {:?}", key, time, stated);
+                let validity = history.validity(key, at);
+                prop_assert!(validity.has(at));
+                for other in (-1..=end + 1).map(TraceTime).filter(|&other| validity.has(other)) {
+                    let same = history.covering(key, other).or_else(|| history.later(key, other));
+                    prop_assert_eq!(found, same, "{} at {} and {:?}: {:?}", key, time, other, stated);
+                }
             }
         }
 

@@ -10,7 +10,7 @@ use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::{self, view};
 use stackhound_schema::kernel_process::{PROCESS_RUNDOWN, PROCESS_START, PROCESS_STOP, ProcessStatement};
-use stackhound_schema::method::{MethodCode, SCRIPT};
+use stackhound_schema::method::{ManagedModule, MethodCode, SCRIPT};
 use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
@@ -95,9 +95,28 @@ const FILE_VERSION: u8 = 64;
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
-/// The ids of manifest events about JIT-compiled methods and processes, of any provider.
-const MANIFEST_IDS: [u16; 12] =
-    [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144, PROCESS_START, PROCESS_STOP, PROCESS_RUNDOWN];
+/// The ids of manifest events about JIT-compiled methods, their modules, and processes, of any
+/// provider.
+const MANIFEST_IDS: [u16; 18] = [
+    SCRIPT_LOAD,
+    137,
+    138,
+    139,
+    140,
+    141,
+    142,
+    143,
+    144,
+    149,
+    150,
+    151,
+    152,
+    153,
+    154,
+    PROCESS_START,
+    PROCESS_STOP,
+    PROCESS_RUNDOWN,
+];
 const SCRIPT_LOAD: u16 = 9;
 
 /// Up to about this number, methods stay in the processor's caches.
@@ -119,6 +138,21 @@ fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
         (false, 143) => (Phase::Start, true),
         (false, 142) => (Phase::End, false),
         (false, 144) => (Phase::End, true),
+        _ => return None,
+    })
+}
+
+/// The phase that a .NET event states for a module, and whether it is about a module in an
+/// application domain.
+fn managed_module_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
+    Some(match (provider, id) {
+        (DOT_NET_RUNTIME, 149) | (DOT_NET_RUNTIME_RUNDOWN, 153) => (Phase::RundownAtStart, false),
+        (DOT_NET_RUNTIME, 150) | (DOT_NET_RUNTIME_RUNDOWN, 154) => (Phase::RundownAtEnd, false),
+        (DOT_NET_RUNTIME_RUNDOWN, 151) => (Phase::RundownAtStart, true),
+        (DOT_NET_RUNTIME_RUNDOWN, 152) => (Phase::RundownAtEnd, true),
+        (DOT_NET_RUNTIME, 151) => (Phase::Start, true),
+        (DOT_NET_RUNTIME, 152) => (Phase::Start, false),
+        (DOT_NET_RUNTIME, 153) => (Phase::End, false),
         _ => return None,
     })
 }
@@ -178,6 +212,7 @@ impl System {
             PROCESS_START | PROCESS_RUNDOWN if provider == KERNEL_PROCESS => {
                 self.observe_process_details(time, id, record);
             }
+            149..=154 => self.observe_managed_module(time, (provider, id), record),
             _ => self.observe_method(time, (provider, id), record),
         }
     }
@@ -245,6 +280,7 @@ impl System {
                 pid,
                 runtime,
                 id: code.id,
+                module_id: code.module_id,
                 start: code.start,
                 size: code.size,
                 namespace: &text[..of_name],
@@ -253,6 +289,19 @@ impl System {
             };
             self.take_method(phase, time, &facts);
             self.scratch = text;
+        });
+        self.count(taken);
+    }
+
+    fn observe_managed_module(&mut self, time: TraceTime, (provider, id): (Guid, u16), record: &Record<'_>) {
+        let Some((phase, in_domain)) = managed_module_subject(provider, id) else { return };
+        let taken = ManagedModule::dot_net(record.payload(), in_domain).map(|module| {
+            let Some(pid) = self.stated(record.pid()) else { return };
+            let mut path = std::mem::take(&mut self.scratch);
+            path.clear();
+            module.il_path.append_to(&mut path);
+            self.take_managed_module(phase, time, pid, module.id, &path);
+            self.scratch = path;
         });
         self.count(taken);
     }

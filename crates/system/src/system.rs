@@ -10,6 +10,7 @@ use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
 use crate::forget::{Forgetting, ForgottenEarly};
 use crate::image_version::{ImageVersion, ImageVersions};
+use crate::managed_module::ManagedModules;
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner};
 use crate::process::{ProcessDetails, ProcessFacts, ProcessId, ProcessRef, Processes};
@@ -83,6 +84,7 @@ pub struct System {
     pub(crate) modules: Modules,
     pub(crate) image_versions: ImageVersions,
     pub(crate) methods: Methods,
+    pub(crate) managed_modules: ManagedModules,
     pub(crate) regions: Regions,
     pub(crate) views: Views,
     pub(crate) files: FileNames,
@@ -113,6 +115,7 @@ impl System {
             modules: Modules::default(),
             image_versions: ImageVersions::default(),
             methods: Methods::default(),
+            managed_modules: ManagedModules::default(),
             regions: Regions::default(),
             views: Views::default(),
             files: FileNames::default(),
@@ -277,6 +280,15 @@ impl System {
         self.keep_limits();
         let process = self.process_for(phase, time, facts.pid);
         self.methods.observe(&mut self.texts, phase, time, process, facts);
+    }
+
+    /// Records the statement of an event about a .NET module: its id in the runtime, and the path of
+    /// the file with its intermediate language, which is empty if it has none.
+    pub fn take_managed_module(&mut self, phase: Phase, time: TraceTime, pid: Pid, id: u64, il_path: &str) {
+        self.keep_limits();
+        let process = self.process_for(phase, time, pid);
+        let path = self.texts.intern(il_path);
+        self.managed_modules.observe(phase, time, process, id, path);
     }
 
     /// Records a statement about memory of a process.

@@ -22,6 +22,7 @@ enum About {
     ThreadName,
     Module,
     Method,
+    ManagedModule,
     Memory(u32),
     View,
     FileKey,
@@ -60,6 +61,7 @@ fn statements() -> impl Strategy<Value = Statement> {
         Just(About::Method),
         prop_oneof![Just(0x1000), Just(0x2000), Just(0x3000), Just(0x4000), Just(0x8000)]
             .prop_map(About::Memory),
+        Just(About::ManagedModule),
         Just(About::View),
         Just(About::FileKey),
         Just(About::FileObject),
@@ -101,9 +103,20 @@ fn apply(system: &mut System, time: TraceTime, statement: Statement) {
         About::Method => {
             let (id, namespace, signature) = (key, "a", "b");
             let runtime = Runtime::Clr;
-            let facts = MethodFacts { pid, runtime, id, start: base, size, namespace, name, signature };
+            let facts = MethodFacts {
+                pid,
+                runtime,
+                id,
+                module_id: key,
+                start: base,
+                size,
+                namespace,
+                name,
+                signature,
+            };
             system.take_method(phase, time, &facts);
         }
+        About::ManagedModule => system.take_managed_module(phase, time, pid, key, name),
         About::Memory(flags) => {
             let event = match (phase, flags) {
                 (Phase::RundownAtStart | Phase::RundownAtEnd, _) => AllocationEvent::Rundown,
@@ -172,7 +185,8 @@ fn answers(system: &System, whole: &System, time: TraceTime, known: TraceTime) -
             let module = system.module_at(pid, address, time);
             let module = module.map(|(module, rva)| (module.base(), module.path(), module.span(), rva));
             let method = system.method_in(process, address, time);
-            let method = method.map(|method| (method.start(), method.to_string(), method.since()));
+            let method = method
+                .map(|method| (method.start(), method.to_string(), method.since(), method.il_module(time).0));
             let region = system.region_at(pid, address, time);
             let view = system.view_in(process, address, time);
             all.push(format!("{pid} {address}: {module:?} {method:?} {region:?} {view:?}"));

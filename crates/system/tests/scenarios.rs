@@ -136,8 +136,13 @@ fn apply(system: &mut System, line: &Line<'_>) {
             let (start, size) = line.extent();
             let (namespace, name) = line.name().rsplit_once('.').unwrap_or(("", line.name()));
             let (pid, runtime) = (line.pid(), Runtime::Clr);
-            let facts = MethodFacts { pid, runtime, id: 0, start, size, namespace, name, signature: "" };
+            let module_id = line.number("il").unwrap_or(0);
+            let (id, signature) = (0, "");
+            let facts = MethodFacts { pid, runtime, id, module_id, start, size, namespace, name, signature };
             system.take_method(line.phase(), time, &facts);
+        }
+        ("il", _) => {
+            system.take_managed_module(line.phase(), time, line.pid(), line.need("il"), line.name());
         }
         ("view", _) => {
             let (base, size) = line.extent();
@@ -246,6 +251,11 @@ fn answer(system: &System, line: &Line<'_>) -> String {
             };
             let text = format!("{method} {}+{:#x} {since}", method.start(), method.size());
             Some(text.trim_start().to_owned())
+        }),
+        "il" => system.process_of_event(line.pid(), time).and_then(|process| {
+            let (path, validity) = system.method_in(process.id(), line.extent().0, time)?.il_module(time);
+            assert!(validity.has(time));
+            Some(path.to_owned()).filter(|path| !path.is_empty())
         }),
         "view" => system.process_at(line.pid(), time).and_then(|process| {
             let view = system.view_in(process.id(), line.extent().0, time)?;
@@ -835,5 +845,51 @@ fn rundowns_report_earlier_methods_and_add_missing_names() {
          @60 method unload pid=7 0x4000+0x100 A.Gone
          then @5 method pid=7 0x4000 => A.Gone 0x4000+0x100 before
          ask @61 method pid=7 0x4000 => none",
+    );
+}
+
+#[test]
+fn methods_belong_to_the_module_of_the_loader() {
+    check(
+        // The rundown at the end reports the module of a method that was loaded before.
+        r"@10 method load pid=7 0x1000+0x100 il=0x70 A.Main
+         now @10 il pid=7 0x1000 => none
+         @50 il dcend pid=7 il=0x70 C:\a\App.dll
+         then @10 il pid=7 0x1000 => C:\a\App.dll
+         then @60 il pid=7 0x1000 => C:\a\App.dll",
+    );
+    check(
+        // Ids are used again after the unload. A method of a native image is reported at the end.
+        r"@10 il load pid=7 il=0x70 C:\a\First.dll
+         @11 il load pid=7 il=0x70 C:\a\First.dll
+         @12 method load pid=7 0x1000+0x100 il=0x70 A.First
+         ask @12 il pid=7 0x1000 => C:\a\First.dll
+         @20 method unload pid=7 0x1000+0x100 il=0x70 A.First
+         @20 il unload pid=7 il=0x70 C:\a\First.dll
+         ask @20 il pid=7 0x1000 => C:\a\First.dll
+         @30 il load pid=7 il=0x70 C:\a\Second.dll
+         @31 method load pid=7 0x1000+0x100 il=0x70 A.Second
+         ask @31 il pid=7 0x1000 => C:\a\Second.dll
+         @40 il load pid=8 il=0x70 C:\a\Other.dll
+         @41 method load pid=8 0x1000+0x100 il=0x70 A.Other
+         ask @41 il pid=8 0x1000 => C:\a\Other.dll
+         ask @41 il pid=7 0x1000 => C:\a\Second.dll
+         @50 method dcend pid=7 0x9000+0x100 il=0x70 A.Native
+         ask @31 il pid=7 0x9000 => C:\a\Second.dll
+         ask @12 il pid=7 0x1000 => C:\a\First.dll",
+    );
+    check(
+        // Only an unload, or only a listing before the load. Modules without a path are not known.
+        r"@10 method dcstart pid=7 0x1000+0x100 il=0x70 A.Main
+         @20 il unload pid=7 il=0x70 C:\a\App.dll
+         then @10 il pid=7 0x1000 => C:\a\App.dll
+         @30 method dcstart pid=7 0x2000+0x100 il=0x80 A.Main
+         @31 il dcstart pid=7 il=0x80 C:\a\Lib.dll
+         then @30 il pid=7 0x2000 => C:\a\Lib.dll
+         @40 il load pid=7 il=0x90
+         @41 method load pid=7 0x3000+0x100 il=0x90 A.Emitted
+         ask @41 il pid=7 0x3000 => none
+         @42 method load pid=7 0x4000+0x100 il=0xa0 A.Unknown
+         ask @42 il pid=7 0x4000 => none",
     );
 }

@@ -5,7 +5,8 @@ use stackhound_calltree::{Builder, LocationId, LocationInfo, ModuleInfo};
 use stackhound_frames::RegionKind;
 use stackhound_pipeline::{Depth, EventView, FrameView, stem};
 use stackhound_symbols::Origin;
-use stackhound_system::{MethodId, ModuleId};
+use stackhound_system::{MethodId, MethodRef, ModuleId, ModuleRef, ValidityRange};
+use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Mode};
 
 use crate::SampledFrame;
@@ -26,7 +27,6 @@ const CALLBACKS: [&str; 2] = ["KeUserModeCallback", "KiCallUserMode"];
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum CodeLocation {
     Module(ModuleId, u64, bool),
-    Method(MethodId),
     Address(u64),
 }
 
@@ -34,6 +34,8 @@ enum CodeLocation {
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
     locations: HashMap<CodeLocation, Function, foldhash::fast::RandomState>,
+    /// With the times at which a method has this module.
+    methods: HashMap<MethodId, (ValidityRange, Function), foldhash::fast::RandomState>,
 }
 
 impl Functions {
@@ -68,11 +70,21 @@ impl Functions {
     }
 
     fn of(&mut self, view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
-        let location = match (frame.module(), frame.rva(), frame.method()) {
-            (Some(module), Some(rva), _) => {
+        // Nameless methods of native images are known better by the image.
+        let method = frame.method().filter(|method| frame.module().is_none() || !method.name().is_empty());
+        if let Some(method) = method {
+            let (id, time) = (method.id(), view.time());
+            if let Some(&(_, function)) = self.methods.get(&id).filter(|(valid, _)| valid.has(time)) {
+                return function;
+            }
+            let known = look_up_method(method, frame.module(), time, builder);
+            self.methods.insert(id, known);
+            return known.1;
+        }
+        let location = match (frame.module(), frame.rva()) {
+            (Some(module), Some(rva)) => {
                 CodeLocation::Module(module.id(), rva, frame.kind == AddressKind::Return)
             }
-            (_, _, Some(method)) => CodeLocation::Method(method.id()),
             _ => CodeLocation::Address(frame.address().0),
         };
         if let Some(&function) = self.locations.get(&location) {
@@ -88,14 +100,7 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
     let address = Address(frame.address().0);
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
-        let file_name = module.file_name();
-        let info = ModuleInfo {
-            // As debuggers show it: `ntoskrnl` for `ntoskrnl.exe`.
-            name: stem(file_name).unwrap_or(file_name).to_owned(),
-            path: Some(module.path().to_owned()),
-            base: Some(Address(module.base().0)),
-        };
-        let module = Some(builder.module(info));
+        let module = Some(builder.module(image_info(module)));
         let names = view.names(frame);
         // The nearest export may belong to another function.
         let name = names.as_ref().and_then(|names| names.best());
@@ -117,20 +122,53 @@ fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
         let here = LocationInfo { address: Some(address), module, rva: Some(rva), ..nothing };
         return Function { identity: Some(whole), location: Some(builder.location(here)), calls_back: false };
     }
-    if let Some(method) = frame.method() {
-        let text = method.to_string();
-        // Named as in event stacks: `jit:clr!Program.Main`.
-        let runtime = RegionKind::Jit(method.runtime()).name().to_owned();
-        let start = LocationInfo {
-            address: Some(Address(method.start().0)),
-            module: Some(builder.module(ModuleInfo { name: runtime, path: None, base: None })),
-            symbol: Some(text).filter(|text| !text.is_empty()),
-            ..nothing
-        };
-        let start = Some(builder.location(start));
-        return Function { identity: start, location: start, calls_back: false };
-    }
     let here = (frame.depth() > Depth::Address || address.0 != 0)
         .then(|| builder.location(LocationInfo { address: Some(address), ..nothing }));
     Function { identity: None, location: here, calls_back: false }
+}
+
+/// The function of a JIT-compiled or precompiled method, with the times at which it has this module:
+/// the one that contains its intermediate language, so that code of both kinds has the same name.
+fn look_up_method(
+    method: MethodRef<'_>,
+    image: Option<ModuleRef<'_>>,
+    time: TraceTime,
+    builder: &mut Builder,
+) -> (ValidityRange, Function) {
+    let (path, validity) = method.il_module(time);
+    let module = match (path, image) {
+        ("", Some(image)) => image_info(image),
+        // Named as in event stacks: `jit:clr!Program.Main`.
+        ("", None) => {
+            let name = RegionKind::Jit(method.runtime()).name().to_owned();
+            ModuleInfo { name, path: None, base: None }
+        }
+        (path, _) => {
+            let file_name = path.rsplit('\\').next().unwrap_or(path);
+            ModuleInfo { name: short(file_name), path: Some(path.to_owned()), base: None }
+        }
+    };
+    let text = method.to_string();
+    let start = LocationInfo {
+        address: Some(Address(method.start().0)),
+        module: Some(builder.module(module)),
+        rva: None,
+        symbol: Some(text).filter(|text| !text.is_empty()),
+        symbol_offset: 0,
+    };
+    let start = Some(builder.location(start));
+    (validity, Function { identity: start, location: start, calls_back: false })
+}
+
+fn image_info(image: ModuleRef<'_>) -> ModuleInfo {
+    ModuleInfo {
+        name: short(image.file_name()),
+        path: Some(image.path().to_owned()),
+        base: Some(Address(image.base().0)),
+    }
+}
+
+/// The name of a module as debuggers show it: `ntoskrnl` for `ntoskrnl.exe`.
+fn short(file_name: &str) -> String {
+    stem(file_name).unwrap_or(file_name).to_owned()
 }
