@@ -91,6 +91,14 @@ pub enum Change {
         /// How it ended.
         end: EndType,
     },
+    /// The top frame of `stack`, which began in a stub, has jumped to the function that it was called
+    /// for. Its location becomes that of the function.
+    Target {
+        /// The stack.
+        stack: StackId,
+        /// The function, as it is entered through the stub.
+        location: LocationId,
+    },
     /// A return led into a frame below all known frames of `stack`. It existed before anything was
     /// known of the stack.
     Below {

@@ -65,6 +65,14 @@ impl<'t> Location<'t> {
         self.trace.index.tables.location(self.number).0.map(Address)
     }
 
+    /// Returns the stub, such as an entry of a procedure linkage table, that the frames of this
+    /// location were called at, before they jumped to it. `None` if they were called directly, or if
+    /// it is not known.
+    pub fn stub(&self) -> Option<Location<'t>> {
+        let number = self.trace.index.tables.stub(self.number)?;
+        Some(Location::new(self.trace, number))
+    }
+
     /// Returns its name, for example `ntoskrnl!KeWaitForSingleObject+0x10`: the known parts, or
     /// `???` if nothing is known.
     pub fn name(&self) -> Name<'t> {

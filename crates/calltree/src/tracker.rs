@@ -160,6 +160,14 @@ impl Tracker {
         self.counts
     }
 
+    /// Returns the active stack if the stack pointer is at the return address of its top frame, so
+    /// that a jump by the last step continues this frame in another function.
+    pub fn entered(&self) -> Option<StackId> {
+        let stack = self.regions.get(self.active?)?.stack.as_ref()?;
+        let top = stack.frames.last()?;
+        (top.slot == self.sp && self.doubted.is_empty()).then_some(stack.id)
+    }
+
     /// Skips transitions that change no frame and no stack. They may have moved the stack pointer
     /// by `Static` steps; frames that they ended are closed at the next step.
     pub fn skip(&mut self, transitions: u32) {

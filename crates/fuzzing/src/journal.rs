@@ -15,7 +15,7 @@ const CHECKED_MAX: usize = 200;
 
 /// Uses bytes as the content of the only page of a journal, and builds a trace from it.
 pub fn journal(bytes: &[u8]) {
-    let mut file = b"shcalls\n\x01\0\0\0\0\0\0\0".to_vec();
+    let mut file = b"shcalls\n\x02\0\0\0\0\0\0\0".to_vec();
     file.extend((bytes.len() as u32).to_le_bytes());
     file.extend(crc32fast::hash(bytes).to_le_bytes());
     file.extend(bytes);
@@ -78,7 +78,9 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
             symbol: Some("function".to_owned()),
             symbol_offset: variant,
         };
-        let location = Some(writer.location(&location)?);
+        let location = writer.location(&location)?;
+        let entry = writer.entry(location, location)?;
+        let location = Some(location);
         let kinds = [StackKind::User, StackKind::Kernel];
         let mut stacks = Vec::new();
         for kind in kinds {
@@ -103,6 +105,7 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
                 start: StartType::Call,
                 location,
             })?;
+            writer.change(Change::Target { stack, location: entry })?;
             let end = ends[(turn + variant) as usize % ends.len()];
             writer.change(Change::Close { stack, last: ContextId(from + 9), end })?;
             if turn % 3 == 2 {

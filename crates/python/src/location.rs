@@ -27,6 +27,10 @@ pub(crate) struct Location {
     /// nothing is.
     #[pyo3(get)]
     name: String,
+    /// The name of the stub, such as an entry of a procedure linkage table, at which the frame was
+    /// called before it jumped to the function; ``None`` if it was called directly.
+    #[pyo3(get)]
+    stub: Option<String>,
     printed: String,
 }
 
@@ -58,6 +62,7 @@ impl Location {
             rva: location.rva(),
             address: location.address().map(|address| address.0),
             name: location.name().to_string(),
+            stub: location.stub().map(|stub| stub.name().to_string()),
             printed: location.to_string(),
         }
     }

@@ -155,6 +155,19 @@ impl Log {
         Ok(())
     }
 
+    /// Sets the location of the top frame.
+    pub(super) fn target(&mut self, location: LocationId) -> Result<(), Error> {
+        let Some(open) = self.open.last() else {
+            return Err(Error::NothingOpen { stack: self.stack, at: ContextId(self.last) });
+        };
+        let stored = match open.frame {
+            FramePosition::Below(number) => &mut self.below[number as usize],
+            FramePosition::Above(number) => &mut self.locations[number as usize],
+        };
+        *stored = location.0 + 1;
+        Ok(())
+    }
+
     /// Adds a frame below all others.
     pub(super) fn below(&mut self, location: Option<LocationId>) -> Result<(), Error> {
         if !self.open.is_empty() {

@@ -23,6 +23,8 @@ pub struct Builder {
     module_numbers: HashMap<ModuleInfo, ModuleId>,
     locations: Vec<LocationInfo>,
     location_numbers: HashMap<LocationInfo, LocationId>,
+    /// The stubs through which locations are entered.
+    entered_through: HashMap<LocationId, LocationId>,
     stacks: Vec<(StackInfo, Log)>,
     cpus: Vec<Vec<Period>>,
     transitions: Transitions,
@@ -86,6 +88,15 @@ impl Builder {
         let number = LocationId(self.locations.len() as u32);
         self.locations.push(location);
         number
+    }
+
+    /// Defines a function that is entered through a stub, with the next number. Both locations must
+    /// be defined.
+    pub(crate) fn define_entry(&mut self, function: LocationId, stub: LocationId) {
+        if let Some(info) = self.locations.get(function.0 as usize).cloned() {
+            let number = self.define_location(info);
+            self.entered_through.insert(number, stub);
+        }
     }
 
     /// Returns the number of a module, which is defined if it is new.
@@ -157,6 +168,7 @@ impl Builder {
                 self.log(stack)?.begin(first, None, start, location, Evidence::Exact)
             }
             Change::Close { stack, last, end } => self.log(stack)?.end(last, None, end),
+            Change::Target { stack, location } => self.log(stack)?.target(location),
             Change::Below { stack, location } => self.log(stack)?.below(location),
         }
     }

@@ -3,14 +3,14 @@
 use super::log::Log;
 use super::varints::Varints;
 use super::{Builder, Period};
+use crate::Error;
 use crate::class::Class;
-use crate::id::ContextId;
+use crate::id::{ContextId, LocationId};
 use crate::index::{
     Header, Kind, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
 };
-use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS};
+use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS, STUB_SHIFT};
 use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_bytes, width_of};
-use crate::{Error, change};
 
 impl Builder {
     /// Returns the bytes of the index.
@@ -23,7 +23,7 @@ impl Builder {
         logs.iter_mut().for_each(Log::finish);
         let by_stack = self.write_periods(&mut writer, stacks.len(), transitions);
         let rows = write_frames(&mut writer, logs, &by_stack, transitions)?;
-        write_tables(&mut writer, &mut strings, &self.modules, &self.locations);
+        write_tables(&mut writer, &mut strings, &self);
         let words: Vec<u64> = stacks
             .iter()
             .zip(&rows)
@@ -227,8 +227,7 @@ fn write_marks(writer: &mut Writer, logs: &[Log], transitions: u64) {
 fn write_tables(
     writer: &mut Writer,
     strings: &mut Strings,
-    modules: &[change::ModuleInfo],
-    locations: &[change::LocationInfo],
+    Builder { modules, locations, entered_through, .. }: &Builder,
 ) {
     let mut words = Vec::with_capacity(modules.len() * MODULE_WORDS as usize);
     for module in modules {
@@ -238,14 +237,16 @@ fn write_tables(
     }
     writer.add(Kind::Modules, 64, modules.len() as u64, 0, to_bytes(&words));
     let mut words = Vec::with_capacity(locations.len() * LOCATION_WORDS as usize);
-    for location in locations {
+    for (location, number) in locations.iter().zip(0..) {
         let known = [
             location.address.is_some(),
             location.module.is_some(),
             location.rva.is_some(),
             location.symbol.is_some(),
         ];
-        words.push(known.iter().enumerate().fold(0, |flags, (bit, known)| flags | u64::from(*known) << bit));
+        let known = known.iter().enumerate().fold(0, |flags, (bit, known)| flags | u64::from(*known) << bit);
+        let stub = entered_through.get(&LocationId(number)).map_or(0, |stub| u64::from(stub.0) + 1);
+        words.push(known | stub << STUB_SHIFT);
         words.push(location.address.map_or(0, |address| address.0));
         words.push(location.module.map_or(0, |module| u64::from(module.0)));
         words.push(location.rva.unwrap_or(0));

@@ -9,7 +9,7 @@ mod layout;
 mod tables;
 
 pub(crate) use layout::{Header, Kind, MAGIC, Reader, Writer};
-pub(crate) use tables::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS, StackRow, Strings, Tables};
+pub(crate) use tables::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS, STUB_SHIFT, StackRow, Strings, Tables};
 
 use bytes::Bytes;
 

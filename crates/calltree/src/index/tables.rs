@@ -12,8 +12,10 @@ use crate::succinct::{Packed, Words};
 
 /// Words of a module's row: name, path + 1, whether the base is known, base.
 pub(crate) const MODULE_WORDS: u64 = 4;
-/// Words of a location's row: known values, address, module, rva, symbol, offset.
+/// Words of a location's row: known values and stub, address, module, rva, symbol, offset.
 pub(crate) const LOCATION_WORDS: u64 = 6;
+/// The first bit of a location's stub + 1 in the first word of its row.
+pub(crate) const STUB_SHIFT: u32 = 32;
 /// Words of a stack's row. See [`StackRow`].
 pub(crate) const STACK_WORDS: u64 = 12;
 
@@ -97,6 +99,13 @@ impl Tables {
         let known = |bit: u64, index| (word(0) >> bit & 1 == 1).then(|| word(index));
         let symbol = known(3, 4).map(|number| self.string(number));
         (known(0, 1), known(1, 2).map(|module| module as u32), known(2, 3), symbol, word(5))
+    }
+
+    /// The number of the stub through which a location is entered.
+    pub(crate) fn stub(&self, number: u32) -> Option<u32> {
+        let word = self.locations.get((u64::from(number) * LOCATION_WORDS) as usize);
+        let stub = (word >> STUB_SHIFT).checked_sub(1)?;
+        (stub < self.location_count).then_some(stub as u32)
     }
 
     pub(crate) fn stack_row(&self, number: u32) -> StackRow {

@@ -12,11 +12,15 @@ pub use read::{Reader, Replayed, fingerprint, is_journal, trace};
 pub use write::Writer;
 
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
+use crate::id::LocationId;
 
 /// The first bytes of every journal.
 pub(crate) const MAGIC: &[u8; 8] = b"shcalls\n";
-/// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format. Files of the first version lack the records about stubs, and are read
+/// too.
+pub(crate) const VERSION: u32 = 2;
+/// The first version of the format.
+const FIRST_VERSION: u32 = 1;
 /// Length of the header: magic, version, and four zero bytes.
 const HEADER: usize = 16;
 /// Length of a page's header: length and checksum of the content.
@@ -35,6 +39,13 @@ pub enum Record {
     Module(ModuleInfo),
     /// Defines the next location.
     Location(LocationInfo),
+    /// Defines the next location: a function that is entered through a stub.
+    Entry {
+        /// The location of the function.
+        function: LocationId,
+        /// The location of the stub.
+        stub: LocationId,
+    },
     /// Defines the next stack.
     Stack(StackInfo),
     /// A change of a stack.
@@ -58,6 +69,8 @@ mod tag {
     pub(super) const CALL: u8 = 9;
     /// A return on the current stack.
     pub(super) const RETURN: u8 = 10;
+    pub(super) const ENTRY: u8 = 11;
+    pub(super) const TARGET: u8 = 12;
 }
 
 #[cfg(test)]

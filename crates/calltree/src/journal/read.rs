@@ -2,7 +2,7 @@
 
 use stackhound_types::Address;
 
-use super::{HEADER, MAGIC, PAGE_HEADER, PAGE_MAX, Record, TEXT_MAX, VERSION, tag};
+use super::{FIRST_VERSION, HEADER, MAGIC, PAGE_HEADER, PAGE_MAX, Record, TEXT_MAX, VERSION, tag};
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
@@ -61,6 +61,7 @@ pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
         match record {
             Record::Module(module) => _ = builder.define_module(module),
             Record::Location(location) => _ = builder.define_location(location),
+            Record::Entry { function, stub } => builder.define_entry(function, stub),
             Record::Stack(stack) => _ = builder.stack(stack),
             Record::Change(change) => {
                 builder.apply(change)?;
@@ -88,7 +89,7 @@ impl<'b> Reader<'b> {
         let version =
             bytes.get(8..12).and_then(|version| version.first_chunk()).map(|v| u32::from_le_bytes(*v));
         match version {
-            Some(VERSION) if bytes.len() >= HEADER => Ok(Self {
+            Some(FIRST_VERSION..=VERSION) if bytes.len() >= HEADER => Ok(Self {
                 bytes,
                 next: HEADER,
                 page: &[],
@@ -99,7 +100,9 @@ impl<'b> Reader<'b> {
                 locations: 0,
                 lost: 0,
             }),
-            Some(found) if found != VERSION => Err(Error::JournalVersion { found, expected: VERSION }),
+            Some(found) if !(FIRST_VERSION..=VERSION).contains(&found) => {
+                Err(Error::JournalVersion { found, expected: VERSION })
+            }
             _ => {
                 Err(Error::JournalDamaged { offset: bytes.len() as u64, expected: "the rest of the header" })
             }
@@ -139,6 +142,11 @@ impl<'b> Reader<'b> {
                     symbol: self.optional_text()?,
                     symbol_offset: self.number()?,
                 })
+            }
+            tag::ENTRY => {
+                let (function, stub) = (self.defined_location()?, self.defined_location()?);
+                self.locations += 1;
+                Record::Entry { function, stub }
             }
             tag::STACK => Record::Stack(self.stack()?),
             tag => Record::Change(self.change(tag)?),
@@ -199,6 +207,10 @@ impl<'b> Reader<'b> {
                 self.step()?;
                 Change::Close { stack: StackId(self.stack), last: self.last()?, end: EndType::Return }
             }
+            tag::TARGET => {
+                let stack = StackId(self.number()? as u32);
+                Change::Target { stack, location: self.defined_location()? }
+            }
             tag::BELOW => {
                 let stack = StackId(self.number()? as u32);
                 Change::Below { stack, location: self.location()? }
@@ -237,6 +249,13 @@ impl<'b> Reader<'b> {
 
     fn location(&mut self) -> Result<Option<LocationId>, Error> {
         Ok(self.below(self.locations, "a defined location")?.map(LocationId))
+    }
+
+    fn defined_location(&mut self) -> Result<LocationId, Error> {
+        match self.number()? {
+            number if number < u64::from(self.locations) => Ok(LocationId(number as u32)),
+            _ => Err(self.damaged("a defined location")),
+        }
     }
 
     fn below(&mut self, count: u32, expected: &'static str) -> Result<Option<u32>, Error> {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use stackhound_types::Address;
 
 use super::*;
-use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
+use crate::id::{ContextId, Cpu, FrameId, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
 fn write(records: &[Record]) -> Vec<u8> {
@@ -12,6 +12,7 @@ fn write(records: &[Record]) -> Vec<u8> {
         match record {
             Record::Module(module) => _ = writer.module(module).unwrap(),
             Record::Location(location) => _ = writer.location(location).unwrap(),
+            Record::Entry { function, stub } => _ = writer.entry(*function, *stub).unwrap(),
             Record::Stack(stack) => _ = writer.stack(stack).unwrap(),
             Record::Change(change) => writer.change(*change).unwrap(),
             Record::End(transitions) => end = *transitions,
@@ -70,6 +71,14 @@ fn record() -> impl Strategy<Value = Record> {
         (stack(), context(), prop::sample::select(EndType::ALL.to_vec()))
             .prop_map(|(stack, last, end)| Record::Change(Change::Close { stack, last, end })),
         (stack(), location()).prop_map(|(stack, location)| Record::Change(Change::Below { stack, location })),
+        (0..2_u32, 0..2_u32).prop_map(|(function, stub)| Record::Entry {
+            function: LocationId(function),
+            stub: LocationId(stub)
+        }),
+        (stack(), 0..2_u32).prop_map(|(stack, location)| Record::Change(Change::Target {
+            stack,
+            location: LocationId(location)
+        })),
     ]
 }
 
@@ -139,6 +148,67 @@ fn pages_before_a_damaged_page_are_read() {
 }
 
 #[test]
+fn journals_of_the_first_version_are_read() {
+    let mut older = write(&[Record::End(7)]);
+    older[8] = 1;
+    assert_eq!(trace(&older).unwrap().1.transitions, 7);
+}
+
+#[test]
+fn a_frame_that_was_called_at_a_stub_has_its_function() {
+    let stack =
+        StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None };
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let location = |writer: &mut Writer<_>, symbol: &str| {
+        let symbol = Some(symbol.to_owned());
+        let info = LocationInfo { address: None, module: None, rva: None, symbol, symbol_offset: 0 };
+        writer.location(&info).unwrap()
+    };
+    let stack = writer.stack(&stack).unwrap();
+    let [main, stub, function, resolver] =
+        ["main", "f@plt", "f", "resolve"].map(|symbol| location(&mut writer, symbol));
+    let entry = writer.entry(function, stub).unwrap();
+    let open = |first, location| Change::Open {
+        stack,
+        first: ContextId(first),
+        start: StartType::Call,
+        location: Some(location),
+    };
+    let close = |last| Change::Close { stack, last: ContextId(last), end: EndType::Return };
+    for change in [
+        Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) },
+        open(0, main),
+        open(5, stub),
+        // The function is found at the first call.
+        open(7, resolver),
+        close(9),
+        Change::Target { stack, location: entry },
+        close(20),
+        open(25, function),
+        close(30),
+    ] {
+        writer.change(change).unwrap();
+    }
+    let (trace, _) = trace(&writer.finish(40).unwrap()).unwrap();
+    let shown = |number| {
+        let frame = trace.frame(FrameId(number)).unwrap();
+        let stub = frame.function_location().unwrap().stub();
+        (frame.name().to_string(), stub.map(|stub| stub.name().to_string()))
+    };
+    let stub = Some("f@plt".to_owned());
+    assert_eq!(
+        [0, 1, 2, 3].map(shown),
+        [("main".into(), None), ("f".into(), stub), ("resolve".into(), None), ("f".into(), None)]
+    );
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.stack(&StackInfo { ..trace.stack(stack, ContextId(0)).unwrap().info() }).unwrap();
+    let location = location(&mut writer, "f");
+    writer.change(Change::Target { stack, location }).unwrap();
+    let error = super::trace(&writer.finish(1).unwrap()).unwrap_err();
+    assert!(matches!(error, crate::Error::NothingOpen { .. }), "{error}");
+}
+
+#[test]
 fn invalid_journals_are_rejected() {
     let whole = write(&[]);
     let mut newer = whole.clone();
@@ -146,7 +216,7 @@ fn invalid_journals_are_rejected() {
     let cases: [(&[u8], &str); 4] = [
         (b"", "not a call journal: expected the file to begin with \"shcalls\\n\""),
         (b"shstacks", "not a call journal: expected the file to begin with \"shcalls\\n\""),
-        (&newer, "the journal has format version 9; this program reads version 1"),
+        (&newer, "the journal has format version 9; this program reads version 2"),
         (&whole[..13], "the journal is damaged at byte 13: expected the rest of the header"),
     ];
     for (bytes, expected) in cases {

@@ -65,6 +65,18 @@ impl<W: Write> Writer<W> {
         self.written().map(|()| LocationId(self.locations - 1))
     }
 
+    /// Defines a new location: a function that is entered through a stub.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn entry(&mut self, function: LocationId, stub: LocationId) -> io::Result<LocationId> {
+        self.page.push(tag::ENTRY);
+        self.number(u64::from(function.0));
+        self.number(u64::from(stub.0));
+        self.locations += 1;
+        self.written().map(|()| LocationId(self.locations - 1))
+    }
+
     /// Defines a new stack.
     ///
     /// # Errors
@@ -115,6 +127,11 @@ impl<W: Write> Writer<W> {
             Change::Close { stack, last, end } => {
                 self.page.extend([tag::CLOSE, end as u8]);
                 self.position(stack, last.0.saturating_add(1));
+            }
+            Change::Target { stack, location } => {
+                self.page.push(tag::TARGET);
+                self.number(u64::from(stack.0));
+                self.number(u64::from(location.0));
             }
             Change::Below { stack, location } => {
                 self.page.push(tag::BELOW);

@@ -1,5 +1,9 @@
 //! One script for each rule. The expected items were derived from the rule by hand.
 
+use stackhound_calltree::StackId;
+use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracker};
+use stackhound_types::Address;
+
 use super::notation::check;
 
 #[test]
@@ -71,6 +75,31 @@ fn a_tail_call_keeps_the_frame() {
          ret   105 1000     | close 0 Return",
     );
     assert_eq!(counts.tail_calls, 1);
+}
+
+#[test]
+fn only_at_its_return_address_a_frame_can_continue_in_another_function() {
+    let mut tracker = Tracker::new(Thread(1));
+    let at = |pc, sp| Point { pc: Address(pc), sp: Address(sp) };
+    let mut before = at(0x100, 0x1000);
+    let call = |return_address| Class::Call { return_address: Address(return_address) };
+    // The doubtful call may not start a function.
+    for (class, after, entered) in [
+        (Class::Other, at(0x101, 0x1000), None),
+        (call(0x106), at(0x500, 0xff8), Some(StackId(0))),
+        (Class::Static, at(0x501, 0xff0), None),
+        (Class::Jump, at(0x510, 0xff0), None),
+        (Class::Static, at(0x511, 0xff8), Some(StackId(0))),
+        (Class::Jump, at(0x600, 0xff8), Some(StackId(0))),
+        (call(0x605), at(0x608, 0xff0), None),
+        (Class::Return, at(0x605, 0xff8), Some(StackId(0))),
+        (Class::Return, at(0x106, 0x1000), None),
+    ] {
+        let step = Step { class, before, after, space: Space(0) };
+        tracker.step(&step, |_| None, |_| {});
+        assert_eq!(tracker.entered(), entered, "{step:?}");
+        before = after;
+    }
 }
 
 #[test]

@@ -79,6 +79,8 @@ struct Parts {
     threads: HashMap<(stackhound::profile::ProcessId, Option<u32>), ThreadId>,
     /// By location and mode.
     frames: HashMap<(Option<u32>, Mode), FrameId>,
+    /// A function has several locations if it was also called through stubs.
+    frames_by_name: HashMap<(String, Mode), FrameId>,
     remarks: HashMap<&'static str, FrameId>,
     left_out: u64,
 }
@@ -121,9 +123,18 @@ impl Parts {
             (_, Mode::Kernel) => CodeKind::Kernel,
             (_, Mode::User) => CodeKind::User,
         };
-        let inlines = Box::default();
-        let frame = Frame { name, origin, mode: Some(mode), code, location: None, source: None, inlines };
-        let id = self.builder.frame(frame)?;
+        let by_name = (name, mode);
+        let id = match self.frames_by_name.get(&by_name) {
+            Some(&known) => known,
+            None => {
+                let (name, inlines) = (by_name.0.clone(), Box::default());
+                let (location, source) = (None, None);
+                let frame = Frame { name, origin, mode: Some(mode), code, location, source, inlines };
+                let id = self.builder.frame(frame)?;
+                self.frames_by_name.insert(by_name, id);
+                id
+            }
+        };
         self.frames.insert(key, id);
         Ok(id)
     }
@@ -184,6 +195,7 @@ fn fold(trace: &Trace, product: String, damaged: bool, stacks_max: usize) -> Res
         processes: HashMap::new(),
         threads: HashMap::new(),
         frames: HashMap::new(),
+        frames_by_name: HashMap::new(),
         remarks: HashMap::new(),
         left_out: 0,
     };

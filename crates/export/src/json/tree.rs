@@ -32,6 +32,10 @@ pub struct TreeFrame<'t> {
     offset: Option<u64>,
     address: Option<Hex>,
     rva: Option<Hex>,
+    /// The name of the stub, such as an entry of a procedure linkage table, at which the frame was
+    /// called before it jumped to the function.
+    #[schemars(with = "Option<String>")]
+    stub: Option<Text<Name<'t>>>,
     /// The transition that created the frame; null if it was not observed.
     creation: Option<u64>,
     /// The first context in which the frame is known to exist.
@@ -96,6 +100,7 @@ impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
             offset: location.filter(|_| symbol.is_some()).map(|location| location.symbol_offset()),
             address: location.and_then(|location| location.address()).map(|address| Hex(address.0)),
             rva: location.and_then(|location| location.rva()).map(Hex),
+            stub: location.and_then(|location| location.stub()).map(|stub| Text(stub.name())),
             creation: frame.creation_transition().map(|transition| transition.id().0),
             first: frame.first_context().id().0,
             last: frame.last_context().id().0,

@@ -3,8 +3,10 @@
 //! They come from both symbol tables and from the procedure linkage tables, whose entries are named
 //! after their target functions. Files are untrusted input: entries that are not valid are skipped.
 
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
-use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT};
 use object::{
     Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
     RelocationTarget, SymbolKind,
@@ -37,11 +39,25 @@ pub(crate) struct Image {
     /// By start; no two start at the same address.
     functions: Vec<Function>,
     names: String,
+    /// The addresses of the procedure linkage tables.
+    linkage: Vec<Range<u64>>,
 }
 
 /// The rank of a name among those of the same address; the smallest wins. Equal ranks are ordered
 /// by name, so that the same file always has the same names.
 type Rank = (bool, bool, bool, usize);
+
+/// A function while a file is read.
+struct Found {
+    address: u64,
+    /// 0 if it is unknown.
+    size: u64,
+    rank: Rank,
+    name: String,
+}
+
+/// The suffix of the names of entries of procedure linkage tables.
+pub(crate) const STUB: &str = "@plt";
 
 impl Image {
     /// Reads segments and functions of a file. Other files than 64-bit ELF files have none.
@@ -56,7 +72,7 @@ impl Image {
                 Segment { offset, file_size, address: segment.address() }
             })
             .collect();
-        let mut found: Vec<(u64, u64, Rank, String)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let known_code = matches!(symbol.kind(), SymbolKind::Text);
             // Assembly code often has symbols without a type.
@@ -73,22 +89,28 @@ impl Image {
             }
             let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
             let rank = (!known_code, symbol.is_local(), symbol.is_weak(), underscores);
-            found.push((symbol.address(), symbol.size(), rank, name.to_owned()));
+            found.push(Found { address: symbol.address(), size: symbol.size(), rank, name: name.to_owned() });
         }
-        stubs(&file, &mut found);
-        found.sort_by(|left, right| (left.0, left.2, &left.3).cmp(&(right.0, right.2, &right.3)));
-        found.dedup_by_key(|entry| entry.0);
+        let in_order = |left: &Found, right: &Found| {
+            (left.address, left.rank, &left.name).cmp(&(right.address, right.rank, &right.name))
+        };
+        found.sort_by(in_order);
+        let (linkage, stubs) = stubs(&file, &found);
+        found.extend(stubs);
+        found.sort_by(in_order);
+        found.dedup_by_key(|entry| entry.address);
         let sections: Vec<(u64, u64)> = file
             .sections()
             .filter(|section| section.kind() == object::SectionKind::Text)
             .map(|section| (section.address(), section.address().saturating_add(section.size())))
             .collect();
-        let mut image = Image { segments, functions: Vec::with_capacity(found.len()), names: String::new() };
-        for (index, (start, size, _, name)) in found.iter().enumerate() {
+        let functions = Vec::with_capacity(found.len());
+        let mut image = Image { segments, functions, names: String::new(), linkage };
+        for (index, Found { address: start, size, name, .. }) in found.iter().enumerate() {
             let end = if *size > 0 {
                 start.saturating_add(*size)
             } else {
-                let next = found.get(index + 1).map_or(u64::MAX, |next| next.0);
+                let next = found.get(index + 1).map_or(u64::MAX, |next| next.address);
                 let section = sections.iter().find(|(from, to)| (*from..*to).contains(start));
                 next.min(section.map_or(start.saturating_add(1), |section| section.1))
             };
@@ -108,6 +130,11 @@ impl Image {
         segment.address.checked_add(offset - segment.offset)
     }
 
+    /// Whether an address is in a procedure linkage table.
+    pub(crate) fn is_linkage(&self, address: u64) -> bool {
+        self.linkage.iter().any(|range| range.contains(&address))
+    }
+
     /// The base address of the file: that of the first page that is loaded.
     pub(crate) fn base(&self) -> u64 {
         self.segments.iter().map(|segment| segment.address).min().unwrap_or(0) & !4095
@@ -122,20 +149,31 @@ impl Image {
     }
 }
 
-/// Adds the entries of procedure linkage tables. Each jumps through a word that a relocation fills
-/// with the address of a function.
+/// The addresses of procedure linkage tables, and their entries. `found` is in order. Each entry
+/// jumps through a word that a relocation fills with the address of a function: of the one that its
+/// symbol names, or of the one that a function in the same file chooses for the processor. The
+/// latter has the name of the function that chooses.
 fn stubs<'data, R: ReadRef<'data>>(
     file: &object::read::elf::ElfFile64<'data, object::Endianness, R>,
-    found: &mut Vec<(u64, u64, Rank, String)>,
-) {
+    found: &[Found],
+) -> (Vec<Range<u64>>, Vec<Found>) {
     const ENTRY_SIZES: [u64; 2] = [16, 8];
-    let Some(symbols) = file.dynamic_symbol_table() else { return };
+    let (mut linkage, mut stubs) = (Vec::new(), Vec::new());
+    let Some(symbols) = file.dynamic_symbol_table() else { return (linkage, stubs) };
     let mut targets: FxHashMap<u64, String> = FxHashMap::default();
     for (location, relocation) in file.dynamic_relocations().into_iter().flatten() {
         let is_function_slot = matches!(
             relocation.flags(),
             RelocationFlags::Elf { r_type: R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT }
         );
+        if matches!(relocation.flags(), RelocationFlags::Elf { r_type: R_X86_64_IRELATIVE }) {
+            let chooser = relocation.addend() as u64;
+            let first = found.partition_point(|function| function.address < chooser);
+            if let Some(function) = found.get(first).filter(|function| function.address == chooser) {
+                targets.insert(location, function.name.clone());
+            }
+            continue;
+        }
         let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
         if let Ok(symbol) = symbols.symbol_by_index(symbol)
             && let Ok(name) = symbol.name()
@@ -149,6 +187,7 @@ fn stubs<'data, R: ReadRef<'data>>(
         if !matches!(name, ".plt" | ".plt.sec" | ".plt.got") {
             continue;
         }
+        linkage.push(section.address()..section.address().saturating_add(section.size()));
         let Ok(bytes) = section.data() else { continue };
         let size = if name == ".plt.got" && section.align() == 8 { ENTRY_SIZES[1] } else { ENTRY_SIZES[0] };
         for (number, entry) in bytes.chunks(size as usize).enumerate() {
@@ -161,10 +200,12 @@ fn stubs<'data, R: ReadRef<'data>>(
                 })
                 .and_then(|jump| targets.get(&jump.memory_displacement64()));
             if let Some(target) = target {
-                found.push((start, size, (false, true, true, 0), format!("{target}@plt")));
+                let (rank, name) = ((false, true, true, 0), format!("{target}{STUB}"));
+                stubs.push(Found { address: start, size, rank, name });
             }
         }
     }
+    (linkage, stubs)
 }
 
 #[cfg(test)]

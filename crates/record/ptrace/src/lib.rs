@@ -16,6 +16,7 @@ mod asleep;
 mod code;
 mod control;
 mod elf;
+mod entries;
 mod error;
 mod event;
 mod instruction;

@@ -15,7 +15,7 @@ use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
 use stackhound_types::Address;
 
 use crate::code::CodeCache;
-use crate::elf::Image;
+use crate::elf::{Image, STUB};
 use crate::maps::Mapping;
 
 /// The device and inode of a file, or 0 and the address of a mapping without a file.
@@ -31,6 +31,11 @@ pub(crate) struct Names {
     locations: FxHashMap<u64, LocationId>,
     /// Whether a function starts at an address, as long as the map does not change.
     starts: FxHashMap<u64, bool>,
+    /// Whether the target of a call is in a procedure linkage table, as long as the map does not
+    /// change.
+    linkage: FxHashMap<u64, bool>,
+    /// By function and stub.
+    entries: FxHashMap<(LocationId, LocationId), LocationId>,
     known: FxHashMap<LocationInfo, LocationId>,
     generation: u64,
 }
@@ -41,6 +46,7 @@ impl Names {
         self.modules.clear();
         self.locations.clear();
         self.starts.clear();
+        self.linkage.clear();
         self.generation = 0;
     }
 
@@ -58,6 +64,20 @@ impl Names {
         found
     }
 
+    /// Whether an address is in a procedure linkage table.
+    pub(crate) fn is_linkage(&mut self, code: &mut CodeCache, pc: u64) -> bool {
+        self.check_map(code);
+        if let Some(&known) = self.linkage.get(&pc) {
+            return known;
+        }
+        let found = self.find(code, pc).is_some_and(|(mapping, _, image)| {
+            let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
+            address.is_some_and(|address| image.is_linkage(address))
+        });
+        self.linkage.insert(pc, found);
+        found
+    }
+
     /// Discards results for an older map.
     fn check_map(&mut self, code: &mut CodeCache) {
         let generation = code.generation();
@@ -65,6 +85,7 @@ impl Names {
             self.generation = generation;
             self.locations.clear();
             self.starts.clear();
+            self.linkage.clear();
         }
     }
 
@@ -90,15 +111,44 @@ impl Names {
             return Ok(known);
         }
         let info = self.describe(code, pc, journal)?;
-        let id = match self.known.entry(info) {
+        let id = self.number(info, journal)?;
+        self.locations.insert(pc, id);
+        Ok(id)
+    }
+
+    /// The location of a function that was called at a stub. A function without a name has the name
+    /// in the stub: the files of system libraries do not name the variants of a function that are
+    /// chosen for the processor.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub(crate) fn entry<W: Write>(
+        &mut self,
+        code: &mut CodeCache,
+        (pc, stub): (u64, u64),
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationId> {
+        let stub_location = self.location(code, stub, journal)?;
+        let mut info = self.describe(code, pc, journal)?;
+        if info.symbol.is_none() {
+            let name = self.describe(code, stub, journal)?.symbol;
+            info.symbol = name.and_then(|name| Some(name.strip_suffix(STUB)?.to_owned()));
+        }
+        let function = self.number(info, journal)?;
+        Ok(match self.entries.entry((function, stub_location)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(journal.entry(function, stub_location)?),
+        })
+    }
+
+    fn number<W: Write>(&mut self, info: LocationInfo, journal: &mut Writer<W>) -> io::Result<LocationId> {
+        Ok(match self.known.entry(info) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 let id = journal.location(new.key())?;
                 *new.insert(id)
             }
-        };
-        self.locations.insert(pc, id);
-        Ok(id)
+        })
     }
 
     fn describe<W: Write>(
@@ -187,8 +237,8 @@ fn module_info(path: &Path, base: u64) -> ModuleInfo {
 
 /// Demangles a name, without parameters. A suffix `@plt` is kept.
 fn demangle(name: &str) -> String {
-    let (plain, suffix) = match name.strip_suffix("@plt") {
-        Some(plain) => (plain, "@plt"),
+    let (plain, suffix) = match name.strip_suffix(STUB) {
+        Some(plain) => (plain, STUB),
         None => (name, ""),
     };
     if let Ok(rust) = rustc_demangle::try_demangle(plain) {

@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{self, Point, Space, Step, Tracked, Tracker};
-use stackhound_calltree::{Cpu, EndType, LocationId, StackInfo, StackKind};
+use stackhound_calltree::{Change, Cpu, EndType, LocationId, StackInfo, StackKind, StartType};
 use stackhound_types::Address;
 
 use crate::control::{Registers, Tid};
+use crate::entries::{Entered, Entries};
 use crate::error::Error;
 use crate::event::{Ending, Event};
 use crate::instruction::{Class, Instruction};
@@ -64,6 +65,7 @@ pub struct Recorder {
     machine: Machine,
     tracker: Tracker,
     names: Names,
+    entries: Entries,
     /// The name of the program.
     program: String,
     /// The address space, a new one for each program.
@@ -72,6 +74,8 @@ pub struct Recorder {
     at: Registers,
     /// The results of the tracker for the current transition.
     tracked: Vec<Tracked>,
+    /// The function that a frame entered through a stub by the current transition.
+    entered: Option<Entered>,
     totals: Totals,
 }
 
@@ -102,10 +106,12 @@ impl Recorder {
             machine,
             tracker: Tracker::new(thread_number(process)),
             names: Names::default(),
+            entries: Entries::default(),
             program: name.unwrap_or_default().to_string_lossy().into_owned(),
             space: Space(0),
             at: Registers::default(),
             tracked: Vec::new(),
+            entered: None,
             totals: Totals::default(),
         })
     }
@@ -145,7 +151,7 @@ impl Recorder {
         while self.totals.transitions < limit {
             let Some(event) = self.machine.next(stop)? else { break };
             self.take(event);
-            if !self.tracked.is_empty() {
+            if !self.tracked.is_empty() || self.entered.is_some() {
                 self.keep(journal).map_err(Error::Keep)?;
             }
             if self.totals.transitions - flushed >= FLUSH {
@@ -252,6 +258,30 @@ impl Recorder {
         };
         let earlier = self.tracked.len();
         self.step(class, before, after);
+        match instruction.class {
+            Class::Call => {
+                let called = self.tracked[earlier..].iter().find_map(|item| match *item {
+                    Tracked::Open { stack, start: StartType::Call, function, .. }
+                        if function == Some(Address(after.pc)) =>
+                    {
+                        Some(stack)
+                    }
+                    _ => None,
+                });
+                if let Some(stack) = called {
+                    let is_stub = self.names.is_linkage(self.machine.code(), after.pc);
+                    self.entries.called(stack, after.sp, is_stub.then_some(after.pc));
+                }
+            }
+            Class::Jump if !self.entries.is_empty() => {
+                if let Some(stack) = self.tracker.entered()
+                    && !self.names.is_linkage(self.machine.code(), after.pc)
+                {
+                    self.entered = self.entries.jumped(stack, after.sp, after.pc);
+                }
+            }
+            _ => {}
+        }
         if class == tracker::Class::Return {
             let outcome = self.tracked[earlier..].iter().find_map(|item| match item {
                 Tracked::Close { end, .. } => Some(*end),
@@ -281,6 +311,9 @@ impl Recorder {
     /// Writes the results of the tracker to the journal.
     fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> io::Result<()> {
         for item in self.tracked.drain(..) {
+            if let Tracked::Close { stack, end: EndType::Abandoned, .. } = item {
+                self.entries.ended(stack);
+            }
             let function = match item {
                 Tracked::Stack { kind, thread, region, .. } => {
                     self.totals.stacks += 1;
@@ -312,6 +345,10 @@ impl Recorder {
             if let Some(change) = item.change(Cpu(0), |_| location) {
                 journal.change(change)?;
             }
+        }
+        if let Some(Entered { stack, stub, function }) = self.entered.take() {
+            let location = self.names.entry(self.machine.code(), (function, stub), journal)?;
+            journal.change(Change::Target { stack, location })?;
         }
         Ok(())
     }

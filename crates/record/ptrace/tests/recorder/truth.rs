@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::support::{Recording, compile, record, words};
 use stackhound_calltree::journal::Record;
-use stackhound_calltree::{Change, EndType, StackKind, StartType};
+use stackhound_calltree::{Change, EndType, Pattern, StackKind, StartType};
 use stackhound_record_ptrace::Ending;
 
 /// Records a program of `tests/programs` and checks every line it prints; `None` if it cannot be
@@ -217,4 +217,38 @@ fn independent_counts_of_repeated_runs_are_equal() {
 #[ignore = "slow: run by .ci/run"]
 fn independent_counts_of_exceptions_are_equal() {
     compare_with_independent_count("exceptions.cpp");
+}
+
+/// Functions that are bound when the program starts, and at their first call.
+#[test]
+fn frames_that_were_called_through_a_linkage_table_have_their_functions() {
+    for bind in ["-Wl,-z,now", "-Wl,-z,lazy"] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["-fno-builtin", "-fcf-protection=none", "-fplt", bind];
+        let Some(program) = compile("linked.c", folder.path(), &options) else { return };
+        let printed = folder.path().join("printed");
+        let recording = record(&words(&program, &[printed.to_str().unwrap()]), u64::MAX);
+        assert_eq!(recording.ending, Ending::Exited(0));
+        let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+        let all = recording.trace.calls(&Pattern::new("*").unwrap());
+        for frame in &all {
+            let location = frame.function_location().unwrap();
+            // Code of stripped files has no names.
+            let Some(symbol) = location.symbol() else { continue };
+            assert!(!symbol.ends_with("@plt"), "{frame:?}");
+            let Some(stub) = location.stub() else { continue };
+            let entry = format!("{symbol}@plt");
+            if stub.module().unwrap().name == "linked" && stub.symbol() == Some(&entry) {
+                assert!(location.module().unwrap().name.starts_with("libc."), "{frame:?}");
+                assert_eq!((location.symbol_offset(), stub.symbol_offset()), (0, 0), "{frame:?}");
+                *calls.entry(symbol).or_default() += 1;
+            }
+        }
+        let text = std::fs::read_to_string(printed).unwrap();
+        for line in text.lines() {
+            let (symbol, number) = line.split_once(' ').unwrap();
+            assert_eq!(calls.get(symbol).copied(), Some(number.parse().unwrap()), "{bind}: {symbol}");
+        }
+        assert_eq!(recording.totals.returns_matched, recording.totals.returns);
+    }
 }
