@@ -7,9 +7,10 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT};
+use object::read::elf::ElfFile64;
 use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
-    RelocationTarget, SymbolKind,
+    Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef,
+    RelocationFlags, RelocationTarget, SymbolKind,
 };
 use rustc_hash::FxHashMap;
 
@@ -60,9 +61,13 @@ struct Found {
 pub(crate) const STUB: &str = "@plt";
 
 impl Image {
-    /// Reads segments and functions of a file. Other files than 64-bit ELF files have none.
-    pub(crate) fn read<'data>(data: impl ReadRef<'data>) -> Image {
-        let Ok(file) = object::read::elf::ElfFile64::<object::Endianness, _>::parse(data) else {
+    /// Reads segments and functions of a file, and functions from its debug file, if there is one.
+    /// Other files than 64-bit ELF files have none.
+    pub(crate) fn read<'data, 'debug>(
+        data: impl ReadRef<'data>,
+        debug: Option<impl ReadRef<'debug>>,
+    ) -> Image {
+        let Ok(file) = ElfFile64::<Endianness, _>::parse(data) else {
             return Image::default();
         };
         let segments = file
@@ -72,24 +77,16 @@ impl Image {
                 Segment { offset, file_size, address: segment.address() }
             })
             .collect();
+        let sections: Vec<(u64, u64)> = file
+            .sections()
+            .filter(|section| section.kind() == object::SectionKind::Text)
+            .map(|section| (section.address(), section.address().saturating_add(section.size())))
+            .collect();
         let mut found: Vec<Found> = Vec::new();
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
-            let known_code = matches!(symbol.kind(), SymbolKind::Text);
-            // Assembly code often has symbols without a type.
-            let in_code = || {
-                let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
-                section.is_some_and(|section| section.kind() == object::SectionKind::Text)
-            };
-            if symbol.is_undefined() || !(known_code || symbol.kind() == SymbolKind::Unknown && in_code()) {
-                continue;
-            }
-            let Ok(name) = symbol.name() else { continue };
-            if name.is_empty() {
-                continue;
-            }
-            let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
-            let rank = (!known_code, symbol.is_local(), symbol.is_weak(), underscores);
-            found.push(Found { address: symbol.address(), size: symbol.size(), rank, name: name.to_owned() });
+        add_symbols(&file, &sections, &mut found);
+        // The sections of a debug file are empty, except for those with symbols.
+        if let Some(debug) = debug.and_then(|debug| ElfFile64::<Endianness, _>::parse(debug).ok()) {
+            add_symbols(&debug, &sections, &mut found);
         }
         let in_order = |left: &Found, right: &Found| {
             (left.address, left.rank, &left.name).cmp(&(right.address, right.rank, &right.name))
@@ -99,11 +96,6 @@ impl Image {
         found.extend(stubs);
         found.sort_by(in_order);
         found.dedup_by_key(|entry| entry.address);
-        let sections: Vec<(u64, u64)> = file
-            .sections()
-            .filter(|section| section.kind() == object::SectionKind::Text)
-            .map(|section| (section.address(), section.address().saturating_add(section.size())))
-            .collect();
         let functions = Vec::with_capacity(found.len());
         let mut image = Image { segments, functions, names: String::new(), linkage };
         for (index, Found { address: start, size, name, .. }) in found.iter().enumerate() {
@@ -149,12 +141,35 @@ impl Image {
     }
 }
 
+/// Adds the functions in both symbol tables.
+fn add_symbols<'data, R: ReadRef<'data>>(
+    file: &ElfFile64<'data, Endianness, R>,
+    sections: &[(u64, u64)],
+    found: &mut Vec<Found>,
+) {
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let known_code = matches!(symbol.kind(), SymbolKind::Text);
+        // Assembly code often has symbols without a type.
+        let in_code = || sections.iter().any(|(from, to)| (*from..*to).contains(&symbol.address()));
+        if symbol.is_undefined() || !(known_code || symbol.kind() == SymbolKind::Unknown && in_code()) {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        if name.is_empty() {
+            continue;
+        }
+        let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
+        let rank = (!known_code, symbol.is_local(), symbol.is_weak(), underscores);
+        found.push(Found { address: symbol.address(), size: symbol.size(), rank, name: name.to_owned() });
+    }
+}
+
 /// The addresses of procedure linkage tables, and their entries. `found` is in order. Each entry
 /// jumps through a word that a relocation fills with the address of a function: of the one that its
 /// symbol names, or of the one that a function in the same file chooses for the processor. The
 /// latter has the name of the function that chooses.
 fn stubs<'data, R: ReadRef<'data>>(
-    file: &object::read::elf::ElfFile64<'data, object::Endianness, R>,
+    file: &ElfFile64<'data, Endianness, R>,
     found: &[Found],
 ) -> (Vec<Range<u64>>, Vec<Found>) {
     const ENTRY_SIZES: [u64; 2] = [16, 8];
@@ -212,10 +227,14 @@ fn stubs<'data, R: ReadRef<'data>>(
 mod tests {
     use super::*;
 
+    fn read(bytes: &[u8]) -> Image {
+        Image::read(bytes, None::<&[u8]>)
+    }
+
     #[test]
     fn other_files_have_no_functions() {
         for bytes in [&[][..], b"\x7fELF", &[0; 4096], b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0"] {
-            let image = Image::read(bytes);
+            let image = read(bytes);
             assert_eq!(image, Image::default());
             assert_eq!((image.function_at(0), image.address_of(0), image.base()), (None, None, 0));
         }
@@ -225,7 +244,7 @@ mod tests {
     #[test]
     fn our_own_functions_are_found() {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
-        let image = Image::read(&bytes[..]);
+        let image = read(&bytes);
         assert!(image.functions.len() > 1_000, "{}", image.functions.len());
         assert!(image.functions.is_sorted_by(|left, right| left.start < right.start));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -244,13 +263,13 @@ mod tests {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
         let small = &bytes[..bytes.len().min(1 << 16)];
         for length in (0..small.len()).step_by(997) {
-            Image::read(&small[..length]);
+            read(&small[..length]);
         }
         let mut changed = small.to_vec();
         for position in 0..64.min(changed.len()) {
             for value in [0, 1, 0x7f, 0xff] {
                 let kept = std::mem::replace(&mut changed[position], value);
-                Image::read(&changed[..]);
+                read(&changed);
                 changed[position] = kept;
             }
         }

@@ -15,6 +15,7 @@ mod affinity;
 mod asleep;
 mod code;
 mod control;
+mod debug_file;
 mod elf;
 mod entries;
 mod error;

@@ -15,6 +15,7 @@ use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
 use stackhound_types::Address;
 
 use crate::code::CodeCache;
+use crate::debug_file;
 use crate::elf::{Image, STUB};
 use crate::maps::Mapping;
 
@@ -208,7 +209,11 @@ fn read_file(path: &Path, file: FileKey) -> Image {
     let same =
         |opened: &File| opened.metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == file);
     match File::open(path) {
-        Ok(opened) if same(&opened) => Image::read(&ReadCache::new(opened)),
+        Ok(opened) if same(&opened) => {
+            let data = ReadCache::new(opened);
+            let debug = debug_file::open(path, &data, Path::new(debug_file::GLOBAL)).map(ReadCache::new);
+            Image::read(&data, debug.as_ref())
+        }
         _ => Image::default(),
     }
 }
@@ -222,7 +227,7 @@ fn read_memory(code: &CodeCache, mapping: &Mapping) -> Image {
     let size = mapping.addresses.end - mapping.addresses.start;
     let mut bytes = vec![0; size.min(SIZE_MAX) as usize];
     let length = code.read(mapping.addresses.start, &mut bytes);
-    Image::read(&bytes[..length])
+    Image::read(&bytes[..length], None::<&[u8]>)
 }
 
 fn module_info(path: &Path, base: u64) -> ModuleInfo {
