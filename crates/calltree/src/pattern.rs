@@ -9,7 +9,8 @@ use crate::{Error, Location};
 /// A pattern `module!symbol` with `*`, `?`, `[…]` and `{…,…}` in either part. Matching ignores
 /// case. Without a `!`, the pattern applies to the symbols of all modules. The module is its name
 /// or the name of its file, with or without the extension. A location without a symbol has an empty
-/// symbol, which `*` matches.
+/// symbol, which `*` matches. A function that was called through a stub also has the name in the
+/// stub: `strlen` matches `__strlen_avx2` that was called at `strlen@plt`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -48,7 +49,12 @@ impl Pattern {
     /// Whether the pattern matches the name of a location.
     pub fn fits(&self, location: &Location<'_>) -> bool {
         let (name, path) = location.module().map_or(("", None), |module| (module.name, module.path));
-        self.symbol.is_match(location.symbol().unwrap_or_default()) && self.fits_module(name, path)
+        let called_as = || {
+            let stub = location.stub()?.symbol()?;
+            stub.split_once('@').map(|(name, _)| self.symbol.is_match(name))
+        };
+        (self.symbol.is_match(location.symbol().unwrap_or_default()) || called_as() == Some(true))
+            && self.fits_module(name, path)
     }
 }
 

@@ -166,7 +166,9 @@ fn a_frame_that_was_called_at_a_stub_has_its_function() {
     };
     let stack = writer.stack(&stack).unwrap();
     let [main, stub, function, resolver] =
-        ["main", "f@plt", "f", "resolve"].map(|symbol| location(&mut writer, symbol));
+        ["main", "f@plt", "g", "resolve"].map(|symbol| location(&mut writer, symbol));
+    let direct = location(&mut writer, "f");
+    // The stub was bound to a variant of `f`.
     let entry = writer.entry(function, stub).unwrap();
     let open = |first, location| Change::Open {
         stack,
@@ -184,7 +186,7 @@ fn a_frame_that_was_called_at_a_stub_has_its_function() {
         close(9),
         Change::Target { stack, location: entry },
         close(20),
-        open(25, function),
+        open(25, direct),
         close(30),
     ] {
         writer.change(change).unwrap();
@@ -198,8 +200,10 @@ fn a_frame_that_was_called_at_a_stub_has_its_function() {
     let stub = Some("f@plt".to_owned());
     assert_eq!(
         [0, 1, 2, 3].map(shown),
-        [("main".into(), None), ("f".into(), stub), ("resolve".into(), None), ("f".into(), None)]
+        [("main".into(), None), ("g".into(), stub), ("resolve".into(), None), ("f".into(), None)]
     );
+    let found = |pattern| trace.calls(&crate::Pattern::new(pattern).unwrap()).len();
+    assert_eq!(["f", "g", "f@plt", "m", "*"].map(found), [2, 1, 0, 0, 4]);
     let mut writer = Writer::new(Vec::new()).unwrap();
     writer.stack(&StackInfo { ..trace.stack(stack, ContextId(0)).unwrap().info() }).unwrap();
     let location = location(&mut writer, "f");
