@@ -73,7 +73,7 @@ scripts/with-fake
 )
 
 step "event tracing and live sessions, with the fake"
-CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$PWD/scripts/with-fake scripts/windows-cargo test --test etw --test live -- --nocapture
+scripts/with-fake scripts/windows-cargo test --test etw --test live -- --nocapture
 
 step "live sessions and traces have the same output"
 scripts/live-check.sh --short

@@ -43,10 +43,8 @@ const RUN_FOR_PYTHON: [&str; 2] =
 const RUN_ON_EVENTS: &str = "jq ";
 
 /// Commands that `scripts/windows-check.sh` runs, which is a step of `.ci/run` too.
-const RUN_UNDER_WINE: [&str; 2] = [
-    "scripts/with-fake cargo test --locked --profile cross -p stackhound --test live",
-    "scripts/live-check.sh",
-];
+const RUN_UNDER_WINE: [&str; 2] =
+    ["scripts/with-fake scripts/windows-cargo test --test etw --test live", "scripts/live-check.sh"];
 
 /// Whether a command needs Windows. Other systems parse its arguments, and refuse it.
 fn is_live(arguments: &[String]) -> bool {
