@@ -54,12 +54,18 @@ pub(crate) struct Events {
     wants_stacks: bool,
     labels: HashMap<u16, LabelId, foldhash::fast::RandomState>,
     snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>, foldhash::fast::RandomState>,
+    /// Memory for the frames of one stack by part: [`KERNEL`], [`WOW64`], [`USER`].
+    parts: [Vec<SampledFrame>; 3],
 }
+
+const KERNEL: usize = 0;
+const WOW64: usize = 1;
+const USER: usize = 2;
 
 impl Events {
     pub fn new(trace: &OpenTrace, wants_stacks: bool) -> Events {
-        let (labels, snapshots) = Default::default();
-        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
+        let (labels, snapshots, parts) = Default::default();
+        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots, parts }
     }
 
     /// The label of an event.
@@ -165,7 +171,17 @@ impl Events {
         }
         let session = event.block().session().pointer_size;
         let is_wow64 = view.resolver().process(system, session, process, view.time()).0.is_wow64();
-        let snapshot = snapshot(view, &key, is_wow64, functions, builder).map(Arc::new);
+        let parts = &mut self.parts;
+        parts.iter_mut().for_each(Vec::clear);
+        for frame in view.frames() {
+            let part = match frame.mode {
+                Mode::Kernel => KERNEL,
+                Mode::User if is_wow64 && !frame.is_wow64 => WOW64,
+                Mode::User => USER,
+            };
+            parts[part].push(functions.frame(view, &frame, builder));
+        }
+        let snapshot = snapshot(parts, &key).map(Arc::new);
         if self.snapshots.len() >= KEPT_MAX {
             self.snapshots.clear();
         }
@@ -174,33 +190,16 @@ impl Events {
     }
 }
 
-fn snapshot(
-    view: &EventView<'_>,
-    key: &SnapshotKey,
-    is_wow64: bool,
-    functions: &mut Functions,
-    builder: &mut Builder,
-) -> Option<Snapshot> {
-    let (mut kernel, mut wow64, mut user): (Vec<SampledFrame>, Vec<SampledFrame>, Vec<SampledFrame>) =
-        Default::default();
-    for frame in view.frames() {
-        let part = match frame.mode {
-            Mode::Kernel => &mut kernel,
-            Mode::User if is_wow64 && !frame.is_wow64 => &mut wow64,
-            Mode::User => &mut user,
-        };
-        part.push(functions.frame(view, &frame, builder));
-    }
-    let part = |mut frames: Vec<SampledFrame>| {
-        frames.reverse();
-        match frames.len() {
-            0 => Part::Absent,
-            // The walk may have been truncated.
-            length if length >= usize::from(WALK_FRAMES_MAX) => Part::Unknown,
-            _ => Part::Frames(frames.into()),
-        }
+/// The certain parts of a stack, from its frames by part, innermost first.
+fn snapshot(frames: &[Vec<SampledFrame>; 3], key: &SnapshotKey) -> Option<Snapshot> {
+    let part = |frames: &[SampledFrame]| match frames.len() {
+        0 => Part::Absent,
+        // The walk may have been truncated.
+        length if length >= usize::from(WALK_FRAMES_MAX) => Part::Unknown,
+        _ => Part::Frames(frames.iter().rev().copied().collect()),
     };
-    let (mut kernel, mut wow64, mut user) = (part(kernel), part(wow64), part(user));
+    let (mut kernel, mut wow64, mut user) =
+        (part(&frames[KERNEL]), part(&frames[WOW64]), part(&frames[USER]));
     if !key.states.has_certain_frames() || key.states.has(StackState::None) {
         return None;
     }
