@@ -370,8 +370,7 @@ def measure_questions(programs, name, file, runs):
         cost = costs["second question"]
         figures.append(Figure(name, "second question", MS, cost.seconds * 1e3, cost))
         command = [sys.executable, "-c", PYTHON_QUESTIONS, str(file), str(symbols)]
-        # Another build of the package may not have the same version.
-        asked = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=cache)
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
         if "No module named 'stackhound'" in asked.stderr:
             print("\nthe Python package is not installed for this Python")
             return figures
