@@ -28,6 +28,7 @@ mod pattern;
 mod succinct;
 mod trace;
 pub mod tracker;
+mod varint;
 
 pub use builder::{Builder, LabelId};
 pub use change::{Change, LocationInfo, ModuleInfo, StackInfo};

@@ -45,9 +45,9 @@ impl TraceFile {
 /// For a journal, the index next to it is used, or built and written there; for an ETW trace, the one
 /// in the user's cache folder. Function names of an ETW trace are resolved with the symbols on
 /// ``symbol_path``, by default that of ``_NT_SYMBOL_PATH``. Nothing is downloaded. Warns if a journal
-/// is truncated, or if the index cannot be written. Raises ``OSError`` if the file cannot be read, has another format, is
-/// damaged, is an index of another version, or is a folder of traces of several machines, boots or
-/// times; ``ValueError`` if the symbol path is not valid.
+/// is truncated, or if the index cannot be written. Raises ``OSError`` if the file cannot be read, has
+/// another format, is damaged, is an index of another version, or is a folder of traces of several
+/// machines, boots or times; ``ValueError`` if the symbol path is not valid.
 #[pyfunction]
 #[pyo3(signature = (path, symbol_path=None))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<TraceFile> {

@@ -262,24 +262,18 @@ impl Log {
             slack: (code >> START_BITS, 0),
         }));
         let below_ends = self.below_ends.iter().map(|(number, code)| (below - 1 - u64::from(*number), *code));
-        let mut ends: Vec<(u64, u64)> =
-            below_ends.chain(self.ends.iter().map(|(number, code)| (below + number, code))).collect();
-        ends.sort_unstable();
-        let marked_starts = marked.len();
-        let mut next = 0;
-        for (frame, code) in ends {
-            while next < marked_starts && marked[next].frame < frame {
-                next += 1;
-            }
+        let ends = self.ends.iter().map(|(number, code)| (below + number, code));
+        let starts = marked.len();
+        for (frame, code) in below_ends.chain(ends) {
             let end = EndType::ALL[(code & 7) as usize];
             // An end that may be at any later context is limited to the length of the trace.
             let slack = (code >> END_BITS).min(transitions + 1);
-            match marked[..marked_starts].get_mut(next).filter(|marked| marked.frame == frame) {
-                Some(marked) => {
-                    marked.class.end = end;
-                    marked.slack.1 = slack;
+            match marked[..starts].binary_search_by_key(&frame, |marked| marked.frame) {
+                Ok(at) => {
+                    marked[at].class.end = end;
+                    marked[at].slack.1 = slack;
                 }
-                None => {
+                Err(_) => {
                     marked.push(Marked { frame, class: Class { end, ..Class::USUAL }, slack: (0, slack) });
                 }
             }

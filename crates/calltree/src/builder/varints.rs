@@ -1,10 +1,11 @@
 //! A list of numbers that takes one byte for each seven bits of a number. Most differences, types and
 //! uncertainties of a stack's changes take one byte.
 
+use crate::varint;
+
 /// Numbers, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Varints {
-    /// Seven bits in each byte, lowest first; the highest bit is set if more bytes follow.
     bytes: Vec<u8>,
     count: u64,
     greatest: u64,
@@ -14,12 +15,7 @@ impl Varints {
     pub(super) fn push(&mut self, number: u64) {
         self.count += 1;
         self.greatest = self.greatest.max(number);
-        let mut rest = number;
-        while rest >= 0x80 {
-            self.bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.bytes.push(rest as u8);
+        varint::push(&mut self.bytes, number);
     }
 
     /// The number of numbers.

@@ -6,6 +6,7 @@ use super::{HEADER, MAGIC, PAGE, PAGE_HEADER, PAGE_MAX, TEXT_MAX, VERSION, tag};
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 use crate::id::{LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StartType};
+use crate::varint;
 
 /// Writes a journal. Output is written when a page is full or [`Writer::flush`] is called. A page
 /// that is not flushed is lost when the writer is dropped.
@@ -197,12 +198,8 @@ impl<W: Write> Writer<W> {
 
     /// Writes seven bits in each byte, lowest first. The highest bit of a byte means that more
     /// bytes follow.
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.page.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.page.push(number as u8);
+    fn number(&mut self, number: u64) {
+        varint::push(&mut self.page, number);
     }
 
     /// Writes the number plus one, or zero for `None`. The greatest possible number is read as

@@ -12,7 +12,7 @@ pub mod ranges;
 pub mod stack;
 pub mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -63,22 +63,23 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
         StacksFrom::IndexOfEtlFile { is_damaged } => *is_damaged,
         StacksFrom::EtlFile(report, _) => !report.outcome.trace.damage.is_empty(),
     };
-    if common.quiet {
-        return Ok((trace, Outcome { damaged, ..Outcome::default() }));
-    }
-    if let StacksFrom::Journal(replayed, _) = &from
-        && !replayed.finished
-    {
-        message(format_args!(
-            "{} is incomplete: its last {} cannot be read.",
-            source.file.display(),
-            counted(replayed.lost_bytes, "byte", "bytes")
-        ));
-    }
-    if let StacksFrom::Journal(_, Some(reason)) | StacksFrom::EtlFile(_, Some(reason)) = &from {
-        message(format_args!("The index could not be saved: {reason}"));
+    if !common.quiet {
+        report(&from, &source.file);
     }
     Ok((trace, Outcome { damaged, ..Outcome::default() }))
+}
+
+/// Reports what of a file could not be read, and why its index could not be saved.
+fn report(from: &StacksFrom, file: &Path) {
+    if let StacksFrom::Journal(replayed, _) = from
+        && !replayed.finished
+    {
+        let lost = counted(replayed.lost_bytes, "byte", "bytes");
+        message(format_args!("{} is incomplete: its last {lost} cannot be read.", file.display()));
+    }
+    if let StacksFrom::Journal(_, Some(reason)) | StacksFrom::EtlFile(_, Some(reason)) = from {
+        message(format_args!("The index could not be saved: {reason}"));
+    }
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

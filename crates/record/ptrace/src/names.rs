@@ -57,9 +57,8 @@ impl Names {
         if let Some(&known) = self.starts.get(&pc) {
             return known;
         }
-        let found = self.find(code, pc).is_some_and(|(mapping, _, image)| {
-            let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
-            address.and_then(|address| image.function_at(address)).is_some_and(|(_, offset)| offset == 0)
+        let found = self.in_image(code, pc).is_some_and(|(image, address)| {
+            image.function_at(address).is_some_and(|(_, offset)| offset == 0)
         });
         self.starts.insert(pc, found);
         found
@@ -71,10 +70,7 @@ impl Names {
         if let Some(&known) = self.linkage.get(&pc) {
             return known;
         }
-        let found = self.find(code, pc).is_some_and(|(mapping, _, image)| {
-            let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
-            address.is_some_and(|address| image.is_linkage(address))
-        });
+        let found = self.in_image(code, pc).is_some_and(|(image, address)| image.is_linkage(address));
         self.linkage.insert(pc, found);
         found
     }
@@ -95,6 +91,13 @@ impl Names {
         let mapping = code.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
         let (key, image) = self.image(code, &mapping);
         Some((mapping, key, image))
+    }
+
+    /// The image that contains an address, and the address in it as its file states it.
+    fn in_image(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Rc<Image>, u64)> {
+        let (mapping, _, image) = self.find(code, pc)?;
+        let address = image.address_of(pc - mapping.addresses.start + mapping.offset)?;
+        Some((image, address))
     }
 
     /// The location of an address. A new location and its module are written to the journal.
