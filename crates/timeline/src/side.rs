@@ -58,13 +58,14 @@ impl ThreadStack {
         ThreadStack { id, frames: Vec::new(), certain: None, floor, base_floor: floor, said: 0 }
     }
 
-    /// Ensures that there is a frame from context `first` on.
-    pub fn ensure_base(&mut self, first: u64, start: StartType, steps: &mut Vec<Step>) {
+    /// Ensures that there is a frame from context `hi` on. It did not exist before `lo`.
+    pub fn ensure_base(&mut self, (lo, hi): (u64, u64), start: StartType, steps: &mut Vec<Step>) {
         if self.frames.is_empty() {
             self.frames.push(Live { kind: Kind::Base, function: None, address: None });
-            self.said = first;
-            let first = ContextId(first);
-            steps.push(Step::Change(Change::Open { stack: self.id, first, start, location: None }));
+            self.said = hi;
+            let (stack, lo, hi) = (self.id, ContextId(lo.min(hi)), ContextId(hi));
+            let (location, evidence) = (None, Evidence::Exact);
+            steps.push(Step::Open { stack, lo, hi, start, location, evidence });
         }
     }
 

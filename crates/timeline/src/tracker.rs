@@ -378,10 +378,11 @@ impl Tracker {
             let side = ThreadStack::new(self.stack(mode.stack(), Some(tid), idle_on), born);
             *self.threads[thread].side(mode) = Some(side);
         }
-        let start = if is_started { StartType::Manual } else { StartType::Unknown };
+        // The stacks of a thread exist from its start on, but are first observed later.
+        let (start, lo) = if is_started { (StartType::Manual, born) } else { (StartType::Unknown, first) };
         let side = self.threads[thread].side(mode).as_mut();
         side.map_or(StackId(u32::MAX), |side| {
-            side.ensure_base(first, start, &mut self.steps);
+            side.ensure_base((lo, first), start, &mut self.steps);
             side.id
         })
     }

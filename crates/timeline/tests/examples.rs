@@ -93,6 +93,19 @@ fn check(events: &str, expected: &str) {
     assert_eq!(found, expected);
 }
 
+/// The frame for everything that is not known exists from the start of the thread on.
+#[test]
+fn a_stack_that_is_first_observed_later_may_exist_since_the_thread_started() {
+    check(
+        "0 start 7
+         0 tick
+         0 sample 7 [m1]
+         0 start 7",
+        "m 1..2 to 2..3
+         ? 1..2 to 3",
+    );
+}
+
 #[test]
 fn frames_go_on_as_long_as_all_return_addresses_further_out_are_the_same() {
     check(
