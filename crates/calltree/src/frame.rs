@@ -138,6 +138,25 @@ impl<'t> Frame<'t> {
         }
     }
 
+    /// The first and the last possible time of its start, in 100 ns since 1601: of the transition
+    /// before its first context. `None` if the start is open, also to one side because no transition
+    /// precedes context 0, or if the trace has no times.
+    pub fn start_time(&self) -> Option<(u64, u64)> {
+        let (lo, hi) = self.start().contexts()?;
+        Some((self.time(lo.checked_sub(1)?)?, self.time(hi.checked_sub(1)?)?))
+    }
+
+    /// The shortest and the longest possible time from its start to the transition after its last
+    /// context, in 100 ns. `None` if a bound is open or the trace has no times.
+    pub fn duration(&self) -> Option<(u64, u64)> {
+        let (start, (lo, hi)) = (self.start_time()?, self.end().contexts()?);
+        Some((self.time(lo)?.saturating_sub(start.1), self.time(hi)?.saturating_sub(start.0)))
+    }
+
+    fn time(&self, context: u64) -> Option<u64> {
+        self.trace.context(ContextId(context)).ok()?.time()
+    }
+
     /// The transition that created it. `None` if it was not observed.
     pub fn creation_transition(&self) -> Option<Transition<'t>> {
         let seen = !matches!(self.start_type(), StartType::Unknown | StartType::Damaged)

@@ -108,6 +108,17 @@ pub enum Bound {
     Open,
 }
 
+impl Bound {
+    /// The first and the last possible context. `None` if it is open.
+    pub(crate) fn contexts(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Observed(at) => Some((at.0, at.0)),
+            Self::Inferred { lo, hi } => Some((lo.0, hi.0)),
+            Self::Open => None,
+        }
+    }
+}
+
 /// The evidence for the existence of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

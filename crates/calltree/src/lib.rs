@@ -12,6 +12,7 @@
 //! not follow programs.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod builder;
 mod change;
 mod class;
@@ -30,6 +31,7 @@ mod trace;
 pub mod tracker;
 mod varint;
 
+pub use activity::{Activity, GroupBy, StackGroup};
 pub use builder::{Builder, LabelId};
 pub use change::{Change, LocationInfo, ModuleInfo, StackInfo};
 pub use error::Error;

@@ -211,20 +211,18 @@ impl Trace {
         found
     }
 
-    /// The outermost frame with the most frames below it; of several, the first one. Costs one
-    /// look-up for each outermost frame. `None` if the trace has no frames.
-    pub fn largest_call(&self) -> Option<Frame<'_>> {
+    /// The outermost frame that `fits` with the most frames below it; of several, the first one. Costs
+    /// one look-up for each outermost frame. `None` if there is none.
+    pub fn largest_call(&self, fits: impl Fn(&Frame<'_>) -> bool) -> Option<Frame<'_>> {
         let mut number = 0;
         let outermost = std::iter::from_fn(|| {
             let frame = Frame::numbered(self, number).filter(|_| number < self.frame_count())?;
             number += 1 + frame.descendant_number();
             Some(frame)
         });
-        outermost.reduce(
-            |most, frame| {
-                if frame.descendant_number() > most.descendant_number() { frame } else { most }
-            },
-        )
+        outermost.filter(fits).reduce(|most, frame| {
+            if frame.descendant_number() > most.descendant_number() { frame } else { most }
+        })
     }
 
     /// Every known function location with the number of its frames. Costs one look-up for each
@@ -746,7 +744,7 @@ impl<'t> Stack<'t> {
     }
 
     /// Its last period of activity that started at or before its context.
-    fn period(&self) -> Option<Period> {
+    pub(crate) fn period(&self) -> Option<Period> {
         let nth = self.nth_period(self.id, |first| first <= self.at.0).checked_sub(1)?;
         self.trace.period_of_stack(nth).filter(|period| period.stack == Some(self.id))
     }

@@ -9,6 +9,25 @@ fn thread(thread: u32, kind: StackKind) -> StackInfo {
     StackInfo { kind, process: Some(7), thread: Some(thread), cpu: None, name: None, region: None }
 }
 
+/// The first stack is left, and the second one entered, after context 2, 3, 4 or 5.
+#[test]
+fn inferred_periods_have_a_shortest_and_a_longest_time() {
+    let mut builder = Builder::new();
+    let first = builder.stack(thread(1, StackKind::User));
+    let second = builder.stack(thread(2, StackKind::User));
+    builder.enter_between(Cpu(0), first, ContextId(0), ContextId(0)).unwrap();
+    builder.enter_between(Cpu(0), second, ContextId(3), ContextId(6)).unwrap();
+    builder.apply(Change::Leave { cpu: Cpu(0), last: ContextId(8) }).unwrap();
+    let label = builder.label("Event");
+    for number in 0..12 {
+        builder.transition(1_000 + 10 * number, Cpu(0), label);
+    }
+    let trace = builder.finish(12).unwrap();
+    let times: Vec<_> = trace.activities().into_iter().map(|activity| activity.time).collect();
+    // Transitions 2 to 5 have the times 1,020 to 1,050, and transition 8 ends the second period.
+    assert_eq!(times, [Some((20, 50)), Some((30, 60))]);
+}
+
 #[test]
 fn bounds_round_trip() {
     let [c2, c5, c6, c8, c9] = [2, 5, 6, 8, 9].map(ContextId);

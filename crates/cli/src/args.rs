@@ -75,6 +75,8 @@ pub enum Verb {
     /// Record a trace: on Windows a session of the whole system, on Linux all calls of one program
     /// (--exact)
     Record(crate::live::record::Arguments),
+    /// List the processes, threads and stacks of a trace, and what they do at a position
+    Threads(crate::calltree::threads::Arguments),
     /// Show the calls around a position in a trace: callers and callees
     Tree(crate::calltree::tree::Arguments),
     /// Show the active stack at a position in a trace, and the previous and next stacks

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Look at a trace", &["summary", "info", "events", "stacks"]),
     ("Analyze time and resources", &["top", "callers", "callees", "diff", "kstack"]),
     ("Hunt for attacks", &["hunt", "explain", "rules", "images"]),
-    ("Explore calls", &["tree", "stack", "backtrace", "ranges", "events-of", "calls"]),
+    ("Explore calls", &["threads", "tree", "stack", "backtrace", "ranges", "events-of", "calls"]),
     ("Record", &["record", "demo"]),
     ("Convert", &["profile"]),
     ("Maintain", &["symbols", "providers", "config", "completions", "man"]),

@@ -119,7 +119,7 @@ pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         };
         let folder = path.parent().unwrap_or(Path::new(""));
-        let fits = wildcards(pattern)?;
+        let fits = wildcards(pattern, cfg!(windows))?;
         let entries = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.read_dir();
         let entries = entries.with_context(|| folder.display().to_string())?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -133,14 +133,14 @@ pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A pattern in which only `*` and `?` are special. Brackets and braces are common in file names.
-fn wildcards(pattern: &str) -> Result<GlobMatcher> {
+/// A pattern in which only `*` and `?` are special. Brackets and braces are common in names.
+pub fn wildcards(pattern: &str, ignores_case: bool) -> Result<GlobMatcher> {
     let plain = |character: char| match character {
         '*' | '?' => character.to_string(),
         other => globset::escape(&other.to_string()),
     };
     let pattern: String = pattern.chars().map(plain).collect();
-    Ok(GlobBuilder::new(&pattern).case_insensitive(cfg!(windows)).build()?.compile_matcher())
+    Ok(GlobBuilder::new(&pattern).case_insensitive(ignores_case).build()?.compile_matcher())
 }
 
 /// Opens files and groups them into captures, at least one. The error about a trace of calls or a

@@ -156,6 +156,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),
         Verb::Record(arguments) => live::record::run(arguments, common),
+        Verb::Threads(arguments) => calltree::threads::run(arguments, common),
         Verb::Tree(arguments) => calltree::tree::run(arguments, common),
         Verb::Stack(arguments) => calltree::stack::run(arguments, common),
         Verb::Backtrace(arguments) => calltree::backtrace::run(arguments, common),

@@ -6,7 +6,8 @@ use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use stackhound_calltree::{
-    Axis, Context, ContextId, Cpu, Frame, FrameId, Pattern, StackEvent, StackId, TransitionId,
+    Activity, Axis, Context, ContextId, Cpu, Frame, FrameId, GroupBy, Pattern, StackEvent, StackId,
+    TransitionId,
 };
 
 fn number(frame: Frame<'_>) -> usize {
@@ -217,6 +218,33 @@ proptest! {
     }
 
     #[test]
+    fn activities_count_active_contexts_and_frames(steps in steps()) {
+        let model = run(&steps);
+        let trace = &model.trace;
+        let mut active = vec![Vec::new(); trace.stack_count() as usize];
+        for id in (0..=model.transitions).map(ContextId) {
+            for cpu in (0..trace.cpu_count()).map(|cpu| Cpu(cpu as u16)) {
+                if let Some(stack) = trace.context(id).unwrap().on(cpu).stack() {
+                    active[stack.id().0 as usize].push(id);
+                }
+            }
+        }
+        for (number, activity) in trace.activities().into_iter().enumerate() {
+            let contexts = &active[number];
+            prop_assert_eq!(activity.contexts, contexts.len() as u64);
+            let range = activity.range.map(|range| (range.begin(), range.last()));
+            prop_assert_eq!(range, contexts.first().copied().zip(contexts.last().copied()));
+            let of_stack = |frame: u64| trace.frame(FrameId(frame)).unwrap().stack().id().0 as usize == number;
+            let frames = (0..trace.frame_count()).filter(|frame| of_stack(*frame)).count();
+            prop_assert_eq!(activity.frames, frames as u64);
+        }
+        let threads = trace.groups(GroupBy::Thread, |_| true);
+        let together = threads.into_iter().map(|group| group.activity).fold(Activity::default(), Activity::and);
+        let contexts: usize = active.iter().map(Vec::len).sum();
+        prop_assert_eq!((together.contexts, together.frames), (contexts as u64, trace.frame_count()));
+    }
+
+    #[test]
     fn calls_are_counted(steps in steps()) {
         let model = run(&steps);
         for (location, count) in model.trace.call_counts() {
@@ -229,7 +257,7 @@ proptest! {
             below[model.frames[index].ancestors.first().copied().unwrap_or(index)] += 1;
         }
         let most = (0..below.len()).rev().max_by_key(|index| below[*index]);
-        prop_assert_eq!(model.trace.largest_call().map(number), most);
+        prop_assert_eq!(model.trace.largest_call(|_| true).map(number), most);
     }
 
     #[test]

@@ -43,8 +43,8 @@ const STACKS_MAX: usize = 16;
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let format = arguments.output.format(arguments.format, Format::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.position;
-    let stacks = stacks(choice.stack(&trace, at)?, arguments.axis);
+    let PositionArguments { at, choice } = &arguments.position;
+    let stacks = stacks(choice.stack(&trace, *at)?, arguments.axis);
     let mut sink = arguments.output.rows(format)?;
     match format {
         Format::Text => text::backtrace(&stacks, &mut sink)?,

@@ -9,7 +9,7 @@ use stackhound_export::json::tree::CallLine;
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, closing, with_noun};
-use super::position::Position;
+use super::position::{Position, ThreadChoice};
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -21,6 +21,12 @@ pub struct Arguments {
     /// Show calls of functions that match, such as ntoskrnl!Ke* or *Close* (* and ? match any text)
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
+    #[command(flatten)]
+    threads: ThreadChoice,
+    /// Show only calls that exist at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s
+    /// since the start
+    #[arg(long, value_name = "POSITION")]
+    at: Option<Position>,
     /// Show only calls whose first context is at or after this context or time
     #[arg(long, value_name = "POSITION")]
     from: Option<Position>,
@@ -45,8 +51,15 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         location.map_or(Ok(ContextId(without)), |location: Position| location.limit(&trace))
     };
     let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
+    let at = arguments.at.map(|at| at.context(&trace)).transpose()?.map(|at| at.id());
+    let threads = &arguments.threads;
+    threads.check(&trace)?;
     let mut calls = trace.calls(&arguments.pattern);
-    calls.retain(|frame| (from..to).contains(&frame.first_context().id()));
+    calls.retain(|frame| {
+        (from..to).contains(&frame.first_context().id())
+            && at.is_none_or(|at| frame.range().contains(at))
+            && (!threads.is_made() || threads.fits(&frame.stack().info()))
+    });
     let found = trace.counted_frames(calls.iter().copied());
     let shown = match arguments.limit.filter(|limit| *limit < calls.len()) {
         Some(limit) => {

@@ -1,4 +1,5 @@
-//! Verbs about call trees: the current function, its caller, its calls, and the times when it ran.
+//! Verbs about call trees: the threads of a trace, the current function, its caller, its calls, and the
+//! times when it ran.
 //!
 //! The library opens traces and provides the frames. The crate for exports writes them.
 
@@ -7,9 +8,10 @@ pub mod calls;
 pub mod events;
 pub mod fold;
 mod list;
-mod position;
+pub mod position;
 pub mod ranges;
 pub mod stack;
+pub mod threads;
 pub mod tree;
 
 use std::path::{Path, PathBuf};

@@ -4,10 +4,12 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use globset::GlobMatcher;
 use stackhound::FileTime;
-use stackhound::calltree::{Bound, Context, ContextId, Cpu, Frame, FrameId, Stack, Trace, TransitionId};
+use stackhound::calltree::{Context, ContextId, Cpu, Frame, FrameId, Stack, StackInfo, Trace, TransitionId};
 use stackhound_export::escape::Plain;
 
+use crate::inputs;
 use crate::output::counted;
 use crate::render::utc;
 use crate::time::Point;
@@ -86,18 +88,79 @@ fn times(trace: &Trace, point: Point) -> Result<(i64, i64)> {
     })
 }
 
-/// The choice between the stacks at a position.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct StackChoice {
-    /// Show the stack of this thread, even if it is not running there
+/// The choice of processes and threads.
+#[derive(Args, Clone, Debug)]
+pub struct ThreadChoice {
+    /// Show only threads of these processes
+    #[arg(long, value_name = "ID")]
+    pub pid: Vec<u32>,
+    /// Show only threads of processes with these image names (* and ? match any text)
+    #[arg(long, value_name = "NAME", value_parser = ProcessName::from_str)]
+    pub process: Vec<ProcessName>,
+    /// Show only this thread
     #[arg(long, value_name = "ID")]
     pub tid: Option<u32>,
+}
+
+/// A pattern of image names.
+#[derive(Clone, Debug)]
+pub struct ProcessName(GlobMatcher);
+
+impl FromStr for ProcessName {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(Self(inputs::wildcards(text, true)?))
+    }
+}
+
+impl ProcessName {
+    pub fn fits(&self, name: Option<&str>) -> bool {
+        name.is_some_and(|name| self.0.is_match(name))
+    }
+}
+
+impl ThreadChoice {
+    /// Whether it selects anything, and not every stack.
+    pub fn is_made(&self) -> bool {
+        self.tid.is_some() || !self.pid.is_empty() || !self.process.is_empty()
+    }
+
+    /// Whether it selects a stack.
+    pub fn fits(&self, info: &StackInfo) -> bool {
+        self.tid.is_none_or(|tid| info.thread == Some(tid))
+            && (self.pid.is_empty() || info.process.is_some_and(|pid| self.pid.contains(&pid)))
+            && (self.process.is_empty() || self.process.iter().any(|name| name.fits(info.name.as_deref())))
+    }
+
+    /// The error if it selects no stack of a trace.
+    pub fn check(&self, trace: &Trace) -> Result<()> {
+        let mut stacks = trace.stacks(ContextId(0))?;
+        if !self.is_made() || stacks.any(|stack| self.fits(&stack.info())) {
+            return Ok(());
+        }
+        match self {
+            Self { tid: Some(tid), pid, process } if pid.is_empty() && process.is_empty() => {
+                bail!("thread {tid} is not in this trace; `stackhound threads` lists the threads")
+            }
+            _ => bail!(
+                "no thread of this trace is selected by --pid, --process and --tid; `stackhound threads` lists the threads"
+            ),
+        }
+    }
+}
+
+/// The choice between the stacks at a position.
+#[derive(Args, Clone, Debug)]
+pub struct StackChoice {
+    #[command(flatten)]
+    pub threads: ThreadChoice,
     /// Show the stack of this processor; by default the processor of the next transition
-    #[arg(long, value_name = "N", conflicts_with = "tid")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tid", "pid", "process"])]
     pub cpu: Option<u16>,
 }
 
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct PositionArguments {
     /// Show the stacks at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s since
     /// the start
@@ -108,24 +171,21 @@ pub struct PositionArguments {
 }
 
 impl StackChoice {
-    /// Finds the stack at a position.
-    pub fn stack(self, trace: &Trace, at: Position) -> Result<Stack<'_>> {
+    /// Finds the stack at a position: the active one of the chosen threads, else the one of them that
+    /// was active last.
+    pub fn stack<'t>(&self, trace: &'t Trace, at: Position) -> Result<Stack<'t>> {
         let context = at.context(trace)?;
         let number = context.id().0;
-        if let Some(tid) = self.tid {
-            let mut stacks = context.stacks_of(tid).peekable();
-            if stacks.peek().is_none() {
-                bail!("thread {tid} is not in this trace");
-            }
-            // If the thread is not running, the stack on which it ran last.
-            let since = |stack: &Stack<'_>| match stack.active_since()? {
-                Bound::Observed(context) | Bound::Inferred { hi: context, .. } => Some(context),
-                Bound::Open => None,
-            };
-            return stacks
-                .filter(|stack| since(stack).is_some())
-                .max_by_key(|stack| (stack.is_active(), since(stack)))
-                .with_context(|| format!("thread {tid} was not observed running before context #{number}"));
+        if self.threads.is_made() {
+            self.threads.check(trace)?;
+            let stacks = trace.stacks(context.id())?.filter(|stack| self.threads.fits(&stack.info()));
+            return Ok(trace
+                .latest(stacks)
+                .with_context(|| match self.threads.tid {
+                    Some(tid) => format!("thread {tid} was not observed running before context #{number}"),
+                    None => format!("none of these threads was observed running before context #{number}"),
+                })?
+                .0);
         }
         let cpu = self.cpu.map_or(context.cpu(), Cpu);
         if u32::from(cpu.0) >= trace.cpu_count() {
@@ -141,7 +201,7 @@ impl StackChoice {
     }
 
     /// Finds the top frame of the stack at a position.
-    pub fn frame(self, trace: &Trace, at: Position) -> Result<Frame<'_>> {
+    pub fn frame<'t>(&self, trace: &'t Trace, at: Position) -> Result<Frame<'t>> {
         let stack = self.stack(trace, at)?;
         stack.frame().with_context(|| {
             format!("no frame of the {} is known at context #{}", Plain(stack), stack.context().id().0)
@@ -179,8 +239,8 @@ impl FromStr for FrameName {
 }
 
 impl FrameName {
-    /// Finds the frame.
-    pub fn frame(self, trace: &Trace) -> Result<Frame<'_>> {
+    /// Finds the frame; of several, those of the chosen threads.
+    pub fn frame<'t>(self, trace: &'t Trace, choice: &ThreadChoice) -> Result<Frame<'t>> {
         let (first, unit) = match self {
             Self::Number(id) => return Ok(trace.frame(id)?),
             Self::Created(id) => (trace.transition(id)?.id().context_after(), "transition"),
@@ -197,6 +257,7 @@ impl FrameName {
                 first.0
             }
         };
+        found.retain(|frame| choice.fits(&frame.stack().info()));
         match found[..] {
             [frame] => Ok(frame),
             [] => bail!("no frame begins at {unit} #{number}; write it as shown in output, or use --at"),
@@ -220,7 +281,7 @@ impl FrameName {
 }
 
 /// A frame, by its name or as the top frame at a position.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct WhichFrame {
     /// Use the frame that transition #1000 created, with the first context ~#1000, or with the
     /// number @7
@@ -236,9 +297,12 @@ pub struct WhichFrame {
 
 impl WhichFrame {
     /// Finds the frame.
-    pub fn find(self, trace: &Trace) -> Result<Frame<'_>> {
+    pub fn find<'t>(&self, trace: &'t Trace) -> Result<Frame<'t>> {
         match (self.frame, self.at) {
-            (Some(name), _) => name.frame(trace),
+            (Some(name), _) => {
+                self.choice.threads.check(trace)?;
+                name.frame(trace, &self.choice.threads)
+            }
             (None, Some(at)) => self.choice.frame(trace, at),
             (None, None) => bail!("expected a frame; write it as shown in output, or use --at"),
         }

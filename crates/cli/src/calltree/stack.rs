@@ -40,7 +40,8 @@ fn json([on_cpu, of_thread]: Neighbors<'_>) -> json::Neighbors {
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let format = arguments.output.format(arguments.format, Format::Text)?;
     let (trace, outcome) = open(&arguments.source, common)?;
-    let PositionArguments { at, choice } = arguments.position;
+    let PositionArguments { at, choice } = &arguments.position;
+    let at = *at;
     let stack = choice.stack(&trace, at)?;
     let before = neighbors(|axis| stack.prev_stack(axis));
     let after = neighbors(|axis| stack.next_stack(axis));

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use stackhound::calltree::Frame;
 use stackhound_export::json::tree::TreeDocument;
 use stackhound_export::tree::{Limits, Tree, html, text};
 
@@ -17,7 +18,8 @@ pub struct Arguments {
     #[command(flatten)]
     source: Source,
     /// Show the calls at this context, such as #1000 (or 1000), or time: RFC 3339, or +5s since the
-    /// start; by default, those of the outermost frame with the most calls below it
+    /// start; by default, those of the outermost frame of the chosen threads with the most calls
+    /// below it
     #[arg(long, value_name = "POSITION")]
     at: Option<Position>,
     #[command(flatten)]
@@ -54,14 +56,17 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     let (context, stack, frame) = match arguments.at {
         Some(at) => {
-            let choice = arguments.choice;
+            let choice = &arguments.choice;
             (at.context(&trace)?, choice.stack(&trace, at)?, choice.frame(&trace, at)?)
         }
-        None if arguments.choice.tid.is_some() || arguments.choice.cpu.is_some() => {
-            bail!("--tid and --cpu choose a stack at a position; add --at")
+        None if arguments.choice.cpu.is_some() => {
+            bail!("--cpu chooses a stack at a position; add --at")
         }
         None => {
-            let frame = trace.largest_call().context("the trace has no frames")?;
+            let choice = &arguments.choice.threads;
+            choice.check(&trace)?;
+            let fits = |frame: &Frame<'_>| !choice.is_made() || choice.fits(&frame.stack().info());
+            let frame = trace.largest_call(fits).context("no frames are known")?;
             (frame.first_context(), frame.stack(), frame)
         }
     };

@@ -5,6 +5,7 @@ mod table;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -15,6 +16,7 @@ use stackhound::{Depth, FileTime, Pid, Pipeline, Tid};
 use stackhound_export::escape;
 use stackhound_export::json::thread_stack::{KernelStack, KernelStacks};
 
+use crate::calltree::position::ProcessName;
 use crate::inputs::{self, Grouping};
 use crate::live::{self, Live, LiveSettings, Preset, Sources};
 use crate::naming::{self, Naming, Symbols};
@@ -32,6 +34,9 @@ pub struct Arguments {
     /// Windows from the driver, on Linux from /proc
     #[arg(long, value_name = "ID", required_unless_present_any = ["trace", "live"])]
     pub pid: Option<u32>,
+    /// Show only threads of processes with these image names (* and ? match any text)
+    #[arg(long, value_name = "NAME", value_parser = ProcessName::from_str)]
+    pub process: Vec<ProcessName>,
     /// Show only this thread
     #[arg(long, value_name = "ID")]
     pub tid: Option<u32>,
@@ -145,7 +150,7 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut progress = Progress::of(common, &trace);
     let outcome = source.read(|| progress.tick(), |_| ControlFlow::Continue(())).clone();
     let stacks = source.stacks(&arguments.selection())?;
-    write(arguments, source.time(), &stacks)?;
+    write(arguments, source.time(), stacks)?;
     naming::finish(progress, &outcome, source.pipeline(), None, common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
@@ -176,7 +181,7 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let outcome = source.read(|| (), watch).clone();
     let ended = session_monitor.finish()?;
     let stacks = source.stacks(&arguments.selection())?;
-    write(arguments, source.time(), &stacks)?;
+    write(arguments, source.time(), stacks)?;
     if !common.quiet {
         let closing = live::closing(&outcome, &ended);
         let symbols = source.pipeline().symbol_stats();
@@ -201,7 +206,7 @@ fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let mut source = DriverSource::open(options)?;
     let stacks = source.stacks(&arguments.selection())?;
-    write(arguments, None, &stacks)?;
+    write(arguments, None, stacks)?;
     if !common.quiet {
         naming::report_missing(source.symbol_stats());
     }
@@ -218,7 +223,7 @@ fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
         KernelStackError::NoProcess(_) => anyhow!("{error}; it has ended, or never existed"),
         error => error.into(),
     })?;
-    write(arguments, None, &stacks)?;
+    write(arguments, None, stacks)?;
     Ok(Outcome::default())
 }
 
@@ -229,15 +234,19 @@ fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
     )
 }
 
-/// Writes the stacks, with their time if they share one.
-fn write(arguments: &Arguments, time: Option<FileTime>, stacks: &[ThreadStack]) -> Result<()> {
+/// Writes the stacks of the chosen processes, with their time if they share one.
+fn write(arguments: &Arguments, time: Option<FileTime>, mut stacks: Vec<ThreadStack>) -> Result<()> {
+    let names = &arguments.process;
+    if !names.is_empty() {
+        stacks.retain(|stack| names.iter().any(|name| name.fits(stack.process.as_deref())));
+    }
     let format = arguments.output.format(arguments.format, Format::Table)?;
     let mut sink = arguments.output.rows(format)?;
     match format {
-        Format::Table => table::write(&mut sink, time, stacks)?,
-        Format::Json => sink.json(&KernelStacks::new(time, stacks))?,
+        Format::Table => table::write(&mut sink, time, &stacks)?,
+        Format::Json => sink.json(&KernelStacks::new(time, &stacks))?,
         Format::Ndjson => {
-            for stack in stacks {
+            for stack in &stacks {
                 escape::json(&mut sink, &KernelStack::new(stack))?;
                 writeln!(sink)?;
             }

@@ -42,19 +42,18 @@ fn object(verb: &str, trace: &Trace, arguments: &[&str]) -> Value {
 /// A trace of a thread that is interrupted in a system call, with times, two processors and bounds.
 ///
 /// Transitions are a millisecond apart. Processor 0: the thread's user stack, from #3 on its kernel
-/// stack, from #5 to #6 an interrupt. Processor 1: not known before #4, then another thread of the
-/// same process, which the first one follows at
-/// #8.
+/// stack, from #5 to #6 an interrupt. Processor 1: not known before #4, then the thread of another
+/// process, which the first one follows at #8.
 fn trace() -> Trace {
     let mut builder = Builder::new();
     builder.sampled();
     let stack = |builder: &mut Builder, kind, thread: Option<u32>, cpu: Option<u16>| {
         builder.stack(StackInfo {
             kind,
-            process: thread.map(|_| 40),
+            process: thread.map(|thread| 32 + thread),
             thread,
             cpu: cpu.map(Cpu),
-            name: None,
+            name: (thread == Some(12)).then(|| "other.exe".to_owned()),
             region: None,
         })
     };
@@ -278,6 +277,104 @@ fn times_and_processors() {
     assert_eq!(times, ["2024-01-01T00:00:00.0030000Z"; 2]);
 }
 
+/// The rows of a table, with one space between columns.
+fn rows(trace: &Trace, arguments: &[&str]) -> Vec<String> {
+    let table = output("threads", trace, arguments);
+    table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn threads_lists_processes_threads_and_stacks() {
+    let trace = trace();
+    assert_eq!(
+        rows(&trace, &[]),
+        [
+            "process pid threads frames active first last",
+            "- 40 1 >=3 9.000 ms +0s +0.011s",
+            "- - 0 >=1 1.000 ms +0.006s +0.006s",
+            "other.exe 44 1 >=1 4.000 ms +0.005s +0.008s",
+        ]
+    );
+    assert_eq!(
+        rows(&trace, &["--tid", "8"]),
+        [
+            "process pid tid stack frames active first last",
+            "- 40 8 kernel >=2 6.000 ms +0.004s +0.011s",
+            "- 40 8 user >=1 3.000 ms +0s +0.003s",
+        ]
+    );
+    for selection in [&["--pid", "44"], &["--process", "OTHER*"]] {
+        assert_eq!(rows(&trace, selection)[1..], ["other.exe 44 12 >=1 4.000 ms +0.005s +0.008s"]);
+    }
+    // Active threads come first, and the interrupt has not happened yet.
+    assert_eq!(
+        rows(&trace, &["--at", "+5ms"]),
+        [
+            "process pid tid frames active first last processor function",
+            "- 40 8 >=3 9.000 ms +0s +0.011s 0 NtWaitForSingleObject",
+            "other.exe 44 12 >=1 4.000 ms +0.005s +0.008s 1 NtWaitForSingleObject",
+            "processor 0 - - >=1 1.000 ms +0.006s +0.006s - -",
+        ]
+    );
+    // Without times, contexts are shown. At 2,391 contexts, the other thread was active.
+    assert_eq!(
+        rows(&fixtures::trace(), &["--by", "thread", "--limit", "1"])[1],
+        "- 4 1 39 3,097,610 contexts #0 #3100000"
+    );
+    let object = object("threads", &trace, &["--at", "8", "--by", "stack", "--limit", "2"]);
+    assert_eq!((&object["at"]["context"], &object["found"]), (&json!(8), &json!(4)));
+    let row = |number: usize| {
+        let row = &object["rows"][number];
+        json!([row["stack_id"], row["kind"], row["periods"], row["on"], row["frame"]["symbol"]])
+    };
+    assert_eq!(row(0), json!([3, "kernel", 1, 1, "NtWaitForSingleObject"]));
+    assert_eq!(row(1), json!([1, "kernel", 3, null, "NtWriteFile"]));
+    assert_eq!(object["rows"][1]["active"], json!({"shortest": 6_000_000, "longest": 6_000_000}));
+}
+
+#[test]
+fn processes_and_threads_are_selected_everywhere() {
+    let trace = trace();
+    for selection in [&["--pid", "44"][..], &["--process", "other.exe"], &["--pid", "44", "--tid", "12"]] {
+        let with = |arguments: &[&'static str]| [arguments, selection].concat();
+        assert_eq!(object("stack", &trace, &with(&["--at", "7"]))["stack"]["tid"], 12);
+        assert_eq!(object("backtrace", &trace, &with(&["--at", "7"]))["stacks"][0]["tid"], 12);
+        assert_eq!(object("ranges", &trace, &with(&["--at", "7"]))["frame"]["stack_id"], 3);
+        assert_eq!(object("events-of", &trace, &with(&["--at", "7"]))["frame"]["stack_id"], 3);
+        // Without a position, the largest call of the threads.
+        assert_eq!(object("tree", &trace, &with(&[]))["stack"]["tid"], 12);
+        assert_eq!(object("calls", &trace, &with(&["*"]))["found"], 1);
+    }
+    // Two frames begin at this transition, both of thread 8.
+    assert_eq!(object("calls", &trace, &["*", "--tid", "8"])["found"], 3);
+    let names = |at: &str| {
+        let calls = object("calls", &trace, &["*", "--at", at]);
+        let calls = calls["calls"].as_array().unwrap().iter().map(|call| call["symbol"].clone());
+        calls.collect::<Vec<_>>()
+    };
+    assert_eq!(names("3"), ["main"]);
+    assert_eq!(
+        names("+6ms"),
+        ["main", "NtWriteFile", "NtWaitForSingleObject", "NtWaitForSingleObject", "IsrRoutine"]
+    );
+    let (_folder, path) = index(&trace);
+    let path = text(&path);
+    for (arguments, sentence) in [
+        (&["tree", path, "--pid", "41"][..], NONE),
+        (&["calls", path, "*", "--process", "tool.exe"], NONE),
+        (&["threads", path, "--pid", "40", "--tid", "12"], NONE),
+        (&["ranges", path, "@0", "--pid", "41"], NONE),
+        (
+            &["stack", path, "--at", "3", "--pid", "44"],
+            "none of these threads was observed running before context #3",
+        ),
+    ] {
+        refused(arguments, sentence);
+    }
+}
+
+const NONE: &str = "no thread of this trace is selected by --pid, --process and --tid; `stackhound threads` lists the threads";
+
 #[test]
 fn bounds_and_lower_bounds_are_shown_in_every_format() {
     let trace = trace();
@@ -287,10 +384,10 @@ fn bounds_and_lower_bounds_are_shown_in_every_format() {
         &["*"],
         &[
             "??? main(...) ???",
-            "#3 NtWriteFile(...) ???",
-            "#3 NtWaitForSingleObject(...) ~#7",
-            "~#5 NtWaitForSingleObject(...) ???",
-            "#5 IsrRoutine(...) #6",
+            "#3 NtWriteFile(...) ???  +3.000 ms",
+            "#3 NtWaitForSingleObject(...) ~#7  +3.000 ms, 4.000 ms to 6.000 ms",
+            "~#5 NtWaitForSingleObject(...) ???  +1.000 ms to +4.000 ms",
+            "#5 IsrRoutine(...) #6  +5.000 ms, 1.000 ms",
         ],
     );
     let (_folder, path) = index(&trace);
@@ -368,7 +465,7 @@ fn the_format_of_a_tree_follows_the_file_name() {
     }
     // Without a position, the tree is that of the outermost frame with the most calls below it.
     let whole = object("tree", &trace, &["--depth", "1"]);
-    let most = trace.largest_call().unwrap();
+    let most = trace.largest_call(|_| true).unwrap();
     assert_eq!(whole["active_frame_id"], most.id().0);
     assert_eq!(whole["at"]["context"], most.first_context().id().0);
     let json =
@@ -404,7 +501,11 @@ fn missing_positions_are_reported_in_one_sentence() {
                 "context #3100001 is outside the trace, whose contexts are #0 to #3100000",
             ),
             (path, &["--at", "+5s"], "the trace has no times; use the number of a context, such as #1000"),
-            (path, &["--at", "5", "--tid", "9"], "thread 9 is not in this trace"),
+            (
+                path,
+                &["--at", "5", "--tid", "9"],
+                "thread 9 is not in this trace; `stackhound threads` lists the threads",
+            ),
             (path, &["--at", "5", "--tid", "2"], "thread 2 was not observed running before context #5"),
             (path, &["--at", "5", "--cpu", "1"], "processor 1 is not in this trace, which has 1 processor"),
             (trace, &["--at", "8", "--cpu", "0"], "the active stack of processor 0 at context #8 is unknown"),
@@ -438,7 +539,7 @@ fn missing_positions_are_reported_in_one_sentence() {
             refused(&[verb, trace, frame], sentence);
         }
     }
-    refused(&["tree", path, "--tid", "2"], "--tid and --cpu choose a stack at a position; add --at");
+    refused(&["tree", path, "--cpu", "0"], "--cpu chooses a stack at a position; add --at");
     refused(
         &["calls", path, "*", "--from", "#3100001"],
         "context #3100001 is outside the trace, whose contexts are #0 to #3100000",

@@ -18,7 +18,7 @@ use serde_json::Value;
 /// All commands that write JSON, by the name of their schema. `T` is the trace, `S` the folder with
 /// symbols. Documents with a `type` follow the schema of that name. At #500 of the demo, the active
 /// frame has calls and stack changes below it, so that no other trace is needed for any document.
-const VERBS: [(&str, &str); 31] = [
+const VERBS: [(&str, &str); 33] = [
     ("butterfly", "callers module --preset modules --exclude ntoskrnl --format json T"),
     ("top-costs", "top syscall --by stack --symbol-path S --format json T"),
     ("top-wait", "top wait --by readying-thread --symbol-path S --format json T"),
@@ -47,6 +47,8 @@ const VERBS: [(&str, &str); 31] = [
     ("range", "ranges T --at #500 --by-call --symbols full --symbol-path S --format ndjson"),
     ("stack-changes", "events-of T --at #500 --symbols full --symbol-path S --format json"),
     ("stack-change", "events-of T --at #500 --symbols full --symbol-path S --format ndjson"),
+    ("threads", "threads T --at #500 --symbols full --symbol-path S --format json"),
+    ("thread", "threads T --by stack --at #500 --symbols full --symbol-path S --format ndjson"),
     ("tree", "tree T --at #500 --symbols full --symbol-path S --format json"),
     ("stack", "stack T --at #500 --symbols full --symbol-path S --format json"),
     ("backtrace", "backtrace T --at #500 --symbols full --symbol-path S --format json"),

@@ -10,7 +10,7 @@ use crate::demonstration::demo;
 use crate::fixtures;
 
 /// All verbs that read a trace. `T` is the trace, `C` a trace of calls.
-const TRACES: [&str; 27] = [
+const TRACES: [&str; 28] = [
     "summary T",
     "info T --full",
     "events T",
@@ -33,6 +33,7 @@ const TRACES: [&str; 27] = [
     "symbols list T",
     "symbols check T",
     "hunt T --exit-zero",
+    "threads T",
     "tree T --at #500",
     "stack T --at #500",
     "backtrace T --at #500",

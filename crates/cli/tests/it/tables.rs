@@ -8,7 +8,7 @@ use crate::fixtures;
 use crate::program::{refused, text};
 
 /// All commands that write rows. `C` is a trace of calls.
-const ROWS: [&str; 33] = [
+const ROWS: [&str; 35] = [
     "events T",
     "events T --stacks",
     "stacks T --symbol-path symbols",
@@ -31,6 +31,7 @@ const ROWS: [&str; 33] = [
     "providers",
     "providers --manifest T",
     "rules list long.yml",
+    "threads C --at 14",
     "tree C --at 14",
     "stack C --at 14",
     "backtrace C --at 14",
@@ -38,6 +39,7 @@ const ROWS: [&str; 33] = [
     "ranges C --at 14 --by-call",
     "events-of C --at 14",
     "calls T * --limit 20 --symbols full --symbol-path symbols",
+    "threads T --at #500 --symbols full --symbol-path symbols",
     "tree T --at #500 --symbols full --symbol-path symbols",
     "stack T --at #500 --symbols full --symbol-path symbols",
     "backtrace T --at #500 --symbols full --symbol-path symbols",
@@ -197,7 +199,7 @@ fn files_get_whole_rows() {
 }
 
 /// Commands with the formats that their file name can choose.
-const FORMATS: [(&str, &[(&str, &str)]); 22] = [
+const FORMATS: [(&str, &[(&str, &str)]); 23] = [
     ("summary T", &[("json", "json")]),
     ("info T", &[("json", "json")]),
     ("events T", &[("csv", "csv"), ("ndjson", "ndjson"), ("jsonl", "ndjson"), ("CSV", "csv")]),
@@ -217,6 +219,7 @@ const FORMATS: [(&str, &[(&str, &str)]); 22] = [
     ("tree C --at 14", &[("html", "html"), ("htm", "html"), ("json", "json")]),
     ("stack C --at 14", &[("json", "json")]),
     ("calls C *", &[("json", "json"), ("ndjson", "ndjson")]),
+    ("threads C", &[("json", "json"), ("ndjson", "ndjson")]),
     ("ranges C --at 14", &[("json", "json"), ("ndjson", "ndjson")]),
     ("hunt T --exit-zero", &[("csv", "csv"), ("ndjson", "ndjson"), ("jsonl", "ndjson")]),
     (

@@ -10,7 +10,7 @@
 //! | [`top`], [`chain`] | what costs time, and the critical path of a thread |
 //! | [`butterfly`] | callers and callees of a function |
 //! | [`diff`] | the differences of two traces |
-//! | [`tree`] | the stack model: stacks, call trees, ranges, calls |
+//! | [`tree`], [`threads`] | the stack model: stacks, call trees, ranges, calls, threads |
 //! | [`images`] | facts about image files |
 //! | [`info`], [`providers`], [`symbols`], [`rules`] | facts about files, providers, modules, settings and rules |
 //!
@@ -49,6 +49,7 @@ pub mod summary;
 pub mod symbols;
 mod system_call;
 pub mod thread_stack;
+pub mod threads;
 pub mod top;
 pub mod tree;
 pub mod value;
@@ -108,6 +109,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("top-costs-of-captures", schema::<top::TopCostsOfCaptures<'_>>("top-costs-of-captures")),
         ("top-wait", schema::<top::TopWait<'_>>("top-wait")),
         ("top-wait-of-captures", schema::<top::TopWaitOfCaptures<'_>>("top-wait-of-captures")),
+        ("thread", schema::<threads::ThreadRow<'_>>("thread")),
+        ("threads", schema::<threads::Threads<'_>>("threads")),
         ("tree", schema::<tree::TreeDocument<'_>>("tree")),
     ]
 }

@@ -44,6 +44,10 @@ pub struct TreeFrame<'t> {
     last: u64,
     start: Bound,
     end: Bound,
+    /// Time of the start; null if it is not known.
+    started: Option<Times>,
+    /// Nanoseconds from the start to the end; null if one of them is not known.
+    duration: Option<Durations>,
     start_type: &'static str,
     end_type: &'static str,
     /// The evidence for the existence of the frame.
@@ -70,6 +74,33 @@ pub struct Bound {
     lo: Option<u64>,
     /// The latest context.
     hi: Option<u64>,
+}
+
+/// The first and the last possible time.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Times {
+    earliest: Time,
+    latest: Time,
+}
+
+impl Times {
+    fn of((earliest, latest): (u64, u64)) -> Option<Times> {
+        Some(Times { earliest: Time::from_ticks(earliest)?, latest: Time::from_ticks(latest)? })
+    }
+}
+
+/// The shortest and the longest possible duration, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Durations {
+    shortest: u64,
+    longest: u64,
+}
+
+/// From units of 100 ns.
+impl From<(u64, u64)> for Durations {
+    fn from((shortest, longest): (u64, u64)) -> Durations {
+        Durations { shortest: shortest.saturating_mul(100), longest: longest.saturating_mul(100) }
+    }
 }
 
 impl From<CallBound> for Bound {
@@ -106,6 +137,8 @@ impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
             last: frame.last_context().id().0,
             start: frame.start().into(),
             end: frame.end().into(),
+            started: frame.start_time().and_then(Times::of),
+            duration: frame.duration().map(Durations::from),
             start_type: frame.start_type().name(),
             end_type: frame.end_type().name(),
             evidence: frame.evidence().name(),

@@ -6,10 +6,11 @@
 
 use std::fmt::{self, Write};
 
-use stackhound_calltree::{Bound, ContextId, Continuity, Frame};
+use stackhound_calltree::{Bound, Continuity, Frame};
 
 use super::selection::{Relation, Shown, Tree};
 use super::text::{frames, remarks};
+use super::times::times;
 use crate::escape::Markup;
 
 /// A frame, such as `<span class="stackhound-frame" title="…">#199862 -
@@ -152,54 +153,6 @@ fn close(html: &mut String, open: &mut usize, level: usize) {
     }
 }
 
-/// The first and the last possible context of a bound. `None` if it is open.
-fn contexts(bound: Bound) -> Option<(u64, u64)> {
-    match bound {
-        Bound::Observed(at) => Some((at.0, at.0)),
-        Bound::Inferred { lo, hi } => Some((lo.0, hi.0)),
-        Bound::Open => None,
-    }
-}
-
-/// The first and the last possible time of the start of a frame, in 100 ns: of the transition before
-/// its first context. `None` if the bound is open, also to one side because no transition precedes
-/// context 0, or if the trace has no times.
-fn begin(frame: Frame<'_>) -> Option<(u64, u64)> {
-    // A context has the time of the transition after it.
-    let time = |context: u64| frame.trace().context(ContextId(context.checked_sub(1)?)).ok()?.time();
-    let (lo, hi) = contexts(frame.start())?;
-    Some((time(lo)?, time(hi)?))
-}
-
-/// The shortest and the longest possible duration of a frame, in 100 ns, from its start to the
-/// transition after its last context. `None` if a bound is open or the trace has no times.
-fn duration(frame: Frame<'_>) -> Option<(u64, u64)> {
-    let time = |context| frame.trace().context(ContextId(context)).ok()?.time();
-    let (begin, (lo, hi)) = (begin(frame)?, contexts(frame.end())?);
-    Some((time(lo)?.saturating_sub(begin.1), time(hi)?.saturating_sub(begin.0)))
-}
-
-/// A span of time in units of 100 ns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Span(u64);
-
-/// One span, or the shortest and the longest possible one.
-fn spans((lo, hi): (Span, Span), prefix: &str, html: &mut String) -> fmt::Result {
-    write!(html, ", {prefix}{lo}")?;
-    if lo == hi { Ok(()) } else { write!(html, " to {prefix}{hi}") }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = self.0 as f64;
-        match self.0 {
-            0..10_000 => write!(f, "{:.1} µs", units / 10.0),
-            10_000..10_000_000 => write!(f, "{:.3} ms", units / 1e4),
-            _ => write!(f, "{:.3} s", units / 1e7),
-        }
-    }
-}
-
 fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result {
     let is_active = relation == Relation::Active;
     html.push_str(if is_active { r#"<strong aria-current="true">"# } else { "" });
@@ -210,12 +163,8 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
         Bound::Open => write!(html, "{}, not ended", frame.start())?,
         end => write!(html, "{} to {end}", frame.start())?,
     }
-    let zero = frame.trace().first_context().time();
-    if let (Some((lo, hi)), Some(zero)) = (begin(frame), zero) {
-        spans((Span(lo.saturating_sub(zero)), Span(hi.saturating_sub(zero))), "+", html)?;
-    }
-    if let Some((shortest, longest)) = duration(frame) {
-        spans((Span(shortest), Span(longest)), "", html)?;
+    for time in times(frame).into_iter().flatten() {
+        write!(html, ", {time}")?;
     }
     for remark in remarks(frame) {
         write!(html, ", {remark}")?;

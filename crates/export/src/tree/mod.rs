@@ -11,5 +11,7 @@
 pub mod html;
 mod selection;
 pub mod text;
+mod times;
 
 pub use selection::{Limits, ROWS_MAX, Relation, Row, Shown, Tree};
+pub use times::Spans;

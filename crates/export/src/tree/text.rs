@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use stackhound_calltree::{Bound, CallRange, Count, EndType, Evidence, Frame, Stack, StackEvent, StartType};
 
 use super::selection::{Relation, Shown, Tree};
+use super::times::times;
 use crate::escape::Plain;
 
 /// Maximum indentation, so that endless recursion does not lead to endless lines.
@@ -21,8 +22,10 @@ pub fn tree(tree: &Tree<'_>, out: &mut dyn Write) -> io::Result<()> {
             write!(out, "{:1$}|- ", "", 3 * level.min(INDENTATION_MAX))?;
         }
         match row.shown {
-            Shown::Frame(frame, Relation::Active) => writeln!(out, "{} <== active", line(frame))?,
-            Shown::Frame(frame, _) => writeln!(out, "{}", line(frame))?,
+            Shown::Frame(frame, Relation::Active) => {
+                writeln!(out, "{}{} <== active", line(frame), after(frame))?;
+            }
+            Shown::Frame(frame, _) => writeln!(out, "{}{}", line(frame), after(frame))?,
             Shown::Cut(count) => writeln!(out, "... {} left out", frames(count))?,
             Shown::Away { left, back: Some(back) } => writeln!(out, "stack left at {left}, back at {back}")?,
             Shown::Away { left, back: None } => writeln!(out, "stack left at {left}")?,
@@ -30,6 +33,12 @@ pub fn tree(tree: &Tree<'_>, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The start and the duration of a frame, after two spaces. Names can contain a single one.
+fn after(frame: Frame<'_>) -> String {
+    let known: Vec<_> = times(frame).into_iter().flatten().map(|time| time.to_string()).collect();
+    if known.is_empty() { String::new() } else { format!("  {}", known.join(", ")) }
 }
 
 /// A count such as `12 frames` or `>=1 frames`.
@@ -112,6 +121,7 @@ pub fn event(depth: usize, event: StackEvent<'_>) -> impl fmt::Display {
 
 /// A call, such as `#199886 ntoskrnl!KeWaitForSingleObject(...) #199992`: the transitions that
 /// started and ended it. `~` before a context marks an inferred start or end, `???` an unknown one.
+/// Its start and its duration follow, if they are known.
 pub fn call(frame: Frame<'_>) -> impl fmt::Display {
     let start = match (frame.creation_transition(), frame.start()) {
         (Some(transition), _) => transition.id().to_string(),
@@ -123,5 +133,5 @@ pub fn call(frame: Frame<'_>) -> impl fmt::Display {
         Bound::Inferred { lo, .. } => format!("~#{}", lo.0),
         Bound::Open => "???".to_owned(),
     };
-    fmt::from_fn(move |f| write!(f, "{start} {}(...) {end}", Plain(frame.name())))
+    fmt::from_fn(move |f| write!(f, "{start} {}(...) {end}{}", Plain(frame.name()), after(frame)))
 }

@@ -1,0 +1,194 @@
+//! The processes, threads and stacks of a trace, and when they were active.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{ContextId, Cpu, StackId};
+use crate::trace::ContextRange;
+use crate::{Stack, StackInfo, Trace};
+
+/// The periods in which a stack, or any of several stacks, was the active stack of a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// The number of frames.
+    pub frames: u64,
+    /// The number of periods.
+    pub periods: u64,
+    /// The number of contexts in all periods.
+    pub contexts: u64,
+    /// From the first context at which a stack was active to the last one.
+    pub range: Option<ContextRange>,
+    /// The shortest and the longest possible time of all periods, in 100 ns. They are equal if the
+    /// bounds of all periods were observed. `None` if the trace has no times.
+    pub time: Option<(u64, u64)>,
+}
+
+impl Activity {
+    /// The activity of two sets of stacks.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let range = match (self.range, other.range) {
+            (Some(one), Some(other)) => {
+                let (begin, last) = (one.begin().min(other.begin()), one.last().max(other.last()));
+                ContextRange::new(begin, last).ok()
+            }
+            (one, other) => one.or(other),
+        };
+        let time = match (self.time, other.time) {
+            (Some(one), Some(other)) => Some((one.0 + other.0, one.1 + other.1)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            frames: self.frames + other.frames,
+            periods: self.periods + other.periods,
+            contexts: self.contexts + other.contexts,
+            range,
+            time,
+        }
+    }
+}
+
+/// The items of a list of stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    /// Processes, by id and name. All stacks of processors together are one item.
+    Process,
+    /// Threads, by process and id. The stacks of each processor together are one item.
+    Thread,
+    /// Single stacks.
+    Stack,
+}
+
+/// A process, a thread or a stack: some stacks with their activity.
+///
+/// A trace does not state when ids were used again: two threads of one process that had the same id
+/// one after the other are one thread with several stacks of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackGroup {
+    /// The process, if known.
+    pub process: Option<u32>,
+    /// The name of the process, if known.
+    pub name: Option<String>,
+    /// The thread; `None` for processes, and for stacks of a processor.
+    pub thread: Option<u32>,
+    /// The processor, for stacks of one.
+    pub cpu: Option<Cpu>,
+    /// The number of threads.
+    pub threads: u64,
+    /// The stacks, by number; at least one.
+    pub stacks: Vec<StackId>,
+    /// The activity of all stacks together.
+    pub activity: Activity,
+}
+
+impl StackGroup {
+    /// Its stack at a context: of several, the active one, else the one that was active last, with the
+    /// processor on which it is active. `None` if none of them was active so far.
+    pub fn stack_at<'t>(&self, trace: &'t Trace, at: ContextId) -> Option<(Stack<'t>, Option<Cpu>)> {
+        let stacks = self.stacks.iter().filter_map(|id| trace.stack(*id, at).ok());
+        trace.latest(stacks)
+    }
+}
+
+impl Trace {
+    /// Of some stacks at one context, the active one, else the one that was active last, and the
+    /// processor on which it is active. `None` if none of them was active so far.
+    pub fn latest<'t>(&'t self, stacks: impl Iterator<Item = Stack<'t>>) -> Option<(Stack<'t>, Option<Cpu>)> {
+        let known = stacks.filter_map(|stack| {
+            let period = stack.period()?;
+            let is_active = period.last >= stack.context().id().0;
+            Some(((is_active, period.first), (stack, is_active.then_some(period.cpu))))
+        });
+        known.max_by_key(|(key, _)| *key).map(|(_, found)| found)
+    }
+
+    /// The processes, threads or stacks with a stack that `fits`, those with the most frames first.
+    /// Costs as much as [`activities`](Trace::activities).
+    pub fn groups(&self, by: GroupBy, fits: impl Fn(&StackInfo) -> bool) -> Vec<StackGroup> {
+        let mut groups: BTreeMap<_, (StackGroup, BTreeSet<u32>)> = BTreeMap::new();
+        for (number, activity) in (0..).zip(self.activities()) {
+            let info = self.index.tables.stack_info(number);
+            if !fits(&info) {
+                continue;
+            }
+            let of_processor = info.thread.is_none().then_some(info.cpu).flatten();
+            let (thread, cpu, stack) = match by {
+                GroupBy::Process => (None, None, None),
+                GroupBy::Thread => (info.thread, of_processor, None),
+                GroupBy::Stack => (info.thread, of_processor, Some(number)),
+            };
+            let key = (info.process, info.name.clone(), thread, cpu.map(|cpu| cpu.0), stack);
+            let (group, threads) = groups.entry(key).or_insert_with(|| {
+                let (process, name, activity) = (info.process, info.name, Activity::default());
+                let (threads, stacks) = (0, Vec::new());
+                (StackGroup { process, name, thread, cpu, threads, stacks, activity }, BTreeSet::new())
+            });
+            group.stacks.push(StackId(number));
+            group.activity = group.activity.and(activity);
+            threads.extend(info.thread);
+        }
+        let groups = groups
+            .into_values()
+            .map(|(group, threads)| StackGroup { threads: threads.len() as u64, ..group });
+        let mut groups: Vec<_> = groups.collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.activity.frames));
+        groups
+    }
+
+    /// The activity of every stack, by its number. Costs five look-ups for each period of the trace.
+    pub fn activities(&self) -> Vec<Activity> {
+        let index = &self.index;
+        let mut all: Vec<Activity> =
+            (0..self.stack_count()).map(|id| self.without_periods(StackId(id))).collect();
+        // The time of the transition before a context: when a period began that starts there.
+        let begin = |context: u64| {
+            let times = index.times.as_ref()?;
+            let last = self.transition_count().checked_sub(1)?;
+            Some(times.get(context.saturating_sub(1).min(last)))
+        };
+        let mut inferred = 0..index.inferred_periods.len();
+        let mut next = self.period(0);
+        let mut slack = self.slack_of(0, &mut inferred);
+        while let Some(period) = next {
+            let earlier = slack;
+            next = self.period(period.number + 1);
+            slack = self.slack_of(period.number + 1, &mut inferred);
+            let Some(activity) = period.stack.and_then(|stack| all.get_mut(stack.0 as usize)) else {
+                continue;
+            };
+            let is_followed = next.is_some_and(|next| next.cpu == period.cpu);
+            let (end, end_earlier) = (period.last + 1, if is_followed { slack } else { 0 });
+            let time = || {
+                let (first, last) = (begin(period.first)?, begin(end)?);
+                let shortest = begin(end.saturating_sub(end_earlier))?.saturating_sub(first);
+                Some((shortest, last.saturating_sub(begin(period.first.saturating_sub(earlier))?)))
+            };
+            let range = ContextRange::new(ContextId(period.first), ContextId(period.last.max(period.first)));
+            *activity = activity.and(Activity {
+                frames: 0,
+                periods: 1,
+                contexts: end.saturating_sub(period.first),
+                range: range.ok(),
+                time: time(),
+            });
+        }
+        all
+    }
+
+    fn without_periods(&self, stack: StackId) -> Activity {
+        let (row, end) = self.row(stack);
+        let frames = &self.index.frames;
+        let count = frames.rank(end).saturating_sub(frames.rank(row.bounds));
+        Activity { frames: count, ..Activity::default() }
+    }
+
+    /// The number of contexts by which the period with this number may have begun earlier. The numbers of
+    /// all calls rise.
+    fn slack_of(&self, number: u64, inferred: &mut std::ops::Range<u64>) -> u64 {
+        let index = &self.index;
+        while !inferred.is_empty() && index.inferred_periods.get(inferred.start) < number {
+            inferred.start += 1;
+        }
+        let is_inferred = !inferred.is_empty() && index.inferred_periods.get(inferred.start) == number;
+        if is_inferred { index.period_slack.get(inferred.start) } else { 0 }
+    }
+}
