@@ -126,6 +126,17 @@ impl Builder {
         number
     }
 
+    /// Takes the stacks of another builder with their changes, in place of its own. One builder can
+    /// thus be given the definitions of locations and transitions, and another one the changes.
+    pub fn take_stacks(&mut self, other: Self) {
+        (self.stacks, self.cpus) = (other.stacks, other.cpus);
+    }
+
+    /// The definitions of all stacks, to be completed.
+    pub fn stack_infos(&mut self) -> impl Iterator<Item = &mut StackInfo> {
+        self.stacks.iter_mut().map(|(info, _)| info)
+    }
+
     /// Returns the number of a label, which is defined if it is new.
     pub fn label(&mut self, name: &str) -> LabelId {
         if let Some(number) = self.transitions.numbers.get(name) {

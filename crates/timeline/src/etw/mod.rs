@@ -8,14 +8,16 @@ mod events;
 mod functions;
 
 use std::ops::ControlFlow;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 
-use stackhound_calltree::{Builder, Cpu, Error, StackInfo, StackKind, Trace};
+use stackhound_calltree::{Builder, Cpu, Error, StackInfo, Trace};
 use stackhound_frames::{KernelSymbols, Origin, PolicyText};
 use stackhound_pipeline::{Depth, Enrichment, EventView, Outcome, Passes, Pipeline};
 use stackhound_stacks::{Before, Gaps};
 use stackhound_system::System;
 use stackhound_trace::{OpenTrace, TraceTime};
-use stackhound_types::{Address, TICKS_PER_SECOND, Tid};
+use stackhound_types::{TICKS_PER_SECOND, Tid};
 
 use crate::{Counts, Options, StackEvent, Step, Timeline};
 use functions::Functions;
@@ -47,7 +49,7 @@ const HOLD_PER_SECOND: i64 = 50;
 ///
 /// Function names come from the enrichment's symbolizer. Functions are distinguished only by name,
 /// so all frames are named, including those of the kernel, regardless of the enrichment's policy.
-/// The trace is read twice, and the model is built in memory: about 20 bytes for each event, and 6
+/// The trace is read twice. A second thread builds the model, in memory: about 20 bytes for each event, and 6
 /// for each frame.
 ///
 /// # Errors
@@ -70,79 +72,140 @@ pub fn timeline(
         Options { reorder: (second.0 / HOLD_PER_SECOND).max(1), snapshots: stacks == Stacks::Recorded };
     let mut build = TimelineBuild {
         builder: Builder::new(),
-        timeline: Timeline::new(options),
         functions: Functions::default(),
         gaps: Gaps::of(trace),
         events: events::Events::new(trace, stacks == Stacks::Recorded),
-        error: None,
+        batch: Vec::with_capacity(BATCH),
     };
     if stacks == Stacks::Recorded {
         build.builder.sampled();
     }
-    let wanted = |_: &EventView<'_>| ControlFlow::Continue(true);
-    let outcome = pipeline.run_chosen(wanted, |view| match build.event(view) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => {
-            build.error = Some(error);
-            ControlFlow::Break(())
-        }
+    let (full, batches) = mpsc::sync_channel(BATCHES);
+    let (done, empty) = mpsc::channel();
+    let (tracked, outcome) = thread::scope(|scope| {
+        let tracked = scope.spawn(move || Tracked::new(options).all(&batches, &done));
+        let wanted = |_: &EventView<'_>| ControlFlow::Continue(true);
+        let outcome = pipeline.run_chosen(wanted, |view| {
+            build.event(view);
+            if build.batch.len() < BATCH {
+                return ControlFlow::Continue(());
+            }
+            let next = empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+            // The other thread only ends before the trace if it has an error.
+            match full.send(std::mem::replace(&mut build.batch, next)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        let _ = full.send(std::mem::take(&mut build.batch));
+        drop(full);
+        (tracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), outcome)
     });
-    if let Some(error) = build.error {
-        return Err(error);
+    let Tracked { builder, since, counts, transitions, .. } = tracked?;
+    build.builder.take_stacks(builder);
+    let system = pipeline.trace_state().system();
+    for (info, since) in build.builder.stack_infos().zip(since) {
+        complete(info, since, system);
     }
-    let transitions = build.timeline.end();
-    build.apply(pipeline.trace_state().system())?;
-    let counts = build.timeline.counts();
     // Writing the index needs memory, and nothing of these.
-    drop((pipeline, build.timeline, build.functions, build.events));
+    drop((pipeline, build.functions, build.events));
     Ok((build.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
 
-/// The model while it is built.
+/// The number of items in a batch, and of batches that wait.
+const BATCH: usize = 1 << 11;
+const BATCHES: usize = 4;
+
+/// An item of the input of a [`Timeline`].
+enum Item {
+    Event(StackEvent),
+    Lost(Cpu),
+    Regained(Cpu),
+}
+
+/// Reads events: defines locations and transitions, and converts events to items.
 struct TimelineBuild {
     builder: Builder,
-    timeline: Timeline,
     functions: Functions,
     gaps: Gaps,
     events: events::Events,
-    error: Option<Error>,
+    batch: Vec<Item>,
 }
 
 impl TimelineBuild {
-    fn event(&mut self, view: &EventView<'_>) -> Result<(), Error> {
+    fn event(&mut self, view: &EventView<'_>) {
         let cpu = view.processor().map(Cpu);
         if let Some(cpu) = cpu {
             let before = self.gaps.before(view.event());
             if before == Before::Gap {
-                self.timeline.lose(cpu);
+                self.batch.push(Item::Lost(cpu));
             }
             if before != Before::Nothing {
-                self.timeline.regain(cpu);
+                self.batch.push(Item::Regained(cpu));
             }
         }
         let label = self.events.label(view, &mut self.builder);
         self.builder.transition(view.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
-        self.timeline.push(StackEvent {
+        self.batch.push(Item::Event(StackEvent {
             time: view.time().0,
             cpu,
             thread: self.events.thread(view),
             what: self.events.what(view, &mut self.functions, &mut self.builder),
             stack: self.events.stack(view, &mut self.functions, &mut self.builder),
-        });
+        }));
         if let Some(cpu) = cpu
             && self.gaps.begins_after(view.event())
         {
-            self.timeline.lose(cpu);
+            self.batch.push(Item::Lost(cpu));
         }
-        self.apply(view.trace_state().system())
+    }
+}
+
+/// The stacks with their changes, which a thread of its own derives from the items.
+struct Tracked {
+    timeline: Timeline,
+    builder: Builder,
+    /// The time of the first evidence of each stack.
+    since: Vec<TraceTime>,
+    counts: Counts,
+    transitions: u64,
+}
+
+impl Tracked {
+    fn new(options: Options) -> Tracked {
+        let (timeline, builder) = (Timeline::new(options), Builder::new());
+        Tracked { timeline, builder, since: Vec::new(), counts: Counts::default(), transitions: 0 }
+    }
+
+    /// Tracks all batches, and returns them empty.
+    fn all(mut self, batches: &Receiver<Vec<Item>>, done: &Sender<Vec<Item>>) -> Result<Tracked, Error> {
+        for mut batch in batches {
+            for item in batch.drain(..) {
+                match item {
+                    Item::Event(event) => self.timeline.push(event),
+                    Item::Lost(cpu) => self.timeline.lose(cpu),
+                    Item::Regained(cpu) => self.timeline.regain(cpu),
+                }
+                self.apply()?;
+            }
+            // The reader has ended if it does not take it.
+            let _ = done.send(batch);
+        }
+        self.transitions = self.timeline.end();
+        self.apply()?;
+        self.counts = self.timeline.counts();
+        Ok(self)
     }
 
     /// Applies the pending steps to the model.
-    fn apply(&mut self, system: &System) -> Result<(), Error> {
+    fn apply(&mut self) -> Result<(), Error> {
         for step in self.timeline.steps() {
             match step {
                 Step::Stack { kind, thread, cpu, time, .. } => {
-                    self.builder.stack(stack_info(kind, thread, cpu, time, system));
+                    let thread = thread.map(|tid| tid.0);
+                    let (process, name, region) = (None, None, None);
+                    self.builder.stack(StackInfo { kind, process, thread, cpu, name, region });
+                    self.since.push(TraceTime(time));
                 }
                 Step::Change(change) => self.builder.apply(change)?,
                 Step::Enter { cpu, stack, lo, hi } => self.builder.enter_between(cpu, stack, lo, hi)?,
@@ -156,15 +219,9 @@ impl TimelineBuild {
     }
 }
 
-fn stack_info(kind: StackKind, tid: Option<Tid>, cpu: Option<Cpu>, time: i64, system: &System) -> StackInfo {
-    let process = tid.and_then(|tid| Some(system.thread_of_event(tid, TraceTime(time))?.process()));
-    let name = process.map(|process| process.image_name()).filter(|name| !name.is_empty());
-    StackInfo {
-        kind,
-        process: process.map(|process| process.pid().0),
-        thread: tid.map(|tid| tid.0),
-        cpu,
-        name: name.map(str::to_owned),
-        region: None::<(Address, Address)>,
-    }
+/// Adds the process that had the thread of a stack at a time.
+fn complete(info: &mut StackInfo, since: TraceTime, system: &System) {
+    let process = info.thread.and_then(|tid| Some(system.thread_of_event(Tid(tid), since)?.process()));
+    info.process = process.map(|process| process.pid().0);
+    info.name = process.map(|process| process.image_name().to_owned()).filter(|name| !name.is_empty());
 }
