@@ -26,6 +26,7 @@ pub mod journal;
 mod kind;
 mod location;
 mod pattern;
+mod stepping;
 mod succinct;
 mod trace;
 pub mod tracker;

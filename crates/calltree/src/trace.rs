@@ -499,38 +499,6 @@ impl<'t> Transition<'t> {
         }
         Some(frame)
     }
-
-    /// The next transition in the same frame or in an ancestor. For a call, the transition after
-    /// the return of the function. `None` outside the trace.
-    pub fn step_over(&self) -> Option<Self> {
-        let next = match self.begins() {
-            Some(frame) if frame.has_ended() => frame.last_context().id().0 + 1,
-            Some(_) => return None,
-            None => self.id.0 + 1,
-        };
-        self.trace.transition(TransitionId(next)).ok()
-    }
-
-    /// The previous transition, or, if that ended a frame, the transition that created the frame.
-    /// `None` outside the trace.
-    pub fn step_over_backward(&self) -> Option<Self> {
-        let before = self.trace.transition(TransitionId(self.id.0.checked_sub(1)?)).ok()?;
-        match before.ends() {
-            Some(frame) => frame.creation_transition(),
-            None => Some(before),
-        }
-    }
-
-    /// The first transition after the return of the current function. `None` outside the trace.
-    pub fn step_out(&self) -> Option<Self> {
-        let frame = self.context_before().stack()?.frame().filter(Frame::has_ended)?;
-        self.trace.transition(TransitionId(frame.last_context().id().0 + 1)).ok()
-    }
-
-    /// The transition that called the current function. `None` if it was not observed.
-    pub fn step_out_backward(&self) -> Option<Self> {
-        self.context_before().stack()?.frame()?.function_start()
-    }
 }
 
 impl PartialEq for Transition<'_> {
@@ -758,7 +726,8 @@ impl<'t> Stack<'t> {
         })
     }
 
-    fn others_of_thread(&self) -> impl Iterator<Item = StackId> + use<'t> {
+    /// The other stacks of its thread. The idle threads of all processors have the same id.
+    pub(crate) fn others_of_thread(&self) -> impl Iterator<Item = StackId> + use<'t> {
         let trace = self.trace;
         let info = self.info();
         let own = self.id;
@@ -768,6 +737,7 @@ impl<'t> Stack<'t> {
                 && info.thread.is_some()
                 && other.thread == info.thread
                 && other.process == info.process
+                && other.cpu == info.cpu
         })
     }
 }

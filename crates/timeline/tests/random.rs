@@ -3,15 +3,17 @@
 
 #[path = "random/execution.rs"]
 mod execution;
+#[path = "../../calltree/tests/stepping/oracle.rs"]
+mod oracle;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use execution::{Execution, Func, Owner, Recorded, TrueFrame, function_of};
+use execution::{Active, Execution, Func, Owner, Recorded, TrueFrame, function_of};
 use proptest::prelude::*;
 use stackhound_calltree::{
     Bound, Builder, ContextId, Cpu, Evidence, Frame, FrameId, LocationId, LocationInfo, StackInfo, StackKind,
-    Trace,
+    Trace, TransitionId,
 };
 use stackhound_timeline::{
     EventKind, Interruption, Options, Part, SampledFrame, Snapshot, StackEvent, Step, Timeline,
@@ -49,7 +51,11 @@ fn understood(recorded: &[Recorded], reorder: i64) -> Trace {
     let mut timeline = Timeline::new(Options { reorder, snapshots: true });
     for item in recorded {
         match item {
-            Recorded::Event(stack_event) => timeline.push(stack_event.clone()),
+            Recorded::Event(stack_event) => {
+                let label = builder.label("event");
+                builder.transition(0, stack_event.cpu.unwrap_or_default(), label);
+                timeline.push(stack_event.clone());
+            }
             Recorded::Lost(cpu) => timeline.lose(Cpu(*cpu)),
             Recorded::Regained(cpu) => timeline.regain(Cpu(*cpu)),
         }
@@ -191,6 +197,28 @@ fn check_calls(execution: &Execution, trace: &Trace) -> (u64, u64) {
     (least, seen)
 }
 
+/// Checks the steps over a system call of a thread, from the event of its start to that of its end.
+fn check_steps_over(execution: &Execution, trace: &Trace, tid: u32, (start, end): (u64, u64)) {
+    let start = trace.transition(TransitionId(start)).unwrap();
+    let over = start.step_over();
+    let next = over.map_or(trace.transition_count(), |over| over.id().0);
+    assert!(next > end, "over #{start} is #{next}, but the call ends at #{end}");
+    for &(context, cpu, active) in &execution.active {
+        let is_of_thread = match active {
+            Active::Exactly(owner) => {
+                [Owner::User(tid), Owner::Wow64(tid), Owner::Kernel(tid)].contains(&owner)
+            }
+            Active::User(other) | Active::Thread(other, _) => other == tid,
+        };
+        let is_event =
+            context < trace.transition_count() && trace.context(ContextId(context)).unwrap().cpu().0 == cpu;
+        if is_event && end < context && context <= next {
+            assert_eq!(is_of_thread, context == next, "#{context} after the call #{start} of thread {tid}");
+        }
+    }
+    assert!(over.is_none_or(|over| over.step_over_backward() == Some(start)), "back over {start}");
+}
+
 fn script() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
     prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..160)
 }
@@ -200,6 +228,19 @@ proptest! {
     #[test]
     fn exact_traces(script in script(), losses in any::<bool>()) {
         check(&Execution::run(&script, execution::RecordingOptions { calls: true, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
+    }
+
+    #[test]
+    fn steps_match_a_walk_over_all_transitions(script in script(), losses in any::<bool>(), calls in any::<bool>()) {
+        let recording = execution::RecordingOptions { calls, switches: true, losses, interrupted_stacks: true, cut_walks: false };
+        let execution = Execution::run(&script, recording);
+        let trace = understood(&execution.recorded, 1 << 40);
+        oracle::check(&trace);
+        for call in &execution.calls {
+            if let Owner::Kernel(tid) = call.owner {
+                check_steps_over(&execution, &trace, tid, (call.first - 1, call.last));
+            }
+        }
     }
 
     /// Interruptions that took longer than events are held.
@@ -293,7 +334,7 @@ proptest! {
         recorded in prop::collection::vec(anything(), 1..80),
         reorder in prop_oneof![Just(0i64), Just(5), Just(1 << 40)],
     ) {
-        understood(&recorded, reorder);
+        oracle::check(&understood(&recorded, reorder));
     }
 }
 

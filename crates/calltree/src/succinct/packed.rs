@@ -49,6 +49,11 @@ impl Packed {
         Some(count.checked_mul(u64::from(width))?.div_ceil(64))
     }
 
+    /// Whether a number has few enough bits to be stored.
+    pub(crate) fn can_store(&self, number: u64) -> bool {
+        number.checked_shr(self.width).is_none_or(|rest| rest == 0)
+    }
+
     /// Returns the number at `index`, or zero if it is out of range.
     #[inline]
     pub(crate) fn get(&self, index: u64) -> u64 {

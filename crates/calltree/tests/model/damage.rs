@@ -19,6 +19,8 @@ fn index() -> Vec<u8> {
         Step::Return(EndType::InterruptReturn),
         Step::Switch(1, 2, false),
         Step::Call(3),
+        Step::Switch(2, 0, false),
+        Step::Call(4),
         Step::Switch(0, 0, false),
         Step::Unwind(2),
         Step::Underflow,
@@ -27,7 +29,7 @@ fn index() -> Vec<u8> {
         Step::Nothing,
     ];
     let steps = (0..30).flat_map(|round| steps.iter().cloned().map(move |step| (round, step))).collect();
-    run(&(2, 4, steps)).trace.as_bytes().to_vec()
+    run(&(2, 6, steps)).trace.as_bytes().to_vec()
 }
 
 /// Runs all queries.

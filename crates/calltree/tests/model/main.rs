@@ -4,3 +4,5 @@ mod agreement;
 mod damage;
 mod fold;
 mod naive;
+#[path = "../stepping/oracle.rs"]
+mod oracle;

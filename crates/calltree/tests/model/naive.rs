@@ -84,7 +84,7 @@ pub fn steps() -> impl Strategy<Value = (usize, usize, Vec<(u8, Step)>)> {
         2 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(stack, frames, closes)| Step::Switch(stack, frames, closes)),
         1 => Just(Step::Lose),
     ];
-    (1_usize..3, 2_usize..5, prop::collection::vec((any::<u8>(), step), 1..120))
+    (1_usize..3, 2_usize..7, prop::collection::vec((any::<u8>(), step), 1..120))
 }
 
 /// Runs the steps.
@@ -121,14 +121,13 @@ impl Run {
     fn new(cpus: usize, stacks: usize) -> Self {
         let mut builder = Builder::new();
         for number in 0..stacks {
-            builder.stack(StackInfo {
-                kind: if number % 2 == 0 { StackKind::User } else { StackKind::Kernel },
-                process: Some(1),
-                thread: Some(number as u32 / 2),
-                cpu: None,
-                name: None,
-                region: None,
-            });
+            let (kind, thread) = match number {
+                0 | 2 => (StackKind::User, Some(number as u32 / 2)),
+                1 | 3 => (StackKind::Kernel, Some(number as u32 / 2)),
+                4 => (StackKind::Interrupt, None),
+                _ => (StackKind::Deferred, None),
+            };
+            builder.stack(StackInfo { kind, process: Some(1), thread, cpu: None, name: None, region: None });
         }
         let locations = (0..5)
             .map(|number| {
@@ -158,6 +157,10 @@ impl Run {
 
     fn step(&mut self, cpu: usize, step: &Step) {
         let (now, next) = (self.now, self.now + 1);
+        if self.active.len() > 1 {
+            let label = self.builder.label("step");
+            self.builder.transition(now, Cpu(cpu as u16), label);
+        }
         for active in &mut self.active {
             active.push(active[now as usize]);
         }

@@ -8,5 +8,7 @@ mod found;
 mod limits;
 mod literal;
 mod notation;
+#[path = "../stepping/oracle.rs"]
+mod oracle;
 mod scripts;
 mod truth;

@@ -151,3 +151,11 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn steps_match_a_walk_over_all_transitions(seed: u64, readable: bool, transitions in 1..300_u64) {
+        let (_, trace) = record(Execution { seed, transitions, readable });
+        crate::oracle::check(&trace);
+    }
+}
