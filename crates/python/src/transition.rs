@@ -103,9 +103,9 @@ impl Transition {
         Ok(Context::of(&self.owner, &self.view()?.context_after()))
     }
 
-    /// The next transition in the same frame or one further out: for a call, the one after the
-    /// function's return. If not forward, the previous one or, if that was a return, the call.
-    /// ``None`` outside the trace.
+    /// The next transition of the same thread. For a call, a system call or an interrupt, the one
+    /// after the return. If not forward, the previous one or, if that was a return, the call. Skips
+    /// other threads and processors, and interrupts. ``None`` outside the trace.
     #[pyo3(signature = (forward=true))]
     fn step_over(&self, forward: bool) -> Result<Option<Self>, Failure> {
         let view = self.view()?;
@@ -113,8 +113,9 @@ impl Transition {
         Ok(found.map(|found| Self::of(&self.owner, &found)))
     }
 
-    /// The first transition after the return of the function in which it happens. If not forward,
-    /// the call of that function. ``None`` outside the trace.
+    /// The first transition of the same thread after the return of the function in which it
+    /// happens. If not forward, the call of that function. For an interrupt routine, the interrupted
+    /// code after or before it. ``None`` outside the trace.
     #[pyo3(signature = (forward=true))]
     fn step_out(&self, forward: bool) -> Result<Option<Self>, Failure> {
         let view = self.view()?;
