@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{ContextId, Cpu, StackId};
+use crate::succinct::EliasFano;
 use crate::trace::ContextRange;
 use crate::{Stack, StackInfo, Trace};
 
@@ -34,13 +35,13 @@ impl Activity {
             (one, other) => one.or(other),
         };
         let time = match (self.time, other.time) {
-            (Some(one), Some(other)) => Some((one.0 + other.0, one.1 + other.1)),
+            (Some(one), Some(other)) => Some((one.0.saturating_add(other.0), one.1.saturating_add(other.1))),
             (one, other) => one.or(other),
         };
         Self {
             frames: self.frames + other.frames,
             periods: self.periods + other.periods,
-            contexts: self.contexts + other.contexts,
+            contexts: self.contexts.saturating_add(other.contexts),
             range,
             time,
         }
@@ -52,7 +53,8 @@ impl Activity {
 pub enum GroupBy {
     /// Processes, by id and name. All stacks of processors together are one item.
     Process,
-    /// Threads, by process and id. The stacks of each processor together are one item.
+    /// Threads, by process and id. The stacks of each processor together are one item, and so is its
+    /// idle thread: all idle threads have the same id.
     Thread,
     /// Single stacks.
     Stack,
@@ -70,7 +72,7 @@ pub struct StackGroup {
     pub name: Option<String>,
     /// The thread; `None` for processes, and for stacks of a processor.
     pub thread: Option<u32>,
-    /// The processor, for stacks of one.
+    /// The processor, for its stacks and its idle thread.
     pub cpu: Option<Cpu>,
     /// The number of threads.
     pub threads: u64,
@@ -110,11 +112,10 @@ impl Trace {
             if !fits(&info) {
                 continue;
             }
-            let of_processor = info.thread.is_none().then_some(info.cpu).flatten();
             let (thread, cpu, stack) = match by {
                 GroupBy::Process => (None, None, None),
-                GroupBy::Thread => (info.thread, of_processor, None),
-                GroupBy::Stack => (info.thread, of_processor, Some(number)),
+                GroupBy::Thread => (info.thread, info.cpu, None),
+                GroupBy::Stack => (info.thread, info.cpu, Some(number)),
             };
             let key = (info.process, info.name.clone(), thread, cpu.map(|cpu| cpu.0), stack);
             let (group, threads) = groups.entry(key).or_insert_with(|| {
@@ -134,30 +135,39 @@ impl Trace {
         groups
     }
 
-    /// The activity of every stack, by its number. Costs five look-ups for each period of the trace.
+    /// The activity of every stack, by its number. Reads all periods of the trace, and the times at
+    /// their bounds.
     pub fn activities(&self) -> Vec<Activity> {
         let index = &self.index;
         let mut all: Vec<Activity> =
             (0..self.stack_count()).map(|id| self.without_periods(StackId(id))).collect();
         // The time of the transition before a context: when a period began that starts there.
-        let begin = |context: u64| {
-            let times = index.times.as_ref()?;
-            let last = self.transition_count().checked_sub(1)?;
-            Some(times.get(context.saturating_sub(1).min(last)))
+        let mut times = index.times.as_ref().map(EliasFano::cursor);
+        let last = self.transition_count().saturating_sub(1);
+        let mut begin =
+            |context: u64| times.as_mut().map(|times| times.get(context.saturating_sub(1).min(last)));
+        let mut starts = index.periods.cursor();
+        let (mut inferred, mut nth) = (index.inferred_periods.cursor(), 0);
+        // The number of contexts by which a period may have begun earlier.
+        let mut slack_of = |number| {
+            while nth < index.inferred_periods.len() && inferred.get(nth) < number {
+                nth += 1;
+            }
+            let is_inferred = nth < index.inferred_periods.len() && inferred.get(nth) == number;
+            if is_inferred { index.period_slack.get(nth) } else { 0 }
         };
-        let mut inferred = 0..index.inferred_periods.len();
-        let mut next = self.period(0);
-        let mut slack = self.slack_of(0, &mut inferred);
+        let mut next = self.period_with(0, |number| starts.get(number));
+        let mut slack = slack_of(0);
         while let Some(period) = next {
             let earlier = slack;
-            next = self.period(period.number + 1);
-            slack = self.slack_of(period.number + 1, &mut inferred);
+            next = self.period_with(period.number + 1, |number| starts.get(number));
+            slack = slack_of(period.number + 1);
             let Some(activity) = period.stack.and_then(|stack| all.get_mut(stack.0 as usize)) else {
                 continue;
             };
             let is_followed = next.is_some_and(|next| next.cpu == period.cpu);
             let (end, end_earlier) = (period.last + 1, if is_followed { slack } else { 0 });
-            let time = || {
+            let mut time = || {
                 let (first, last) = (begin(period.first)?, begin(end)?);
                 let shortest = begin(end.saturating_sub(end_earlier))?.saturating_sub(first);
                 Some((shortest, last.saturating_sub(begin(period.first.saturating_sub(earlier))?)))
@@ -179,16 +189,5 @@ impl Trace {
         let frames = &self.index.frames;
         let count = frames.rank(end).saturating_sub(frames.rank(row.bounds));
         Activity { frames: count, ..Activity::default() }
-    }
-
-    /// The number of contexts by which the period with this number may have begun earlier. The numbers of
-    /// all calls rise.
-    fn slack_of(&self, number: u64, inferred: &mut std::ops::Range<u64>) -> u64 {
-        let index = &self.index;
-        while !inferred.is_empty() && index.inferred_periods.get(inferred.start) < number {
-            inferred.start += 1;
-        }
-        let is_inferred = !inferred.is_empty() && index.inferred_periods.get(inferred.start) == number;
-        if is_inferred { index.period_slack.get(inferred.start) } else { 0 }
     }
 }

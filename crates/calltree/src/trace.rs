@@ -256,14 +256,19 @@ impl Trace {
 
     /// The period with this number.
     pub(crate) fn period(&self, number: u64) -> Option<Period> {
-        if number >= self.index.periods.len() {
+        self.period_with(number, |number| self.index.periods.get(number))
+    }
+
+    /// The period with this number, given the starts of periods.
+    pub(crate) fn period_with(&self, number: u64, mut start: impl FnMut(u64) -> u64) -> Option<Period> {
+        let count = self.index.periods.len();
+        if number >= count {
             return None;
         }
         let stretch = self.stretch();
-        let start = self.index.periods.get(number);
-        let (cpu, first) = (start / stretch, start % stretch);
-        let next =
-            if number + 1 < self.index.periods.len() { self.index.periods.get(number + 1) } else { u64::MAX };
+        let from = start(number);
+        let (cpu, first) = (from / stretch, from % stretch);
+        let next = if number + 1 < count { start(number + 1) } else { u64::MAX };
         let last =
             if next / stretch == cpu { (next % stretch).saturating_sub(1) } else { self.transition_count() };
         Some(Period { number, cpu: Cpu(cpu as u16), first, last, stack: self.period_stack(number) })

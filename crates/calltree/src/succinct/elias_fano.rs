@@ -77,6 +77,11 @@ impl EliasFano {
         (high << self.shape.low_width()) | self.low.get(index)
     }
 
+    /// Returns a reader for numbers that are near each other.
+    pub(crate) fn cursor(&self) -> Cursor<'_> {
+        Cursor { numbers: self, word: 0, before: 0 }
+    }
+
     /// Returns how many numbers are at most `number`.
     #[inline]
     pub(crate) fn rank(&self, number: u64) -> u64 {
@@ -118,6 +123,42 @@ impl EliasFano {
     }
 }
 
+/// Reads numbers like [`EliasFano::get`], starting from the number that was read last. The cost grows
+/// with their distance, and is a few instructions for the next number.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'n> {
+    numbers: &'n EliasFano,
+    /// A word of the high bits, and the number of ones before it.
+    word: u64,
+    before: u64,
+}
+
+impl Cursor<'_> {
+    pub(crate) fn get(&mut self, index: u64) -> u64 {
+        let EliasFano { low, high, shape } = self.numbers;
+        if index >= shape.count {
+            return shape.greatest;
+        }
+        while index < self.before && self.word > 0 {
+            self.word -= 1;
+            self.before -= u64::from(high.word(self.word).count_ones());
+        }
+        let words = high.len().div_ceil(64);
+        let mut word = high.word(self.word);
+        while self.word < words && self.before + u64::from(word.count_ones()) <= index {
+            self.before += u64::from(word.count_ones());
+            self.word += 1;
+            word = high.word(self.word);
+        }
+        for _ in self.before..index {
+            word &= word.wrapping_sub(1);
+        }
+        // Damaged bytes have fewer ones than numbers.
+        let position = (self.word * 64 + u64::from(word.trailing_zeros())).min(high.len());
+        (position.saturating_sub(index) << shape.low_width()) | low.get(index)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +169,11 @@ mod tests {
         let read = EliasFano::new(bytes.into(), numbers.len() as u64, greatest).unwrap();
         for (index, number) in numbers.iter().enumerate() {
             assert_eq!(read.get(index as u64), *number);
+        }
+        let mut cursor = read.cursor();
+        let orders = (0..numbers.len()).chain((0..numbers.len()).rev().step_by(7));
+        for index in orders.chain(probes.iter().map(|probe| *probe as usize % (numbers.len() + 1))) {
+            assert_eq!(cursor.get(index as u64), numbers.get(index).copied().unwrap_or(greatest));
         }
         let near = numbers.iter().flat_map(|n| [n.saturating_sub(1), *n, n.saturating_add(1)]);
         for probe in near.chain(probes.iter().copied()) {

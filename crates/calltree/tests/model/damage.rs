@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stackhound_calltree::{
-    Axis, ContextId, Cpu, EndType, Error, FrameId, Pattern, StackId, Trace, TransitionId,
+    Axis, ContextId, Cpu, EndType, Error, FrameId, GroupBy, Pattern, StackId, Trace, TransitionId,
 };
 
 use super::naive::{Step, run};
@@ -52,6 +52,7 @@ fn query_all(trace: &Trace) {
         let Ok(frame) = trace.frame(FrameId(id)) else { continue };
         let _ =
             (frame.to_string(), frame.range(), frame.first_executed_context(), frame.start(), frame.end());
+        let _ = (frame.start_time(), frame.duration());
         let _ = (frame.children().take(100).count(), frame.reversed_children().take(100).count());
         let _ = (frame.ancestors().take(100).count(), frame.descendant_events().take(300).count());
         let _ =
@@ -62,6 +63,9 @@ fn query_all(trace: &Trace) {
         let _ = trace.stack(StackId(id), ContextId(0)).map(|stack| stack.frames().count());
     }
     let _ = trace.calls(&Pattern::new("f?").unwrap());
+    for group in trace.groups(GroupBy::Stack, |_| true).into_iter().take(20) {
+        let _ = group.stack_at(trace, ContextId(5));
+    }
 }
 
 #[test]

@@ -131,8 +131,12 @@ fn table(trace: &Trace, by: GroupBy, groups: &[StackGroup], at: Option<ContextId
     let mut table = Table::new(columns);
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for group in groups {
-        let of_processor = || Some(format!("processor {}", group.cpu?.0));
-        let mut cells = vec![known(group.name.clone().or_else(of_processor))];
+        let mut cells = vec![match (&group.name, group.cpu) {
+            (Some(name), Some(cpu)) => format!("{name}, processor {}", cpu.0),
+            (Some(name), None) => name.clone(),
+            (None, Some(cpu)) => format!("processor {}", cpu.0),
+            (None, None) => known(None),
+        }];
         cells.push(known(group.process.map(|pid| pid.to_string())));
         match by {
             GroupBy::Process => cells.push(group.threads.to_string()),

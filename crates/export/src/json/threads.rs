@@ -15,7 +15,7 @@ pub struct ThreadRow<'t> {
     name: Option<String>,
     /// The thread; null for processes and for stacks of a processor.
     tid: Option<u32>,
-    /// The processor of its stack, for interrupts and the idle threads.
+    /// The processor, for its interrupts and its idle thread.
     cpu: Option<u16>,
     /// Number of the stack; null for processes and threads.
     stack_id: Option<u64>,
