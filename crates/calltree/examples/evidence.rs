@@ -66,7 +66,8 @@ fn describe(builder: &mut Builder) -> Result<(), Error> {
 
 fn location(builder: &mut Builder, module: &str, symbol: Option<&str>) -> Option<LocationId> {
     let (path, base) = (Some(format!("C:\\{module}")), Some(Address(0x1_4000_0000)));
-    let module = Some(builder.module(ModuleInfo { name: module.to_owned(), path, base }));
+    let name = module.trim_end_matches(".exe").to_owned();
+    let module = Some(builder.module(ModuleInfo { name, path, base }));
     let (address, rva) = (Some(Address(0x1_4000_1230)), Some(0x1230));
     let symbol = symbol.map(str::to_owned);
     Some(builder.location(LocationInfo { address, module, rva, symbol, symbol_offset: 0 }))

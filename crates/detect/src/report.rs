@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::ImageEvidence;
-use stackhound_types::Mode;
+use stackhound_types::{Mode, file_name};
 
 use crate::analytic::{Analytic, RuleInfo};
 use crate::catalogue::DetectionId;
@@ -138,8 +138,8 @@ impl FrameReport {
 
     /// File name of the module, or `jit:` followed by the runtime that compiled the code.
     pub fn module_or_runtime(&self) -> Option<&str> {
-        match (self.module.rsplit('\\').next(), self.region.kind) {
-            (Some(name), _) if !name.is_empty() => Some(name),
+        match (file_name(&self.module), self.region.kind) {
+            (name, _) if !name.is_empty() => Some(name),
             (_, kind @ RegionKind::Jit(_)) => Some(kind.name()),
             _ => None,
         }
@@ -199,7 +199,7 @@ pub struct MemoryReport {
 impl MemoryReport {
     /// A short label: `amsi.dll!AmsiScanBuffer`, `amsi.dll+0x3000`, `0x24f64b70000`.
     pub fn label(&self) -> String {
-        let name = self.module.rsplit('\\').next().unwrap_or_default();
+        let name = file_name(&self.module);
         match (&self.export, self.rva) {
             (Some(export), Some(_)) => format!("{name}!{export}"),
             (None, Some(rva)) => format!("{name}+{rva:#x}"),

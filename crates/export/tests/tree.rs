@@ -520,7 +520,8 @@ fn the_example_as_json() {
         "stack_id": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "path": null, "symbol": "UsbhDecHubBusy", "offset": 0,
         "address": "0xfffff800fe4ac010", "rva": "0xc010", "stub": null, "creation": 199_862, "first": 199_863, "last": 200_320,
         "start": {"kind": "observed", "lo": 199_863, "hi": 199_863},
-        "end": {"kind": "observed", "lo": 200_320, "hi": 200_320}, "start_type": "call", "end_type": "return",
+        "end": {"kind": "observed", "lo": 200_320, "hi": 200_320}, "started": null, "duration": null,
+        "start_type": "call", "end_type": "return",
         "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "least": 5, "at_least": false,
     });
     let mut written = json_frame(frame);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use stackhound_symbols::folder::{Folder, below_windows};
-use stackhound_types::HexBytes;
+use stackhound_types::{HexBytes, file_name};
 
 use crate::module::{ModuleFacts, Role, Roles};
 use crate::runtime::{self, Runtime};
@@ -285,7 +285,7 @@ impl Lists {
     /// The roles of a module. `windows` is the path of the Windows folder, if it is known.
     pub(crate) fn roles(&self, facts: &ModuleFacts, windows: Option<&str>) -> Roles {
         let path = &*facts.path;
-        let name = path.rsplit('\\').next().unwrap_or(path);
+        let name = file_name(path);
         let folder = self.folder(path, windows);
         let mut roles = Roles::default();
         let mut set = |role, is: bool| {
@@ -402,7 +402,7 @@ impl Lists {
 
     /// Whether the threads of this program start in a library of their own.
     pub fn has_own_roots(&self, image: &str) -> bool {
-        fits(&self.thread_roots.own_roots, image.rsplit('\\').next().unwrap_or(image))
+        fits(&self.thread_roots.own_roots, file_name(image))
     }
 
     /// Whether an operation raises the severity of a finding.
@@ -412,7 +412,7 @@ impl Lists {
 
     /// Whether a program holds credentials.
     pub fn is_sensitive_target(&self, image: &str) -> bool {
-        fits(&self.sensitive.targets, image.rsplit('\\').next().unwrap_or(image))
+        fits(&self.sensitive.targets, file_name(image))
     }
 
     /// Whether these access rights allow reading the memory of a process.
@@ -427,7 +427,7 @@ impl Lists {
 
     /// Whether a program is one that reports crashes for Windows, in a folder of Windows.
     pub fn is_crash_reporter(&self, image: &str) -> bool {
-        let name = image.rsplit('\\').next().unwrap_or(image);
+        let name = file_name(image);
         Folder::of(image, None) == Folder::System && fits(&self.sensitive.crash_reporters, name)
     }
 
@@ -456,7 +456,7 @@ impl Lists {
     /// Whether a program runs scripts or code of others, so that its name and the modules of its
     /// stacks do not identify an activity.
     pub fn is_script_host(&self, image: &str) -> bool {
-        fits(&self.baseline.script_hosts, image.rsplit('\\').next().unwrap_or(image))
+        fits(&self.baseline.script_hosts, file_name(image))
     }
 
     /// Maximum time between findings of one alert, in units of 100 ns.

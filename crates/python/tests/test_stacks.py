@@ -280,7 +280,7 @@ def test_html(trace: Trace) -> None:
 def test_a_sampled_trace_reports_unknown_values(sampled: Trace) -> None:
     assert sampled.is_sampled
     work = next(sampled.calls("app.exe!work"))
-    assert str(work) == "~#1 - app.exe!work"
+    assert str(work) == "~#1 - app!work"
     assert (work.evidence, work.continuity) == (Evidence.Snapshot, Continuity.Assumed)
     match work.start_bound:
         case Inferred(lo, hi):
@@ -332,7 +332,7 @@ def test_stacks_of_a_thread(sampled: Trace) -> None:
     caller = kernel.prev_stack("thread")
     assert caller is not None
     assert (caller.id, caller.context.id) == (user.id, 2)
-    assert lines(caller.frames()) == ["~#1 - app.exe!work", "??? - app.exe+0x1230"]
+    assert lines(caller.frames()) == ["~#1 - app!work", "??? - app+0x1230"]
     assert [stack.id for stack in sampled.stacks(5)] == [0, 1, 2]
     # There is no stack where the activity of a processor is not known.
     assert sampled.context_before(10).stack is None
@@ -365,9 +365,9 @@ def test_an_interrupt(sampled: Trace) -> None:
 def test_a_location_without_a_symbol(sampled: Trace) -> None:
     location = next(sampled.calls("app.exe!*")).function_location()
     assert location is not None
-    assert (location.symbol, location.name) == (None, "app.exe+0x1230")
+    assert (location.symbol, location.name) == (None, "app+0x1230")
     assert (location.binary.path, location.binary.base_address) == ("C:\\app.exe", 0x1_4000_0000)
-    assert repr(location.binary) == "Binary(name='app.exe')"
+    assert repr(location.binary) == "Binary(name='app')"
 
 
 # Errors and lifetimes.

@@ -5,6 +5,7 @@ use stackhound_detect::report::{
     CreatedFile, EventContext, EventReport, FrameReport, ProcessReport, SourceLocation, TamperingReport,
 };
 use stackhound_frames::{Frame, Modules, Summary};
+use stackhound_types::file_name;
 
 use crate::call_trace;
 use crate::case::NO_STACK;
@@ -115,10 +116,6 @@ fn created_files(row: &Row<'_>, evidence: &Evidence, stack: &[FrameReport]) -> V
         }
     }
     created
-}
-
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('\\').next().unwrap_or(path)
 }
 
 /// Reports a frame with the spelling of its module in the row.

@@ -11,7 +11,7 @@ use hashbrown::{Equivalent, HashMap, HashSet};
 use stackhound_detect::Detector;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
 use stackhound_images::ImageEvidence;
-use stackhound_types::ModuleIdentity;
+use stackhound_types::{ModuleIdentity, file_name};
 
 use crate::row::StatedImage;
 
@@ -321,7 +321,7 @@ impl ModuleNumbers {
 }
 
 fn facts(path: &str, sha256: Option<[u8; 32]>, image: &ImageEvidence) -> ModuleFacts {
-    let name = path.rsplit('\\').next().unwrap_or(path).to_owned();
+    let name = file_name(path).to_owned();
     let too_many = image.facts().len() >= STATEMENTS_MAX;
     let image = if too_many { ImageEvidence::default() } else { image.clone() };
     ModuleFacts {

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use stackhound_trace::TraceTime;
-use stackhound_types::{Address, Guid, PdbIdentity, Pid};
+use stackhound_types::{Address, Guid, PdbIdentity, Pid, file_name};
 
 use crate::image_version::ImageVersion;
 use crate::process::{ProcessId, ProcessRef};
@@ -92,11 +92,6 @@ pub(crate) struct Modules {
     pub unresolved: u64,
     /// PDBs for which no module was found before they were forgotten.
     unclaimed: u64,
-}
-
-/// The last component of a path.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('\\').next().unwrap_or(path)
 }
 
 impl Modules {

@@ -14,13 +14,13 @@ use stackhound_schema::method::{ManagedModule, MethodCode, SCRIPT};
 use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
-use stackhound_types::{Guid, PdbIdentity, Pid, PointerSize, Tid};
+use stackhound_types::{Guid, PdbIdentity, Pid, PointerSize, Tid, file_name};
 
 use crate::caller::Caller;
 use crate::file::{FileKey, FileNameEvent, FileObject};
 use crate::image_version::ImageVersion;
 use crate::method::{MethodFacts, Runtime};
-use crate::module::{ModuleFacts, file_name};
+use crate::module::ModuleFacts;
 use crate::process::{ProcessDetails, ProcessFacts};
 use crate::region::AllocationFacts;
 use crate::registry::{KeyControlBlock, KeyNameEvent};

@@ -12,6 +12,7 @@ mod guid;
 mod hex;
 mod id;
 mod module;
+mod path;
 pub mod plain;
 mod time;
 
@@ -21,4 +22,5 @@ pub use guid::{Guid, GuidError};
 pub use hex::{HexBytes, sha256_of_hex};
 pub use id::{Pid, Tid};
 pub use module::{ImageIdentity, ModuleIdentity, PdbIdentity};
+pub use path::file_name;
 pub use time::{FileTime, RawTime, TICKS_PER_SECOND};

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use stackhound::FileTime;
 use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
-use stackhound::types::Rfc3339;
+use stackhound::types::{Rfc3339, file_name};
 use stackhound_sysmon::Evaluated;
 use stackhound_sysmon::rules::WindowsEvent;
 
@@ -220,7 +220,7 @@ fn look_up(
             return time.map_or(missing, |time| text(&Rfc3339(FileTime(time)).to_string()));
         }
         Field::Host => return text(row.host),
-        Field::Process => return text(row.actor.image.rsplit('\\').next().unwrap_or_default()),
+        Field::Process => return text(file_name(row.actor.image)),
         Field::Provider => return text(PROVIDER),
         Field::Event => {
             text(row.action.event_name())?;

@@ -409,6 +409,17 @@ fn bounds_and_lower_bounds_are_shown_in_every_format() {
         (&call["end"]["kind"], &call["tid"], &call["creation"]),
         (&json!("open"), &json!(12), &Value::Null)
     );
+    let tree = output("tree", &trace, &["--at", "5", "--cpu", "0"]);
+    let expected = "#3 - NtWriteFile  +3.000 ms\n\
+                    |- #3 - NtWaitForSingleObject  +3.000 ms, 4.000 ms to 6.000 ms <== active\n";
+    assert!(tree.starts_with(expected), "{tree}");
+    assert_eq!(
+        call["started"],
+        json!({"earliest": "2024-01-01T00:00:00.0010000Z", "latest": "2024-01-01T00:00:00.0040000Z"})
+    );
+    assert_eq!(call["duration"], Value::Null);
+    let wait = &object("calls", &trace, &["*Wait*"])["calls"][0];
+    assert_eq!(wait["duration"], json!({"shortest": 4_000_000, "longest": 6_000_000}));
     let tree = output("tree", &trace, &["--at", "5", "--cpu", "0", "--ancestors", "1", "--format", "html"]);
     assert!(tree.contains("#4 to #7..#9"), "{tree}");
 }

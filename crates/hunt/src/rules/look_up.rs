@@ -15,7 +15,7 @@ use stackhound_rules::evaluate::{Elements, RuleEvent, arguments};
 use stackhound_rules::{Part, names};
 use stackhound_schema::Value as FieldValue;
 use stackhound_schema::kernel::view;
-use stackhound_types::{Address, Mode, Pid};
+use stackhound_types::{Address, Mode, Pid, file_name};
 
 use super::field::{
     Form, ImageOf, ImagePart, KeyPart, PathPart, ProcessPart, StackPart, Start, StartPart, TraceField, Whose,
@@ -383,7 +383,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             Err(Missing::NotStated) if self.number("FileObject") == Some(0) => "".into(),
             Err(_) => return CONTINUE,
         };
-        let name = path.rsplit('\\').next().unwrap_or(&path);
+        let name = file_name(&path);
         let extension = name.rfind('.').map_or("", |at| &name[at..]);
         text(
             match part {
@@ -407,7 +407,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         }
         let Ok(path) = &subject.path else { return CONTINUE };
         if part == KeyPart::Name {
-            return text(path.trim_end_matches('\\').rsplit('\\').next().unwrap_or(path), visit);
+            return text(file_name(path.trim_end_matches('\\')), visit);
         }
         let mut path = path.to_string();
         if let Some(value) = value {
@@ -523,7 +523,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             StackPart::Symbols(None) => {
                 for frame in frames.iter().rev() {
                     let path = self.module_path(frame);
-                    let module = path.as_deref().map(|path| path.rsplit('\\').next().unwrap_or(path));
+                    let module = path.as_deref().map(file_name);
                     let functions = self.functions(frame);
                     match module.filter(|_| !functions.is_empty()) {
                         Some(module) => {

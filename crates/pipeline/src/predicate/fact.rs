@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use stackhound_expr::{Value, Visitor};
 use stackhound_system::ModuleRef;
-use stackhound_types::Rfc3339;
+use stackhound_types::{Rfc3339, file_name};
 
 use super::shown::{guid, shown};
 use crate::event_view::EventView;
@@ -189,8 +189,7 @@ fn of_event(view: &EventView<'_>, part: Part, visit: &mut Visitor<'_>) -> Result
 
 /// The last component of a path; of a folder, the folder's name.
 fn last_component(path: &str) -> &str {
-    let path = path.trim_end_matches('\\');
-    path.rsplit('\\').next().unwrap_or(path)
+    file_name(path.trim_end_matches('\\'))
 }
 
 fn of_process(

@@ -19,9 +19,9 @@ use stackhound_rules::evaluate::{
     Answer, Elements, Mode, Position, RuleAnswer, RuleEvent, RuleSet, arguments,
 };
 use stackhound_rules::{Library, Part};
+use stackhound_types::file_name;
 
 use crate::blocks;
-use crate::event_context::file_name;
 use crate::hunt::{Error, Format, detect_format};
 
 const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());

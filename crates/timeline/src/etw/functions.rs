@@ -7,7 +7,7 @@ use stackhound_pipeline::{Depth, EventView, FrameView, stem};
 use stackhound_symbols::Origin;
 use stackhound_system::{MethodId, MethodRef, ModuleId, ModuleRef, ValidityRange};
 use stackhound_trace::TraceTime;
-use stackhound_types::{Address, AddressKind, Mode};
+use stackhound_types::{Address, AddressKind, Mode, file_name};
 
 use crate::SampledFrame;
 
@@ -143,10 +143,7 @@ fn look_up_method(
             let name = RegionKind::Jit(method.runtime()).name().to_owned();
             ModuleInfo { name, path: None, base: None }
         }
-        (path, _) => {
-            let file_name = path.rsplit('\\').next().unwrap_or(path);
-            ModuleInfo { name: short(file_name), path: Some(path.to_owned()), base: None }
-        }
+        (path, _) => ModuleInfo { name: short(file_name(path)), path: Some(path.to_owned()), base: None },
     };
     let text = method.to_string();
     let start = LocationInfo {
