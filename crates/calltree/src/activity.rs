@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::id::{ContextId, Cpu, StackId};
 use crate::succinct::EliasFano;
 use crate::trace::ContextRange;
-use crate::{Stack, StackInfo, Trace};
+use crate::{Stack, Trace};
 
 /// The periods in which a stack, or any of several stacks, was the active stack of a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,15 +86,14 @@ impl StackGroup {
     /// Its stack at a context: of several, the active one, else the one that was active last, with the
     /// processor on which it is active. `None` if none of them was active so far.
     pub fn stack_at<'t>(&self, trace: &'t Trace, at: ContextId) -> Option<(Stack<'t>, Option<Cpu>)> {
-        let stacks = self.stacks.iter().filter_map(|id| trace.stack(*id, at).ok());
-        trace.latest(stacks)
+        Stack::latest(self.stacks.iter().filter_map(|id| trace.stack(*id, at).ok()))
     }
 }
 
-impl Trace {
+impl Stack<'_> {
     /// Of some stacks at one context, the active one, else the one that was active last, and the
     /// processor on which it is active. `None` if none of them was active so far.
-    pub fn latest<'t>(&'t self, stacks: impl Iterator<Item = Stack<'t>>) -> Option<(Stack<'t>, Option<Cpu>)> {
+    pub fn latest(stacks: impl Iterator<Item = Self>) -> Option<(Self, Option<Cpu>)> {
         let known = stacks.filter_map(|stack| {
             let period = stack.period()?;
             let is_active = period.last >= stack.context().id().0;
@@ -102,16 +101,18 @@ impl Trace {
         });
         known.max_by_key(|(key, _)| *key).map(|(_, found)| found)
     }
+}
 
+impl Trace {
     /// The processes, threads or stacks with a stack that `fits`, those with the most frames first.
     /// Costs as much as [`activities`](Trace::activities).
-    pub fn groups(&self, by: GroupBy, fits: impl Fn(&StackInfo) -> bool) -> Vec<StackGroup> {
+    pub fn groups(&self, by: GroupBy, fits: impl Fn(StackId) -> bool) -> Vec<StackGroup> {
         let mut groups: BTreeMap<_, (StackGroup, BTreeSet<u32>)> = BTreeMap::new();
         for (number, activity) in (0..).zip(self.activities()) {
-            let info = self.index.tables.stack_info(number);
-            if !fits(&info) {
+            if !fits(StackId(number)) {
                 continue;
             }
+            let info = self.index.tables.stack_info(number);
             let (thread, cpu, stack) = match by {
                 GroupBy::Process => (None, None, None),
                 GroupBy::Thread => (info.thread, info.cpu, None),

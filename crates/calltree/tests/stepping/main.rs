@@ -1,7 +1,7 @@
 //! Tests the steps of transitions with hand-written traces.
 //!
 //! A script is an execution as text. A line is `CPU EVENT [STACK] | OVER BACK OUT OUT-BACK`: a
-//! transition, and the transitions to which the four steps lead from it. `-` is no transition.
+//! transition, and the transitions to which the four steps lead from it. `-` stands for none.
 //!
 //! - `run`: no change.
 //! - `call`, `ret`: a function starts or ends.

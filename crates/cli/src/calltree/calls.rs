@@ -52,13 +52,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
     let at = arguments.at.map(|at| at.context(&trace)).transpose()?.map(|at| at.id());
-    let threads = &arguments.threads;
-    threads.check(&trace)?;
+    let chosen = arguments.threads.stacks(&trace)?;
     let mut calls = trace.calls(&arguments.pattern);
     calls.retain(|frame| {
         (from..to).contains(&frame.first_context().id())
             && at.is_none_or(|at| frame.range().contains(at))
-            && (!threads.is_made() || threads.fits(&frame.stack().info()))
+            && chosen.has_frame(frame)
     });
     let found = trace.counted_frames(calls.iter().copied());
     let shown = match arguments.limit.filter(|limit| *limit < calls.len()) {

@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use globset::GlobMatcher;
 use stackhound::FileTime;
-use stackhound::calltree::{Context, ContextId, Cpu, Frame, FrameId, Stack, StackInfo, Trace, TransitionId};
+use stackhound::calltree::{
+    Context, ContextId, Cpu, Frame, FrameId, Stack, StackId, StackInfo, Trace, TransitionId,
+};
 use stackhound_export::escape::Plain;
 
 use crate::inputs;
@@ -115,8 +117,25 @@ impl FromStr for ProcessName {
 }
 
 impl ProcessName {
-    pub fn fits(&self, name: Option<&str>) -> bool {
-        name.is_some_and(|name| self.0.is_match(name))
+    /// Whether one of the patterns matches. Without patterns, every name is chosen.
+    pub fn choose(patterns: &[Self], name: Option<&str>) -> bool {
+        let fits = |pattern: &Self| name.is_some_and(|name| pattern.0.is_match(name));
+        patterns.is_empty() || patterns.iter().any(fits)
+    }
+}
+
+/// The stacks of the chosen threads; `None` for all stacks.
+#[derive(Clone, Debug)]
+pub struct ChosenStacks(Option<Vec<bool>>);
+
+impl ChosenStacks {
+    pub fn has(&self, stack: StackId) -> bool {
+        self.0.as_ref().is_none_or(|chosen| chosen.get(stack.0 as usize) == Some(&true))
+    }
+
+    /// Whether the stack of a frame is chosen. The stack is not looked up if all are.
+    pub fn has_frame(&self, frame: &Frame<'_>) -> bool {
+        self.0.is_none() || self.has(frame.stack().id())
     }
 }
 
@@ -126,18 +145,21 @@ impl ThreadChoice {
         self.tid.is_some() || !self.pid.is_empty() || !self.process.is_empty()
     }
 
-    /// Whether it selects a stack.
-    pub fn fits(&self, info: &StackInfo) -> bool {
+    fn fits(&self, info: &StackInfo) -> bool {
         self.tid.is_none_or(|tid| info.thread == Some(tid))
             && (self.pid.is_empty() || info.process.is_some_and(|pid| self.pid.contains(&pid)))
-            && (self.process.is_empty() || self.process.iter().any(|name| name.fits(info.name.as_deref())))
+            && ProcessName::choose(&self.process, info.name.as_deref())
     }
 
-    /// The error if it selects no stack of a trace.
-    pub fn check(&self, trace: &Trace) -> Result<()> {
-        let mut stacks = trace.stacks(ContextId(0))?;
-        if !self.is_made() || stacks.any(|stack| self.fits(&stack.info())) {
-            return Ok(());
+    /// Finds the stacks that it selects in a trace.
+    pub fn stacks(&self, trace: &Trace) -> Result<ChosenStacks> {
+        if !self.is_made() {
+            return Ok(ChosenStacks(None));
+        }
+        let stacks = trace.stacks(ContextId(0))?;
+        let chosen: Vec<bool> = stacks.map(|stack| self.fits(&stack.info())).collect();
+        if chosen.contains(&true) {
+            return Ok(ChosenStacks(Some(chosen)));
         }
         match self {
             Self { tid: Some(tid), pid, process } if pid.is_empty() && process.is_empty() => {
@@ -177,10 +199,9 @@ impl StackChoice {
         let context = at.context(trace)?;
         let number = context.id().0;
         if self.threads.is_made() {
-            self.threads.check(trace)?;
-            let stacks = trace.stacks(context.id())?.filter(|stack| self.threads.fits(&stack.info()));
-            return Ok(trace
-                .latest(stacks)
+            let chosen = self.threads.stacks(trace)?;
+            let stacks = trace.stacks(context.id())?.filter(|stack| chosen.has(stack.id()));
+            return Ok(Stack::latest(stacks)
                 .with_context(|| match self.threads.tid {
                     Some(tid) => format!("thread {tid} was not observed running before context #{number}"),
                     None => format!("none of these threads was observed running before context #{number}"),
@@ -239,8 +260,8 @@ impl FromStr for FrameName {
 }
 
 impl FrameName {
-    /// Finds the frame; of several, those of the chosen threads.
-    pub fn frame<'t>(self, trace: &'t Trace, choice: &ThreadChoice) -> Result<Frame<'t>> {
+    /// Finds the frame; of several, those on the chosen stacks.
+    pub fn frame<'t>(self, trace: &'t Trace, chosen: &ChosenStacks) -> Result<Frame<'t>> {
         let (first, unit) = match self {
             Self::Number(id) => return Ok(trace.frame(id)?),
             Self::Created(id) => (trace.transition(id)?.id().context_after(), "transition"),
@@ -257,7 +278,7 @@ impl FrameName {
                 first.0
             }
         };
-        found.retain(|frame| choice.fits(&frame.stack().info()));
+        found.retain(|frame| chosen.has_frame(frame));
         match found[..] {
             [frame] => Ok(frame),
             [] => bail!("no frame begins at {unit} #{number}; write it as shown in output, or use --at"),
@@ -299,10 +320,7 @@ impl WhichFrame {
     /// Finds the frame.
     pub fn find<'t>(&self, trace: &'t Trace) -> Result<Frame<'t>> {
         match (self.frame, self.at) {
-            (Some(name), _) => {
-                self.choice.threads.check(trace)?;
-                name.frame(trace, &self.choice.threads)
-            }
+            (Some(name), _) => name.frame(trace, &self.choice.threads.stacks(trace)?),
             (None, Some(at)) => self.choice.frame(trace, at),
             (None, None) => bail!("expected a frame; write it as shown in output, or use --at"),
         }

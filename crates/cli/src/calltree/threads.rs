@@ -78,10 +78,10 @@ impl Arguments {
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let format = arguments.output.format(arguments.format, Format::Table)?;
     let (trace, outcome) = open(&arguments.source, common)?;
-    arguments.threads.check(&trace)?;
+    let chosen = arguments.threads.stacks(&trace)?;
     let by = arguments.by();
     let at = arguments.at.map(|at| at.context(&trace)).transpose()?;
-    let mut groups = trace.groups(by, |info| arguments.threads.fits(info));
+    let mut groups = trace.groups(by, |stack| chosen.has(stack));
     let found = groups.len() as u64;
     if let Some(at) = at {
         let is_active = |group: &StackGroup| {

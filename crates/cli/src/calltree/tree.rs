@@ -4,7 +4,6 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use stackhound::calltree::Frame;
 use stackhound_export::json::tree::TreeDocument;
 use stackhound_export::tree::{Limits, Tree, html, text};
 
@@ -63,10 +62,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             bail!("--cpu chooses a stack at a position; add --at")
         }
         None => {
-            let choice = &arguments.choice.threads;
-            choice.check(&trace)?;
-            let fits = |frame: &Frame<'_>| !choice.is_made() || choice.fits(&frame.stack().info());
-            let frame = trace.largest_call(fits).context("no frames are known")?;
+            let chosen = arguments.choice.threads.stacks(&trace)?;
+            let frame = trace.largest_call(|frame| chosen.has_frame(frame));
+            let frame = frame.context("no frames are known")?;
             (frame.first_context(), frame.stack(), frame)
         }
     };

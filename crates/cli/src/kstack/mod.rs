@@ -236,10 +236,7 @@ fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
 
 /// Writes the stacks of the chosen processes, with their time if they share one.
 fn write(arguments: &Arguments, time: Option<FileTime>, mut stacks: Vec<ThreadStack>) -> Result<()> {
-    let names = &arguments.process;
-    if !names.is_empty() {
-        stacks.retain(|stack| names.iter().any(|name| name.fits(stack.process.as_deref())));
-    }
+    stacks.retain(|stack| ProcessName::choose(&arguments.process, stack.process.as_deref()));
     let format = arguments.output.format(arguments.format, Format::Table)?;
     let mut sink = arguments.output.rows(format)?;
     match format {

@@ -22,10 +22,10 @@ pub fn tree(tree: &Tree<'_>, out: &mut dyn Write) -> io::Result<()> {
             write!(out, "{:1$}|- ", "", 3 * level.min(INDENTATION_MAX))?;
         }
         match row.shown {
-            Shown::Frame(frame, Relation::Active) => {
-                writeln!(out, "{}{} <== active", line(frame), after(frame))?;
+            Shown::Frame(frame, relation) => {
+                let mark = if relation == Relation::Active { " <== active" } else { "" };
+                writeln!(out, "{}{}{mark}", line(frame), after(frame))?;
             }
-            Shown::Frame(frame, _) => writeln!(out, "{}{}", line(frame), after(frame))?,
             Shown::Cut(count) => writeln!(out, "... {} left out", frames(count))?,
             Shown::Away { left, back: Some(back) } => writeln!(out, "stack left at {left}, back at {back}")?,
             Shown::Away { left, back: None } => writeln!(out, "stack left at {left}")?,

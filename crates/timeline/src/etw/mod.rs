@@ -49,8 +49,8 @@ const HOLD_PER_SECOND: i64 = 50;
 ///
 /// Function names come from the enrichment's symbolizer. Functions are distinguished only by name,
 /// so all frames are named, including those of the kernel, regardless of the enrichment's policy.
-/// The trace is read twice. A second thread builds the model, in memory: about 20 bytes for each event, and 6
-/// for each frame.
+/// The trace is read twice. A second thread builds the model, in memory: about 20 bytes for each
+/// event, and 6 for each frame.
 ///
 /// # Errors
 /// The trace has more frames or stacks than the model's index can hold.
@@ -101,14 +101,15 @@ pub fn timeline(
         drop(full);
         (tracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), outcome)
     });
-    let Tracked { builder, since, counts, transitions, .. } = tracked?;
+    let Tracked { timeline, builder, since, transitions } = tracked?;
+    let counts = timeline.counts();
     build.builder.take_stacks(builder);
     let system = pipeline.trace_state().system();
     for (info, since) in build.builder.stack_infos().zip(since) {
         complete(info, since, system);
     }
     // Writing the index needs memory, and nothing of these.
-    drop((pipeline, build.functions, build.events));
+    drop((pipeline, timeline, build.functions, build.events));
     Ok((build.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
 
@@ -167,14 +168,13 @@ struct Tracked {
     builder: Builder,
     /// The time of the first evidence of each stack.
     since: Vec<TraceTime>,
-    counts: Counts,
     transitions: u64,
 }
 
 impl Tracked {
     fn new(options: Options) -> Tracked {
         let (timeline, builder) = (Timeline::new(options), Builder::new());
-        Tracked { timeline, builder, since: Vec::new(), counts: Counts::default(), transitions: 0 }
+        Tracked { timeline, builder, since: Vec::new(), transitions: 0 }
     }
 
     /// Tracks all batches, and returns them empty.
@@ -193,7 +193,6 @@ impl Tracked {
         }
         self.transitions = self.timeline.end();
         self.apply()?;
-        self.counts = self.timeline.counts();
         Ok(self)
     }
 
