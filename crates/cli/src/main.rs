@@ -7,6 +7,7 @@ mod args;
 mod calltree;
 mod completions;
 mod config;
+mod convert;
 mod demo;
 mod diff;
 mod ending;
@@ -154,6 +155,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Images { verb } => images::run(verb, common),
         Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
+        Verb::Convert(arguments) => convert::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),
         Verb::Record(arguments) => live::record::run(arguments, common),
         Verb::Threads(arguments) => calltree::threads::run(arguments, common),

@@ -80,14 +80,21 @@ impl Summary {
                 }
             }
         }
-        self.contains_unbacked = match (unbacked, unknown || !is_whole) {
-            (true, _) if is_certain => Answer::Yes,
-            (false, false) => Answer::No,
-            _ => Answer::Undetermined,
-        };
+        self.contains_unbacked = Summary::unbacked((is_whole, is_certain), (unbacked, unknown));
         self.final_user = final_user_frame(modules, frames).map(|index| frames[index].code);
         let innermost = frames.first().filter(|frame| frame.mode == Mode::Kernel);
         self.final_kernel = innermost.and_then(|frame| frame.code.module());
+    }
+
+    /// The answer of [`contains_unbacked`](Summary::contains_unbacked): whether the user stack is
+    /// complete and the frames are certain, and whether a user frame is unbacked, and one is of
+    /// unknown origin.
+    pub fn unbacked((is_whole, is_certain): (bool, bool), (unbacked, unknown): (bool, bool)) -> Answer {
+        match (unbacked, unknown || !is_whole) {
+            (true, _) if is_certain => Answer::Yes,
+            (false, false) => Answer::No,
+            _ => Answer::Undetermined,
+        }
     }
 
     /// Module names of the user frames, innermost first, separated by `|`. Adjacent frames of one

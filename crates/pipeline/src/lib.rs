@@ -16,6 +16,7 @@ mod facts;
 mod frame;
 mod label;
 mod naming;
+mod owner_cache;
 mod pipeline;
 pub mod pred;
 mod predicate;
@@ -32,10 +33,11 @@ pub use facts::{Missing, MissingCounts, ProcessView, RegistrySubject, Target, Th
 pub use frame::FrameView;
 pub use label::{InlineLabel, Label, NameOrigin, ShownName, stem};
 pub use naming::Naming;
-pub use pipeline::{Counted, Outcome, Passes, Pipeline};
+pub use owner_cache::{OwnerCache, Place};
+pub use pipeline::{Counted, Outcome, Pipeline};
 pub use predicate::{Fact, FilterField, Predicate};
 #[cfg(all(windows, feature = "windows"))]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
 };
-pub use trace_state::{SchemaRef, TraceState};
+pub use trace_state::{Passes, SchemaRef, TraceState};

@@ -18,19 +18,9 @@ use stackhound_types::TICKS_PER_SECOND;
 
 use crate::enrichment::{Enricher, Enrichment};
 use crate::event_view::{EventView, Outcomes};
+use crate::facts::ProcessView;
 use crate::naming::Naming;
-use crate::trace_state::TraceState;
-
-/// The number of times a trace is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Passes {
-    /// Once, as for a live session: information at the end of the trace is not available earlier.
-    One,
-    /// Twice: first for stack-key definitions, names and schemas, which traces often contain at
-    /// their end.
-    #[default]
-    Two,
-}
+use crate::trace_state::{Passes, TraceState};
 
 /// The maximum number of chosen events that are held back while their frames are named.
 const AHEAD: usize = 1024;
@@ -221,6 +211,14 @@ impl<'t> Pipeline<'t> {
     /// The known state: of the whole trace after two passes, of the events so far with one pass.
     pub fn trace_state(&self) -> &TraceState {
         &self.known
+    }
+
+    /// The known processes, each with the facts of its last observed time.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessView<'_>> {
+        self.known.system().processes().map(|process| {
+            let time = process.observed().map_or(process.span().from, |(_, last)| last);
+            ProcessView::at(process, time, &self.known, &self.enricher)
+        })
     }
 
     /// Sets modules that were found in other traces, and lists that assign roles to modules.

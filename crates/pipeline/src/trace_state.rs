@@ -13,7 +13,16 @@ use stackhound_system::{Limits, Losses, System};
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
 use stackhound_types::Guid;
 
-use crate::pipeline::Passes;
+/// The number of times a trace is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Passes {
+    /// Once, as for a live session: information at the end of the trace is not available earlier.
+    One,
+    /// Twice: first for stack-key definitions, names and schemas, which traces often contain at
+    /// their end.
+    #[default]
+    Two,
+}
 
 /// The known state of a trace.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Private memory of processes: reservations and commits.
 
+use std::collections::BTreeSet;
+
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
@@ -110,6 +112,14 @@ impl Regions {
         let spaces = self.spaces.iter();
         self.allocations
             .sweep(spaces.flat_map(|space| space.reserved.values().chain(space.committed.values())))
+    }
+
+    /// All calls that reserved or committed memory of a process.
+    pub fn of(&self, process: ProcessId) -> impl Iterator<Item = Allocation> {
+        let spaces = self.spaces.get(process.index()).into_iter();
+        let numbers: BTreeSet<u32> =
+            spaces.flat_map(|space| space.reserved.values().chain(space.committed.values())).collect();
+        numbers.into_iter().map(|number| *self.allocations.get(number))
     }
 
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {

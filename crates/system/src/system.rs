@@ -152,6 +152,11 @@ impl System {
         system
     }
 
+    /// The pointer size of Windows.
+    pub fn pointer_size(&self) -> PointerSize {
+        self.pointer_size
+    }
+
     /// Adds missing events to those that were known before.
     pub fn add_losses(&mut self, losses: Losses) {
         self.revision += 1;
@@ -598,6 +603,16 @@ impl System {
     pub fn view_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
         self.processes.span(process)?;
         self.views.at(process, address, time)
+    }
+
+    /// All sections that were mapped into a process, in the order of the statements about them.
+    pub fn views_of(&self, process: ProcessId) -> impl Iterator<Item = View> {
+        self.views.of(process)
+    }
+
+    /// All calls that reserved or committed memory of a process, in their order.
+    pub fn allocations_of(&self, process: ProcessId) -> impl Iterator<Item = Allocation> {
+        self.regions.of(process)
     }
 
     /// The name of the file that an operation at a time refers to.

@@ -1,5 +1,6 @@
 //! Sections mapped into processes: files, including images, and page-file memory.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use stackhound_trace::TraceTime;
@@ -84,6 +85,13 @@ impl Views {
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
         let number = self.spaces.at(process, address, time)?;
         Some(*self.records.get(number))
+    }
+
+    /// All views of a process.
+    pub fn of(&self, process: ProcessId) -> impl Iterator<Item = View> {
+        let numbers: BTreeSet<u32> =
+            self.spaces.get(process).into_iter().flat_map(|space| space.values()).collect();
+        numbers.into_iter().map(|number| *self.records.get(number))
     }
 
     pub fn len(&self) -> usize {

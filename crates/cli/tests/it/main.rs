@@ -31,6 +31,7 @@ mod names;
 mod one_answer;
 #[cfg(unix)]
 mod open;
+mod parquet_tables;
 mod playbooks;
 mod profile;
 mod program;

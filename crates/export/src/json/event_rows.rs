@@ -22,15 +22,15 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 use stackhound_etl::Block;
 use stackhound_frames::{Frame, Level};
-use stackhound_pipeline::{Depth, EventView, FrameView, Label, Missing, StatedIds};
-use stackhound_schema::{Array, Decoder, Field, Item, MapKind, OutType, Plan, Schema, Value};
+use stackhound_pipeline::{Depth, EventView, FrameView, Label, Missing, OwnerCache};
+use stackhound_schema::{Plan, Schema};
 use stackhound_stacks::{StackState, StackStates};
-use stackhound_system::ValidityRange;
-use stackhound_types::{Mode, PointerSize};
+use stackhound_types::Mode;
 
 use super::append::{self, Times};
-use super::event::{Create, Form};
+use super::event::Create;
 use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, EventThread};
+use super::field_rows::{FieldRow, append_fields};
 use super::frame::Frame as FrameDocument;
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
@@ -42,11 +42,34 @@ pub struct EventRows {
     with_stacks: bool,
     /// By the address of the schema, which its row keeps.
     schemas: HashMap<usize, Shared<SchemaRow>, FxBuildHasher>,
-    owners: HashMap<StatedIds, Owner, FxBuildHasher>,
+    owners: OwnerCache<Owner>,
     stacks: Stacks,
     batch: Batch,
     /// The number of the batch.
     number: u64,
+}
+
+/// The blocks of events.
+#[derive(Debug, Default)]
+pub struct Blocks(Vec<Arc<Block>>);
+
+impl Blocks {
+    /// The index of a block, which is added if it is new.
+    pub fn index(&mut self, block: &Arc<Block>) -> usize {
+        // Consecutive events are in few blocks: one of each processor.
+        match self.0.iter().rposition(|known| Arc::ptr_eq(known, block)) {
+            Some(index) => index,
+            None => {
+                self.0.push(Arc::clone(block));
+                self.0.len() - 1
+            }
+        }
+    }
+
+    /// The block with an index.
+    pub fn get(&self, index: usize) -> &Arc<Block> {
+        &self.0[index]
+    }
 }
 
 /// Events that [`EventRows`] collected, with everything that their lines need. Another thread can
@@ -54,7 +77,7 @@ pub struct EventRows {
 #[derive(Debug, Default)]
 pub struct Batch {
     rows: Vec<Row>,
-    blocks: Vec<Arc<Block>>,
+    blocks: Blocks,
     schemas: Vec<Arc<SchemaRow>>,
     owners: Vec<Arc<[u8]>>,
     stacks: Vec<Arc<[u8]>>,
@@ -126,8 +149,8 @@ pub struct MissingFacts {
     pub registry_path: Option<Missing>,
 }
 
-/// The limit of kept schemas, and of kept owners.
-const KEPT_MAX: usize = 1 << 14;
+/// The limit of kept schemas.
+const SCHEMAS_MAX: usize = 1 << 14;
 
 /// The limits of a batch.
 const ROWS_MAX: usize = 512;
@@ -140,7 +163,7 @@ impl EventRows {
         EventRows {
             with_stacks,
             schemas: HashMap::default(),
-            owners: HashMap::default(),
+            owners: OwnerCache::default(),
             stacks: Stacks::default(),
             batch: Batch::default(),
             number: 1,
@@ -186,7 +209,7 @@ impl EventRows {
         };
         let event = view.event();
         let (id, opcode, version) = (view.id(), view.opcode(), view.version());
-        let (block, entry) = (batch.block(event.block()), event.index());
+        let (block, entry) = (batch.blocks.index(event.block()), event.index());
         batch.rows.push(Row { block, entry, id, opcode, version, schema, names, owner, facts, stack });
         Ok(missing)
     }
@@ -194,23 +217,17 @@ impl EventRows {
     /// The process and thread of an event, and why the path of the program is missing.
     fn owner(&mut self, view: &EventView<'_>) -> io::Result<(Part, Option<Missing>)> {
         let EventRows { owners, batch, number, .. } = self;
-        let (ids, time) = (view.stated_ids(), view.time());
-        if let Some(known) = owners.get_mut(&ids)
-            && known.validity.iter().all(|range| range.has(time))
-        {
+        if let Some(known) = owners.find(view) {
             return Ok((Part::Shared(known.bytes.index(*number, &mut batch.owners)), known.path));
         }
         let start = batch.bytes.len();
         let path = append_owner(view, &mut batch.bytes)?;
-        let Some(validity) = view.owner_validity() else {
+        let Some(place) = owners.place(view) else {
             return Ok((Part::Own(start..batch.bytes.len()), path));
         };
         let mut bytes = Shared::new(batch.split_off(start));
         let part = Part::Shared(bytes.index(*number, &mut batch.owners));
-        if owners.len() >= KEPT_MAX {
-            owners.clear();
-        }
-        owners.insert(ids, Owner { validity, bytes, path });
+        place.keep(Owner { bytes, path });
         Ok((part, path))
     }
 
@@ -223,7 +240,7 @@ impl EventRows {
         if let Some(row) = schemas.get_mut(&address) {
             return Some((row.index(*number, &mut batch.schemas), row.value.names.is_some()));
         }
-        if schemas.len() >= KEPT_MAX {
+        if schemas.len() >= SCHEMAS_MAX {
             schemas.clear();
         }
         let row = SchemaRow::new(view, Arc::clone(view.plan()?));
@@ -238,18 +255,6 @@ impl Batch {
         let bytes = self.bytes[start..].into();
         self.bytes.truncate(start);
         bytes
-    }
-
-    /// The index of a block.
-    fn block(&mut self, block: &Arc<Block>) -> usize {
-        // Consecutive events are in few blocks: one of each processor.
-        match self.blocks.iter().rposition(|known| Arc::ptr_eq(known, block)) {
-            Some(index) => index,
-            None => {
-                self.blocks.push(Arc::clone(block));
-                self.blocks.len() - 1
-            }
-        }
     }
 
     /// Whether there are no events.
@@ -267,7 +272,7 @@ impl Batch {
     }
 
     fn append_line(&self, row: &Row, times: &mut Times, out: &mut Vec<u8>) -> io::Result<()> {
-        let block = &self.blocks[row.block];
+        let block = self.blocks.get(row.block);
         let entry = &block.entries()[row.entry as usize];
         let record = block.record(entry);
         let schema = row.schema.map(|schema| &*self.schemas[schema]);
@@ -288,16 +293,7 @@ impl Batch {
         out.extend_from_slice(b",\"version\":");
         append::integer(out, row.version);
         out.extend_from_slice(b",\"fields\":");
-        let payload = record.payload();
-        match schema {
-            Some(schema) => schema.fields(times, out, payload, record.pointer_size())?,
-            None if payload.is_empty() => out.extend_from_slice(b"{}"),
-            None => {
-                out.extend_from_slice(b"{\"raw\":");
-                append::hex_bytes(out, payload);
-                out.push(b'}');
-            }
-        }
+        append_fields(out, times, schema.map(|schema| &schema.fields), &record)?;
         out.extend_from_slice(&self.bytes[row.facts.clone()]);
         out.extend_from_slice(self.part(&row.stack, &self.stacks));
         out.extend_from_slice(b"}\n");
@@ -315,8 +311,6 @@ impl Batch {
 /// The process and thread of events that state the same ids.
 #[derive(Debug)]
 struct Owner {
-    /// The times at which they are the same are in all of these ranges.
-    validity: [ValidityRange; 3],
     /// The keys `pid`, `tid`, `process` and `thread`.
     bytes: Shared<[u8]>,
     /// Why the path of the program is missing.
@@ -377,153 +371,20 @@ fn append_facts(view: &EventView<'_>, out: &mut Vec<u8>, missing: &mut MissingFa
 /// The constant bytes of all events with a schema.
 #[derive(Debug)]
 struct SchemaRow {
-    plan: Arc<Plan>,
     /// As [`append_names`]. `None` if the provider has no name.
     names: Option<Box<[u8]>>,
-    /// A comma and the key of each field, by index.
-    keys: Box<[Box<[u8]>]>,
-}
-
-/// A comma and the key of each field.
-fn keys(schema: &Schema) -> Box<[Box<[u8]>]> {
-    let key = |field: &Field| {
-        let mut key = b",".to_vec();
-        append::text(&mut key, &field.name);
-        key.push(b':');
-        key.into_boxed_slice()
-    };
-    schema.fields.iter().map(key).collect()
+    fields: FieldRow,
 }
 
 impl SchemaRow {
     fn new(view: &EventView<'_>, plan: Arc<Plan>) -> SchemaRow {
-        let schema = plan.schema();
         let names = || {
             let mut names = Vec::new();
             append_names(&mut names, view);
             names.into_boxed_slice()
         };
-        SchemaRow { keys: keys(schema), names: (!schema.provider_name.is_empty()).then(names), plan }
-    }
-
-    /// Appends the fields of a payload.
-    fn fields(
-        &self,
-        times: &mut Times,
-        out: &mut Vec<u8>,
-        payload: &[u8],
-        pointer: PointerSize,
-    ) -> io::Result<()> {
-        FieldWriter { schema: self, times, out }.members(self.plan.decode(payload, pointer))
-    }
-}
-
-/// Appends decoded fields.
-struct FieldWriter<'w> {
-    schema: &'w SchemaRow,
-    times: &'w mut Times,
-    out: &'w mut Vec<u8>,
-}
-
-impl FieldWriter<'_> {
-    /// Appends fields. If one cannot be decoded, the error follows under the key `error`.
-    fn members(&mut self, mut fields: Decoder<'_>) -> io::Result<()> {
-        let start = self.out.len();
-        loop {
-            while let Some((index, field, value)) = fields.next_value() {
-                self.out.extend_from_slice(&self.schema.keys[index]);
-                self.value(field, value)?;
-            }
-            match fields.next() {
-                None => break,
-                Some(Ok(decoded)) => {
-                    self.out.extend_from_slice(&self.schema.keys[decoded.index]);
-                    self.item(decoded.field, decoded.item)?;
-                }
-                Some(Err(error)) => {
-                    self.out.extend_from_slice(b",\"error\":");
-                    append::shown(self.out, error);
-                }
-            }
-        }
-        // The comma before the first key becomes the brace.
-        match self.out.get_mut(start) {
-            Some(comma) => *comma = b'{',
-            None => self.out.push(b'{'),
-        }
-        self.out.push(b'}');
-        Ok(())
-    }
-
-    fn item(&mut self, field: &Field, item: Item<'_>) -> io::Result<()> {
-        match item {
-            Item::Value(value) => self.value(field, value),
-            Item::Array(array) => self.array(array),
-            Item::Struct(members) => self.members(members),
-        }
-    }
-
-    fn array(&mut self, array: Array<'_>) -> io::Result<()> {
-        let field = array.field();
-        self.out.push(b'[');
-        match array.values() {
-            Some(values) => {
-                for (index, value) in values.enumerate() {
-                    if index > 0 {
-                        self.out.push(b',');
-                    }
-                    self.value(field, value)?;
-                }
-            }
-            None => {
-                for (index, item) in array.iter().enumerate() {
-                    if index > 0 {
-                        self.out.push(b',');
-                    }
-                    self.item(field, item)?;
-                }
-            }
-        }
-        self.out.push(b']');
-        Ok(())
-    }
-
-    fn value(&mut self, field: &Field, value: Value<'_>) -> io::Result<()> {
-        let out = &mut *self.out;
-        match Form::of(field, value) {
-            Form::Null => out.extend_from_slice(b"null"),
-            Form::Boolean(truth) => append::boolean(out, truth),
-            Form::Unsigned(number) => append::integer(out, number),
-            Form::Signed(number) => append::integer(out, number),
-            Form::Hex(number) => append::hex(out, number),
-            Form::Float(number) => json(out, &number)?,
-            Form::Ticks(ticks) => append::decimal_text(out, ticks),
-            Form::Bytes(bytes) => append::hex_bytes(out, bytes),
-            Form::Rendered => self.rendered(field, value),
-        }
-        Ok(())
-    }
-
-    /// Appends the text of [`Field::render`].
-    fn rendered(&mut self, field: &Field, value: Value<'_>) {
-        let out = &mut *self.out;
-        if let Some(map) = &field.map {
-            let number = value.as_u64().filter(|_| map.kind == MapKind::Values);
-            return match number.and_then(|number| map.value_name(number)) {
-                Some(name) => append::text(out, name),
-                None => append::shown(out, field.render(value)),
-            };
-        }
-        match (value, field.out_type) {
-            (Value::Unsigned(number), OutType::Default) => append::decimal_text(out, number),
-            (Value::Signed(number), OutType::Default) => append::decimal_text(out, number),
-            (Value::Unsigned(number), OutType::Hex | OutType::CodePointer) => append::hex(out, number),
-            (Value::Utf16(bytes), _) => append::utf16(out, bytes),
-            (Value::Ansi(bytes), _) => append::ansi(out, bytes),
-            (Value::Guid(guid), _) => append::guid(out, guid),
-            (Value::FileTime(time), _) => self.times.time(out, time),
-            _ => append::shown(out, field.render(value)),
-        }
+        let has_names = !plan.schema().provider_name.is_empty();
+        SchemaRow { names: has_names.then(names), fields: FieldRow::new(plan) }
     }
 }
 
@@ -639,104 +500,5 @@ impl Stacks {
             None => out.push(b'}'),
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use stackhound_schema::{Count, InType, Length, Map, SchemaSource};
-    use stackhound_types::Guid;
-
-    use super::super::event::Fields;
-    use super::*;
-
-    fn out_types() -> impl Strategy<Value = OutType> {
-        prop::sample::select(vec![
-            OutType::Default,
-            OutType::Default,
-            OutType::String,
-            OutType::Boolean,
-            OutType::Hex,
-            OutType::Pid,
-            OutType::Tid,
-            OutType::Port,
-            OutType::Ipv4,
-            OutType::Ipv6,
-            OutType::SocketAddress,
-            OutType::Xml,
-            OutType::Json,
-            OutType::Win32Error,
-            OutType::NtStatus,
-            OutType::HResult,
-            OutType::DateTime,
-            OutType::Signed,
-            OutType::Unsigned,
-            OutType::Utf8,
-            OutType::CodePointer,
-            OutType::Other(9),
-        ])
-    }
-
-    fn maps() -> impl Strategy<Value = Option<Arc<Map>>> {
-        let kinds = prop::sample::select(vec![MapKind::Values, MapKind::Bits]);
-        let entries = prop::collection::vec((0_u32..9, any::<String>()), 1..5);
-        let map = (kinds, entries).prop_map(|(kind, entries)| {
-            let entries = entries.into_iter().map(|(number, name)| (number, name.into())).collect();
-            Arc::new(Map { name: "Map".into(), kind, entries })
-        });
-        prop::option::weighted(0.2, map)
-    }
-
-    fn fields() -> impl Strategy<Value = Vec<Field>> {
-        let counts = prop_oneof![
-            4 => Just(Count::One),
-            1 => (0_u16..4).prop_map(Count::Fixed),
-            1 => Just(Count::Field(0)),
-            1 => Just(Count::Prefixed),
-            1 => Just(Count::Rest),
-        ];
-        let lengths = prop_oneof![
-            4 => Just(Length::Natural),
-            1 => (0_u16..9).prop_map(Length::Fixed),
-            1 => Just(Length::Field(0)),
-            1 => Just(Length::Rest),
-        ];
-        let in_types = prop::sample::select(&InType::ALL);
-        let field = (any::<String>(), in_types, out_types(), counts, lengths, maps());
-        let field = field.prop_map(|(name, in_type, out_type, count, length, map)| Field {
-            name: name.into(),
-            in_type,
-            out_type,
-            count,
-            length,
-            map,
-        });
-        prop::collection::vec(field, 0..9)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-        #[test]
-        fn fields_are_those_of_the_document(
-            fields in fields(),
-            payload in prop::collection::vec(prop_oneof![3 => 0_u8..9, 1 => any::<u8>()], 0..200),
-            pointer in prop::sample::select(vec![PointerSize::Four, PointerSize::Eight]),
-        ) {
-            let plan = Plan::new(Arc::new(Schema {
-                source: SchemaSource::Manifest,
-                provider: Guid::ZERO,
-                provider_name: "Provider".into(),
-                event_name: "Event".into(),
-                message: None,
-                fields,
-            }));
-            let mut expected = Vec::new();
-            json(&mut expected, &Fields { fields: Some(plan.decode(&payload, pointer)), payload: &payload }).unwrap();
-            let row = SchemaRow { keys: keys(plan.schema()), names: None, plan: Arc::new(plan) };
-            let mut appended = Vec::new();
-            row.fields(&mut Times::default(), &mut appended, &payload, pointer).unwrap();
-            prop_assert_eq!(String::from_utf8_lossy(&appended), String::from_utf8_lossy(&expected));
-        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | documents |
 //! |---|---|
-//! | [`event`] | events with their fields and stacks; [`event_rows`] writes many of them |
+//! | [`event`] | events with their fields and stacks; [`event_rows`] and [`field_rows`] write many of them |
 //! | [`finding`] | findings, alerts and the summary of a hunt |
 //! | [`stacks`] | the most frequent stacks |
 //! | [`thread_stack`] | kernel stacks of threads |
@@ -36,6 +36,7 @@ pub mod diff;
 pub mod event;
 mod event_facts;
 pub mod event_rows;
+pub mod field_rows;
 pub mod finding;
 pub mod frame;
 pub mod images;

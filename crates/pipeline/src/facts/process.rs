@@ -35,6 +35,16 @@ impl<'c> ProcessView<'c> {
         ProcessView { process, time: event.time(), pointer_size, state, enricher }
     }
 
+    /// A process at a time.
+    pub(crate) fn at(
+        process: ProcessRef<'c>,
+        time: TraceTime,
+        state: &'c TraceState,
+        enricher: &'c Enricher,
+    ) -> ProcessView<'c> {
+        ProcessView { process, time, pointer_size: state.system().pointer_size(), state, enricher }
+    }
+
     /// The process in the state of the trace.
     pub fn process(&self) -> ProcessRef<'c> {
         self.process
@@ -73,7 +83,10 @@ impl<'c> ProcessView<'c> {
     }
 
     /// The module of the program.
-    fn program(&self) -> Result<ModuleRef<'c>, Missing> {
+    ///
+    /// # Errors
+    /// See [`name`](ProcessView::name).
+    pub fn program(&self) -> Result<ModuleRef<'c>, Missing> {
         if self.pid().is_kernel_only() {
             return Err(Missing::NotRecorded);
         }

@@ -1,0 +1,340 @@
+//! Reads a trace, and writes its tables.
+//!
+//! The thread that reads collects numbers. The fields of events become text and columns are encoded
+//! in a second thread, whose columns can be encoded in parallel by more threads.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use stackhound_detect::alert::{self, Alerts as AlertCollector};
+use stackhound_detect::report::{Finding, SourceLocation};
+use stackhound_detect::{Detector, Severity};
+use stackhound_export::json::field_rows::FieldRow;
+use stackhound_hunt::HuntSession;
+use stackhound_pipeline::{EventView, Outcome, Pipeline};
+use stackhound_symbols::temporary::Temporary;
+use stackhound_trace::Capture;
+
+use crate::Error;
+use crate::dataset::Dataset;
+use crate::part::Part;
+use crate::rows::Rows;
+use crate::tables::{
+    self, Alerts, EventChunk, Events, Findings, Losses, ProcessUids, Stacks, State, TABLES, TableId,
+    TraceRow, Traces, file_name,
+};
+
+/// How a trace is converted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The number of threads; the files do not depend on it.
+    pub threads: usize,
+    /// Which events are selected; empty for all. Part of the id of the trace.
+    pub selection: String,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Converted {
+    /// The counters of the run.
+    pub outcome: Outcome,
+    /// The rows and bytes of each table.
+    pub tables: Vec<(&'static str, u64, u64)>,
+    /// The detector, for the next trace.
+    pub detector: Detector,
+}
+
+impl Converted {
+    /// The rows of a table.
+    pub fn rows(&self, table: &str) -> u64 {
+        self.tables.iter().find(|(name, ..)| *name == table).map_or(0, |(_, rows, _)| *rows)
+    }
+}
+
+/// Findings below this severity are not written, as in the formats of `hunt` that programs read.
+const MIN_SEVERITY: Severity = Severity::Low;
+
+/// Chunks of rows that wait for the second thread.
+const CHUNKS: usize = 4;
+
+/// Reads a trace, and writes the tables of the events that `choose` selects until it breaks, and of
+/// the whole state of the trace. All events are read, because the history of memory matters for
+/// findings.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn convert(
+    capture: &Capture,
+    pipeline: Pipeline<'_>,
+    detector: Detector,
+    mut choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+    dataset: &Dataset,
+    options: &Options,
+) -> Result<Converted, Error> {
+    let trace = dataset.trace().0;
+    let Detector { modules, binaries } = detector;
+    let alerts = AlertCollector::new(modules.lists().alert_window());
+    let mut pipeline = pipeline.with_modules(modules);
+    let hunt = HuntSession::new(binaries, pipeline.clock());
+    let mut collector = Collector {
+        trace,
+        events: Events::new(trace),
+        stacks: Stacks::new(trace),
+        processes: ProcessUids::new(trace, dataset.host(), pipeline.clock()),
+        findings: Findings::new(trace),
+        hunt,
+        alerts,
+        number: 0,
+        events_written: 0,
+    };
+    let writer = Writer::new(dataset, options.threads)?;
+    let (outcome, tables) = thread::scope(|scope| {
+        let (mut output, second) = match options.threads {
+            0 | 1 => (Output::Writer(Box::new(writer)), None),
+            _ => {
+                let (sender, receiver) = sync_channel(CHUNKS);
+                let second = thread::Builder::new()
+                    .name("stackhound-columns".to_owned())
+                    .spawn_scoped(scope, || writer.run(receiver))
+                    .map_err(Error::Thread)?;
+                (Output::Sender(sender), Some(second))
+            }
+        };
+        let mut failure = None;
+        let sources: Vec<String> = (0..capture.trace.sources().len())
+            .map(|number| file_name(&capture.trace, number as u16))
+            .collect();
+        // Counted per file, as in `hunt`.
+        let mut records = vec![0; sources.len()];
+        let outcome = pipeline.run(|view| {
+            collector.number += 1;
+            let source = usize::from(view.event().source());
+            records[source] += 1;
+            collector.hunt.observe(view);
+            if !choose(view)? {
+                return ControlFlow::Continue(());
+            }
+            let location = || SourceLocation { file: sources[source].clone(), record: records[source] };
+            collector.push(view, location);
+            match collector.flush(&mut output, false) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        let events = collector.events_written;
+        if failure.is_none() {
+            failure = finish(&mut collector, &mut pipeline, &mut output).err();
+        }
+        if failure.is_none() {
+            let rows = trace_row(capture, &outcome, &options.selection, (collector.number, events));
+            let losses = Losses::rows(&capture.trace, &outcome, trace);
+            failure = output.rows(TableId::Losses, losses).err();
+            failure = failure.or(output.rows(TableId::Traces, Traces::rows(&rows, trace)).err());
+        }
+        let writer = match (output, second) {
+            (Output::Writer(writer), _) => Ok(*writer),
+            (Output::Sender(sender), second) => {
+                drop(sender);
+                match second.map(thread::ScopedJoinHandle::join) {
+                    Some(Ok(written)) => written,
+                    // The panic of the second thread continues here.
+                    Some(Err(panic)) => std::panic::resume_unwind(panic),
+                    None => return Err(closed()),
+                }
+            }
+        };
+        // The reason why the second thread ended is better than that it did.
+        let writer = writer?;
+        match failure {
+            Some(error) => Err(error),
+            None => Ok((outcome, writer.finish()?)),
+        }
+    })?;
+    let detector = Detector { modules: pipeline.into_modules(), binaries: collector.hunt.into_binaries() };
+    Ok(Converted { outcome, tables, detector })
+}
+
+/// Collects the rows of all tables while a trace is read.
+struct Collector {
+    trace: u64,
+    events: Events,
+    stacks: Stacks,
+    processes: ProcessUids,
+    findings: Findings,
+    hunt: HuntSession,
+    alerts: AlertCollector,
+    /// The number of the last event.
+    number: u64,
+    events_written: u64,
+}
+
+impl Collector {
+    /// Adds an event and its findings.
+    fn push(&mut self, view: &EventView<'_>, location: impl FnOnce() -> SourceLocation) {
+        let ids = self.events.push(view, self.number, &mut self.processes, &mut self.stacks);
+        self.events_written += 1;
+        if !HuntSession::can_evaluate(view) {
+            return;
+        }
+        let evaluation = self.hunt.evaluate(view);
+        let found = evaluation.findings().filter(|(_, outcome)| outcome.severity >= MIN_SEVERITY);
+        let mut findings: Vec<Finding> = found.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+        if findings.is_empty() {
+            return;
+        }
+        let event_context = self.hunt.event_context(view, location());
+        self.alerts.add(&event_context, &mut findings);
+        self.findings.push(ids, &event_context, &findings);
+    }
+
+    /// Passes on the rows of tables that are full, or of all tables.
+    fn flush(&mut self, output: &mut Output, all: bool) -> Result<(), Error> {
+        if all || self.events.is_full() {
+            let (chunk, texts) = self.events.take();
+            output.send(Message::Events(Box::new(chunk), texts))?;
+        }
+        if all || self.stacks.is_full() {
+            let (stacks, frames) = self.stacks.take();
+            output.rows(TableId::Stacks, stacks)?;
+            output.rows(TableId::Frames, frames)?;
+        }
+        if all || self.findings.is_full() {
+            output.rows(TableId::Findings, self.findings.take())?;
+        }
+        Ok(())
+    }
+}
+
+/// Passes on the last rows of a trace, and those of its state.
+fn finish(collector: &mut Collector, pipeline: &mut Pipeline<'_>, output: &mut Output) -> Result<(), Error> {
+    collector.flush(output, true)?;
+    let trace = collector.trace;
+    output.rows(TableId::Symbols, collector.stacks.take_symbols().rows(pipeline))?;
+    let state = State::of(pipeline, &mut collector.processes, trace);
+    output.rows(TableId::Processes, state.processes)?;
+    output.rows(TableId::Threads, state.threads)?;
+    output.rows(TableId::Modules, state.modules)?;
+    output.rows(TableId::Regions, state.regions)?;
+    let mut alerts = std::mem::replace(&mut collector.alerts, AlertCollector::new(0)).finish();
+    alert::sort(&mut alerts);
+    output.rows(TableId::Alerts, Alerts::rows(&alerts, trace))
+}
+
+fn trace_row<'a>(
+    capture: &'a Capture,
+    outcome: &Outcome,
+    selection: &'a str,
+    (read_events, events): (u64, u64),
+) -> TraceRow<'a> {
+    let sources = 0..capture.trace.sources().len();
+    let files: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
+    TraceRow {
+        computer: capture.machine.computer_name.as_deref(),
+        boot_time: capture.machine.boot_time,
+        build: capture.machine.build,
+        processors: capture.machine.processors,
+        times: capture.times,
+        files: files.join("|"),
+        bytes: outcome.trace.bytes,
+        selection,
+        read_events,
+        events,
+    }
+}
+
+/// Rows on their way to files.
+enum Message {
+    Events(Box<EventChunk>, Vec<Arc<str>>),
+    Rows(TableId, Rows),
+}
+
+/// Where rows are written.
+enum Output {
+    /// In this thread.
+    Writer(Box<Writer>),
+    /// In the second thread.
+    Sender(SyncSender<Message>),
+}
+
+impl Output {
+    fn send(&mut self, message: Message) -> Result<(), Error> {
+        match self {
+            Output::Writer(writer) => writer.write(message),
+            Output::Sender(sender) => sender.send(message).map_err(|_| closed()),
+        }
+    }
+
+    fn rows(&mut self, table: TableId, rows: Rows) -> Result<(), Error> {
+        if rows.len() == 0 { Ok(()) } else { self.send(Message::Rows(table, rows)) }
+    }
+}
+
+/// The second thread has ended; its result has the reason.
+fn closed() -> Error {
+    Error::Thread(io::ErrorKind::BrokenPipe.into())
+}
+
+/// Writes the files of a trace.
+struct Writer {
+    parts: Vec<(Part<Temporary>, PathBuf)>,
+    schemas: Vec<Arc<FieldRow>>,
+    pool: ThreadPool,
+}
+
+impl Writer {
+    fn new(dataset: &Dataset, threads: usize) -> Result<Writer, Error> {
+        let part = |table: crate::layout::Table| {
+            let (folder, path) = (dataset.folder(table.name())?, dataset.path(table.name()));
+            let file = Temporary::in_folder(&folder).map_err(|error| Error::Io { path: folder, error })?;
+            let part = Part::new(Arc::new(table), file);
+            Ok((part.map_err(|error| Error::Parquet { path: path.clone(), error })?, path))
+        };
+        let parts: Result<Vec<_>, Error> = tables::all().into_iter().map(part).collect();
+        let pool = ThreadPoolBuilder::new().num_threads(threads.saturating_sub(1).max(1));
+        let pool = pool.build().map_err(|error| Error::Thread(io::Error::other(error)))?;
+        Ok(Writer { parts: parts?, schemas: Vec::new(), pool })
+    }
+
+    /// Writes all rows that arrive.
+    fn run(mut self, receiver: Receiver<Message>) -> Result<Writer, Error> {
+        receiver.into_iter().try_for_each(|message| self.write(message))?;
+        Ok(self)
+    }
+
+    fn write(&mut self, message: Message) -> Result<(), Error> {
+        let (table, rows) = match message {
+            Message::Rows(table, rows) => (table, rows),
+            Message::Events(chunk, texts) => {
+                let EventChunk { mut rows, fields } = *chunk;
+                let (part, path) = &mut self.parts[TableId::Events as usize];
+                part.add_texts(&texts);
+                fields
+                    .append(&mut self.schemas, &mut rows)
+                    .map_err(|error| Error::Io { path: path.clone(), error })?;
+                (TableId::Events, rows)
+            }
+        };
+        let (part, path) = &mut self.parts[table as usize];
+        part.append(&rows, &self.pool).map_err(|error| Error::Parquet { path: path.clone(), error })
+    }
+
+    /// Completes the files. The last one makes the trace complete.
+    fn finish(self) -> Result<Vec<(&'static str, u64, u64)>, Error> {
+        let mut written = Vec::new();
+        for ((part, path), table) in self.parts.into_iter().zip(TABLES) {
+            let (file, rows) = part.finish().map_err(|error| Error::Parquet { path: path.clone(), error })?;
+            let size = file.path().metadata().map_or(0, |metadata| metadata.len());
+            file.persist(&path).map_err(|error| Error::Io { path, error })?;
+            written.push((table, rows, size));
+        }
+        Ok(written)
+    }
+}

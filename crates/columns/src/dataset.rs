@@ -1,0 +1,111 @@
+//! The folders and files of tables: `TABLE/date=YYYY-MM-DD/host=NAME/ID.parquet`.
+//!
+//! A file has its name from the content of the trace, so that converting a trace again replaces its
+//! files. Engines read `date` and `host` as columns.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stackhound_trace::{Capture, OpenTrace};
+use stackhound_types::Rfc3339;
+use twox_hash::XxHash3_128;
+
+use crate::Error;
+use crate::id::IdParts;
+use crate::tables::TABLES;
+
+/// The id of a trace: that of the bytes of its files and of the selection of its events.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TraceId(pub u64);
+
+impl TraceId {
+    /// The id of a trace, of which the events are selected that a text describes. Reads all bytes.
+    pub fn of(opened: &OpenTrace, selection: &str) -> TraceId {
+        let sources = opened.sources().iter();
+        let mut hashes: Vec<u128> =
+            sources.map(|source| XxHash3_128::oneshot(source.etl_file.bytes())).collect();
+        hashes.sort_unstable();
+        let parts = IdParts::new("trace").text(selection);
+        let parts = hashes
+            .into_iter()
+            .fold(parts, |parts, hash| parts.number((hash >> 64) as u64).number(hash as u64));
+        TraceId(parts.finish())
+    }
+}
+
+/// The place of the files of one trace in a folder of tables.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    root: PathBuf,
+    host: String,
+    date: String,
+    trace: TraceId,
+}
+
+impl Dataset {
+    /// The place for a trace. `host` is the name of the computer, if the trace does not state it.
+    pub fn new(root: &Path, capture: &Capture, trace: TraceId, host: Option<&str>) -> Dataset {
+        let host = capture.machine.computer_name.as_deref().or(host).unwrap_or("unknown");
+        let start = Rfc3339(capture.times.0).to_string();
+        let date = start.split('T').next().unwrap_or(&start).to_owned();
+        Dataset { root: root.to_owned(), host: host.to_owned(), date, trace }
+    }
+
+    /// The id of the trace.
+    pub fn trace(&self) -> TraceId {
+        self.trace
+    }
+
+    /// The name of the computer.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The file of a table.
+    pub fn path(&self, table: &str) -> PathBuf {
+        let host = escaped(&self.host);
+        let file = format!("{:016x}.parquet", self.trace.0);
+        self.root.join(table).join(format!("date={}", self.date)).join(format!("host={host}")).join(file)
+    }
+
+    /// Whether all files of the trace are complete.
+    pub fn is_complete(&self) -> bool {
+        TABLES.iter().all(|table| self.path(table).is_file())
+    }
+
+    /// Creates the folder of a table.
+    pub(crate) fn folder(&self, table: &str) -> Result<PathBuf, Error> {
+        let mut folder = self.path(table);
+        folder.pop();
+        fs::create_dir_all(&folder).map_err(|error| Error::Io { path: folder.clone(), error })?;
+        Ok(folder)
+    }
+}
+
+/// A name as engines expect it in the name of a folder: other bytes than letters, digits, `-`, `_`
+/// and `.` as `%` and two digits.
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
+            text.push(byte.into());
+        } else {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_hosts_are_names_of_folders() {
+        for (name, expected) in [("PC-7.lan", "PC-7.lan"), ("a/b=ä", "a%2Fb%3D%C3%A4"), ("..", "..")] {
+            assert_eq!(escaped(name), expected);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Rows of a table, in memory, by column.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stackhound_types::FileTime;
+
+use crate::layout::{NumberColumn, SharedColumn, Source, TRACE, Table, TextColumn};
+
+/// The number of a text in [`SharedTexts`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SharedText(u32);
+
+impl SharedText {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Texts that many rows share.
+#[derive(Debug, Default)]
+pub(crate) struct SharedTexts {
+    numbers: HashMap<Arc<str>, SharedText, foldhash::fast::RandomState>,
+    /// Those that were added since the last call of [`take_new`](SharedTexts::take_new).
+    new: Vec<Arc<str>>,
+}
+
+impl SharedTexts {
+    /// The number of a text. Hashes the text.
+    pub fn number(&mut self, text: &str) -> SharedText {
+        if let Some(&known) = self.numbers.get(text) {
+            return known;
+        }
+        let (number, text) = (SharedText(self.numbers.len() as u32), Arc::<str>::from(text));
+        self.new.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
+        number
+    }
+
+    /// The texts that were added since the last call, in the order of their numbers.
+    pub fn take_new(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.new)
+    }
+}
+
+/// The values of a column.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Signed numbers as the unsigned ones with the same bits.
+    Numbers(Vec<u64>),
+    /// Texts one after the other, and the end of each.
+    Texts(Vec<u8>, Vec<usize>),
+    Shared(Vec<SharedText>),
+}
+
+/// The values of a column, and the rows that have one.
+#[derive(Debug)]
+pub(crate) struct ColumnRows {
+    pub values: Values,
+    /// The rows of the values; `None` if all rows have one.
+    pub rows: Option<Vec<u32>>,
+}
+
+/// Rows of one table.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    columns: Vec<ColumnRows>,
+    len: u32,
+    trace: u64,
+}
+
+impl Rows {
+    /// Rows about the trace with an id.
+    pub fn of(table: &Table, trace: u64) -> Rows {
+        let columns = table.columns().iter().zip(table.sources()).map(|(column, source)| ColumnRows {
+            values: match source {
+                Source::Numbers => Values::Numbers(Vec::new()),
+                Source::Texts => Values::Texts(Vec::new(), Vec::new()),
+                Source::Shared => Values::Shared(Vec::new()),
+            },
+            rows: column.is_optional.then(Vec::new),
+        });
+        Rows { columns: columns.collect(), len: 0, trace }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    pub fn columns(&self) -> &[ColumnRows] {
+        &self.columns
+    }
+
+    /// Starts a row, to which the values that follow belong.
+    pub fn begin(&mut self) {
+        self.len += 1;
+        self.number(TRACE, self.trace);
+    }
+
+    fn values(&mut self, column: usize) -> &mut Values {
+        let column = &mut self.columns[column];
+        if let Some(rows) = &mut column.rows {
+            rows.push(self.len - 1);
+        }
+        &mut column.values
+    }
+
+    #[inline]
+    pub fn number(&mut self, column: NumberColumn, number: impl Into<u64>) {
+        if let Values::Numbers(numbers) = self.values(column.0) {
+            numbers.push(number.into());
+        }
+    }
+
+    pub fn signed(&mut self, column: NumberColumn, number: i64) {
+        self.number(column, number.cast_unsigned());
+    }
+
+    /// Sets a time. Times that nanoseconds since 1970 cannot express (before 1677, after 2262) are
+    /// missing.
+    pub fn time(&mut self, column: NumberColumn, time: FileTime) {
+        let (seconds, nanoseconds) = time.to_unix();
+        let sum = seconds.checked_mul(1_000_000_000).and_then(|of| of.checked_add(nanoseconds.into()));
+        if let Some(sum) = sum {
+            self.signed(column, sum);
+        }
+    }
+
+    pub fn text(&mut self, column: TextColumn, text: &str) {
+        self.bytes(column, |bytes| bytes.extend_from_slice(text.as_bytes()));
+    }
+
+    /// Sets a text that `append` appends, in UTF-8.
+    pub fn bytes<R>(&mut self, column: TextColumn, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        let Values::Texts(bytes, ends) = self.values(column.0) else { return None };
+        let appended = append(bytes);
+        ends.push(bytes.len());
+        Some(appended)
+    }
+
+    #[inline]
+    pub fn shared(&mut self, column: SharedColumn, text: SharedText) {
+        if let Values::Shared(texts) = self.values(column.0) {
+            texts.push(text);
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Events.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+use stackhound_export::json::event_rows::Blocks;
+use stackhound_export::json::field_rows::{FieldRow, Times, append_fields};
+use stackhound_frames::{CreateEnd, Level};
+use stackhound_pipeline::{EventView, OwnerCache};
+use stackhound_schema::Schema;
+use stackhound_stacks::StackState;
+
+use super::Pending;
+use super::findings::EventIds;
+use super::stacks::Stacks;
+use super::state::ProcessUids;
+use crate::layout::{Column, NumberColumn, SharedColumn, Storage, Table, TextColumn, Type};
+use crate::rows::{Rows, SharedText, SharedTexts};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    number: NumberColumn,
+    time: NumberColumn,
+    ts: NumberColumn,
+    cpu: NumberColumn,
+    pid: NumberColumn,
+    tid: NumberColumn,
+    process: SharedColumn,
+    process_uid: NumberColumn,
+    provider: SharedColumn,
+    event: SharedColumn,
+    id: NumberColumn,
+    opcode: NumberColumn,
+    version: NumberColumn,
+    fields: TextColumn,
+    file_path: TextColumn,
+    registry_path: TextColumn,
+    registry_value: TextColumn,
+    target_pid: NumberColumn,
+    target_tid: NumberColumn,
+    target_process_uid: NumberColumn,
+    create_requested: SharedColumn,
+    create_completion: SharedColumn,
+    create_result: SharedColumn,
+    create_status: NumberColumn,
+    service: SharedColumn,
+    call_routine: NumberColumn,
+    call_completion: SharedColumn,
+    call_status: NumberColumn,
+    call_duration: NumberColumn,
+    stack_state: SharedColumn,
+    stack_also: SharedColumn,
+    stack_id: NumberColumn,
+    contains_unbacked: SharedColumn,
+    other_addresses: TextColumn,
+}
+
+pub(super) fn table() -> (Table, Columns) {
+    let mut t = Table::new("events", "An event, in the order of time.");
+    let ascending = |column: Column| column.stored(Storage::Ascending);
+    let columns = Columns {
+        number: t.number(ascending(Column::required(
+            "number",
+            Type::UInt64,
+            "Position of the event in the trace, starting at 1. With `trace`, it identifies the event.",
+        ))),
+        time: t.number(ascending(Column::optional(
+            "time",
+            Type::Time,
+            "Time of the event; null if it is before 1677 or after 2262.",
+        ))),
+        ts: t.number(ascending(Column::required(
+            "ts",
+            Type::Int64,
+            "Raw time: ticks of the session's clock.",
+        ))),
+        cpu: t.number(Column::optional("cpu", Type::UInt16, "The processor.")),
+        pid: t.number(Column::optional("pid", Type::UInt32, "The process of the event.")),
+        tid: t.number(Column::optional("tid", Type::UInt32, "The thread of the event.")),
+        process: t.shared(Column::optional("process", Type::Text, "File name of the program.")),
+        process_uid: t.number(
+            Column::optional("process_uid", Type::UInt64, "The process, in `processes`.")
+                .stored(Storage::LookUp),
+        ),
+        provider: t.shared(Column::required(
+            "provider",
+            Type::Text,
+            "Name or GUID of the provider; `Kernel` for kernel classes.",
+        )),
+        event: t.shared(Column::required(
+            "event",
+            Type::Text,
+            "Name of the event; `Class/Type` for kernel classes.",
+        )),
+        id: t.number(Column::required("id", Type::UInt16, "Id of the event; 0 for kernel classes.")),
+        opcode: t.number(Column::required("opcode", Type::UInt8, "Opcode; for kernel classes, the type.")),
+        version: t.number(Column::required("version", Type::UInt8, "Version of the fields.")),
+        fields: t.text(
+            Column::required(
+                "fields",
+                Type::Text,
+                "The decoded fields, as JSON: the key `fields` of `events`.",
+            )
+            .stored(Storage::Distinct),
+        ),
+        file_path: t.text(
+            Column::optional("file_path", Type::Text, "The file that the event is about.")
+                .stored(Storage::LookUp),
+        ),
+        registry_path: t.text(
+            Column::optional("registry_path", Type::Text, "The registry key that the event is about.")
+                .stored(Storage::LookUp),
+        ),
+        registry_value: t.text(Column::optional(
+            "registry_value",
+            Type::Text,
+            "The registry value; empty for the default value of the key.",
+        )),
+        target_pid: t.number(Column::optional(
+            "target_pid",
+            Type::UInt32,
+            "The process that the event acts on, if it is not its own.",
+        )),
+        target_tid: t.number(Column::optional(
+            "target_tid",
+            Type::UInt32,
+            "The thread that the event acts on, if it is not its own.",
+        )),
+        target_process_uid: t.number(Column::optional(
+            "target_process_uid",
+            Type::UInt64,
+            "The process of `target_pid`, in `processes`.",
+        )),
+        create_requested: t.shared(Column::optional(
+            "create_requested",
+            Type::Text,
+            "For creating or opening a file: the requested disposition.",
+        )),
+        create_completion: t.shared(Column::optional(
+            "create_completion",
+            Type::Text,
+            "Whether its end was found, otherwise why not.",
+        )),
+        create_result: t.shared(Column::optional(
+            "create_result",
+            Type::Text,
+            "Its result; null unless completed.",
+        )),
+        create_status: t.number(Column::optional(
+            "create_status",
+            Type::UInt32,
+            "Its NTSTATUS; null unless completed.",
+        )),
+        service: t.shared(Column::optional(
+            "service",
+            Type::Text,
+            "For system calls: the name of the service.",
+        )),
+        call_routine: t.number(Column::optional(
+            "call_routine",
+            Type::UInt64,
+            "Address of the service's routine.",
+        )),
+        call_completion: t.shared(Column::optional(
+            "call_completion",
+            Type::Text,
+            "Whether entry and exit of the system call were found, otherwise why not.",
+        )),
+        call_status: t.number(Column::optional(
+            "call_status",
+            Type::UInt32,
+            "NTSTATUS of the system call; null unless completed.",
+        )),
+        call_duration: t.number(Column::optional(
+            "call_duration",
+            Type::UInt64,
+            "Nanoseconds from entry to exit; null unless completed.",
+        )),
+        stack_state: t.shared(Column::optional(
+            "stack_state",
+            Type::Text,
+            "The first applicable state of the stack; null for events to which the policy gives no stack.",
+        )),
+        stack_also: t.shared(Column::optional(
+            "stack_also",
+            Type::Text,
+            "The other applicable states, separated by `|`; null if there are none.",
+        )),
+        stack_id: t.number(
+            Column::optional(
+                "stack_id",
+                Type::UInt64,
+                "The stack, in `stacks` and `frames`; null without frames.",
+            )
+            .stored(Storage::LookUp),
+        ),
+        contains_unbacked: t.shared(Column::optional(
+            "contains_unbacked",
+            Type::Text,
+            "Whether a user frame is in no image: `yes`, `no` or `undetermined`; null without a stack.",
+        )),
+        other_addresses: t.text(Column::optional(
+            "other_addresses",
+            Type::Text,
+            "Addresses of the frames outside of modules, innermost first, separated by `|`.",
+        )),
+    };
+    (t, columns)
+}
+
+/// The fields of events, which another thread appends to the rows.
+#[derive(Debug)]
+pub(crate) struct FieldJob {
+    column: TextColumn,
+    blocks: Blocks,
+    /// Block, entry, and index of the schema, of each row.
+    records: Vec<(u32, u32, Option<u32>)>,
+    /// Schemas that were not in an earlier job.
+    new_schemas: Vec<Arc<FieldRow>>,
+}
+
+impl FieldJob {
+    /// Appends the fields to the rows of this job. `schemas` are those of the earlier jobs.
+    ///
+    /// # Errors
+    /// None that the caller can cause.
+    pub fn append(self, schemas: &mut Vec<Arc<FieldRow>>, rows: &mut Rows) -> io::Result<()> {
+        schemas.extend(self.new_schemas);
+        let mut times = Times::default();
+        for (block, entry, schema) in self.records {
+            let block = self.blocks.get(block as usize);
+            let record = block.record(&block.entries()[entry as usize]);
+            let schema = schema.map(|schema| &*schemas[schema as usize]);
+            rows.bytes(self.column, |bytes| append_fields(bytes, &mut times, schema, &record)).transpose()?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows of events without their fields.
+#[derive(Debug)]
+pub(crate) struct EventChunk {
+    pub rows: Rows,
+    pub fields: FieldJob,
+}
+
+/// The process and thread of events.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    pid: Option<u32>,
+    tid: Option<u32>,
+    process: Option<SharedText>,
+    process_uid: Option<u64>,
+}
+
+/// What is the same for all events with a schema.
+#[derive(Clone, Copy, Debug)]
+struct SchemaNames {
+    number: u32,
+    provider: Option<SharedText>,
+    event: SharedText,
+}
+
+/// Collects events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    pending: Pending<Columns>,
+    texts: SharedTexts,
+    owners: OwnerCache<Owner>,
+    /// By the address of the schema, which a job keeps.
+    schemas: HashMap<usize, SchemaNames, FxBuildHasher>,
+    /// By the address of the name, which is kept.
+    services: HashMap<usize, (Arc<str>, SharedText), FxBuildHasher>,
+    blocks: Blocks,
+    records: Vec<(u32, u32, Option<u32>)>,
+    new_schemas: Vec<Arc<FieldRow>>,
+}
+
+impl Events {
+    pub fn new(trace: u64) -> Events {
+        Events {
+            pending: Pending::new(table(), trace),
+            texts: SharedTexts::default(),
+            owners: OwnerCache::default(),
+            schemas: HashMap::default(),
+            services: HashMap::default(),
+            blocks: Blocks::default(),
+            records: Vec::new(),
+            new_schemas: Vec::new(),
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.pending.is_full()
+    }
+
+    /// The events since the last call, and the texts that were added since.
+    pub fn take(&mut self) -> (EventChunk, Vec<Arc<str>>) {
+        let fields = FieldJob {
+            column: self.pending.columns.fields,
+            blocks: std::mem::take(&mut self.blocks),
+            records: std::mem::take(&mut self.records),
+            new_schemas: std::mem::take(&mut self.new_schemas),
+        };
+        (EventChunk { rows: self.pending.take(), fields }, self.texts.take_new())
+    }
+
+    /// Adds an event with its position in the trace.
+    pub fn push(
+        &mut self,
+        view: &EventView<'_>,
+        number: u64,
+        processes: &mut ProcessUids,
+        stacks: &mut Stacks,
+    ) -> EventIds {
+        let owner = self.owner(view, processes);
+        let schema = self.schema(view);
+        let Events { pending: Pending { rows, columns: c, .. }, texts, .. } = self;
+        rows.begin();
+        rows.number(c.number, number);
+        rows.time(c.time, view.utc());
+        rows.signed(c.ts, view.raw_time().0);
+        let optional = |rows: &mut Rows, column, number: Option<u64>| {
+            if let Some(number) = number {
+                rows.number(column, number);
+            }
+        };
+        optional(rows, c.cpu, view.processor().map(u64::from));
+        optional(rows, c.pid, owner.pid.map(u64::from));
+        optional(rows, c.tid, owner.tid.map(u64::from));
+        owner.process.iter().for_each(|&name| rows.shared(c.process, name));
+        optional(rows, c.process_uid, owner.process_uid);
+        let named = schema.and_then(|schema| Some((schema.provider?, schema.event)));
+        let (provider, event) =
+            named.unwrap_or_else(|| (texts.number(&view.provider()), texts.number(&view.name())));
+        rows.shared(c.provider, provider);
+        rows.shared(c.event, event);
+        rows.number(c.id, view.id());
+        rows.number(c.opcode, view.opcode());
+        rows.number(c.version, view.version());
+        let block = self.blocks.index(view.event().block());
+        self.records.push((block as u32, view.event().index(), schema.map(|schema| schema.number)));
+        self.facts(view, processes);
+        EventIds { number, process_uid: owner.process_uid, stack_id: self.stack(view, stacks) }
+    }
+
+    /// The file, the registry key and the target of an event, and how its operation ended.
+    fn facts(&mut self, view: &EventView<'_>, processes: &mut ProcessUids) {
+        let Events { pending: Pending { rows, columns: c, .. }, texts, services, .. } = self;
+        if let Ok(path) = view.file_path() {
+            rows.text(c.file_path, &path);
+        }
+        if let Some(registry) = view.registry() {
+            registry.path.iter().for_each(|path| rows.text(c.registry_path, path));
+            registry.value.iter().for_each(|value| rows.text(c.registry_value, value));
+        }
+        if let Some(target) = view.target() {
+            target.pid().iter().for_each(|pid| rows.number(c.target_pid, pid.0));
+            target.tid().iter().for_each(|tid| rows.number(c.target_tid, tid.0));
+            if let Ok(process) = target.process() {
+                rows.number(c.target_process_uid, processes.of(process.process()));
+            }
+        }
+        if let Some(create) = view.create() {
+            rows.shared(c.create_requested, texts.number(create.requested.name()));
+            rows.shared(c.create_completion, texts.number(create.end.name()));
+            if let CreateEnd::Completed { status, result, .. } = create.end {
+                rows.shared(c.create_result, texts.number(result.name()));
+                rows.number(c.create_status, status);
+            }
+        }
+        if let Some(call) = view.call() {
+            if let Some(service) = view.service() {
+                let known = services
+                    .entry(service.as_ptr().addr())
+                    .or_insert_with(|| (Arc::clone(&service), texts.number(&service)));
+                rows.shared(c.service, known.1);
+            }
+            call.routine.iter().for_each(|routine| rows.number(c.call_routine, routine.0));
+            rows.shared(c.call_completion, texts.number(call.end.name()));
+            if let Some((status, nanoseconds)) = call.completed() {
+                rows.number(c.call_status, status);
+                rows.number(c.call_duration, nanoseconds);
+            }
+        }
+    }
+
+    fn stack(&mut self, view: &EventView<'_>, stacks: &mut Stacks) -> Option<u64> {
+        if view.level() == Level::None {
+            return None;
+        }
+        let Events { pending: Pending { rows, columns: c, .. }, texts, .. } = self;
+        let states = view.stack_states();
+        rows.shared(c.stack_state, texts.number(states.first().name()));
+        let mut others = states.others().map(StackState::name).peekable();
+        if others.peek().is_some() {
+            rows.shared(c.stack_also, texts.number(&others.collect::<Vec<_>>().join("|")));
+        }
+        let stack = stacks.of(view)?;
+        rows.number(c.stack_id, stack.id);
+        rows.shared(c.contains_unbacked, texts.number(stack.contains_unbacked(states).name()));
+        if let Some(addresses) = &stack.other_addresses {
+            rows.text(c.other_addresses, addresses);
+        }
+        Some(stack.id)
+    }
+
+    fn owner(&mut self, view: &EventView<'_>, processes: &mut ProcessUids) -> Owner {
+        let Events { owners, texts, .. } = self;
+        if let Some(known) = owners.find(view) {
+            return *known;
+        }
+        let process = view.process().ok();
+        let owner = Owner {
+            pid: view.pid().map(|pid| pid.0),
+            tid: view.tid().map(|tid| tid.0),
+            process: process.and_then(|process| process.name().ok()).map(|name| texts.number(name)),
+            process_uid: process.map(|process| processes.of(process.process())),
+        };
+        if let Some(place) = owners.place(view) {
+            place.keep(owner);
+        }
+        owner
+    }
+
+    fn schema(&mut self, view: &EventView<'_>) -> Option<SchemaNames> {
+        let Events { schemas, texts, new_schemas, .. } = self;
+        let schema: &Schema = view.schema()?;
+        let address = std::ptr::from_ref(schema).addr();
+        if let Some(known) = schemas.get(&address) {
+            return Some(*known);
+        }
+        let plan = Arc::clone(view.plan()?);
+        let names = SchemaNames {
+            number: schemas.len() as u32,
+            provider: (!schema.provider_name.is_empty()).then(|| texts.number(&schema.provider_name)),
+            event: texts.number(&schema.event_name),
+        };
+        new_schemas.push(Arc::new(FieldRow::new(plan)));
+        schemas.insert(address, names);
+        Some(names)
+    }
+}

@@ -1,0 +1,339 @@
+//! Stacks, and their frames relative to modules.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
+use stackhound_frames::{Answer, Backing, Code, Frame, ModuleIndex, Modules, Summary};
+use stackhound_pipeline::EventView;
+use stackhound_stacks::{StackState, StackStates};
+use stackhound_system::{MethodRef, System};
+use stackhound_types::{AddressKind, Mode};
+
+use super::Pending;
+use super::state::module_id;
+use super::symbols::Symbols;
+use crate::id::IdParts;
+use crate::layout::{Column, NumberColumn, Storage, Table, TextColumn, Type};
+use crate::rows::Rows;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StackColumns {
+    stack_id: NumberColumn,
+    frames: NumberColumn,
+    user_frames: NumberColumn,
+    unbacked_frames: NumberColumn,
+    user_modules: TextColumn,
+    kernel_modules: TextColumn,
+    final_user_module: TextColumn,
+    final_kernel_module: TextColumn,
+}
+
+pub(super) fn stacks_table() -> (Table, StackColumns) {
+    let mut t = Table::new("stacks", "A distinct stack of a trace.");
+    let columns = StackColumns {
+        stack_id: t.number(stack_id()),
+        frames: t.number(Column::required("frames", Type::UInt16, "Number of frames.")),
+        user_frames: t.number(Column::required("user_frames", Type::UInt16, "Number of user frames.")),
+        unbacked_frames: t.number(Column::required(
+            "unbacked_frames",
+            Type::UInt16,
+            "Number of user frames that are in no image.",
+        )),
+        user_modules: t.text(Column::required(
+            "user_modules",
+            Type::Text,
+            "Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.",
+        )),
+        kernel_modules: t.text(Column::required(
+            "kernel_modules",
+            Type::Text,
+            "Modules of the kernel frames before the first user frame.",
+        )),
+        final_user_module: t.text(Column::optional(
+            "final_user_module",
+            Type::Text,
+            "The innermost user module that does more than pass calls on, or `jit:clr`, `unbacked` or `unknown`; null without user frames.",
+        )),
+        final_kernel_module: t.text(Column::optional(
+            "final_kernel_module",
+            Type::Text,
+            "The module of the innermost frame, if it is a kernel frame.",
+        )),
+    };
+    (t, columns)
+}
+
+fn stack_id() -> Column {
+    let doc = "Id of the stack: equal for equal frames relative to modules, on every machine.";
+    Column::required("stack_id", Type::UInt64, doc).stored(Storage::LookUp)
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameColumns {
+    stack_id: NumberColumn,
+    depth: NumberColumn,
+    mode: TextColumn,
+    wow64: NumberColumn,
+    module_id: NumberColumn,
+    module: TextColumn,
+    rva: NumberColumn,
+    is_return: NumberColumn,
+    backing: TextColumn,
+    region: TextColumn,
+    method: TextColumn,
+    signature: TextColumn,
+}
+
+pub(super) fn frames_table() -> (Table, FrameColumns) {
+    let mut t = Table::new("frames", "A frame of a distinct stack of a trace.");
+    let columns = FrameColumns {
+        stack_id: t.number(stack_id()),
+        depth: t.number(Column::required("depth", Type::UInt16, "Position in the stack; 0 is innermost.")),
+        mode: t.text(Column::required("mode", Type::Text, "`kernel` or `user`.")),
+        wow64: t.number(Column::required(
+            "wow64",
+            Type::Flag,
+            "Whether it is 32-bit code of a process on 64-bit Windows.",
+        )),
+        module_id: t.number(Column::optional("module_id", Type::UInt64, "The module, in `modules`.")),
+        module: t.text(
+            Column::optional(
+                "module",
+                Type::Text,
+                "File name of the module, or `jit:` and the runtime of JIT-compiled code.",
+            )
+            .stored(Storage::LookUp),
+        ),
+        rva: t.number(Column::optional("rva", Type::UInt64, "Offset in the module in bytes.")),
+        is_return: t.number(Column::required(
+            "is_return",
+            Type::Flag,
+            "Whether it is a return address, and not that of an instruction.",
+        )),
+        backing: t.text(Column::required(
+            "backing",
+            Type::Text,
+            "Whether the code is in an image or from a known runtime: `backed`, `unbacked` or `unknown`.",
+        )),
+        region: t.text(Column::optional(
+            "region",
+            Type::Text,
+            "Kind of memory of a user frame outside of modules: `mapped`, `private`, `jit:clr`, `jit:script` or `unknown`.",
+        )),
+        method: t.text(Column::optional("method", Type::Text, "The JIT-compiled method with its namespace.")),
+        signature: t.text(Column::optional("signature", Type::Text, "Signature of the method.")),
+    };
+    (t, columns)
+}
+
+/// A stack of an event.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownStack {
+    /// Its id: see [`frame_parts`].
+    pub id: u64,
+    /// Addresses of the frames outside of modules.
+    pub other_addresses: Option<Box<str>>,
+    has_unbacked: bool,
+    has_unknown: bool,
+    /// Keeps the address that identifies the frames.
+    _frames: Arc<[Frame]>,
+}
+
+impl KnownStack {
+    /// See [`Summary::contains_unbacked`].
+    pub fn contains_unbacked(&self, states: StackStates) -> Answer {
+        let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
+        Summary::unbacked((is_whole, states.has_certain_frames()), (self.has_unbacked, self.has_unknown))
+    }
+}
+
+/// Collects stacks.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    stacks: Pending<StackColumns>,
+    frames: Pending<FrameColumns>,
+    /// By the address of the resolved frames, which the resolver shares between equal stacks of a
+    /// process.
+    known: HashMap<usize, KnownStack, FxBuildHasher>,
+    /// The last stack whose frames are not shared.
+    single: Option<KnownStack>,
+    /// The ids of all stacks whose rows were made.
+    written: HashSet<u64, FxBuildHasher>,
+    /// By index of the module.
+    modules: Vec<Option<u64>>,
+    summary: Summary,
+    symbols: Symbols,
+}
+
+/// The limit of kept stacks.
+const KNOWN_MAX: usize = 1 << 16;
+
+impl Stacks {
+    pub fn new(trace: u64) -> Stacks {
+        Stacks {
+            stacks: Pending::new(stacks_table(), trace),
+            frames: Pending::new(frames_table(), trace),
+            known: HashMap::default(),
+            single: None,
+            written: HashSet::default(),
+            modules: Vec::new(),
+            summary: Summary::default(),
+            symbols: Symbols::new(trace),
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.frames.is_full()
+    }
+
+    /// The rows of stacks and frames since the last call.
+    pub fn take(&mut self) -> (Rows, Rows) {
+        (self.stacks.take(), self.frames.take())
+    }
+
+    /// The frames that can be named.
+    pub fn take_symbols(&mut self) -> Symbols {
+        let trace = self.symbols.trace();
+        std::mem::replace(&mut self.symbols, Symbols::new(trace))
+    }
+
+    /// The stack of an event, if it has frames.
+    pub fn of(&mut self, view: &EventView<'_>) -> Option<&KnownStack> {
+        view.stack()?;
+        let frames = view.resolved();
+        let address = frames.as_ptr().addr();
+        if frames.is_empty() {
+            return None;
+        }
+        // Without a cache in the resolver, no other event has the same frames.
+        if Arc::strong_count(&frames) == 1 {
+            let stack = self.stack(view, frames);
+            return Some(self.single.insert(stack));
+        }
+        if !self.known.contains_key(&address) {
+            if self.known.len() >= KNOWN_MAX {
+                self.known.clear();
+            }
+            let stack = self.stack(view, frames);
+            self.known.insert(address, stack);
+        }
+        self.known.get(&address)
+    }
+
+    fn stack(&mut self, view: &EventView<'_>, frames: Arc<[Frame]>) -> KnownStack {
+        let (modules, system) = (view.modules(), view.trace_state().system());
+        let mut parts = IdParts::new("stack");
+        for frame in &*frames {
+            let module = frame.code.module().map(|index| self.module(&modules, index));
+            parts = frame_parts(parts, frame, module, system);
+        }
+        let id = parts.finish();
+        let is_user = |frame: &&Frame| frame.mode == Mode::User;
+        let has = |backing| frames.iter().filter(is_user).any(|frame| frame.backing() == backing);
+        let (has_unbacked, has_unknown) = (has(Backing::Unbacked), has(Backing::Unknown));
+        if self.written.insert(id) {
+            self.rows(&modules, system, id, &frames);
+        }
+        let mut other = String::new();
+        for frame in frames.iter().filter(|frame| frame.code.module().is_none()) {
+            let separator = if other.is_empty() { "" } else { "|" };
+            let address = frame.address.map_or(0, |address| address.0);
+            // Writing to a text cannot fail.
+            let _ = write!(other, "{separator}{address:#x}");
+        }
+        let other_addresses = (!other.is_empty()).then(|| other.into());
+        KnownStack { id, other_addresses, has_unbacked, has_unknown, _frames: frames }
+    }
+
+    fn module(&mut self, modules: &Modules, index: ModuleIndex) -> u64 {
+        if self.modules.len() <= index.index() {
+            self.modules.resize(modules.len(), None);
+        }
+        *self.modules[index.index()].get_or_insert_with(|| module_id(&modules.get(index).identity))
+    }
+
+    /// Adds the rows of a stack.
+    fn rows(&mut self, modules: &Modules, system: &System, id: u64, frames: &[Frame]) {
+        for (depth, frame) in frames.iter().enumerate() {
+            let module = frame.code.module().map(|index| self.module(modules, index));
+            let Pending { rows, columns: c, .. } = &mut self.frames;
+            rows.begin();
+            rows.number(c.stack_id, id);
+            rows.number(c.depth, depth as u64);
+            rows.text(c.mode, frame.mode.name());
+            rows.number(c.wow64, frame.is_wow64);
+            rows.number(c.is_return, frame.kind == AddressKind::Return);
+            rows.text(c.backing, frame.backing().name());
+            if has_region(frame) {
+                rows.text(c.region, frame.region.kind.name());
+            }
+            match (frame.code, module) {
+                (Code::Image(index, rva), Some(module)) => {
+                    rows.number(c.module_id, module);
+                    rows.text(c.module, modules.get(index).name());
+                    rows.number(c.rva, rva);
+                    self.symbols.add(module, frame);
+                }
+                (Code::Jit(_), _) => rows.text(c.module, frame.code.module_name(modules)),
+                _ => {}
+            }
+            if let Some(method) = frame.method.map(|method| system.method(method)) {
+                rows.text(c.method, &method.to_string());
+                rows.text(c.signature, method.signature());
+            }
+        }
+        let Pending { rows, columns: c, .. } = &mut self.stacks;
+        // The states matter only for the answer that is not a fact of the frames.
+        self.summary.summarize(modules, (true, true), frames);
+        let of_user = |frame: &&Frame| frame.mode == Mode::User;
+        let user = frames.iter().filter(of_user);
+        rows.begin();
+        rows.number(c.stack_id, id);
+        rows.number(c.frames, frames.len() as u64);
+        rows.number(c.user_frames, user.clone().count() as u64);
+        rows.number(
+            c.unbacked_frames,
+            user.filter(|frame| frame.backing() == Backing::Unbacked).count() as u64,
+        );
+        rows.text(c.user_modules, self.summary.user());
+        rows.text(c.kernel_modules, self.summary.kernel());
+        if let Some(name) = self.summary.final_user_module(modules) {
+            rows.text(c.final_user_module, name);
+        }
+        if let Some(module) = self.summary.final_kernel_module() {
+            rows.text(c.final_kernel_module, modules.get(module).name());
+        }
+    }
+}
+
+/// Whether the row of a frame states its memory. In modules, it adds nothing.
+fn has_region(frame: &Frame) -> bool {
+    frame.mode == Mode::User && frame.code.module().is_none()
+}
+
+/// Adds a frame to the id of its stack: everything that its row states. Code in a module is
+/// identified by the module and the offset, JIT-compiled code by its method, and other code by the
+/// kind of its memory, because its address is different in each process.
+fn frame_parts(parts: IdParts, frame: &Frame, module: Option<u64>, system: &System) -> IdParts {
+    let parts = parts
+        .text(frame.mode.name())
+        .number(frame.is_wow64.into())
+        .number((frame.kind == AddressKind::Return).into())
+        .text(frame.backing().name())
+        .text(if has_region(frame) { frame.region.kind.name() } else { "" });
+    let parts = match (frame.code, module) {
+        (Code::Image(_, rva), Some(module)) => parts.number(2).number(module).number(rva),
+        (Code::Jit(_), _) => parts.number(1),
+        _ => parts.number(0),
+    };
+    match frame.method.map(|method| system.method(method)) {
+        Some(method) => with_method(parts.number(1), method),
+        None => parts.number(0),
+    }
+}
+
+fn with_method(parts: IdParts, method: MethodRef<'_>) -> IdParts {
+    parts.text(method.namespace()).text(method.name()).text(method.signature())
+}
