@@ -112,11 +112,13 @@ pub(super) struct Stream {
     sequence: Option<i64>,
     /// The time of the last record.
     last: Option<RawTime>,
+    /// Whether records are missing before the open buffer, or before the next one.
+    is_after_loss: bool,
 }
 
 impl Stream {
     pub(super) fn new(processor: u16) -> Stream {
-        Stream { processor, buffer: None, sequence: None, last: None }
+        Stream { processor, buffer: None, sequence: None, last: None, is_after_loss: false }
     }
 
     pub(super) fn last(&self) -> Option<RawTime> {
@@ -152,6 +154,12 @@ impl Stream {
         true
     }
 
+    /// States in the next buffer that records before it are missing. No buffer may be open.
+    pub(super) fn mark_loss(&mut self) {
+        debug_assert!(!self.is_open());
+        self.is_after_loss = true;
+    }
+
     /// Discards the open buffer with all its records.
     pub(super) fn discard(&mut self) {
         self.sequence = None;
@@ -170,7 +178,9 @@ impl Stream {
         let index = if session.form == Form::Windows7 { 0 } else { BufferFlags::PROCESSOR_INDEX.0 };
         let marker = if cause == Cause::End { BufferFlags::FLUSH_MARKER.0 } else { 0 };
         let processor = session.processor_field(self.processor);
-        let flags = index | marker;
+        let loss = if self.is_after_loss { BufferFlags::EVENTS_LOST.0 } else { 0 };
+        let flags = index | marker | loss;
+        self.is_after_loss = false;
         let buffer = self.buffer.as_mut()?;
         // The kernel closes a buffer by reserving more than the remaining space: the record that
         // does not fit, or the whole buffer.

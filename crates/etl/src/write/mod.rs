@@ -163,14 +163,27 @@ impl<W: Write> EtlWriter<W> {
     /// the writing of a buffer.
     #[inline]
     pub fn write(&mut self, processor: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
-        self.append(processor, record.size()?, record.stored_time(), |bytes| record.encode(bytes))
+        let time = record.stored_time();
+        // The wall clock may be set back; the other clocks only run forward.
+        let ordered = self.session.clock != ClockKind::SystemTime;
+        if let (true, Some(time), Some(last)) = (ordered, time, self.stream(processor)?.last())
+            && time < last
+        {
+            return Err(WriteError::OutOfOrder { time, last });
+        }
+        self.append(processor, record.size()?, time, |bytes| record.encode(bytes))
     }
 
-    /// Appends a record of another trace unchanged. Its clock must be that of this session. Costs
-    /// as much as [`write`](EtlWriter::write).
+    /// Appends a record of another trace unchanged, even if that trace is not in time order. Its
+    /// clock must be that of this session. Costs as much as [`write`](EtlWriter::write).
     pub fn copy(&mut self, processor: u16, record: &Record<'_>) -> Result<(), WriteError> {
-        let original = record.bytes();
-        self.append(processor, original.len(), Some(record.time()), |bytes| bytes.copy_from_slice(original))
+        self.copy_bytes(processor, record.bytes(), record.time())
+    }
+
+    /// Appends the bytes of a record, from its header on, as [`copy`](EtlWriter::copy) does. `time` is
+    /// the time in its header.
+    pub fn copy_bytes(&mut self, processor: u16, record: &[u8], time: RawTime) -> Result<(), WriteError> {
+        self.append(processor, record.len(), Some(time), |bytes| bytes.copy_from_slice(record))
     }
 
     #[inline]
@@ -181,15 +194,7 @@ impl<W: Write> EtlWriter<W> {
         time: Option<RawTime>,
         encode: impl Fn(&mut [u8]),
     ) -> Result<(), WriteError> {
-        // The wall clock may be set back; the other clocks only run forward.
-        let ordered = self.session.clock != ClockKind::SystemTime;
-        let stream = self.stream(processor)?;
-        if let (true, Some(time), Some(last)) = (ordered, time, stream.last())
-            && time < last
-        {
-            return Err(WriteError::OutOfOrder { time, last });
-        }
-        if !stream.push(size, time, &encode) {
+        if !self.stream(processor)?.push(size, time, &encode) {
             fitting(size, self.session.buffer_size as usize - BUFFER_HEADER_SIZE)?;
             self.seal(processor, Cause::Full { record: size })?;
             let pushed = self.open(processor).push(size, time, &encode);
@@ -221,7 +226,24 @@ impl<W: Write> EtlWriter<W> {
     /// Reports `count` more records as lost. Only the logfile header contains this, as in files of
     /// Windows.
     pub fn lose_events(&mut self, count: u32) {
-        self.totals.events_lost += count;
+        self.totals.events_lost = self.totals.events_lost.saturating_add(count);
+    }
+
+    /// Reports `count` more buffers as lost, as [`lose_events`](EtlWriter::lose_events) does. No
+    /// sequence number is missing.
+    pub fn lose_buffers(&mut self, count: u32) {
+        self.totals.buffers_lost = self.totals.buffers_lost.saturating_add(count);
+    }
+
+    /// States that records of a processor are missing between its last record and the next one, by a
+    /// flag of the next buffer. No counter changes. No file of Windows is known to have the flag, but
+    /// readers respect it.
+    pub fn mark_loss(&mut self, processor: u16) -> Result<(), WriteError> {
+        if self.stream(processor)?.is_open() {
+            self.seal(processor, Cause::Flush)?;
+        }
+        self.stream(processor)?.mark_loss();
+        Ok(())
     }
 
     /// Ends the trace as a crash would: the logfile header still describes a running session, and
