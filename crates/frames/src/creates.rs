@@ -199,6 +199,36 @@ pub struct CreateOutcome {
     pub end: CreateEnd,
 }
 
+/// Finds the operations on files that decide the outcomes of some creates: of each, the next one with
+/// its IRP. Memory holds the creates that wait for it.
+#[derive(Debug, Default)]
+pub struct CreateEnds(hashbrown::HashSet<Request, foldhash::fast::RandomState>);
+
+impl CreateEnds {
+    /// Adds an event whose outcome is needed. Events that are not creates have none.
+    pub fn await_end(&mut self, event: &Event<'_>) {
+        if let Some((family, Operation::Create { irp, .. })) = Operation::of(event)
+            && irp != 0
+        {
+            self.0.insert((event.session_number(), family, irp));
+        }
+    }
+
+    /// Whether an event decides the outcome of a create that waits.
+    pub fn is_end(&mut self, event: &Event<'_>) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let Some((family, operation)) = Operation::of(event) else { return false };
+        let (Operation::Create { irp, .. } | Operation::End { irp, .. } | Operation::Other { irp }) =
+            operation
+        else {
+            return false;
+        };
+        self.0.remove(&(event.session_number(), family, irp))
+    }
+}
+
 impl CreateOutcome {
     /// Whether the request only opened an existing file. The result decides; if it is not known, or
     /// if the request had no effect, the requested disposition decides.

@@ -30,7 +30,9 @@ mod summary;
 pub mod wow64;
 
 pub use calls::{CallEnd, CallJoin, CallOutcome, CallStats, ServiceKind};
-pub use creates::{CreateDisposition, CreateEnd, CreateJoin, CreateOutcome, CreateResult, CreateStats};
+pub use creates::{
+    CreateDisposition, CreateEnd, CreateEnds, CreateJoin, CreateOutcome, CreateResult, CreateStats,
+};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};
 pub use frame::{Backing, Code, Frame};

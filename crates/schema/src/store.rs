@@ -193,6 +193,18 @@ impl SchemaStore {
         self.learn(&identity, pid, tid, record.payload())
     }
 
+    /// Whether a record contains a description. `number` is as for
+    /// [`learn_record`](SchemaStore::learn_record).
+    #[inline]
+    pub fn describes(number: u16, record: &Record<'_>) -> bool {
+        SchemaStore::can_learn(record.kind(), number)
+            && Identity::of(record).is_some_and(|identity| match identity {
+                Identity::Classic { class, .. } => class == EVENT_METADATA,
+                Identity::Manifest { id, opcode, task, .. } => is_manifest_chunk(id, task, opcode),
+                _ => false,
+            })
+    }
+
     /// Whether records of a kind can contain descriptions, by the number that their header begins
     /// with.
     #[inline]

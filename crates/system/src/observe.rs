@@ -167,6 +167,31 @@ impl System {
             .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
 
+    /// Whether [`observe`](System::observe) uses an event, as far as its header shows.
+    pub fn uses(event: &Event<'_>) -> bool {
+        if let Some(hook_id) = event.hook_id() {
+            return subject(hook_id).is_some();
+        }
+        let (kind, id) = (event.kind(), event.entry().tag);
+        if kind.is_classic() {
+            let record = event.record();
+            return record.guid().is_some_and(|class| match (class, record.opcode()) {
+                (class_guid::IMAGE_ID, opcode) => matches!(opcode, RSDS | FILE_VERSION),
+                (class_guid::SYS_CONFIG_EX, opcode) => matches!(opcode, SYSTEM_PATHS | VOLUME_MAPPING),
+                (class, opcode) => kernel::hook_id_of(class, opcode).and_then(subject).is_some(),
+            });
+        }
+        if !kind.has_descriptor() || !MANIFEST_IDS.contains(&id) {
+            return false;
+        }
+        let Some(provider) = event.guid() else { return false };
+        match id {
+            PROCESS_START | PROCESS_STOP | PROCESS_RUNDOWN if provider == KERNEL_PROCESS => true,
+            149..=154 => managed_module_subject(provider, id).is_some(),
+            _ => method_subject(provider, id).is_some() || (provider, id) == (SCRIPT, SCRIPT_LOAD),
+        }
+    }
+
     /// Records an event. Events that are not about the state of the machine are ignored. Events
     /// must be in time order. A late event is sorted in, unless it is later than dozens of changes
     /// to the same object.

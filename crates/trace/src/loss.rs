@@ -326,6 +326,24 @@ impl LossMap {
         self.damaged_buffers
     }
 
+    /// The processors of a source that lost records, and the intervals of trace time (inclusive) in
+    /// which they are missing, disjoint and in order. Complete only after a survey.
+    pub fn of_processors(&self, source: u16) -> impl Iterator<Item = (Option<u16>, &[(i64, i64)])> {
+        let source = self.sources.get(usize::from(source));
+        let processors = source.into_iter().flat_map(|source| &source.processors);
+        processors.map(|(processor, of)| (*processor, &*of.lost.0)).filter(|(_, lost)| !lost.is_empty())
+    }
+
+    /// Whether records of a source can be missing at times that are in no interval of a processor.
+    pub fn is_beyond_processors(&self, source: u16) -> bool {
+        let mut known = Intervals::default();
+        for &(from, until) in self.of_processors(source).flat_map(|(_, lost)| lost) {
+            known.insert(from, until);
+        }
+        let source = self.sources.get(usize::from(source));
+        source.is_some_and(|source| source.is_unresolved || source.lost.0 != known.0)
+    }
+
     /// Whether no record is known to be missing from the trace so far.
     #[inline]
     pub fn is_lossless(&self) -> bool {
