@@ -95,7 +95,7 @@ const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 /// count as unresolved.
 const ORPHAN_KEYS_MAX: usize = 1 << 16;
 
-const USER_PART_EVENT: u16 = 18;
+pub(crate) const USER_PART_EVENT: u16 = 18;
 
 /// Numbers of events that wait for the same part or key, mostly oldest first.
 type Waiting = VecDeque<u64>;
@@ -944,7 +944,7 @@ fn is_in_user_mode(event: &Event<'_>) -> bool {
 
 /// Whether a part is a kernel part, a user part or both, by its innermost and outermost frames.
 /// `None` if it has no frames.
-fn part_mode_of(frames: &Frames<'_>, pointer_size: PointerSize) -> Option<PartMode> {
+pub(crate) fn part_mode_of(frames: &Frames<'_>, pointer_size: PointerSize) -> Option<PartMode> {
     let (first, last) = (frames.first()?, frames.last()?);
     Some(match (first.is_kernel(pointer_size), last.is_kernel(pointer_size)) {
         (_, true) => PartMode::Kernel,

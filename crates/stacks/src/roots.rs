@@ -14,8 +14,8 @@ use crate::table::{StackId, StackTable};
 /// A thread of a process. Windows reuses the ids of threads that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Thread {
-    pid: u32,
-    tid: u32,
+    pub pid: u32,
+    pub tid: u32,
     /// [`RUNNING`] if the start was not recorded.
     started: RawTime,
 }
@@ -90,6 +90,12 @@ impl ThreadRoots {
         let starts = self.starts.get(&(pid, tid)).map_or(&[][..], Vec::as_slice);
         let started = starts.iter().rev().find(|&&start| start <= time).copied().unwrap_or(RUNNING);
         Thread { pid, tid, started }
+    }
+
+    /// The addresses at which walks end, by thread.
+    pub fn ends(&self) -> impl Iterator<Item = (Thread, Vec<Address>)> {
+        let addresses = |ends: &Vec<End>| ends.iter().map(|end| end.address).collect();
+        self.threads.iter().map(move |(&thread, ends)| (thread, addresses(ends)))
     }
 
     fn bound(&mut self) {

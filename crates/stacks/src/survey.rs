@@ -124,7 +124,7 @@ impl StackSurvey {
 }
 
 /// Whether the two outermost frames are in user mode.
-fn ends_in_user_mode(frames: &Frames<'_>, pointer: PointerSize) -> bool {
+pub(crate) fn ends_in_user_mode(frames: &Frames<'_>, pointer: PointerSize) -> bool {
     let mut outer = frames.iter().rev();
     let mut is_user = || outer.next().is_some_and(|address| !address.is_kernel(pointer));
     is_user() && is_user()
