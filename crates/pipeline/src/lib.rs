@@ -9,6 +9,7 @@
 //! This crate does not depend on the consumers of events, on detections, or on output formats.
 #![forbid(unsafe_code)]
 
+pub mod cut;
 mod enrichment;
 mod event_names;
 mod event_view;

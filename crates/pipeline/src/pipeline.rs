@@ -200,6 +200,11 @@ impl<'t> Pipeline<'t> {
         self.clock
     }
 
+    /// How long events are held back for their stacks.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
     /// Sets the depth of stacks and the source of function names.
     pub fn with(mut self, enrichment: Enrichment) -> Pipeline<'t> {
         let frames = self.enricher.frames.take();

@@ -108,6 +108,11 @@ impl TraceState {
         SchemaStore::select(System::selection())
     }
 
+    /// Whether an event contains state or schemas, as far as its header shows.
+    pub(crate) fn uses(event: &Event<'_>) -> bool {
+        System::uses(event) || SchemaStore::describes(event.entry().tag, &event.record())
+    }
+
     /// Processes an event on arrival, and a loss or damage of the buffers before it.
     pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
         if event.index() == 0 {

@@ -95,7 +95,7 @@ pub use stackhound_live as live;
 pub use stackhound_pipeline::{
     Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FrameView, InlineLabel, Label,
     Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate, ProcessView,
-    RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, pred,
+    RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut, pred,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

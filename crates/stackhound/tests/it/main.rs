@@ -4,6 +4,7 @@ mod analysis;
 mod chain;
 mod cost_scripts;
 mod costs;
+mod cut;
 mod diff;
 mod hunt;
 mod hunt_matrix;
