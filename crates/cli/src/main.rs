@@ -154,6 +154,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Images { verb } => images::run(verb, common),
         Verb::Providers(arguments) => providers::run(arguments, common),
+        Verb::Convert(arguments) => convert::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Convert(arguments) => convert::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),

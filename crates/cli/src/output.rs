@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Arguments};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,48 @@ enum Inner {
     Standard(BufWriter<io::Stdout>),
     /// A pipe or device, which must not be replaced by a file.
     Destination(BufWriter<File>),
-    File(BufWriter<Temporary>, PathBuf),
+    File(NewFile),
+}
+
+/// A file that is created when its content is complete: first with a temporary name in the same folder.
+#[derive(Debug)]
+pub struct NewFile {
+    file: BufWriter<Temporary>,
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Links are followed.
+    pub fn create(path: &Path) -> Result<NewFile> {
+        let path = path.canonicalize().unwrap_or(path.to_owned());
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let file = Temporary::in_folder(directory)
+            .with_context(|| format!("cannot write in {}", directory.display()))?;
+        Ok(NewFile { file: BufWriter::with_capacity(BUFFER_SIZE, file), path })
+    }
+
+    /// Gives the file its name.
+    pub fn finish(self) -> Result<()> {
+        let file = self.file.into_inner().map_err(|error| error.into_error())?;
+        file.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for NewFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
 }
 
 const BUFFER_SIZE: usize = 1 << 18;
@@ -46,14 +87,7 @@ impl Sink {
                 let device = device.with_context(|| format!("cannot write {}", path.display()))?;
                 Inner::Destination(BufWriter::with_capacity(BUFFER_SIZE, device))
             }
-            Some(path) => {
-                let path = path.canonicalize().unwrap_or(path.to_owned());
-                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let directory = directory.unwrap_or(Path::new("."));
-                let file = Temporary::in_folder(directory)
-                    .with_context(|| format!("cannot write in {}", directory.display()))?;
-                Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path)
-            }
+            Some(path) => Inner::File(NewFile::create(path)?),
         };
         Ok(Sink { inner, rows: None })
     }
@@ -91,10 +125,7 @@ impl Sink {
         match self.inner {
             Inner::Standard(mut out) => out.flush()?,
             Inner::Destination(mut out) => out.flush()?,
-            Inner::File(out, path) => {
-                let file = out.into_inner().map_err(|error| error.into_error())?;
-                file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
-            }
+            Inner::File(file) => file.finish()?,
         }
         Ok(())
     }
@@ -124,7 +155,7 @@ impl Write for Inner {
         match self {
             Inner::Standard(out) => out.write(bytes),
             Inner::Destination(out) => out.write(bytes),
-            Inner::File(out, _) => out.write(bytes),
+            Inner::File(file) => file.write(bytes),
         }
     }
 
@@ -132,7 +163,7 @@ impl Write for Inner {
         match self {
             Inner::Standard(out) => out.flush(),
             Inner::Destination(out) => out.flush(),
-            Inner::File(out, _) => out.flush(),
+            Inner::File(file) => file.flush(),
         }
     }
 }

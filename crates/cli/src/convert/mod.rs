@@ -2,15 +2,17 @@
 //!
 //! Has the arguments that all forms share. Each form is a module of its own.
 
+mod cut;
 mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use stackhound::trace::OpenTrace;
 
-use crate::filter::Filters;
-use crate::inputs::Inputs;
+use crate::filter::{EventFilter, Filters};
+use crate::inputs::{self, Inputs};
 use crate::naming::Naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -20,8 +22,9 @@ use crate::reading::Reading;
 pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
-    /// Write into this directory, as tables in Parquet files
-    #[arg(short, long, required = true, value_name = "DIR")]
+    /// Write to this file, which is created when its content is complete: .etl for a smaller trace,
+    /// or into this directory, as tables in Parquet files
+    #[arg(short, long, required = true, value_name = "OUTPUT")]
     pub output: PathBuf,
     #[command(flatten)]
     pub tables: tables::TableArguments,
@@ -35,11 +38,31 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = &arguments.output;
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    match extension.filter(|_| !path.is_dir()) {
+    if path.is_dir() {
+        return tables::run(arguments, common);
+    }
+    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("etl") => cut::run(arguments, common),
         None => tables::run(arguments, common),
-        Some(extension) => {
-            bail!("{}: expected a directory for tables, found the extension .{extension}", path.display())
-        }
+        _ => bail!(
+            "{}: cannot derive the form from the file name; use the extension .etl, or none for tables",
+            path.display()
+        ),
+    }
+}
+
+/// Opens the files of one capture, and refuses to replace one of them by the output. Also reports an
+/// error in the filter, before any event is read.
+fn one_capture(arguments: &Arguments, common: &Common) -> Result<OpenTrace> {
+    EventFilter::parse(&arguments.filters)?;
+    let Inputs { files, grouping } = &arguments.inputs;
+    let output = arguments.output.canonicalize().ok();
+    if files.iter().any(|file| output.is_some() && file.canonicalize().ok() == output) {
+        bail!("{}: expected another file than the input", arguments.output.display());
+    }
+    let mut captures = inputs::captures(files, *grouping, common)?;
+    match captures.len() {
+        1 => Ok(captures.remove(0).trace),
+        _ => Err(inputs::refusal(&stackhound::trace::several_captures(&captures))),
     }
 }

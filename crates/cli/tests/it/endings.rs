@@ -60,7 +60,7 @@ const OTHERS: [&str; 14] = [
 ];
 
 /// Verbs with filters, and one of their filters that selects nothing.
-const FILTERED: [&str; 19] = [
+const FILTERED: [&str; 20] = [
     "events T --pid 99999",
     "events T --process missing.exe",
     "events T --provider No-Such",
@@ -70,6 +70,7 @@ const FILTERED: [&str; 19] = [
     "events T --format csv --pid 99999",
     "stacks T --pid 99999",
     "profile T --format folded --pid 99999",
+    "convert T -o cut.etl --pid 99999",
     "hunt T --pid 99999",
     "top cpu T --pid 99999",
     "top wait T --pid 99999",

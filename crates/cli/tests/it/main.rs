@@ -9,6 +9,7 @@ mod colors;
 mod complaints;
 mod completions;
 mod contract;
+mod convert;
 mod corpus;
 mod demonstration;
 mod diff;

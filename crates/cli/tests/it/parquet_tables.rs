@@ -299,8 +299,10 @@ fn other_outputs_and_shares_are_refused() {
     let trace = folder.path().join("stackhound-demo.etl");
     let trace = trace.to_str().unwrap();
     let output = folder.path().join("lake.parquet");
-    let sentence =
-        format!("{}: expected a directory for tables, found the extension .parquet", output.display());
+    let sentence = format!(
+        "{}: cannot derive the form from the file name; use the extension .etl, or none for tables",
+        output.display()
+    );
     refused(&["convert", trace, "-o", output.to_str().unwrap()], &sentence);
     let output = run(folder.path(), &["convert", trace, "-o", "lake", "--shard", "3/2"]);
     assert_eq!(output.status.code(), Some(2));
