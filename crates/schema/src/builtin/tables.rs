@@ -3,7 +3,7 @@
 /// Maps that the tables of .NET share.
 pub(super) const CLR_MAPS: &str = include_str!("clr_maps.txt");
 
-pub(super) const TABLES: [(&str, &str); 41] = [
+pub(super) const TABLES: [(&str, &str); 43] = [
     ("antimalware_engine", include_str!("antimalware_engine.txt")),
     ("antimalware_scan_interface", include_str!("antimalware_scan_interface.txt")),
     ("clr_private", include_str!("clr_private.txt")),
@@ -30,6 +30,8 @@ pub(super) const TABLES: [(&str, &str); 41] = [
     ("kernel_processor_power", include_str!("kernel_processor_power.txt")),
     ("kernel_registry", include_str!("kernel_registry.txt")),
     ("ldap_client", include_str!("ldap_client.txt")),
+    ("ndis_packet_capture", include_str!("ndis_packet_capture.txt")),
+    ("pktmon", include_str!("pktmon.txt")),
     ("powershell", include_str!("powershell.txt")),
     ("rpc", include_str!("rpc.txt")),
     ("security_auditing", include_str!("security_auditing.txt")),
