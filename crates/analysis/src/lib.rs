@@ -21,6 +21,7 @@ mod fields;
 pub mod gc;
 pub mod labels;
 mod loss;
+pub mod packets;
 mod parts;
 pub mod rows;
 pub mod scheduling;
