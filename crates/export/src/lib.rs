@@ -29,6 +29,7 @@ pub mod flamegraph;
 pub mod folded;
 pub mod json;
 pub mod numbers;
+pub mod pcapng;
 pub mod perfetto;
 pub mod speedscope;
 pub mod tree;
