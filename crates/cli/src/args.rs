@@ -72,7 +72,7 @@ pub enum Verb {
     Providers(crate::providers::Arguments),
     /// Write a profile for the Firefox Profiler, speedscope or Perfetto, or a flame graph
     Profile(crate::profile::Arguments),
-    /// Convert traces to tables in Parquet files, or write a part of one as a smaller trace (.etl)
+    /// Convert traces to tables in Parquet files, or write a smaller trace (.etl) or packets (.pcapng)
     Convert(Box<crate::convert::Arguments>),
     /// Record a trace: on Windows a session of the whole system, on Linux all calls of one program
     /// (--exact)

@@ -156,7 +156,6 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Convert(arguments) => convert::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
-        Verb::Convert(arguments) => convert::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),
         Verb::Record(arguments) => live::record::run(arguments, common),
         Verb::Threads(arguments) => calltree::threads::run(arguments, common),

@@ -8,7 +8,7 @@ use stackhound::trace::OpenTrace;
 
 use super::Arguments;
 use crate::filter::EventFilter;
-use crate::naming::{self, Use};
+use crate::naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{NewFile, at_end, counted, grouped};
@@ -30,11 +30,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// Selects the records to keep. Returns also whether a byte of the trace is damaged.
 fn select(arguments: &Arguments, common: &Common, trace: &OpenTrace) -> Result<(Cut, bool)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
-    let mut pipeline = arguments.reading.pipeline(trace)?;
-    if filter.names_functions() {
-        let enrichment = naming::enrichment(&arguments.naming, common, Use::Events, Some(&filter))?;
-        pipeline = pipeline.with(enrichment);
-    }
+    let mut pipeline = super::pipeline(arguments, common, trace, &filter)?;
     let mut progress = Progress::of(common, trace);
     let (selected, outcome) = Selected::by(&mut pipeline, |view| {
         progress.tick_at(view);

@@ -3,17 +3,19 @@
 //! Has the arguments that all forms share. Each form is a module of its own.
 
 mod cut;
+mod packets;
 mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use stackhound::Pipeline;
 use stackhound::trace::OpenTrace;
 
 use crate::filter::{EventFilter, Filters};
 use crate::inputs::{self, Inputs};
-use crate::naming::Naming;
+use crate::naming::{self, Naming, Use};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::reading::Reading;
@@ -23,7 +25,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
     /// Write to this file, which is created when its content is complete: .etl for a smaller trace,
-    /// or into this directory, as tables in Parquet files
+    /// .pcapng for its network packets; or into this directory, as tables in Parquet files
     #[arg(short, long, required = true, value_name = "OUTPUT")]
     pub output: PathBuf,
     #[command(flatten)]
@@ -43,9 +45,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
         Some("etl") => cut::run(arguments, common),
+        Some("pcapng") => packets::run(arguments, common),
         None => tables::run(arguments, common),
         _ => bail!(
-            "{}: cannot derive the form from the file name; use the extension .etl, or none for tables",
+            "{}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng, or none for tables",
             path.display()
         ),
     }
@@ -65,4 +68,18 @@ fn one_capture(arguments: &Arguments, common: &Common) -> Result<OpenTrace> {
         1 => Ok(captures.remove(0).trace),
         _ => Err(inputs::refusal(&stackhound::trace::several_captures(&captures))),
     }
+}
+
+/// A pipeline that reads the trace, with names of functions if the filter uses them.
+fn pipeline<'t>(
+    arguments: &Arguments,
+    common: &Common,
+    trace: &'t OpenTrace,
+    filter: &EventFilter,
+) -> Result<Pipeline<'t>> {
+    let pipeline = arguments.reading.pipeline(trace)?;
+    if !filter.names_functions() {
+        return Ok(pipeline);
+    }
+    Ok(pipeline.with(naming::enrichment(&arguments.naming, common, Use::Events, Some(filter))?))
 }

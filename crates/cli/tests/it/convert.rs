@@ -63,7 +63,9 @@ fn the_input_is_never_replaced_and_unknown_forms_are_refused() {
     let unknown = path("part.txt");
     refused(
         &["convert", &demo, "-o", &unknown],
-        &format!("{unknown}: cannot derive the form from the file name; use the extension .etl"),
+        &format!(
+            "{unknown}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng"
+        ),
     );
     std::fs::copy(&demo, &copy).unwrap();
     let output =

@@ -3,10 +3,10 @@
 //! A `console` block contains commands after `$ `, each optionally followed by its output. `…`
 //! stands for omitted lines, and in a line for omitted text. Pictures (`.svg`) in `docs` must be
 //! equal to the files of that name that the commands write; with `STACKHOUND_WRITE_PICTURES`, they
-//! are written instead. All commands run in a folder where `trace.etl` is the demo trace, and
-//! `example.stacks` the trace of the examples about call trees. `known.txt` and `lists.toml` are
-//! the arguments of `hunt` in `docs/hunt.md`. The commands that `explain` recommends are also run
-//! there.
+//! are written instead. All commands run in a folder where `trace.etl` is the demo trace,
+//! `network.etl` a capture of packets, and `example.stacks` the trace of the examples about call
+//! trees. `known.txt` and `lists.toml` are the arguments of `hunt` in `docs/hunt.md`. The commands
+//! that `explain` recommends are also run there.
 
 use crate::fixtures;
 use std::collections::BTreeSet;
@@ -201,6 +201,7 @@ fn folder() -> tempfile::TempDir {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let location = |name: &str| folder.path().join(name);
     std::fs::rename(location("stackhound-demo.etl"), location("trace.etl")).unwrap();
+    crate::packets::example(&location("network.etl"));
     std::fs::write(location("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     std::fs::write(location("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
     std::fs::write(location("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();

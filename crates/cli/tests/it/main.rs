@@ -32,6 +32,7 @@ mod names;
 mod one_answer;
 #[cfg(unix)]
 mod open;
+mod packets;
 mod parquet_tables;
 mod playbooks;
 mod profile;

@@ -300,7 +300,7 @@ fn other_outputs_and_shares_are_refused() {
     let trace = trace.to_str().unwrap();
     let output = folder.path().join("lake.parquet");
     let sentence = format!(
-        "{}: cannot derive the form from the file name; use the extension .etl, or none for tables",
+        "{}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng, or none for tables",
         output.display()
     );
     refused(&["convert", trace, "-o", output.to_str().unwrap()], &sentence);
