@@ -3,16 +3,16 @@
 //! In the smaller trace, the selected events have the same stacks, states, facts and names as in the
 //! whole one. Besides them, it therefore contains these records of the whole trace:
 //!
-//! | records | from |
-//! |---|---|
-//! | processes, threads, images, methods, memory, files, registry keys, volumes, and the descriptions of events: everything that the state of a trace consists of | the whole trace |
-//! | the configuration of the machine and of its session | the whole trace |
-//! | parts and key definitions of stacks, and the evidence about them ([`NeededStacks`]) | the time of the selected events, and of their threads |
-//! | the stacks of those of them whose process only the stack states | with these events |
-//! | other events with exactly the time of a selected one, because a part of a stack could be theirs | the same session |
-//! | if a create of a file is selected, the operation that ends it | after the create |
-//! | if an entry or exit of a system call is selected, all of them, and context switches | the trace up to the last selected one, and the time for which events are held after it |
-//! | the first and last records at the bounds of losses | each loss |
+//! - From the whole trace: everything from which its state is known (processes, threads, images, methods,
+//!   memory, files, registry keys, volumes), descriptions of events, and the configuration of the machine
+//!   and of its session. Also the stacks of those of them whose process only the stack states.
+//! - Parts and key definitions of the stacks of selected events, and the evidence about these stacks:
+//!   [`NeededStacks`].
+//! - Other events with exactly the time of a selected one in its session, because a part of a stack could
+//!   be theirs.
+//! - The operation that ends a selected create of a file. If an entry or exit of a system call is selected:
+//!   all of them, and context switches, up to the last one and the time for which events are held after it.
+//! - The first and last records at the bounds of losses.
 //!
 //! Losses stay visible. The file has a mark at each place where records are missing in the whole trace,
 //! and its counters state the same losses. If it is not known where records are missing, neither is it
@@ -38,6 +38,7 @@ use stackhound_types::{FileTime, Pid, Tid};
 
 use crate::event_view::EventView;
 use crate::pipeline::{Outcome, Pipeline};
+pub use crate::pseudonyms::Pseudonyms;
 use crate::trace_state::TraceState;
 
 /// The reason why a trace cannot be cut.
@@ -45,19 +46,13 @@ use crate::trace_state::TraceState;
 #[non_exhaustive]
 pub enum CutError {
     /// The sessions have different clocks.
-    #[error(
-        "the sessions of the trace have different clocks, and one .etl file has one clock; cut one file at a time"
-    )]
+    #[error("the sessions have different clocks, and one .etl file has one; cut one file at a time")]
     Clocks,
     /// The sessions have different pointer sizes.
-    #[error(
-        "the sessions of the trace have different pointer sizes, and one .etl file has one; cut one file at a time"
-    )]
+    #[error("the sessions have different pointer sizes, and one .etl file has one; cut one file at a time")]
     PointerSizes,
     /// Stack keys of several sessions would be confused.
-    #[error(
-        "several sessions of the trace have stack keys, which mean different stacks; cut one file at a time"
-    )]
+    #[error("several sessions have stack keys, which mean different stacks; cut one file at a time")]
     StackKeys,
     /// The smaller trace cannot be written.
     #[error(transparent)]
@@ -211,6 +206,11 @@ impl Cut {
         }
         let Search { records, counts, .. } = search;
         Ok(Cut { records, session, losses: losses_of_cut, counts: CutCounts { events: delivered, ..counts } })
+    }
+
+    /// The name of the session in the smaller trace.
+    pub fn session_name(&mut self) -> &mut String {
+        &mut self.session.name
     }
 
     /// Writes the smaller trace to the current position of `output`. `change` receives each kept event

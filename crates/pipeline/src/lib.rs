@@ -21,6 +21,7 @@ mod owner_cache;
 mod pipeline;
 pub mod pred;
 mod predicate;
+mod pseudonyms;
 mod services;
 pub mod slots;
 #[cfg(all(windows, feature = "windows"))]

@@ -2,9 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use anyhow::{Context, Result};
-use stackhound::cut::{Cut, CutCounts, Selected};
-use stackhound::trace::OpenTrace;
+use anyhow::{Context, Result, bail};
+use stackhound::cut::{Cut, CutCounts, Pseudonyms, Selected};
 
 use super::Arguments;
 use crate::filter::EventFilter;
@@ -17,29 +16,54 @@ use crate::progress::Progress;
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let trace = super::one_capture(arguments, common)?;
     let file = NewFile::create(&arguments.output)?;
-    let (cut, damaged) = select(arguments, common, &trace)?;
-    let (file, totals) =
-        cut.write(&trace, file, |_, _| true).with_context(|| arguments.output.display().to_string())?;
-    file.finish()?;
-    if !common.quiet {
-        report(&cut.counts, totals.bytes);
-    }
-    Ok(Outcome { damaged, ..Outcome::default() })
-}
-
-/// Selects the records to keep. Returns also whether a byte of the trace is damaged.
-fn select(arguments: &Arguments, common: &Common, trace: &OpenTrace) -> Result<(Cut, bool)> {
-    let filter = EventFilter::new(&arguments.filters, trace)?;
-    let mut pipeline = super::pipeline(arguments, common, trace, &filter)?;
-    let mut progress = Progress::of(common, trace);
+    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let mut pipeline = super::pipeline(arguments, common, &trace, &filter)?;
+    let mut pseudonyms = arguments.pseudonymize.then(Pseudonyms::default);
+    let mut progress = Progress::of(common, &trace);
     let (selected, outcome) = Selected::by(&mut pipeline, |view| {
         progress.tick_at(view);
+        if let Some(pseudonyms) = &mut pseudonyms {
+            pseudonyms.learn(view);
+        }
         // Later events are counted too, so that the closing line has all.
         ControlFlow::Continue(filter.wants(view))
     });
-    let cut = Cut::of(trace, pipeline.trace_state().losses(), &selected)?;
+    if pseudonyms.as_ref().is_some_and(Pseudonyms::is_full) {
+        bail!("the trace has more than 65,536 names of users and computers, the limit of --pseudonymize");
+    }
+    let known = pipeline.trace_state();
+    let mut cut = Cut::of(&trace, known.losses(), &selected)?;
+    if let Some(pseudonyms) = &mut pseudonyms {
+        let name = pseudonyms.replaced(cut.session_name());
+        *cut.session_name() = name;
+    }
+    let written = cut.write(&trace, file, |event, bytes| {
+        if let Some(pseudonyms) = &mut pseudonyms {
+            pseudonyms.replace(known, event, bytes);
+        }
+        true
+    });
+    let (file, totals) = written.with_context(|| arguments.output.display().to_string())?;
+    file.finish()?;
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
-    Ok((cut, !outcome.trace.damage.is_empty()))
+    if !common.quiet {
+        report(&cut.counts, totals.bytes);
+        pseudonyms.iter().for_each(report_names);
+    }
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+}
+
+/// Reports the number of names, and what was searched without knowing where texts are.
+fn report_names(pseudonyms: &Pseudonyms) {
+    let names = counted(pseudonyms.names() as u64, "name", "names");
+    let searched = match pseudonyms.undescribed() {
+        0 => String::new(),
+        count => {
+            let records = counted(count, "record has", "records have");
+            format!("; {records} no description, and all their bytes were searched")
+        }
+    };
+    at_end(format_args!("{names} replaced by pseudonyms{searched}"));
 }
 
 /// Reports the records of the smaller trace, by the reason for which they were kept.

@@ -28,6 +28,9 @@ pub struct Arguments {
     /// .pcapng for its network packets; or into this directory, as tables in Parquet files
     #[arg(short, long, required = true, value_name = "OUTPUT")]
     pub output: PathBuf,
+    /// Replace names of users and computers in the smaller trace by pseudonyms of the same length
+    #[arg(long)]
+    pub pseudonymize: bool,
     #[command(flatten)]
     pub tables: tables::TableArguments,
     #[command(flatten)]
@@ -45,6 +48,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
         Some("etl") => cut::run(arguments, common),
+        Some("pcapng") if arguments.pseudonymize => {
+            bail!("--pseudonymize changes smaller traces; use -o FILE.etl")
+        }
         Some("pcapng") => packets::run(arguments, common),
         None => tables::run(arguments, common),
         _ => bail!(

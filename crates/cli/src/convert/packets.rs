@@ -60,7 +60,8 @@ fn write(
     }
     if !packets.has_any() {
         bail!(
-            "the trace has no selected packets of Microsoft-Windows-NDIS-PacketCapture or Microsoft-Windows-PktMon"
+            "the trace has no selected packets of Microsoft-Windows-NDIS-PacketCapture or \
+             Microsoft-Windows-PktMon"
         );
     }
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);

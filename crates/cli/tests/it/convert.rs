@@ -71,7 +71,71 @@ fn the_input_is_never_replaced_and_unknown_forms_are_refused() {
     let output =
         run(folder.path(), &["convert", "stackhound-demo.etl", "copy.etl", "-o", "both.etl", "--merge"]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("several sessions of the trace have stack keys"), "{said}");
+    assert!(said.contains("several sessions have stack keys"), "{said}");
     assert_eq!(output.status.code(), Some(2));
     assert!(!folder.path().join("both.etl").exists());
+}
+
+/// Whether bytes contain a text as a word of its own, in UTF-16 or ASCII, in any case.
+fn has_word(bytes: &[u8], text: &str) -> bool {
+    let bytes = bytes.to_ascii_lowercase();
+    [1, 2].into_iter().any(|size| {
+        let needle: Vec<u8> = match size {
+            1 => text.bytes().collect(),
+            _ => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        };
+        let is_letter =
+            |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
+        memchr::memmem::find_iter(&bytes, &needle)
+            .any(|at| !is_letter(at.checked_sub(size)) && !is_letter(Some(at + needle.len())))
+    })
+}
+
+#[test]
+fn names_of_users_are_replaced_and_nothing_else() {
+    let folder = demo();
+    let command = "convert stackhound-demo.etl -o part.etl --pseudonymize --to +0.2s";
+    let converted = run(folder.path(), &command.split(' ').collect::<Vec<_>>());
+    let said = String::from_utf8(converted.stderr).unwrap();
+    assert!(converted.status.success(), "{said}");
+    assert!(said.lines().last().unwrap().contains(" replaced by pseudonyms"), "{said}");
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    let (whole, part) = (bytes("stackhound-demo.etl"), bytes("part.etl"));
+    // The parts of the identifier of the user of the demo.
+    let sid: Vec<u8> =
+        [21_u32, 1_004_336_348, 1_177_238_915, 682_003_330].into_iter().flat_map(u32::to_le_bytes).collect();
+    let texts = ["ada", "desktop-contoso", "1004336348", "1177238915", "682003330"];
+    assert!(has_word(&whole, "ada") && memchr::memmem::find(&whole, &sid).is_some());
+    assert!(!texts.iter().any(|text| has_word(&part, text)) && memchr::memmem::find(&part, &sid).is_none());
+
+    let line = |name: &str| {
+        shown(folder.path(), &format!("events -q --stacks --format ndjson {name}.etl --to +0.2s"))
+    };
+    let (whole, part) = (line("stackhound-demo"), line("part"));
+    assert_eq!(whole.len(), part.len());
+    let name_of = |line: &str| {
+        let start = line.find(r"\\Users\\")? + r"\\Users\\".len();
+        Some(line[start..start + 3].to_owned())
+    };
+    let name = part.iter().find_map(|line| name_of(line)).unwrap();
+    let sid_of = |line: &str| {
+        let start = line.find("S-1-5-21-")?;
+        Some(line[start..start + line[start..].find('"')?].to_owned())
+    };
+    let new_sid = part.iter().find_map(|line| sid_of(line)).unwrap();
+    let old_sid = whole.iter().find_map(|line| sid_of(line)).unwrap();
+    assert!(new_sid != old_sid && new_sid.len() == old_sid.len());
+    let computer_of = |line: &str| {
+        let start = line.find("\"ComputerName\":\"")? + "\"ComputerName\":\"".len();
+        Some(line[start..start + line[start..].find('"')?].to_owned())
+    };
+    let computer = part.iter().find_map(|line| computer_of(line)).unwrap();
+    let mut replaced = 0;
+    for (whole, part) in whole.iter().zip(&part) {
+        replaced += u64::from(whole != part);
+        let expected = whole.replace(r"\\Users\\ada\\", &format!(r"\\Users\\{name}\\"));
+        let expected = expected.replace(&old_sid, &new_sid).replace("DESKTOP-CONTOSO", &computer);
+        assert_eq!(*part, expected);
+    }
+    assert!(replaced > 100, "{replaced}");
 }

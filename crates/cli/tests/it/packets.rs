@@ -341,7 +341,8 @@ fn a_trace_without_packets_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, output) = (folder.path().join("none.etl"), folder.path().join("none.pcapng"));
     write(&trace, &[Logged { id: 7, ..fragment((1, 0, 8), 0, (1, 1), &[]) }], None);
-    let sentence = "the trace has no selected packets of Microsoft-Windows-NDIS-PacketCapture or Microsoft-Windows-PktMon";
+    let sentence = "the trace has no selected packets of Microsoft-Windows-NDIS-PacketCapture or \
+                    Microsoft-Windows-PktMon";
     refused(&["convert", text(&trace), "-o", text(&output)], sentence);
     assert!(!output.exists());
 }

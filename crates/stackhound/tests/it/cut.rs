@@ -168,9 +168,9 @@ fn selected_events_are_the_same_in_a_cut_trace() {
     }
 }
 
-/// Every second buffer is missing in one of the traces, and damaged in another. A loss can begin after the last
-/// record of its processor, if other processors show it. A cut trace shows it from that record on, so that
-/// few more events are uncertain.
+/// Every second buffer is missing in one of the traces, and damaged in another. A loss can begin after
+/// the last record of its processor, if other processors show it. A cut trace shows it from that record
+/// on, so that few more events are uncertain.
 #[test]
 fn a_cut_trace_is_not_more_certain_than_the_whole_one() {
     let (mut total, mut same) = (0, 0);
