@@ -43,17 +43,20 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = &arguments.output;
-    if path.is_dir() {
-        return tables::run(arguments, common);
+    let extension =
+        path.extension().filter(|_| !path.is_dir()).map(|extension| extension.to_ascii_lowercase());
+    let extension = extension.as_ref().map(|extension| extension.to_str().unwrap_or_default());
+    if arguments.pseudonymize && extension != Some("etl") {
+        bail!("--pseudonymize changes smaller traces; use -o FILE.etl");
     }
-    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
-        Some("etl") => cut::run(arguments, common),
-        Some("pcapng") if arguments.pseudonymize => {
-            bail!("--pseudonymize changes smaller traces; use -o FILE.etl")
-        }
-        Some("pcapng") => packets::run(arguments, common),
+    if extension.is_some() && arguments.tables.are_stated() {
+        bail!("--host, --shard and --again apply to tables; use -o DIR");
+    }
+    match extension {
         None => tables::run(arguments, common),
-        _ => bail!(
+        Some("etl") => cut::run(arguments, common),
+        Some("pcapng") => packets::run(arguments, common),
+        Some(_) => bail!(
             "{}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng, or none for tables",
             path.display()
         ),

@@ -37,6 +37,13 @@ pub struct TableArguments {
     pub again: bool,
 }
 
+impl TableArguments {
+    /// Whether one of them is stated.
+    pub fn are_stated(&self) -> bool {
+        self.host.is_some() || self.shard.is_some() || self.again
+    }
+}
+
 /// One of several shares of the traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {

@@ -64,7 +64,7 @@ fn the_input_is_never_replaced_and_unknown_forms_are_refused() {
     refused(
         &["convert", &demo, "-o", &unknown],
         &format!(
-            "{unknown}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng"
+            "{unknown}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng, or none for tables"
         ),
     );
     std::fs::copy(&demo, &copy).unwrap();

@@ -294,16 +294,15 @@ fn shares_cover_all_traces_once() {
 }
 
 #[test]
-fn other_outputs_and_shares_are_refused() {
+fn options_of_tables_are_refused_elsewhere() {
     let folder = demo();
     let trace = folder.path().join("stackhound-demo.etl");
     let trace = trace.to_str().unwrap();
-    let output = folder.path().join("lake.parquet");
-    let sentence = format!(
-        "{}: cannot derive the form from the file name; use one of the extensions .etl, .pcapng, or none for tables",
-        output.display()
+    let output = folder.path().join("part.etl");
+    refused(
+        &["convert", trace, "-o", output.to_str().unwrap(), "--shard", "1/2"],
+        "--host, --shard and --again apply to tables; use -o DIR",
     );
-    refused(&["convert", trace, "-o", output.to_str().unwrap()], &sentence);
     let output = run(folder.path(), &["convert", trace, "-o", "lake", "--shard", "3/2"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
