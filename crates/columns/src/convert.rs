@@ -5,10 +5,11 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stackhound_detect::alert::{self, Alerts as AlertCollector};
@@ -94,72 +95,61 @@ pub fn convert(
     };
     let writer = Writer::new(dataset, options.threads)?;
     let (outcome, tables) = thread::scope(|scope| {
-        let (mut output, second) = match options.threads {
-            0 | 1 => (Output::Writer(Box::new(writer)), None),
-            _ => {
-                let (sender, receiver) = sync_channel(CHUNKS);
-                let second = thread::Builder::new()
-                    .name("stackhound-columns".to_owned())
-                    .spawn_scoped(scope, || writer.run(receiver))
-                    .map_err(Error::Thread)?;
-                (Output::Sender(sender), Some(second))
-            }
-        };
-        let mut failure = None;
-        let sources: Vec<String> = (0..capture.trace.sources().len())
-            .map(|number| file_name(&capture.trace, number as u16))
-            .collect();
-        // Counted per file, as in `hunt`.
-        let mut records = vec![0; sources.len()];
-        let outcome = pipeline.run(|view| {
-            collector.number += 1;
-            let source = usize::from(view.event().source());
-            records[source] += 1;
-            collector.hunt.observe(view);
-            if !choose(view)? {
-                return ControlFlow::Continue(());
-            }
-            let location = || SourceLocation { file: sources[source].clone(), record: records[source] };
-            collector.push(view, location);
-            match collector.flush(&mut output, false) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        let events = collector.events_written;
-        if failure.is_none() {
-            failure = finish(&mut collector, &mut pipeline, &mut output).err();
-        }
-        if failure.is_none() {
-            let rows = trace_row(capture, &outcome, &options.selection, (collector.number, events));
-            let losses = Losses::rows(&capture.trace, &outcome, trace);
-            failure = output.rows(TableId::Losses, losses).err();
-            failure = failure.or(output.rows(TableId::Traces, Traces::rows(&rows, trace)).err());
-        }
-        let writer = match (output, second) {
-            (Output::Writer(writer), _) => Ok(*writer),
-            (Output::Sender(sender), second) => {
-                drop(sender);
-                match second.map(thread::ScopedJoinHandle::join) {
-                    Some(Ok(written)) => written,
-                    // The panic of the second thread continues here.
-                    Some(Err(panic)) => std::panic::resume_unwind(panic),
-                    None => return Err(closed()),
-                }
-            }
-        };
+        let mut output = Output::new(scope, writer, options.threads)?;
+        let written = run(capture, &mut pipeline, &mut collector, &mut choose, &mut output, options);
         // The reason why the second thread ended is better than that it did.
-        let writer = writer?;
-        match failure {
-            Some(error) => Err(error),
-            None => Ok((outcome, writer.finish()?)),
-        }
+        let writer = output.into_writer()?;
+        Ok::<_, Error>((written?, writer.finish()?))
     })?;
     let detector = Detector { modules: pipeline.into_modules(), binaries: collector.hunt.into_binaries() };
     Ok(Converted { outcome, tables, detector })
+}
+
+/// Reads the trace, and passes on the rows of all tables.
+fn run(
+    capture: &Capture,
+    pipeline: &mut Pipeline<'_>,
+    collector: &mut Collector,
+    choose: &mut impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+    output: &mut Output<'_>,
+    options: &Options,
+) -> Result<Outcome, Error> {
+    let sources = 0..capture.trace.sources().len();
+    let sources: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
+    // Counted per file, as in `hunt`.
+    let mut records = vec![0; sources.len()];
+    let mut flushed = Ok(());
+    let outcome = pipeline.run(|view| {
+        collector.number += 1;
+        let source = usize::from(view.event().source());
+        records[source] += 1;
+        collector.hunt.observe(view);
+        if !choose(view)? {
+            return ControlFlow::Continue(());
+        }
+        let location = || SourceLocation { file: sources[source].clone(), record: records[source] };
+        collector.push(view, location);
+        flushed = collector.flush(output, false);
+        if flushed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    flushed?;
+    finish(collector, pipeline, output)?;
+    let trace = collector.trace;
+    output.rows(TableId::Losses, Losses::rows(&capture.trace, &outcome, trace))?;
+    let row = TraceRow {
+        computer: capture.machine.computer_name.as_deref(),
+        boot_time: capture.machine.boot_time,
+        build: capture.machine.build,
+        processors: capture.machine.processors,
+        times: capture.times,
+        files: sources.join("|"),
+        bytes: outcome.trace.bytes,
+        selection: &options.selection,
+        read_events: collector.number,
+        events: collector.events_written,
+    };
+    output.rows(TableId::Traces, Traces::rows(&row, trace))?;
+    Ok(outcome)
 }
 
 /// Collects the rows of all tables while a trace is read.
@@ -196,7 +186,7 @@ impl Collector {
     }
 
     /// Passes on the rows of tables that are full, or of all tables.
-    fn flush(&mut self, output: &mut Output, all: bool) -> Result<(), Error> {
+    fn flush(&mut self, output: &mut Output<'_>, all: bool) -> Result<(), Error> {
         if all || self.events.is_full() {
             let (chunk, texts) = self.events.take();
             output.send(Message::Events(Box::new(chunk), texts))?;
@@ -214,7 +204,11 @@ impl Collector {
 }
 
 /// Passes on the last rows of a trace, and those of its state.
-fn finish(collector: &mut Collector, pipeline: &mut Pipeline<'_>, output: &mut Output) -> Result<(), Error> {
+fn finish(
+    collector: &mut Collector,
+    pipeline: &mut Pipeline<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Error> {
     collector.flush(output, true)?;
     let trace = collector.trace;
     output.rows(TableId::Symbols, collector.stacks.take_symbols().rows(pipeline))?;
@@ -228,28 +222,6 @@ fn finish(collector: &mut Collector, pipeline: &mut Pipeline<'_>, output: &mut O
     output.rows(TableId::Alerts, Alerts::rows(&alerts, trace))
 }
 
-fn trace_row<'a>(
-    capture: &'a Capture,
-    outcome: &Outcome,
-    selection: &'a str,
-    (read_events, events): (u64, u64),
-) -> TraceRow<'a> {
-    let sources = 0..capture.trace.sources().len();
-    let files: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
-    TraceRow {
-        computer: capture.machine.computer_name.as_deref(),
-        boot_time: capture.machine.boot_time,
-        build: capture.machine.build,
-        processors: capture.machine.processors,
-        times: capture.times,
-        files: files.join("|"),
-        bytes: outcome.trace.bytes,
-        selection,
-        read_events,
-        events,
-    }
-}
-
 /// Rows on their way to files.
 enum Message {
     Events(Box<EventChunk>, Vec<Arc<str>>),
@@ -257,29 +229,49 @@ enum Message {
 }
 
 /// Where rows are written.
-enum Output {
+enum Output<'scope> {
     /// In this thread.
     Writer(Box<Writer>),
     /// In the second thread.
-    Sender(SyncSender<Message>),
+    Thread(SyncSender<Message>, ScopedJoinHandle<'scope, Result<Writer, Error>>),
 }
 
-impl Output {
+impl<'scope> Output<'scope> {
+    fn new(scope: &'scope Scope<'scope, '_>, writer: Writer, threads: usize) -> Result<Self, Error> {
+        if threads <= 1 {
+            return Ok(Output::Writer(Box::new(writer)));
+        }
+        let (sender, receiver) = sync_channel(CHUNKS);
+        let thread = thread::Builder::new().name("stackhound-columns".to_owned());
+        let thread = thread.spawn_scoped(scope, || writer.run(receiver)).map_err(Error::Thread)?;
+        Ok(Output::Thread(sender, thread))
+    }
+
     fn send(&mut self, message: Message) -> Result<(), Error> {
         match self {
             Output::Writer(writer) => writer.write(message),
-            Output::Sender(sender) => sender.send(message).map_err(|_| closed()),
+            // The second thread has ended; its result has the reason.
+            Output::Thread(sender, _) => {
+                sender.send(message).map_err(|_| Error::Thread(io::ErrorKind::BrokenPipe.into()))
+            }
         }
     }
 
     fn rows(&mut self, table: TableId, rows: Rows) -> Result<(), Error> {
         if rows.len() == 0 { Ok(()) } else { self.send(Message::Rows(table, rows)) }
     }
-}
 
-/// The second thread has ended; its result has the reason.
-fn closed() -> Error {
-    Error::Thread(io::ErrorKind::BrokenPipe.into())
+    /// Waits until all rows are written.
+    fn into_writer(self) -> Result<Writer, Error> {
+        match self {
+            Output::Writer(writer) => Ok(*writer),
+            Output::Thread(sender, thread) => {
+                drop(sender);
+                // A panic of the second thread continues here.
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            }
+        }
+    }
 }
 
 /// Writes the files of a trace.
@@ -323,7 +315,7 @@ impl Writer {
             }
         };
         let (part, path) = &mut self.parts[table as usize];
-        part.append(&rows, &self.pool).map_err(|error| Error::Parquet { path: path.clone(), error })
+        part.append(rows, &self.pool).map_err(|error| Error::Parquet { path: path.clone(), error })
     }
 
     /// Completes the files. The last one makes the trace complete.

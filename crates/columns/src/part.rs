@@ -62,18 +62,18 @@ impl<W: Write + Send> Part<W> {
     }
 
     /// Appends rows, whose columns are encoded in parallel in a pool.
-    pub fn append(&mut self, rows: &Rows, pool: &rayon::ThreadPool) -> Result<(), ParquetError> {
+    pub fn append(&mut self, rows: Rows, pool: &rayon::ThreadPool) -> Result<(), ParquetError> {
         let Part { chunks, table, texts, .. } = self;
-        let encode = |((chunk, column), of): ((&mut Chunk, &Column), &ColumnRows)| {
-            chunk.append(column, of, rows.len(), texts)
-        };
+        let (len, columns) = (rows.len(), rows.into_columns());
+        let encode =
+            |((chunk, column), of): ((&mut Chunk, &Column), ColumnRows)| chunk.append(column, of, len, texts);
         if pool.current_num_threads() > 1 {
-            let columns = chunks.par_iter_mut().zip(table.columns()).zip(rows.columns());
+            let columns = chunks.par_iter_mut().zip(table.columns()).zip(columns);
             pool.install(|| columns.try_for_each(encode))?;
         } else {
-            chunks.iter_mut().zip(table.columns()).zip(rows.columns()).try_for_each(encode)?;
+            chunks.iter_mut().zip(table.columns()).zip(columns).try_for_each(encode)?;
         }
-        self.group_rows += rows.len();
+        self.group_rows += len;
         if self.group_rows >= GROUP_ROWS { self.end_group() } else { Ok(()) }
     }
 
@@ -144,7 +144,7 @@ impl Chunk {
     fn append(
         &mut self,
         column: &Column,
-        of: &ColumnRows,
+        of: ColumnRows,
         rows: usize,
         texts: &[ByteArray],
     ) -> Result<(), ParquetError> {
@@ -154,7 +154,7 @@ impl Chunk {
             present.iter().for_each(|&row| self.levels[row as usize] = 1);
             &*self.levels
         });
-        match (&mut self.writer, &of.values) {
+        match (&mut self.writer, of.values) {
             (ColumnWriter::BoolColumnWriter(writer), Values::Numbers(numbers)) => {
                 let values: Vec<bool> = numbers.iter().map(|&number| number != 0).collect();
                 writer.write_batch(&values, levels, None)?;
@@ -168,9 +168,9 @@ impl Chunk {
                 writer.write_batch(&values, levels, None)?;
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(bytes, ends)) => {
-                let bytes = Bytes::from(bytes.clone());
+                let bytes = Bytes::from(bytes);
                 let starts = std::iter::once(0).chain(ends.iter().copied());
-                let values = starts.zip(ends).map(|(start, &end)| ByteArray::from(bytes.slice(start..end)));
+                let values = starts.zip(&ends).map(|(start, &end)| ByteArray::from(bytes.slice(start..end)));
                 writer.write_batch(&values.collect::<Vec<_>>(), levels, None)?;
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Shared(numbers)) => {

@@ -87,8 +87,8 @@ impl Rows {
         self.len as usize
     }
 
-    pub fn columns(&self) -> &[ColumnRows] {
-        &self.columns
+    pub fn into_columns(self) -> Vec<ColumnRows> {
+        self.columns
     }
 
     /// Starts a row, to which the values that follow belong.

@@ -1,7 +1,7 @@
 //! Reduces a stack to a summary: its modules, the final user module, and the presence of unbacked
 //! code.
 
-use stackhound_stacks::{StackState, StackStates};
+use stackhound_stacks::StackStates;
 use stackhound_types::Mode;
 
 use crate::frame::{Backing, Code, Frame};
@@ -57,8 +57,7 @@ const SEPARATOR: char = '|';
 impl Summary {
     /// Summarizes a stack with these states. The innermost frame is the first.
     pub fn of(&mut self, modules: &Modules, states: StackStates, frames: &[Frame]) {
-        let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
-        self.summarize(modules, (is_whole, states.has_certain_frames()), frames);
+        self.summarize(modules, (states.has_whole_user_part(), states.has_certain_frames()), frames);
     }
 
     /// Like [`of`](Summary::of), with the facts from the states: whether the user stack is

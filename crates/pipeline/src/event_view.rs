@@ -255,10 +255,7 @@ impl<'c> EventView<'c> {
 
     /// The compiled plan to decode the payload.
     pub fn plan(&self) -> Option<&Arc<Plan>> {
-        match self.schema()? {
-            SchemaRef::Kernel(schema) => kernel::plan(schema),
-            SchemaRef::Compiled(plan) => Some(plan),
-        }
+        self.schema()?.plan()
     }
 
     /// A field of the payload by name, if it has a single value. Later fields are not decoded.

@@ -6,7 +6,7 @@
 //! domains (S-1-5-21-…) are replaced as bytes and as texts.
 //!
 //! A pseudonym has the size of the name, so that no record changes its layout. Equal names have equal
-//! pseudonyms. They follow from a random key, which is never written. Names that identify nobody, such as
+//! pseudonyms. They follow from a random key, which is never written. Names that many machines have, such as
 //! `Public`, and numbers of groups and built-in accounts stay.
 //!
 //! This module does not find names that the trace states nowhere as names, parts of names, and texts in
@@ -21,9 +21,9 @@ use stackhound_schema::{Item, Value};
 use stackhound_trace::Event;
 
 use crate::event_view::EventView;
-use crate::trace_state::TraceState;
+use crate::trace_state::{SchemaRef, TraceState};
 
-/// Names that identify nobody, in lower case.
+/// Names that many machines have, and that identify no person or computer, in lower case.
 const GENERIC: [&str; 32] = [
     "admin",
     "administrator",
@@ -86,7 +86,7 @@ const FIELDS: [&str; 20] = [
 /// The folders of user profiles, in lower case, up to the name.
 const PROFILES: [&str; 2] = ["\\users\\", "\\documents and settings\\"];
 
-/// A name of one letter cannot be told from other texts.
+/// A name of one letter cannot be distinguished from other texts.
 const NAME_MIN: usize = 2;
 /// The longest names of accounts and computers that are learned, in UTF-16 units.
 const NAME_MAX: usize = 256;
@@ -163,7 +163,7 @@ impl Pseudonyms {
         }
     }
 
-    /// Learns a name, unless it is known or identifies nobody.
+    /// Learns a name, unless it is known or one that many machines have.
     pub fn learn_name(&mut self, name: &str) {
         let lower = name.trim().to_lowercase();
         let wide: Vec<u16> = lower.encode_utf16().collect();
@@ -238,12 +238,8 @@ impl Pseudonyms {
     /// The ranges of a payload that can contain texts: all bytes but numbers.
     fn texts(&mut self, known: &TraceState, event: &Event<'_>, payload: &[u8]) -> Vec<Range<usize>> {
         let schema = known.schema_of(event);
-        let plan = schema.as_ref().and_then(|schema| match schema {
-            crate::SchemaRef::Kernel(schema) => stackhound_schema::kernel::plan(schema),
-            crate::SchemaRef::Compiled(plan) => Some(plan),
-        });
         let mut texts = Vec::new();
-        let Some(plan) = plan else {
+        let Some(plan) = schema.as_ref().and_then(SchemaRef::plan) else {
             self.undescribed += u64::from(!payload.is_empty());
             texts.push(0..payload.len());
             return texts;

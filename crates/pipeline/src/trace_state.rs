@@ -47,6 +47,16 @@ pub enum SchemaRef {
     Compiled(Arc<Plan>),
 }
 
+impl SchemaRef {
+    /// The compiled plan to decode payloads.
+    pub fn plan(&self) -> Option<&Arc<Plan>> {
+        match self {
+            SchemaRef::Kernel(schema) => kernel::plan(schema),
+            SchemaRef::Compiled(plan) => Some(plan),
+        }
+    }
+}
+
 impl Deref for SchemaRef {
     type Target = Schema;
 

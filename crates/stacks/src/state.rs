@@ -138,6 +138,12 @@ impl StackStates {
         self.0 & (StackStates::UNCERTAIN | StackStates::DOUBTFUL_END) == 0
     }
 
+    /// Whether the user part is complete: the first state is [`StackState::Complete`] or
+    /// [`StackState::UserOnly`].
+    pub fn has_whole_user_part(self) -> bool {
+        matches!(self.first(), StackState::Complete | StackState::UserOnly)
+    }
+
     /// Whether the frames are certain, even if the walk may be truncated: like
     /// [`is_certain`](Self::is_certain), except for the doubt about truncation.
     pub const fn has_certain_frames(self) -> bool {

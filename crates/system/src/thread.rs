@@ -326,6 +326,14 @@ impl<'s> ThreadRef<'s> {
         self.record().win32_start_address
     }
 
+    /// The function that the thread was created for, otherwise the address at which the kernel starts
+    /// it.
+    pub fn start_function(&self) -> Option<Address> {
+        let is_known = |address: &Address| address.0 != 0;
+        let function = self.win32_start_address().filter(is_known);
+        function.or_else(|| self.start_address().filter(is_known))
+    }
+
     /// The kernel stack.
     pub fn kernel_stack(&self) -> Option<StackExtent> {
         self.record().kernel_stack

@@ -69,17 +69,16 @@ fn report_names(pseudonyms: &Pseudonyms) {
 /// Reports the records of the smaller trace, by the reason for which they were kept.
 fn report(counts: &CutCounts, bytes: u64) {
     let CutCounts { selected, same_time, state, joined, stacks, bounds, events } = *counts;
-    let others = [
-        (state, "for names and states"),
-        (stacks, "of stacks"),
-        (joined, "that complete calls and creates"),
-        (same_time, "with the time of a selected event"),
-        (bounds, "at the bounds of losses"),
-    ];
-    let others = others.iter().filter(|(count, _)| *count > 0);
-    let others: Vec<String> = others.map(|(count, kind)| format!("{} {kind}", grouped(*count))).collect();
-    let others =
-        if others.is_empty() { String::new() } else { format!("; also kept: {}", others.join(", ")) };
+    let others = super::others(
+        "also kept",
+        &[
+            (state, "for names and states"),
+            (stacks, "of stacks"),
+            (joined, "that complete calls and creates"),
+            (same_time, "with the time of a selected event"),
+            (bounds, "at the bounds of losses"),
+        ],
+    );
     let mib = bytes as f64 / f64::from(1 << 20);
     at_end(format_args!(
         "{} of {} kept, {mib:.1} MiB{others}",

@@ -18,6 +18,7 @@ use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming, Use};
 use crate::options::Common;
 use crate::outcome::Outcome;
+use crate::output::grouped;
 use crate::reading::Reading;
 
 #[derive(Args, Debug)]
@@ -77,6 +78,13 @@ fn one_capture(arguments: &Arguments, common: &Common) -> Result<OpenTrace> {
         1 => Ok(captures.remove(0).trace),
         _ => Err(inputs::refusal(&stackhound::trace::several_captures(&captures))),
     }
+}
+
+/// A further part of a closing line: what was counted beside the main thing, if anything was.
+fn others(label: &str, counts: &[(u64, &str)]) -> String {
+    let counted = counts.iter().filter(|(count, _)| *count > 0);
+    let counted: Vec<String> = counted.map(|(count, kind)| format!("{} {kind}", grouped(*count))).collect();
+    if counted.is_empty() { String::new() } else { format!("; {label}: {}", counted.join(", ")) }
 }
 
 /// A pipeline that reads the trace, with names of functions if the filter uses them.

@@ -14,7 +14,7 @@ use crate::filter::EventFilter;
 use crate::naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{NewFile, at_end, counted, grouped};
+use crate::output::{NewFile, at_end, counted};
 use crate::progress::Progress;
 use crate::reading::or_stop;
 
@@ -133,16 +133,16 @@ fn named(location: Location, link_type: LinkType) -> (String, String) {
 
 /// Reports the packets, and those that were left out.
 fn report(counts: &PacketCounts, interfaces: u64) {
-    let others = [
-        (counts.incomplete, "incomplete"),
-        (counts.of_switches, "of virtual switches"),
-        (counts.of_unknown_format, "of an unknown format"),
-        (counts.malformed, "unreadable"),
-        (counts.repeated, "further appearances"),
-    ];
-    let others = others.iter().filter(|(count, _)| *count > 0);
-    let others: Vec<String> = others.map(|(count, kind)| format!("{} {kind}", grouped(*count))).collect();
-    let others = if others.is_empty() { String::new() } else { format!("; left out: {}", others.join(", ")) };
+    let others = super::others(
+        "left out",
+        &[
+            (counts.incomplete, "incomplete"),
+            (counts.of_switches, "of virtual switches"),
+            (counts.of_unknown_format, "of an unknown format"),
+            (counts.malformed, "unreadable"),
+            (counts.repeated, "further appearances"),
+        ],
+    );
     let packets = counted(counts.packets, "packet", "packets");
     at_end(format_args!("{packets} of {}{others}", counted(interfaces, "interface", "interfaces")));
 }

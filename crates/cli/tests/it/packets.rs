@@ -196,7 +196,7 @@ fn read(bytes: &[u8]) -> Vec<Read> {
 /// 2024-01-01, the start of the session, in nanoseconds since 1970.
 const START_NS: u128 = 1_704_067_200_000_000_000;
 
-/// An Ethernet frame with an IPv4 packet of this many bytes behind its header of 20 bytes.
+/// An Ethernet frame with an IPv4 packet of this many bytes after its header of 20 bytes.
 fn ipv4(payload: usize) -> Vec<u8> {
     let mut bytes = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45, 0];
     bytes.extend((20 + payload as u16).to_be_bytes());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 use stackhound_frames::{Answer, Backing, Code, Frame, ModuleIndex, Modules, Summary};
 use stackhound_pipeline::EventView;
-use stackhound_stacks::{StackState, StackStates};
+use stackhound_stacks::StackStates;
 use stackhound_system::{MethodRef, System};
 use stackhound_types::{AddressKind, Mode};
 
@@ -144,8 +144,8 @@ pub(crate) struct KnownStack {
 impl KnownStack {
     /// See [`Summary::contains_unbacked`].
     pub fn contains_unbacked(&self, states: StackStates) -> Answer {
-        let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
-        Summary::unbacked((is_whole, states.has_certain_frames()), (self.has_unbacked, self.has_unknown))
+        let of_states = (states.has_whole_user_part(), states.has_certain_frames());
+        Summary::unbacked(of_states, (self.has_unbacked, self.has_unknown))
     }
 }
 

@@ -377,9 +377,7 @@ fn add_thread(
         rows.text(c.name, name);
     }
     c.span.set(rows, thread.span(), clock);
-    let is_known = |address: &Address| address.0 != 0;
-    let address = thread.win32_start_address().filter(is_known);
-    let Some(address) = address.or_else(|| thread.start_address().filter(is_known)) else { return };
+    let Some(address) = thread.start_function() else { return };
     rows.number(c.start_address, address.0);
     let time = thread.observed().unwrap_or(thread.span().from);
     let module = system

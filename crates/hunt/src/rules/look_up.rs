@@ -443,9 +443,8 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
     }
 
     fn has_whole_stack(&self) -> bool {
-        use stackhound_stacks::StackState;
-        matches!(self.view.state(), StackState::Complete | StackState::UserOnly)
-            && self.view.stack_states().has_certain_frames()
+        let states = self.view.stack_states();
+        states.has_whole_user_part() && states.has_certain_frames()
     }
 
     /// The frames, innermost first.

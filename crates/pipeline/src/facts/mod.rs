@@ -130,10 +130,7 @@ impl<'c> EventView<'c> {
     pub(crate) fn start_of(&self, tid: Tid) -> Result<ThreadStart<'c>, Missing> {
         let (state, time) = (self.trace_state(), self.time());
         let thread = state.thread_of(tid, time)?;
-        let is_known = |address: &Address| address.0 != 0;
-        let address = thread.win32_start_address().filter(is_known);
-        let address = address.or_else(|| thread.start_address().filter(is_known));
-        let address = address.ok_or(Missing::NotRecorded)?;
+        let address = thread.start_function().ok_or(Missing::NotRecorded)?;
         let module = module_at(state, state.system(), thread.process(), address, time);
         Ok(ThreadStart { address, module })
     }
