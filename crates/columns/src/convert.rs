@@ -86,7 +86,7 @@ pub fn convert(
         trace,
         events: Events::new(trace),
         stacks: Stacks::new(trace),
-        processes: ProcessUids::new(trace, dataset.host(), pipeline.clock()),
+        processes: ProcessUids::new(trace, dataset.host()),
         findings: Findings::new(trace),
         hunt,
         alerts,

@@ -1,13 +1,15 @@
 //! `convert -o DIR`: the tables contain what `events` and `hunt` write. The files are read by a
 //! reader that does not know their layout.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
+use stackhound::trace::TraceFiles;
+use stackhound_scenario::{Mix, Scenario};
 
 use crate::demonstration::{demo, run};
 use crate::program::refused;
@@ -84,7 +86,7 @@ fn check(folder: &Path, trace: &str, symbols: &[&str]) -> (usize, usize, usize) 
         stack.push(frame);
     }
     let names: HashMap<_, _> = table("symbols").into_iter().map(|row| (place(&row), row)).collect();
-    let bases: std::collections::HashSet<_> = table("regions")
+    let bases: HashSet<_> = table("regions")
         .into_iter()
         .filter(|row| row["kind"] == "image")
         .map(|row| (row["module_id"].as_u64(), row["base"].as_u64()))
@@ -201,6 +203,44 @@ fn check(folder: &Path, trace: &str, symbols: &[&str]) -> (usize, usize, usize) 
         }
     }
     (expected.len(), frames_seen, seen)
+}
+
+#[test]
+fn processes_have_one_id_with_and_without_losses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.etl");
+    let scenario = Scenario { events: 20_000, seed: 3, mix: Mix::Reuse };
+    scenario.write(File::create(&path).unwrap()).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let trace = TraceFiles::file(&path).open().unwrap();
+    let buffers = trace.sources()[0].etl_file.index().buffers;
+    // Of each process, what identifies it.
+    let processes = |output: &str| -> Vec<(u64, Option<i64>, u64)> {
+        let converted = run(folder.path(), &["convert", "-q", "trace.etl", "-o", output, "--host", "PC"]);
+        assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+        let rows = rows(&folder.path().join(output), "processes").into_iter();
+        let number = |row: &Row, key: &str| row[key].as_u64().unwrap();
+        rows.map(|row| (number(&row, "pid"), row["created"].as_i64(), number(&row, "process_uid"))).collect()
+    };
+    let mut known = HashMap::new();
+    let whole = processes("whole");
+    known.extend(whole.iter().filter_map(|(pid, created, uid)| Some(((*pid, (*created)?), *uid))));
+    let (mut same, mut others) = (0, 0);
+    for (number, buffer) in buffers.iter().enumerate().skip(2).step_by(6) {
+        let (start, end) = (buffer.offset as usize, buffer.offset as usize + buffer.size as usize);
+        fs::write(&path, [&bytes[..start], &bytes[end..]].concat()).unwrap();
+        let processes = processes(&format!("without {number}"));
+        let uids: HashSet<u64> = processes.iter().map(|(.., uid)| *uid).collect();
+        assert_eq!(uids.len(), processes.len(), "without {number}: {processes:?}");
+        for (pid, created, uid) in processes {
+            match created.and_then(|created| known.get(&(pid, created))) {
+                Some(expected) => assert_eq!(uid, *expected, "without {number}: {pid}"),
+                None => assert!(known.values().all(|of| *of != uid), "without {number}: {pid} {created:?}"),
+            }
+            *if created.is_some() { &mut same } else { &mut others } += 1;
+        }
+    }
+    assert!(same > 100 && others > 100, "{same} {others}");
 }
 
 /// The address that a row of `frames` or `symbols` is about.

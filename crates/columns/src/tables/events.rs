@@ -360,7 +360,7 @@ impl Events {
             target.pid().iter().for_each(|pid| rows.number(c.target_pid, pid.0));
             target.tid().iter().for_each(|tid| rows.number(c.target_tid, tid.0));
             if let Ok(process) = target.process() {
-                rows.number(c.target_process_uid, processes.of(process.process()));
+                rows.number(c.target_process_uid, processes.of(view.trace_state(), process.process()));
             }
         }
         if let Some(create) = view.create() {
@@ -417,7 +417,7 @@ impl Events {
             pid: view.pid().map(|pid| pid.0),
             tid: view.tid().map(|tid| tid.0),
             process: process.and_then(|process| process.name().ok()).map(|name| texts.number(name)),
-            process_uid: process.map(|process| processes.of(process.process())),
+            process_uid: process.map(|process| processes.of(view.trace_state(), process.process())),
         };
         if let Some(place) = owners.place(view) {
             place.keep(owner);

@@ -1,6 +1,6 @@
 //! The tables: their columns, and how their rows are made.
 //!
-//! `docs/schema/1/tables.md` is generated from this module.
+//! `docs/schema/tables/1.md` is generated from this module.
 
 mod events;
 mod findings;

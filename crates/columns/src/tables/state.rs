@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rustc_hash::FxBuildHasher;
 use stackhound_etl::Clock;
 use stackhound_frames::identity;
-use stackhound_pipeline::{Pipeline, ProcessView};
+use stackhound_pipeline::{Pipeline, ProcessView, TraceState};
 use stackhound_system::{Evidence, ModuleRef, ProcessId, ProcessRef, Span, System, ThreadRef};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, ModuleIdentity, RawTime};
@@ -27,21 +27,20 @@ pub(super) fn module_id(identity: &ModuleIdentity) -> u64 {
 pub(crate) struct ProcessUids {
     trace: u64,
     machine: u64,
-    clock: Clock,
     /// By index of the process.
     known: Vec<Option<(ProcessId, u64)>>,
 }
 
 impl ProcessUids {
     /// For processes of a trace of a machine.
-    pub fn new(trace: u64, host: &str, clock: Clock) -> ProcessUids {
+    pub fn new(trace: u64, host: &str) -> ProcessUids {
         let machine = IdParts::new("machine").text(&host.to_lowercase()).finish();
-        ProcessUids { trace, machine, clock, known: Vec::new() }
+        ProcessUids { trace, machine, known: Vec::new() }
     }
 
     /// The id of a process: that of the machine, the process id and the start time. If the start
-    /// time is not known, the id of the trace takes the place of both.
-    pub fn of(&mut self, process: ProcessRef<'_>) -> u64 {
+    /// time is not known, the ids of the trace and of the process in it take the place of both.
+    pub fn of(&mut self, state: &TraceState, process: ProcessRef<'_>) -> u64 {
         let (id, index) = (process.id(), process.id().index());
         if let Some(&Some((known, uid))) = self.known.get(index)
             && known == id
@@ -50,9 +49,9 @@ impl ProcessUids {
         }
         let pid = u64::from(process.pid().0);
         let parts = IdParts::new("process");
-        let uid = match start_time(process, &self.clock) {
-            Some(start) => parts.number(self.machine).number(pid).number(start.0.cast_unsigned()),
-            None => parts.number(self.trace).number(pid).number(0),
+        let uid = match state.start_time_of(process) {
+            Ok(start) => parts.number(self.machine).number(pid).number(start.0.cast_unsigned()),
+            Err(_) => parts.number(self.trace).number(pid).number(index as u64),
         };
         let uid = uid.finish();
         if self.known.len() <= index {
@@ -65,11 +64,6 @@ impl ProcessUids {
 
 fn utc(clock: &Clock, time: TraceTime) -> Option<FileTime> {
     (time != Span::BEGINNING && time != Span::OPEN).then(|| clock.to_file_time(RawTime(time.0)))
-}
-
-/// The start of a process, if it was observed or an event states it.
-fn start_time(process: ProcessRef<'_>, clock: &Clock) -> Option<FileTime> {
-    process.create_time().or_else(|| utc(clock, process.span().from))
 }
 
 fn evidence(evidence: Evidence) -> &'static str {
@@ -300,18 +294,19 @@ impl State {
     /// The state at the end of a run.
     pub fn of(pipeline: &Pipeline<'_>, uids: &mut ProcessUids, trace: u64) -> State {
         let clock = pipeline.clock();
-        let system = pipeline.trace_state().system();
+        let state = pipeline.trace_state();
+        let system = state.system();
         let mut processes = Pending::new(processes_table(), trace);
         for view in pipeline.processes() {
-            process(&mut processes, &view, uids, &clock);
+            process(&mut processes, &view, state, uids, &clock);
         }
         let mut threads = Pending::new(threads_table(), trace);
         for thread in system.threads() {
-            add_thread(&mut threads, system, thread, uids, &clock);
+            add_thread(&mut threads, state, thread, uids, &clock);
         }
         let mut modules = Pending::new(modules_table(), trace);
         let mut regions =
-            Regions { pending: Pending::new(regions_table(), trace), system, uids, clock: &clock };
+            Regions { pending: Pending::new(regions_table(), trace), state, uids, clock: &clock };
         let mut known = HashSet::<u64, FxBuildHasher>::default();
         for module in system.modules() {
             let id = module_id(&identity(module));
@@ -333,17 +328,18 @@ impl State {
 fn process(
     pending: &mut Pending<ProcessColumns>,
     view: &ProcessView<'_>,
+    state: &TraceState,
     uids: &mut ProcessUids,
     clock: &Clock,
 ) {
     let Pending { rows, columns: c, .. } = pending;
     let process = view.process();
     rows.begin();
-    rows.number(c.process_uid, uids.of(process));
+    rows.number(c.process_uid, uids.of(state, process));
     rows.number(c.pid, process.pid().0);
     view.parent_pid().iter().for_each(|pid| rows.number(c.parent_pid, pid.0));
     if let Ok(parent) = view.parent() {
-        rows.number(c.parent_uid, uids.of(parent.process()));
+        rows.number(c.parent_uid, uids.of(state, parent.process()));
     }
     view.name().iter().for_each(|name| rows.text(c.name, name));
     view.path().iter().for_each(|path| rows.text(c.path, path));
@@ -362,14 +358,14 @@ fn process(
 
 fn add_thread(
     pending: &mut Pending<ThreadColumns>,
-    system: &System,
+    state: &TraceState,
     thread: ThreadRef<'_>,
     uids: &mut ProcessUids,
     clock: &Clock,
 ) {
     let Pending { rows, columns: c, .. } = pending;
     rows.begin();
-    rows.number(c.process_uid, uids.of(thread.process()));
+    rows.number(c.process_uid, uids.of(state, thread.process()));
     rows.number(c.pid, thread.pid().0);
     rows.number(c.tid, thread.tid().0);
     let name = thread.name_at(thread.span().to);
@@ -380,6 +376,7 @@ fn add_thread(
     let Some(address) = thread.start_function() else { return };
     rows.number(c.start_address, address.0);
     let time = thread.observed().unwrap_or(thread.span().from);
+    let system = state.system();
     let module = system
         .kernel_module_at(address, time)
         .or_else(|| system.module_in(thread.process().id(), address, time));
@@ -419,7 +416,7 @@ fn add_module(pending: &mut Pending<ModuleColumns>, system: &System, module: Mod
 /// The regions of processes.
 struct Regions<'a> {
     pending: Pending<RegionColumns>,
-    system: &'a System,
+    state: &'a TraceState,
     uids: &'a mut ProcessUids,
     clock: &'a Clock,
 }
@@ -435,7 +432,7 @@ impl Regions<'_> {
         let Pending { rows, columns: c, .. } = &mut self.pending;
         rows.begin();
         if let Some(process) = process {
-            rows.number(c.process_uid, self.uids.of(process));
+            rows.number(c.process_uid, self.uids.of(self.state, process));
             rows.number(c.pid, process.pid().0);
         }
         rows.number(c.base, base.0);
@@ -449,21 +446,22 @@ impl Regions<'_> {
         self.begin(module.process(), (module.base(), module.size()), "image", module.span());
         let Pending { rows, columns: c, .. } = &mut self.pending;
         rows.number(c.module_id, id);
-        rows.text(c.path, &self.system.dos_path(module.path()));
+        rows.text(c.path, &self.state.system().dos_path(module.path()));
     }
 
     /// Adds the sections and the private memory of a process.
     fn of_process(&mut self, process: ProcessRef<'_>) {
-        for view in self.system.views_of(process.id()) {
+        let system = self.state.system();
+        for view in system.views_of(process.id()) {
             self.begin(Some(process), (view.base, view.size), "mapped", since(view.since, view.evidence));
             let Pending { rows, columns: c, .. } = &mut self.pending;
             rows.text(c.protection, view.protection.letters());
             let time = if view.since == Span::BEGINNING { process.span().to } else { view.since };
-            if let Some(name) = self.system.file_name(Some(view.file), None, time) {
-                rows.text(c.path, &self.system.dos_path(name));
+            if let Some(name) = system.file_name(Some(view.file), None, time) {
+                rows.text(c.path, &system.dos_path(name));
             }
         }
-        for call in self.system.allocations_of(process.id()) {
+        for call in system.allocations_of(process.id()) {
             let is_old = call.since == Span::BEGINNING;
             let evidence = if is_old { Evidence::Unknown } else { Evidence::Observed };
             self.begin(Some(process), (call.base, call.size), "private", since(call.since, evidence));

@@ -11,7 +11,7 @@ mod process;
 mod target;
 mod user;
 
-use stackhound_system::{ModuleRef, ProcessRef, System, ThreadRef, ValidityRange};
+use stackhound_system::{Evidence, ModuleRef, ProcessRef, System, ThreadRef, ValidityRange};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, Pid, RawTime, Tid};
 
@@ -54,6 +54,24 @@ impl TraceState {
     pub(crate) fn is_same_process(&self, process: ProcessRef<'_>, time: TraceTime) -> Result<(), Missing> {
         let then = self.process_of(process.pid(), time)?;
         if then.id() == process.id() { Ok(()) } else { Err(Missing::Lost) }
+    }
+
+    /// Whether the statement of Microsoft-Windows-Kernel-Process is about this process.
+    fn has_details(&self, process: ProcessRef<'_>) -> Result<(), Missing> {
+        let stated = process.details_stated().ok_or(Missing::NotRecorded)?;
+        self.is_same_process(process, stated)
+    }
+
+    /// See [`ProcessView::start_time`].
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn start_time_of(&self, process: ProcessRef<'_>) -> Result<FileTime, Missing> {
+        if let Some(created) = process.create_time() {
+            return self.has_details(process).map(|()| created);
+        }
+        let span = process.span();
+        if span.start == Evidence::Observed { Ok(self.utc(span.from)) } else { Err(Missing::NotRecorded) }
     }
 
     /// The thread that has an id at a time, or had it last.

@@ -169,7 +169,7 @@ impl<'c> ProcessView<'c> {
     /// See [`name`](ProcessView::name).
     pub fn integrity(&self) -> Result<&'static str, Missing> {
         let level = self.process.integrity().ok_or(Missing::NotRecorded)?;
-        self.has_details()?;
+        self.state.has_details(self.process)?;
         integrity_name(level).ok_or(Missing::NotRecorded)
     }
 
@@ -179,21 +179,7 @@ impl<'c> ProcessView<'c> {
     /// # Errors
     /// See [`name`](ProcessView::name).
     pub fn start_time(&self) -> Result<FileTime, Missing> {
-        if let Some(created) = self.process.create_time() {
-            return self.has_details().map(|()| created);
-        }
-        let span = self.process.span();
-        if span.start == Evidence::Observed {
-            Ok(self.state.utc(span.from))
-        } else {
-            Err(Missing::NotRecorded)
-        }
-    }
-
-    /// Whether the statement of Microsoft-Windows-Kernel-Process is about this process.
-    fn has_details(&self) -> Result<(), Missing> {
-        let stated = self.process.details_stated().ok_or(Missing::NotRecorded)?;
-        self.state.is_same_process(self.process, stated)
+        self.state.start_time_of(self.process)
     }
 
     /// The identity of the program's image file.
