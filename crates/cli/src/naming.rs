@@ -134,7 +134,8 @@ pub fn folder_options(folder: &Path) -> StoreOptions {
     StoreOptions { path: SymbolPath::store(folder.to_owned()), cache: None, ..StoreOptions::default() }
 }
 
-fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
+/// A symbolizer with the files along the symbol path.
+pub fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
     Symbolizer::new(options(config, common, call_sites)?).context("cannot start the symbol threads")
 }
 

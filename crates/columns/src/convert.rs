@@ -3,6 +3,7 @@
 //! The thread that reads collects numbers. The fields of events become text and columns are encoded
 //! in a second thread, whose columns can be encoded in parallel by more threads.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -23,11 +24,11 @@ use stackhound_trace::Capture;
 
 use crate::Error;
 use crate::dataset::Dataset;
-use crate::part::Part;
+use crate::part::{self, Part};
 use crate::rows::Rows;
 use crate::tables::{
-    self, Alerts, EventChunk, Events, Findings, Losses, ProcessUids, Stacks, State, TABLES, TableId,
-    TraceRow, Traces, file_name,
+    Alerts, EventChunk, Events, Findings, Losses, ProcessUids, Stacks, State, TableId, TraceRow, Traces,
+    file_name,
 };
 
 /// How a trace is converted.
@@ -211,7 +212,10 @@ fn finish(
 ) -> Result<(), Error> {
     collector.flush(output, true)?;
     let trace = collector.trace;
-    output.rows(TableId::Symbols, collector.stacks.take_symbols().rows(pipeline))?;
+    let symbols = collector.stacks.take_symbols();
+    if let (_, _, Some(naming)) = pipeline.parts() {
+        output.rows(TableId::Symbols, symbols.rows(naming.symbolizer(), HashMap::default()))?;
+    }
     let state = State::of(pipeline, &mut collector.processes, trace);
     output.rows(TableId::Processes, state.processes)?;
     output.rows(TableId::Threads, state.threads)?;
@@ -278,20 +282,20 @@ impl<'scope> Output<'scope> {
 struct Writer {
     parts: Vec<(Part<Temporary>, PathBuf)>,
     schemas: Vec<Arc<FieldRow>>,
-    pool: ThreadPool,
+    /// For more than two threads.
+    pool: Option<ThreadPool>,
 }
 
 impl Writer {
     fn new(dataset: &Dataset, threads: usize) -> Result<Writer, Error> {
-        let part = |table: crate::layout::Table| {
-            let (folder, path) = (dataset.folder(table.name())?, dataset.path(table.name()));
-            let file = Temporary::in_folder(&folder).map_err(|error| Error::Io { path: folder, error })?;
-            let part = Part::new(Arc::new(table), file);
-            Ok((part.map_err(|error| Error::Parquet { path: path.clone(), error })?, path))
+        let part = |table: TableId| {
+            let path = dataset.path(table);
+            Ok((part::create(table, &path)?, path))
         };
-        let parts: Result<Vec<_>, Error> = tables::all().into_iter().map(part).collect();
-        let pool = ThreadPoolBuilder::new().num_threads(threads.saturating_sub(1).max(1));
-        let pool = pool.build().map_err(|error| Error::Thread(io::Error::other(error)))?;
+        let parts: Result<Vec<_>, Error> = TableId::ALL.into_iter().map(part).collect();
+        let pool = || ThreadPoolBuilder::new().num_threads(threads - 1).build();
+        let pool = (threads > 2).then(pool).transpose();
+        let pool = pool.map_err(|error| Error::Thread(io::Error::other(error)))?;
         Ok(Writer { parts: parts?, schemas: Vec::new(), pool })
     }
 
@@ -315,18 +319,15 @@ impl Writer {
             }
         };
         let (part, path) = &mut self.parts[table as usize];
-        part.append(rows, &self.pool).map_err(|error| Error::Parquet { path: path.clone(), error })
+        part.append(rows, self.pool.as_ref()).map_err(|error| Error::Parquet { path: path.clone(), error })
     }
 
     /// Completes the files. The last one makes the trace complete.
     fn finish(self) -> Result<Vec<(&'static str, u64, u64)>, Error> {
-        let mut written = Vec::new();
-        for ((part, path), table) in self.parts.into_iter().zip(TABLES) {
-            let (file, rows) = part.finish().map_err(|error| Error::Parquet { path: path.clone(), error })?;
-            let size = file.path().metadata().map_or(0, |metadata| metadata.len());
-            file.persist(&path).map_err(|error| Error::Io { path, error })?;
-            written.push((table, rows, size));
-        }
-        Ok(written)
+        let parts = self.parts.into_iter().zip(TableId::ALL);
+        let written = parts.map(|((part, path), table)| {
+            part::persist(part, &path).map(|(rows, bytes)| (table.name(), rows, bytes))
+        });
+        written.collect()
     }
 }

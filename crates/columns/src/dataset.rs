@@ -4,16 +4,14 @@
 //! files. Engines read `date` and `host` as columns.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use stackhound_trace::{Capture, OpenTrace};
 use stackhound_types::Rfc3339;
 use twox_hash::XxHash3_128;
 
-use crate::Error;
 use crate::id::IdParts;
-use crate::tables::TABLES;
+use crate::tables::TableId;
 
 /// The id of a trace: that of the bytes of its files and of the selection of its events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -63,23 +61,19 @@ impl Dataset {
     }
 
     /// The file of a table.
-    pub fn path(&self, table: &str) -> PathBuf {
+    pub(crate) fn path(&self, table: TableId) -> PathBuf {
         let host = escaped(&self.host);
         let file = format!("{:016x}.parquet", self.trace.0);
-        self.root.join(table).join(format!("date={}", self.date)).join(format!("host={host}")).join(file)
+        self.root
+            .join(table.name())
+            .join(format!("date={}", self.date))
+            .join(format!("host={host}"))
+            .join(file)
     }
 
     /// Whether all files of the trace are complete.
     pub fn is_complete(&self) -> bool {
-        TABLES.iter().all(|table| self.path(table).is_file())
-    }
-
-    /// Creates the folder of a table.
-    pub(crate) fn folder(&self, table: &str) -> Result<PathBuf, Error> {
-        let mut folder = self.path(table);
-        folder.pop();
-        fs::create_dir_all(&folder).map_err(|error| Error::Io { path: folder.clone(), error })?;
-        Ok(folder)
+        TableId::ALL.iter().all(|table| self.path(*table).is_file())
     }
 }
 

@@ -14,7 +14,9 @@ mod convert;
 mod dataset;
 mod id;
 pub mod layout;
+mod naming;
 mod part;
+mod read;
 mod rows;
 pub mod tables;
 
@@ -22,6 +24,7 @@ use std::path::PathBuf;
 
 pub use convert::{Converted, Options, convert};
 pub use dataset::{Dataset, TraceId};
+pub use naming::{AddedNames, add_names};
 
 /// Why tables could not be written.
 #[derive(Debug, thiserror::Error)]

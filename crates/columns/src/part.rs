@@ -3,22 +3,27 @@
 //! The pages of a column are encoded as soon as rows arrive, and wait in memory for the end of
 //! their row group: a file needs the memory of one row group, as it is stored.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
-use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
-use parquet::data_type::ByteArray;
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, ColumnWriterImpl, get_column_writer};
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as SchemaType};
 use rayon::prelude::*;
+use stackhound_symbols::temporary::Temporary;
 
+use crate::Error;
 use crate::layout::{Column, Storage, Table, Type};
 use crate::rows::{ColumnRows, Rows, Values};
+use crate::tables::TableId;
 
 /// The rows of a row group.
 const GROUP_ROWS: usize = 1 << 20;
@@ -61,13 +66,13 @@ impl<W: Write + Send> Part<W> {
         self.texts.extend(texts.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())));
     }
 
-    /// Appends rows, whose columns are encoded in parallel in a pool.
-    pub fn append(&mut self, rows: Rows, pool: &rayon::ThreadPool) -> Result<(), ParquetError> {
+    /// Appends rows, whose columns are encoded in parallel if there is a pool.
+    pub fn append(&mut self, rows: Rows, pool: Option<&rayon::ThreadPool>) -> Result<(), ParquetError> {
         let Part { chunks, table, texts, .. } = self;
         let (len, columns) = (rows.len(), rows.into_columns());
         let encode =
             |((chunk, column), of): ((&mut Chunk, &Column), ColumnRows)| chunk.append(column, of, len, texts);
-        if pool.current_num_threads() > 1 {
+        if let Some(pool) = pool {
             let columns = chunks.par_iter_mut().zip(table.columns()).zip(columns);
             pool.install(|| columns.try_for_each(encode))?;
         } else {
@@ -96,6 +101,24 @@ impl<W: Write + Send> Part<W> {
         let rows = self.file.flushed_row_groups().iter().map(|group| group.num_rows() as u64).sum();
         Ok((self.file.into_inner()?, rows))
     }
+}
+
+/// Starts a file, which will have a path when it is complete.
+pub(crate) fn create(table: TableId, path: &Path) -> Result<Part<Temporary>, Error> {
+    let folder = path.parent().unwrap_or(path);
+    let file = fs::create_dir_all(folder).and_then(|()| Temporary::in_folder(folder));
+    let file = file.map_err(|error| Error::Io { path: folder.to_owned(), error })?;
+    let part = Part::new(Arc::new(table.table()), file);
+    part.map_err(|error| Error::Parquet { path: path.to_owned(), error })
+}
+
+/// Completes a file. Returns the number of its rows and of its bytes.
+pub(crate) fn persist(part: Part<Temporary>, path: &Path) -> Result<(u64, u64), Error> {
+    let finished = part.finish();
+    let (file, rows) = finished.map_err(|error| Error::Parquet { path: path.to_owned(), error })?;
+    let size = file.path().metadata().map_or(0, |metadata| metadata.len());
+    file.persist(path).map_err(|error| Error::Io { path: path.to_owned(), error })?;
+    Ok((rows, size))
 }
 
 /// The pages of a column of a row group.
@@ -129,8 +152,6 @@ impl PageWriter for Pages {
 struct Chunk {
     writer: ColumnWriter<'static>,
     buffer: Buffer,
-    /// For each row of the rows that are appended, whether it has a value.
-    levels: Vec<i16>,
 }
 
 impl Chunk {
@@ -138,7 +159,7 @@ impl Chunk {
         let buffer = Buffer::default();
         let pages = Box::new(Pages(TrackedWrite::new(buffer.clone())));
         let writer = get_column_writer(column, Arc::clone(properties), pages);
-        Chunk { writer, buffer, levels: Vec::new() }
+        Chunk { writer, buffer }
     }
 
     fn append(
@@ -148,38 +169,28 @@ impl Chunk {
         rows: usize,
         texts: &[ByteArray],
     ) -> Result<(), ParquetError> {
-        let levels = of.rows.as_ref().map(|present| {
-            self.levels.clear();
-            self.levels.resize(rows, 0);
-            present.iter().for_each(|&row| self.levels[row as usize] = 1);
-            &*self.levels
-        });
+        let present = of.rows.as_deref();
         match (&mut self.writer, of.values) {
             (ColumnWriter::BoolColumnWriter(writer), Values::Numbers(numbers)) => {
-                let values: Vec<bool> = numbers.iter().map(|&number| number != 0).collect();
-                writer.write_batch(&values, levels, None)?;
+                write(writer, rows, present, numbers.iter().map(|&number| number != 0))
             }
             (ColumnWriter::Int32ColumnWriter(writer), Values::Numbers(numbers)) => {
-                let values: Vec<i32> = numbers.iter().map(|&number| (number as u32).cast_signed()).collect();
-                writer.write_batch(&values, levels, None)?;
+                write(writer, rows, present, numbers.iter().map(|&number| (number as u32).cast_signed()))
             }
             (ColumnWriter::Int64ColumnWriter(writer), Values::Numbers(numbers)) => {
-                let values: Vec<i64> = numbers.iter().map(|number| number.cast_signed()).collect();
-                writer.write_batch(&values, levels, None)?;
+                write(writer, rows, present, numbers.iter().map(|number| number.cast_signed()))
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Texts(bytes, ends)) => {
                 let bytes = Bytes::from(bytes);
                 let starts = std::iter::once(0).chain(ends.iter().copied());
                 let values = starts.zip(&ends).map(|(start, &end)| ByteArray::from(bytes.slice(start..end)));
-                writer.write_batch(&values.collect::<Vec<_>>(), levels, None)?;
+                write(writer, rows, present, values)
             }
             (ColumnWriter::ByteArrayColumnWriter(writer), Values::Shared(numbers)) => {
-                let values: Vec<ByteArray> = numbers.iter().map(|text| texts[text.index()].clone()).collect();
-                writer.write_batch(&values, levels, None)?;
+                write(writer, rows, present, numbers.iter().map(|text| texts[text.index()].clone()))
             }
-            _ => return Err(ParquetError::General(format!("column {} has another type", column.name))),
+            _ => Err(ParquetError::General(format!("column {} has another type", column.name))),
         }
-        Ok(())
     }
 
     fn close(self) -> Result<(Bytes, ColumnCloseResult), ParquetError> {
@@ -193,6 +204,38 @@ impl Chunk {
         let bytes = std::mem::take(&mut *self.buffer.0.lock().unwrap_or_else(PoisonError::into_inner));
         Ok((bytes.into(), result))
     }
+}
+
+/// The rows that are converted and written at once: as many as the writer encodes at once.
+const WINDOW: usize = 1024;
+
+/// Writes a column of some rows, of which those in `present` have the values, or all.
+fn write<T: DataType>(
+    writer: &mut ColumnWriterImpl<'_, T>,
+    rows: usize,
+    present: Option<&[u32]>,
+    mut values: impl Iterator<Item = T::T>,
+) -> Result<(), ParquetError> {
+    let (mut window, mut levels) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
+    let mut left = present.unwrap_or_default();
+    for start in (0..rows).step_by(WINDOW) {
+        let end = rows.min(start + WINDOW);
+        levels.clear();
+        let count = if present.is_some() {
+            let of_window = left.partition_point(|&row| (row as usize) < end);
+            let (these, rest) = left.split_at(of_window);
+            left = rest;
+            levels.resize(end - start, 0);
+            these.iter().for_each(|&row| levels[row as usize - start] = 1);
+            these.len()
+        } else {
+            end - start
+        };
+        window.clear();
+        window.extend(values.by_ref().take(count));
+        writer.write_batch(&window, present.map(|_| &*levels), None)?;
+    }
+    Ok(())
 }
 
 fn schema(table: &Table) -> Result<SchemaType, ParquetError> {

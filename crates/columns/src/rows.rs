@@ -83,6 +83,21 @@ impl Rows {
         Rows { columns: columns.collect(), len: 0, trace }
     }
 
+    /// Rows of the same table, with memory for as many values as these have.
+    pub fn next(&self) -> Rows {
+        let columns = self.columns.iter().map(|column| ColumnRows {
+            values: match &column.values {
+                Values::Numbers(of) => Values::Numbers(Vec::with_capacity(of.len())),
+                Values::Texts(bytes, ends) => {
+                    Values::Texts(Vec::with_capacity(bytes.len()), Vec::with_capacity(ends.len()))
+                }
+                Values::Shared(of) => Values::Shared(Vec::with_capacity(of.len())),
+            },
+            rows: column.rows.as_ref().map(|rows| Vec::with_capacity(rows.len())),
+        });
+        Rows { columns: columns.collect(), len: 0, trace: self.trace }
+    }
+
     pub fn len(&self) -> usize {
         self.len as usize
     }

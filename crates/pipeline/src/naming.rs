@@ -62,6 +62,11 @@ impl Naming {
         self.symbolizer.frame(frame)
     }
 
+    /// The symbolizer, for modules that are not in the state of the trace.
+    pub fn symbolizer(&mut self) -> &mut Symbolizer {
+        &mut self.symbolizer
+    }
+
     /// Symbol counters.
     pub fn stats(&self) -> SymbolStats {
         self.symbolizer.stats()

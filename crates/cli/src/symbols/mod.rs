@@ -1,5 +1,6 @@
-//! `stackhound symbols`: the files of modules, and the names and stubs in them.
+//! `stackhound symbols`: the files of modules, and the names and stubs in them; names for tables.
 
+mod add;
 mod check;
 mod list;
 mod lookup;
@@ -26,6 +27,8 @@ pub enum Verb {
     Check(modules::Arguments),
     /// Download the missing files of modules; needs --online
     Fetch(check::Fetch),
+    /// Add names to the tables of converted traces
+    Add(add::Add),
     /// Show the system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses and hooks
     Stubs(stubs::Stubs),
 }
@@ -36,6 +39,7 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
         Verb::List(arguments) => list::run(arguments, common),
         Verb::Check(arguments) => check::check(arguments, common),
         Verb::Fetch(arguments) => check::fetch(arguments, common),
+        Verb::Add(arguments) => add::run(arguments, common),
         Verb::Stubs(arguments) => stubs::run(arguments, common),
     }
 }

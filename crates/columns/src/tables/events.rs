@@ -12,10 +12,10 @@ use stackhound_pipeline::{EventView, OwnerCache};
 use stackhound_schema::Schema;
 use stackhound_stacks::StackState;
 
-use super::Pending;
 use super::findings::EventIds;
 use super::stacks::Stacks;
 use super::state::ProcessUids;
+use super::{Pending, TableId};
 use crate::layout::{Column, NumberColumn, SharedColumn, Storage, Table, TextColumn, Type};
 use crate::rows::{Rows, SharedText, SharedTexts};
 
@@ -58,7 +58,7 @@ pub(super) struct Columns {
 }
 
 pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new("events", "An event, in the order of time.");
+    let mut t = Table::new(TableId::Events.name(), "An event, in the order of time.");
     let ascending = |column: Column| column.stored(Storage::Ascending);
     let columns = Columns {
         number: t.number(ascending(Column::required(

@@ -7,7 +7,7 @@ use stackhound_export::escape::json;
 use stackhound_export::json::finding as document;
 use stackhound_types::FileTime;
 
-use super::Pending;
+use super::{Pending, TableId};
 use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
@@ -29,7 +29,7 @@ pub(super) struct FindingColumns {
 }
 
 pub(super) fn findings_table() -> (Table, FindingColumns) {
-    let mut t = Table::new("findings", "A finding of a detection about an event.");
+    let mut t = Table::new(TableId::Findings.name(), "A finding of a detection about an event.");
     let text = |name, doc| Column::required(name, Type::Text, doc);
     let number = |name, r#type, doc| Column::optional(name, r#type, doc);
     let columns = FindingColumns {
@@ -68,7 +68,7 @@ pub(super) struct AlertColumns {
 }
 
 pub(super) fn alerts_table() -> (Table, AlertColumns) {
-    let mut t = Table::new("alerts", "The findings about one process within a time window.");
+    let mut t = Table::new(TableId::Alerts.name(), "The findings about one process within a time window.");
     let text = |name, doc| Column::required(name, Type::Text, doc);
     let time = |name, doc| Column::optional(name, Type::Time, doc);
     let columns = AlertColumns {

@@ -3,7 +3,7 @@
 use stackhound_pipeline::Outcome;
 use stackhound_trace::OpenTrace;
 
-use super::Pending;
+use super::{Pending, TableId};
 use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
@@ -18,7 +18,10 @@ pub(super) struct Columns {
 }
 
 pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new("losses", "A kind of loss or a damaged region. A trace without rows is complete.");
+    let mut t = Table::new(
+        TableId::Losses.name(),
+        "A kind of loss or a damaged region. A trace without rows is complete.",
+    );
     let columns = Columns {
         kind: t.text(Column::required(
             "kind",

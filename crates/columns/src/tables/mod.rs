@@ -10,8 +10,6 @@ mod state;
 mod symbols;
 mod traces;
 
-use std::sync::Arc;
-
 use crate::layout::Table;
 use crate::rows::Rows;
 
@@ -20,75 +18,106 @@ pub(crate) use findings::{Alerts, Findings};
 pub(crate) use losses::{Losses, file_name};
 pub(crate) use stacks::Stacks;
 pub(crate) use state::{ProcessUids, State};
+pub(crate) use symbols::{Named, Place, Symbols};
 pub(crate) use traces::{TraceRow, Traces};
 
 /// Version of the tables. It is raised if a column is removed or renamed, or if its type or meaning
 /// changes, but not if a column is added.
 pub const VERSION: u32 = 1;
 
-/// The number of a table.
+/// A table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum TableId {
+pub enum TableId {
+    /// The events.
     Events,
+    /// Distinct stacks.
     Stacks,
+    /// Their frames.
     Frames,
+    /// Distinct images.
     Modules,
+    /// Names of offsets in them.
     Symbols,
+    /// Processes.
     Processes,
+    /// Threads.
     Threads,
+    /// Their memory.
     Regions,
+    /// Findings of detections.
     Findings,
+    /// Alerts of findings.
     Alerts,
+    /// Losses and damage.
     Losses,
+    /// The traces themselves.
     Traces,
 }
 
-/// The names of all tables, in the order of [`all`].
-pub(crate) const TABLES: [&str; 12] = [
-    "events",
-    "stacks",
-    "frames",
-    "modules",
-    "symbols",
-    "processes",
-    "threads",
-    "regions",
-    "findings",
-    "alerts",
-    "losses",
-    "traces",
-];
+impl TableId {
+    /// All tables. That of traces is the last one: its file is complete only if all others are.
+    pub const ALL: [TableId; 12] = [
+        TableId::Events,
+        TableId::Stacks,
+        TableId::Frames,
+        TableId::Modules,
+        TableId::Symbols,
+        TableId::Processes,
+        TableId::Threads,
+        TableId::Regions,
+        TableId::Findings,
+        TableId::Alerts,
+        TableId::Losses,
+        TableId::Traces,
+    ];
 
-/// All tables. That of traces is the last one: its file is complete only if all others are.
-pub fn all() -> Vec<Table> {
-    vec![
-        events::table().0,
-        stacks::stacks_table().0,
-        stacks::frames_table().0,
-        state::modules_table().0,
-        symbols::table().0,
-        state::processes_table().0,
-        state::threads_table().0,
-        state::regions_table().0,
-        findings::findings_table().0,
-        findings::alerts_table().0,
-        losses::table().0,
-        traces::table().0,
-    ]
+    /// The name, which is that of its folder.
+    pub fn name(self) -> &'static str {
+        match self {
+            TableId::Events => "events",
+            TableId::Stacks => "stacks",
+            TableId::Frames => "frames",
+            TableId::Modules => "modules",
+            TableId::Symbols => "symbols",
+            TableId::Processes => "processes",
+            TableId::Threads => "threads",
+            TableId::Regions => "regions",
+            TableId::Findings => "findings",
+            TableId::Alerts => "alerts",
+            TableId::Losses => "losses",
+            TableId::Traces => "traces",
+        }
+    }
+
+    /// Its columns.
+    pub fn table(self) -> Table {
+        match self {
+            TableId::Events => events::table().0,
+            TableId::Stacks => stacks::stacks_table().0,
+            TableId::Frames => stacks::frames_table().0,
+            TableId::Modules => state::modules_table().0,
+            TableId::Symbols => symbols::table().0,
+            TableId::Processes => state::processes_table().0,
+            TableId::Threads => state::threads_table().0,
+            TableId::Regions => state::regions_table().0,
+            TableId::Findings => findings::findings_table().0,
+            TableId::Alerts => findings::alerts_table().0,
+            TableId::Losses => losses::table().0,
+            TableId::Traces => traces::table().0,
+        }
+    }
 }
 
 /// A table whose rows are being made.
 #[derive(Debug)]
 pub(crate) struct Pending<C> {
-    table: Arc<Table>,
     columns: C,
     rows: Rows,
-    trace: u64,
 }
 
 impl<C> Pending<C> {
     fn new((table, columns): (Table, C), trace: u64) -> Pending<C> {
-        Pending { rows: Rows::of(&table, trace), table: Arc::new(table), columns, trace }
+        Pending { rows: Rows::of(&table, trace), columns }
     }
 
     /// Whether the rows should be written.
@@ -98,7 +127,8 @@ impl<C> Pending<C> {
 
     /// The rows since the last call.
     pub fn take(&mut self) -> Rows {
-        std::mem::replace(&mut self.rows, Rows::of(&self.table, self.trace))
+        let next = self.rows.next();
+        std::mem::replace(&mut self.rows, next)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Stacks, and their frames relative to modules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::fmt::Write;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
@@ -11,9 +13,9 @@ use stackhound_stacks::StackStates;
 use stackhound_system::{MethodRef, System};
 use stackhound_types::{AddressKind, Mode};
 
-use super::Pending;
 use super::state::module_id;
 use super::symbols::Symbols;
+use super::{Pending, TableId};
 use crate::id::IdParts;
 use crate::layout::{Column, NumberColumn, Storage, Table, TextColumn, Type};
 use crate::rows::Rows;
@@ -31,7 +33,7 @@ pub(super) struct StackColumns {
 }
 
 pub(super) fn stacks_table() -> (Table, StackColumns) {
-    let mut t = Table::new("stacks", "A distinct stack of a trace.");
+    let mut t = Table::new(TableId::Stacks.name(), "A distinct stack of a trace.");
     let columns = StackColumns {
         stack_id: t.number(stack_id()),
         frames: t.number(Column::required("frames", Type::UInt16, "Number of frames.")),
@@ -87,7 +89,7 @@ pub(super) struct FrameColumns {
 }
 
 pub(super) fn frames_table() -> (Table, FrameColumns) {
-    let mut t = Table::new("frames", "A frame of a distinct stack of a trace.");
+    let mut t = Table::new(TableId::Frames.name(), "A frame of a distinct stack of a trace.");
     let columns = FrameColumns {
         stack_id: t.number(stack_id()),
         depth: t.number(Column::required("depth", Type::UInt16, "Position in the stack; 0 is innermost.")),
@@ -159,8 +161,12 @@ pub(crate) struct Stacks {
     known: HashMap<usize, KnownStack, FxBuildHasher>,
     /// The last stack whose frames are not shared.
     single: Option<KnownStack>,
-    /// The ids of all stacks whose rows were made.
-    written: HashSet<u64, FxBuildHasher>,
+    /// The ids of all stacks whose rows were made, by a hash of the parts of the id.
+    ids: HashMap<u128, u64, FxBuildHasher>,
+    /// The seed of that hash, which nobody can know who makes a trace.
+    seed: u64,
+    /// The parts of the last id, for their memory.
+    parts: IdParts,
     /// By index of the module.
     modules: Vec<Option<u64>>,
     summary: Summary,
@@ -177,7 +183,9 @@ impl Stacks {
             frames: Pending::new(frames_table(), trace),
             known: HashMap::default(),
             single: None,
-            written: HashSet::default(),
+            ids: HashMap::default(),
+            seed: RandomState::default().hash_one(trace),
+            parts: IdParts::default(),
             modules: Vec::new(),
             summary: Summary::default(),
             symbols: Symbols::new(trace),
@@ -224,16 +232,20 @@ impl Stacks {
 
     fn stack(&mut self, view: &EventView<'_>, frames: Arc<[Frame]>) -> KnownStack {
         let (modules, system) = (view.modules(), view.trace_state().system());
-        let mut parts = IdParts::new("stack");
+        let mut parts = std::mem::take(&mut self.parts).reused("stack");
         for frame in &*frames {
             let module = frame.code.module().map(|index| self.module(&modules, index));
             parts = frame_parts(parts, frame, module, system);
         }
-        let id = parts.finish();
+        let hash = parts.hash(self.seed);
+        let known = self.ids.get(&hash).copied();
+        let id = known.unwrap_or_else(|| parts.finish());
+        self.parts = parts;
         let is_user = |frame: &&Frame| frame.mode == Mode::User;
         let has = |backing| frames.iter().filter(is_user).any(|frame| frame.backing() == backing);
         let (has_unbacked, has_unknown) = (has(Backing::Unbacked), has(Backing::Unknown));
-        if self.written.insert(id) {
+        if known.is_none() {
+            self.ids.insert(hash, id);
             self.rows(&modules, system, id, &frames);
         }
         let mut other = String::new();
@@ -274,7 +286,8 @@ impl Stacks {
                     rows.number(c.module_id, module);
                     rows.text(c.module, modules.get(index).name());
                     rows.number(c.rva, rva);
-                    self.symbols.add(module, frame);
+                    let identity = || modules.get(index).identity.clone();
+                    self.symbols.add(module, rva, frame.kind, identity);
                 }
                 (Code::Jit(_), _) => rows.text(c.module, frame.code.module_name(modules)),
                 _ => {}

@@ -10,7 +10,7 @@ use stackhound_system::{Evidence, ModuleRef, ProcessId, ProcessRef, Span, System
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, ModuleIdentity, RawTime};
 
-use super::Pending;
+use super::{Pending, TableId};
 use crate::id::IdParts;
 use crate::layout::{Column, NumberColumn, Storage, Table, TextColumn, Type};
 use crate::rows::Rows;
@@ -131,7 +131,7 @@ fn process_uid(doc: &'static str) -> Column {
 }
 
 pub(super) fn processes_table() -> (Table, ProcessColumns) {
-    let mut t = Table::new("processes", "A process of a trace.");
+    let mut t = Table::new(TableId::Processes.name(), "A process of a trace.");
     let text = |name, doc| Column::optional(name, Type::Text, doc);
     let number = |name, r#type, doc| Column::optional(name, r#type, doc);
     let columns = ProcessColumns {
@@ -177,7 +177,7 @@ pub(super) struct ThreadColumns {
 }
 
 pub(super) fn threads_table() -> (Table, ThreadColumns) {
-    let mut t = Table::new("threads", "A thread of a trace.");
+    let mut t = Table::new(TableId::Threads.name(), "A thread of a trace.");
     let number = |name, doc| Column::optional(name, Type::UInt64, doc);
     let columns = ThreadColumns {
         process_uid: t.number(process_uid("The process, in `processes`.")),
@@ -212,7 +212,7 @@ pub(super) struct ModuleColumns {
 }
 
 pub(super) fn modules_table() -> (Table, ModuleColumns) {
-    let mut t = Table::new("modules", "A distinct image that processes or the kernel loaded.");
+    let mut t = Table::new(TableId::Modules.name(), "A distinct image that processes or the kernel loaded.");
     let text = |name, doc| Column::optional(name, Type::Text, doc);
     let number = |name, r#type, doc| Column::optional(name, r#type, doc);
     let columns = ModuleColumns {
@@ -258,7 +258,7 @@ pub(super) struct RegionColumns {
 
 pub(super) fn regions_table() -> (Table, RegionColumns) {
     let mut t = Table::new(
-        "regions",
+        TableId::Regions.name(),
         "A load of an image, a mapped section, or a call that reserved or committed memory. Parts of memory can have been freed before the stated end.",
     );
     let text = |name, doc| Column::optional(name, Type::Text, doc);

@@ -1,14 +1,15 @@
 //! The names of frames.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rustc_hash::FxBuildHasher;
+use stackhound_export::escape::json;
 use stackhound_export::json::frame::Names;
-use stackhound_frames::Frame;
-use stackhound_pipeline::{Pipeline, ShownName};
-use stackhound_types::AddressKind;
+use stackhound_pipeline::ShownName;
+use stackhound_symbols::Symbolizer;
+use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
-use super::Pending;
+use super::{Pending, TableId};
 use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
@@ -24,8 +25,10 @@ pub(super) struct Columns {
 }
 
 pub(super) fn table() -> (Table, Columns) {
-    let mut t =
-        Table::new("symbols", "The names of an offset in a module, for frames of which names were found.");
+    let mut t = Table::new(
+        TableId::Symbols.name(),
+        "The names of an offset in a module, for frames of which names were found.",
+    );
     let columns = Columns {
         module_id: t.number(Column::required("module_id", Type::UInt64, "The module, in `modules`.")),
         rva: t.number(Column::required("rva", Type::UInt64, "Offset in the module in bytes.")),
@@ -50,54 +53,104 @@ pub(super) fn table() -> (Table, Columns) {
     (t, columns)
 }
 
-/// Collects the distinct frames in modules.
+/// An address in a module, relative to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Place {
+    pub module: u64,
+    pub rva: Rva,
+    pub kind: AddressKind,
+}
+
+/// The names of a place, as a row states them.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub name: String,
+    pub offset: u64,
+    pub origin: String,
+    pub names: String,
+}
+
+/// Collects the distinct places of frames in modules.
 #[derive(Debug)]
 pub(crate) struct Symbols {
     trace: u64,
-    known: HashSet<(u64, u64, bool), FxBuildHasher>,
-    frames: Vec<(u64, Frame)>,
+    modules: HashMap<u64, ModuleIdentity, FxBuildHasher>,
+    known: HashSet<Place, FxBuildHasher>,
+    places: Vec<Place>,
 }
 
 impl Symbols {
     pub fn new(trace: u64) -> Symbols {
-        Symbols { trace, known: HashSet::default(), frames: Vec::new() }
+        Symbols { trace, modules: HashMap::default(), known: HashSet::default(), places: Vec::new() }
     }
 
     pub fn trace(&self) -> u64 {
         self.trace
     }
 
-    /// Adds a frame in the module with an id.
-    pub fn add(&mut self, module: u64, frame: &Frame) {
-        let Some((_, rva)) = frame.in_loaded() else { return };
-        if self.known.insert((module, rva, frame.kind == AddressKind::Return)) {
-            self.frames.push((module, *frame));
+    /// The number of places.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Adds a place. `identity` is called for the first one of a module. Offsets that cannot be in
+    /// an image have no names.
+    pub fn add(
+        &mut self,
+        module: u64,
+        rva: u64,
+        kind: AddressKind,
+        identity: impl FnOnce() -> ModuleIdentity,
+    ) {
+        let Ok(rva) = u32::try_from(rva) else { return };
+        let place = Place { module, rva: Rva(rva), kind };
+        if self.known.insert(place) {
+            self.places.push(place);
+            self.modules.entry(module).or_insert_with(identity);
         }
     }
 
-    /// Names the frames, and returns the rows of those with a name. None without a symbolizer.
-    pub fn rows(self, pipeline: &mut Pipeline<'_>) -> Rows {
+    /// Names the places, and returns the rows of those with names. `known` has earlier names, which
+    /// stay unless these are from a better source.
+    pub fn rows(self, symbolizer: &mut Symbolizer, mut known: HashMap<Place, Named, FxBuildHasher>) -> Rows {
         let Pending { mut rows, columns: c, .. } = Pending::new(table(), self.trace);
-        let (known, _, Some(naming)) = pipeline.parts() else { return rows };
-        let mut numbers = Vec::with_capacity(self.frames.len());
-        for (module, frame) in &self.frames {
-            let Some((loaded, rva)) = frame.in_loaded() else { continue };
-            let number = naming.request(known.system().module(loaded), rva, frame.kind);
-            numbers.extend(number.map(|number| (number, *module, rva, frame.kind)));
+        let mut numbers = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            let module = symbolizer.module(&self.modules[&place.module]);
+            numbers.push(symbolizer.request(module, place.rva, place.kind));
         }
-        naming.wait_for_all();
-        for (number, module, rva, kind) in numbers {
-            let Some(resolved) = naming.frame(number) else { continue };
-            let Some(name) = ShownName::of_files(resolved) else { continue };
+        symbolizer.wait();
+        for (place, number) in self.places.into_iter().zip(numbers) {
+            let resolved = symbolizer.frame(number);
+            let name = resolved.and_then(|resolved| Some((resolved, ShownName::of_files(resolved)?)));
+            let old = known.remove(&place).filter(|old| match &name {
+                Some((_, name)) => rank(&old.origin) < rank(name.origin.name()),
+                None => true,
+            });
+            if old.is_none() && name.is_none() {
+                continue;
+            }
             rows.begin();
-            rows.number(c.module_id, module);
-            rows.number(c.rva, rva);
-            rows.number(c.is_return, kind == AddressKind::Return);
-            rows.text(c.name, &name.text);
-            rows.number(c.offset, name.offset);
-            rows.text(c.origin, name.origin.name());
-            rows.bytes(c.names, |bytes| stackhound_export::escape::json(bytes, &Names::new(resolved)));
+            rows.number(c.module_id, place.module);
+            rows.number(c.rva, place.rva.0);
+            rows.number(c.is_return, place.kind == AddressKind::Return);
+            if let Some(old) = old {
+                rows.text(c.name, &old.name);
+                rows.number(c.offset, old.offset);
+                rows.text(c.origin, &old.origin);
+                rows.text(c.names, &old.names);
+            } else if let Some((resolved, name)) = name {
+                rows.text(c.name, &name.text);
+                rows.number(c.offset, name.offset);
+                rows.text(c.origin, name.origin.name());
+                rows.bytes(c.names, |bytes| json(bytes, &Names::new(resolved)));
+            }
         }
         rows
     }
+}
+
+/// The better a source is, the smaller.
+fn rank(origin: &str) -> usize {
+    ["pdb", "export", "nearest_export"].iter().position(|known| *known == origin).unwrap_or(usize::MAX)
 }

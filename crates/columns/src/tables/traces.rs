@@ -2,7 +2,7 @@
 
 use stackhound_types::FileTime;
 
-use super::Pending;
+use super::{Pending, TableId};
 use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
@@ -24,8 +24,10 @@ pub(super) struct Columns {
 }
 
 pub(super) fn table() -> (Table, Columns) {
-    let mut t =
-        Table::new("traces", "A trace. Its row exists if and only if all its other files are complete.");
+    let mut t = Table::new(
+        TableId::Traces.name(),
+        "A trace. Its row exists if and only if all its other files are complete.",
+    );
     let optional = |name, r#type, doc| Column::optional(name, r#type, doc);
     let required = |name, r#type, doc| Column::required(name, r#type, doc);
     let columns = Columns {
