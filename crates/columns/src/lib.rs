@@ -10,6 +10,9 @@
 //! state.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
+mod collect;
 mod convert;
 mod dataset;
 mod id;

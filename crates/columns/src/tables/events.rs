@@ -210,6 +210,32 @@ pub(super) fn table() -> (Table, Columns) {
     (t, columns)
 }
 
+/// The parts of a row that are computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventParts {
+    owner: bool,
+    fields: bool,
+    facts: bool,
+    stack: bool,
+}
+
+impl EventParts {
+    pub const ALL: EventParts = EventParts { owner: true, fields: true, facts: true, stack: true };
+
+    /// The parts with these columns.
+    #[cfg(feature = "arrow")]
+    pub fn of(columns: &[usize]) -> EventParts {
+        let (_, c) = table();
+        let has = |range: std::ops::RangeInclusive<usize>| columns.iter().any(|column| range.contains(column));
+        EventParts {
+            owner: has(c.pid.0..=c.process_uid.0),
+            fields: has(c.fields.0..=c.fields.0),
+            facts: has(c.file_path.0..=c.call_duration.0),
+            stack: has(c.stack_state.0..=c.other_addresses.0),
+        }
+    }
+}
+
 /// The fields of events, which another thread appends to the rows.
 #[derive(Debug)]
 pub(crate) struct FieldJob {
@@ -266,6 +292,7 @@ struct SchemaNames {
 /// Collects events.
 #[derive(Debug)]
 pub(crate) struct Events {
+    parts: EventParts,
     pending: Pending<Columns>,
     texts: SharedTexts,
     owners: OwnerCache<Owner>,
@@ -279,8 +306,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub fn new(trace: u64) -> Events {
+    pub fn new(trace: u64, parts: EventParts) -> Events {
         Events {
+            parts,
             pending: Pending::new(table(), trace),
             texts: SharedTexts::default(),
             owners: OwnerCache::default(),
@@ -315,7 +343,7 @@ impl Events {
         processes: &mut ProcessUids,
         stacks: &mut Stacks,
     ) -> EventIds {
-        let owner = self.owner(view, processes);
+        let owner = self.parts.owner.then(|| self.owner(view, processes));
         let schema = self.schema(view);
         let Events { pending: Pending { rows, columns: c, .. }, texts, .. } = self;
         rows.begin();
@@ -328,10 +356,12 @@ impl Events {
             }
         };
         optional(rows, c.cpu, view.processor().map(u64::from));
-        optional(rows, c.pid, owner.pid.map(u64::from));
-        optional(rows, c.tid, owner.tid.map(u64::from));
-        owner.process.iter().for_each(|&name| rows.shared(c.process, name));
-        optional(rows, c.process_uid, owner.process_uid);
+        if let Some(owner) = owner {
+            optional(rows, c.pid, owner.pid.map(u64::from));
+            optional(rows, c.tid, owner.tid.map(u64::from));
+            owner.process.iter().for_each(|&name| rows.shared(c.process, name));
+            optional(rows, c.process_uid, owner.process_uid);
+        }
         let named = schema.and_then(|schema| Some((schema.provider?, schema.event)));
         let (provider, event) =
             named.unwrap_or_else(|| (texts.number(&view.provider()), texts.number(&view.name())));
@@ -340,10 +370,31 @@ impl Events {
         rows.number(c.id, view.id());
         rows.number(c.opcode, view.opcode());
         rows.number(c.version, view.version());
-        let block = self.blocks.index(view.event().block());
-        self.records.push((block as u32, view.event().index(), schema.map(|schema| schema.number)));
-        self.facts(view, processes);
-        EventIds { number, process_uid: owner.process_uid, stack_id: self.stack(view, stacks) }
+        if self.parts.fields {
+            let block = self.blocks.index(view.event().block());
+            self.records.push((block as u32, view.event().index(), schema.map(|schema| schema.number)));
+        }
+        if self.parts.facts {
+            self.facts(view, processes);
+        }
+        let stack_id = if self.parts.stack { self.stack(view, stacks) } else { None };
+        EventIds { number, process_uid: owner.and_then(|owner| owner.process_uid), stack_id }
+    }
+
+    /// The ids of an event that gets no row.
+    pub fn ids(
+        &mut self,
+        view: &EventView<'_>,
+        number: u64,
+        processes: &mut ProcessUids,
+        stacks: &mut Stacks,
+    ) -> EventIds {
+        let has_stack = view.level() != Level::None;
+        EventIds {
+            number,
+            process_uid: self.owner(view, processes).process_uid,
+            stack_id: if has_stack { stacks.of(view).map(|stack| stack.id) } else { None },
+        }
     }
 
     /// The file, the registry key and the target of an event, and how its operation ended.

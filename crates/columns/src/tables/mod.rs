@@ -13,7 +13,7 @@ mod traces;
 use crate::layout::Table;
 use crate::rows::Rows;
 
-pub(crate) use events::{EventChunk, Events};
+pub(crate) use events::{EventChunk, EventParts, Events};
 pub(crate) use findings::{Alerts, Findings};
 pub(crate) use losses::{Losses, file_name};
 pub(crate) use stacks::Stacks;

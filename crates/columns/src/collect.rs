@@ -1,0 +1,238 @@
+//! Reads a trace, and passes on rows of the tables that are wanted.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use stackhound_detect::alert::{self, Alerts as AlertCollector};
+use stackhound_detect::report::{Finding, SourceLocation};
+use stackhound_detect::{Detector, Severity};
+use stackhound_frames::Level;
+use stackhound_hunt::HuntSession;
+use stackhound_pipeline::{EventView, Outcome, Pipeline};
+use stackhound_trace::Capture;
+
+use crate::dataset::TraceId;
+use crate::rows::Rows;
+use crate::tables::{
+    Alerts, EventChunk, EventParts, Events, Findings, Losses, ProcessUids, Stacks, State, TableId, TraceRow,
+    Traces, file_name,
+};
+
+/// Rows on their way to a file or a reader.
+pub(crate) enum Message {
+    /// Events, whose fields are not yet text, and the texts that were not in an earlier message.
+    Events(Box<EventChunk>, Vec<Arc<str>>),
+    Rows(TableId, Rows),
+}
+
+/// What is computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub events: Option<EventParts>,
+    pub stacks: bool,
+    pub symbols: bool,
+    pub state: bool,
+    pub findings: bool,
+}
+
+impl Wanted {
+    pub const ALL: Wanted =
+        Wanted { events: Some(EventParts::ALL), stacks: true, symbols: true, state: true, findings: true };
+
+    /// What the rows of a table need, of which some columns are read.
+    #[cfg(feature = "arrow")]
+    pub fn of(table: TableId, columns: &[usize]) -> Wanted {
+        let none = Wanted { events: None, stacks: false, symbols: false, state: false, findings: false };
+        match table {
+            TableId::Events => Wanted { events: Some(EventParts::of(columns)), ..none },
+            TableId::Stacks | TableId::Frames => Wanted { stacks: true, ..none },
+            TableId::Symbols => Wanted { stacks: true, symbols: true, ..none },
+            TableId::Modules | TableId::Processes | TableId::Threads | TableId::Regions => {
+                Wanted { state: true, ..none }
+            }
+            TableId::Findings | TableId::Alerts => Wanted { findings: true, ..none },
+            TableId::Losses | TableId::Traces => none,
+        }
+    }
+}
+
+/// The trace of all rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    pub capture: &'a Capture,
+    pub trace: TraceId,
+    pub host: &'a str,
+    /// Which events are selected; empty for all.
+    pub selection: &'a str,
+}
+
+/// The result of reading a trace.
+pub(crate) struct Collected {
+    pub outcome: Outcome,
+    /// The detector, for the next trace.
+    pub detector: Detector,
+}
+
+/// Findings below this severity are not written, as in the formats of `hunt` that programs read.
+const MIN_SEVERITY: Severity = Severity::Low;
+
+/// Reads a trace, and passes on the rows of the tables that are wanted: of the events that `choose`
+/// selects until it breaks, and of the whole state of the trace.
+///
+/// # Errors
+/// Those of `send`.
+pub(crate) fn collect<E>(
+    about: About<'_>,
+    pipeline: Pipeline<'_>,
+    detector: Detector,
+    wanted: Wanted,
+    mut choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+    mut send: impl FnMut(Message) -> Result<(), E>,
+) -> Result<Collected, E> {
+    let (capture, trace) = (about.capture, about.trace.0);
+    let Detector { modules, binaries } = detector;
+    let alerts = AlertCollector::new(modules.lists().alert_window());
+    let mut pipeline = pipeline.with_modules(modules);
+    let mut collector = Collector {
+        wanted,
+        trace,
+        events: Events::new(trace, wanted.events.unwrap_or(EventParts::ALL)),
+        stacks: Stacks::new(trace),
+        processes: ProcessUids::new(trace, about.host),
+        findings: Findings::new(trace),
+        hunt: HuntSession::new(binaries, pipeline.clock()),
+        alerts,
+        number: 0,
+        chosen: 0,
+    };
+    let sources = 0..capture.trace.sources().len();
+    let sources: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
+    // Counted per file, as in `hunt`.
+    let mut records = vec![0; sources.len()];
+    let mut sent = Ok(());
+    let outcome = pipeline.run(|view| {
+        collector.number += 1;
+        let source = usize::from(view.event().source());
+        records[source] += 1;
+        if wanted.findings {
+            collector.hunt.observe(view);
+        }
+        if !choose(view)? {
+            return ControlFlow::Continue(());
+        }
+        let location = || SourceLocation { file: sources[source].clone(), record: records[source] };
+        collector.push(view, location);
+        sent = collector.flush(&mut send, false);
+        if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    sent?;
+    collector.finish(&mut pipeline, &mut send)?;
+    let mut rows = |table, rows| send_rows(&mut send, table, rows);
+    rows(TableId::Losses, Losses::rows(&capture.trace, &outcome, trace))?;
+    let row = TraceRow {
+        computer: capture.machine.computer_name.as_deref(),
+        boot_time: capture.machine.boot_time,
+        build: capture.machine.build,
+        processors: capture.machine.processors,
+        times: capture.times,
+        files: sources.join("|"),
+        bytes: outcome.trace.bytes,
+        selection: about.selection,
+        read_events: collector.number,
+        events: collector.chosen,
+    };
+    rows(TableId::Traces, Traces::rows(&row, trace))?;
+    let binaries = collector.hunt.into_binaries();
+    Ok(Collected { outcome, detector: Detector { modules: pipeline.into_modules(), binaries } })
+}
+
+fn send_rows<E>(
+    send: &mut impl FnMut(Message) -> Result<(), E>,
+    table: TableId,
+    rows: Rows,
+) -> Result<(), E> {
+    if rows.len() == 0 { Ok(()) } else { send(Message::Rows(table, rows)) }
+}
+
+/// Collects rows while a trace is read.
+struct Collector {
+    wanted: Wanted,
+    trace: u64,
+    events: Events,
+    stacks: Stacks,
+    processes: ProcessUids,
+    findings: Findings,
+    hunt: HuntSession,
+    alerts: AlertCollector,
+    /// The number of the last event.
+    number: u64,
+    chosen: u64,
+}
+
+impl Collector {
+    /// Adds an event, its stack and its findings.
+    fn push(&mut self, view: &EventView<'_>, location: impl FnOnce() -> SourceLocation) {
+        self.chosen += 1;
+        let Collector { wanted, events, processes, stacks, number, .. } = self;
+        let ids = wanted.events.map(|_| events.push(view, *number, processes, stacks));
+        if ids.is_none() && wanted.stacks && view.level() != Level::None {
+            stacks.of(view);
+        }
+        if !wanted.findings || !HuntSession::can_evaluate(view) {
+            return;
+        }
+        let evaluation = self.hunt.evaluate(view);
+        let found = evaluation.findings().filter(|(_, outcome)| outcome.severity >= MIN_SEVERITY);
+        let mut findings: Vec<Finding> = found.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
+        if findings.is_empty() {
+            return;
+        }
+        let ids = ids.unwrap_or_else(|| events.ids(view, *number, processes, stacks));
+        let event_context = self.hunt.event_context(view, location());
+        self.alerts.add(&event_context, &mut findings);
+        self.findings.push(ids, &event_context, &findings);
+    }
+
+    /// Passes on the rows of tables that are full, or of all tables.
+    fn flush<E>(&mut self, send: &mut impl FnMut(Message) -> Result<(), E>, all: bool) -> Result<(), E> {
+        if self.wanted.events.is_some() && (all || self.events.is_full()) {
+            let (chunk, texts) = self.events.take();
+            send(Message::Events(Box::new(chunk), texts))?;
+        }
+        if all || self.stacks.is_full() {
+            let (stacks, frames) = self.stacks.take();
+            send_rows(send, TableId::Stacks, stacks)?;
+            send_rows(send, TableId::Frames, frames)?;
+        }
+        if all || self.findings.is_full() {
+            send_rows(send, TableId::Findings, self.findings.take())?;
+        }
+        Ok(())
+    }
+
+    /// Passes on the last rows of events, and those of the state.
+    fn finish<E>(
+        &mut self,
+        pipeline: &mut Pipeline<'_>,
+        send: &mut impl FnMut(Message) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.flush(send, true)?;
+        if self.wanted.symbols
+            && let (_, _, Some(naming)) = pipeline.parts()
+        {
+            let symbols = self.stacks.take_symbols().rows(naming.symbolizer(), HashMap::default());
+            send_rows(send, TableId::Symbols, symbols)?;
+        }
+        if self.wanted.state {
+            let state = State::of(pipeline, &mut self.processes, self.trace);
+            send_rows(send, TableId::Processes, state.processes)?;
+            send_rows(send, TableId::Threads, state.threads)?;
+            send_rows(send, TableId::Modules, state.modules)?;
+            send_rows(send, TableId::Regions, state.regions)?;
+        }
+        let mut alerts = std::mem::replace(&mut self.alerts, AlertCollector::new(0)).finish();
+        alert::sort(&mut alerts);
+        send_rows(send, TableId::Alerts, Alerts::rows(&alerts, self.trace))
+    }
+}
