@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::builder::make_view;
 use arrow_array::types::{
@@ -13,13 +13,17 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
-use stackhound_detect::Detector;
+use stackhound_detect::{Binaries, Detector};
 use stackhound_export::json::field_rows::FieldRow;
-use stackhound_pipeline::{EventView, Outcome, Pipeline};
+use stackhound_frames::Lists;
+use stackhound_pipeline::{Depth, Enrichment, EventView, Passes, Pipeline};
+use stackhound_symbols::path::SymbolPath;
+use stackhound_symbols::store::StoreOptions;
+use stackhound_symbols::{Symbolizer, SymbolizerOptions, file_loader};
 use stackhound_trace::Capture;
 
-use crate::collect::{About, Collected, Message, Wanted, collect};
-use crate::dataset::TraceId;
+use crate::collect::{About, Message, Wanted, collect};
+use crate::dataset::{TraceId, date, host};
 use crate::layout::{Column, Type};
 use crate::rows::{ColumnRows, Rows, Values};
 use crate::tables::{EventChunk, TableId};
@@ -30,6 +34,9 @@ pub enum ScanError {
     /// Rows cannot be expressed as a record batch.
     #[error("a record batch: {0}")]
     Arrow(#[from] ArrowError),
+    /// The threads that read symbol files cannot be started.
+    #[error("cannot start the symbol threads: {0}")]
+    Threads(#[source] io::Error),
     /// The fields of an event cannot be written as text.
     #[error("fields of events: {0}")]
     Fields(#[from] io::Error),
@@ -56,65 +63,111 @@ fn field(column: &Column) -> Field {
     Field::new(column.name, data_type, column.is_optional)
 }
 
-/// Which rows of a trace are read.
-#[derive(Clone, Copy, Debug)]
-pub struct Scan<'a> {
-    /// The trace.
-    pub capture: &'a Capture,
-    /// Its id, the first column of all tables.
-    pub trace: TraceId,
-    /// The name of the computer, from which ids of processes are derived.
-    pub host: &'a str,
-    /// The table.
-    pub table: TableId,
-    /// The positions of the columns that are read. Others are not computed, if they are expensive.
-    pub columns: &'a [usize],
+/// The tables of a trace.
+#[derive(Debug)]
+pub struct TraceTables {
+    capture: Capture,
+    host: String,
+    date: String,
+    id: OnceLock<TraceId>,
+    symbols: SymbolPath,
 }
 
-/// Reads a table of a trace, and passes its rows to `receive` until that breaks. Tables about events
-/// have those that `choose` selects until it breaks. Needs memory for a batch, and for the state of
-/// the trace.
-///
-/// # Errors
-/// See [`ScanError`].
-pub fn scan(
-    scan: Scan<'_>,
-    pipeline: Pipeline<'_>,
-    detector: Detector,
-    choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
-    mut receive: impl FnMut(RecordBatch) -> ControlFlow<()>,
-) -> Result<Option<Outcome>, ScanError> {
-    let Scan { capture, trace, host, table, columns } = scan;
-    let layout = table.table();
-    let schema = Arc::new(schema(table).project(columns)?);
-    let (mut schemas, mut texts) = (Vec::<Arc<FieldRow>>::new(), Texts::default());
-    let send = |message| {
-        let rows = match message {
-            Message::Events(chunk, new) if table == TableId::Events => {
-                let EventChunk { mut rows, fields } = *chunk;
-                texts.add(&new);
-                fields.append(&mut schemas, &mut rows)?;
-                rows
+/// What is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The positions of the columns, each at most once. Others are not computed, if they are
+    /// expensive.
+    pub columns: &'a [usize],
+    /// Whether names of functions are needed to select events.
+    pub selects_by_function: bool,
+}
+
+impl TraceTables {
+    /// The tables of a trace, with names and code from the files along a symbol path. Nothing is
+    /// read or downloaded.
+    pub fn new(capture: Capture, symbols: SymbolPath) -> TraceTables {
+        let (host, date) = (host(&capture, None).to_owned(), date(&capture));
+        TraceTables { capture, host, date, id: OnceLock::new(), symbols }
+    }
+
+    /// The name of the computer, the value of the column `host`.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The day on which the trace starts, the value of the column `date`.
+    pub fn date(&self) -> &str {
+        &self.date
+    }
+
+    /// Reads a table, and passes its rows to `receive` until that breaks. Tables about events have
+    /// those that `choose` selects until it breaks. Needs memory for a batch, and for the state of
+    /// the trace. All bytes of the trace are read once more for the first scan that needs its id.
+    ///
+    /// # Errors
+    /// See [`ScanError`].
+    pub fn scan(
+        &self,
+        scan: Scan<'_>,
+        choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+        mut receive: impl FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(), ScanError> {
+        let Scan { table, columns, selects_by_function } = scan;
+        let (layout, capture) = (table.table(), &self.capture);
+        let schema = Arc::new(schema(table).project(columns)?);
+        let (mut schemas, mut texts) = (Vec::<Arc<FieldRow>>::new(), Texts::default());
+        let send = |message| {
+            let rows = match message {
+                Message::Events(chunk, new) if table == TableId::Events => {
+                    let EventChunk { mut rows, fields } = *chunk;
+                    texts.add(&new);
+                    fields.append(&mut schemas, &mut rows)?;
+                    rows
+                }
+                Message::Rows(of, rows) if of == table => rows,
+                _ => return Ok(()),
+            };
+            if rows.len() == 0 {
+                return Ok(());
             }
-            Message::Rows(of, rows) if of == table => rows,
-            _ => return Ok(()),
+            let batch = batch(rows, layout.columns(), columns, &schema, &texts)?;
+            match receive(batch) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(End::Break),
+            }
         };
-        if rows.len() == 0 {
-            return Ok(());
+        let has_findings = matches!(table, TableId::Findings | TableId::Alerts);
+        let store = StoreOptions { path: self.symbols.clone(), ..StoreOptions::default() };
+        let binaries = if has_findings {
+            let (_, load) = file_loader(store.clone(), true);
+            Binaries::new(Box::new(move |module| load(&module.identity)))
+        } else {
+            Binaries::none()
+        };
+        let has_names = has_findings || table == TableId::Symbols || selects_by_function;
+        let symbolizer = || Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() });
+        let symbolizer = has_names.then(symbolizer).transpose().map_err(ScanError::Threads)?;
+        let enrichment = Enrichment { depth: Some(Depth::Function), symbolizer, ..Enrichment::default() };
+        let pipeline = Pipeline::new(&capture.trace, Passes::Two).with(enrichment);
+        let detector = Detector::new(Lists::default(), binaries);
+        // Most questions about events do not need the id.
+        let has_id = |column: &usize| HAVE_ID.contains(&layout.columns()[*column].name);
+        let has_id = table != TableId::Events || columns.iter().any(has_id);
+        let id = || *self.id.get_or_init(|| TraceId::of(&capture.trace, ""));
+        let trace = if has_id { id() } else { TraceId(0) };
+        let about = About { capture, trace, host: &self.host, selection: "" };
+        match collect(about, pipeline, detector, Wanted::of(table, columns), choose, send) {
+            Ok(_) | Err(End::Break) => Ok(()),
+            Err(End::Error(error)) => Err(error),
         }
-        let batch = batch(rows, layout.columns(), columns, &schema, &texts)?;
-        match receive(batch) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(End::Break),
-        }
-    };
-    let about = About { capture, trace, host, selection: "" };
-    match collect(about, pipeline, detector, Wanted::of(table, columns), choose, send) {
-        Ok(Collected { outcome, .. }) => Ok(Some(outcome)),
-        Err(End::Break) => Ok(None),
-        Err(End::Error(error)) => Err(error),
     }
 }
+
+/// The columns of events whose values can depend on the id of the trace.
+const HAVE_ID: [&str; 3] = ["trace", "process_uid", "target_process_uid"];
 
 /// Why reading ended early.
 enum End {

@@ -44,10 +44,12 @@ pub struct Dataset {
 impl Dataset {
     /// The place for a trace. `host` is the name of the computer, if the trace does not state it.
     pub fn new(root: &Path, capture: &Capture, trace: TraceId, host: Option<&str>) -> Dataset {
-        let host = capture.machine.computer_name.as_deref().or(host).unwrap_or("unknown");
-        let start = Rfc3339(capture.times.0).to_string();
-        let date = start.split('T').next().unwrap_or(&start).to_owned();
-        Dataset { root: root.to_owned(), host: host.to_owned(), date, trace }
+        Dataset {
+            root: root.to_owned(),
+            host: self::host(capture, host).to_owned(),
+            date: date(capture),
+            trace,
+        }
     }
 
     /// The id of the trace.
@@ -75,6 +77,18 @@ impl Dataset {
     pub fn is_complete(&self) -> bool {
         TableId::ALL.iter().all(|table| self.path(*table).is_file())
     }
+}
+
+/// The value of the column `host`: the name of the computer, or `stated` if the trace does not have
+/// it.
+pub(crate) fn host<'c>(capture: &'c Capture, stated: Option<&'c str>) -> &'c str {
+    capture.machine.computer_name.as_deref().or(stated).unwrap_or("unknown")
+}
+
+/// The value of the column `date`: the day (UTC) on which the trace starts, as `YYYY-MM-DD`.
+pub(crate) fn date(capture: &Capture) -> String {
+    let start = Rfc3339(capture.times.0).to_string();
+    start.split('T').next().unwrap_or(&start).to_owned()
 }
 
 /// A name as engines expect it in the name of a folder: other bytes than letters, digits, `-`, `_`

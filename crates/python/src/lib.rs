@@ -1,12 +1,12 @@
 //! The stack model for Python: traces, contexts, stacks, frames and their events under the names of
-//! the reven2 stack API, as `docs/python.md` describes them.
+//! the reven2 stack API, and the tables of traces, as `docs/python.md` describes them.
 //!
 //! Every Python object shares ownership of its trace, so it may outlive the object that returned
 //! it, and stores only its numbers in the trace: attributes are looked up in the index on access.
 //! Iterators keep a position in the index and create one object at a time. Long operations release
 //! the interpreter for other Python threads.
 //!
-//! The crate exposes the model to Python. Only [`open`] depends on the sources of traces.
+//! The crate exposes the model to Python. Only [`open`] and [`tables`] depend on the sources of traces.
 #![forbid(unsafe_code)]
 
 mod call_range;
@@ -22,6 +22,7 @@ mod open;
 mod owner;
 mod range;
 mod stack;
+mod tables;
 mod trace;
 mod transition;
 
@@ -46,6 +47,8 @@ mod native {
     use crate::range::ContextRange;
     #[pymodule_export]
     use crate::stack::Stack;
+    #[pymodule_export]
+    use crate::tables::{Table, Tables, read};
     #[pymodule_export]
     use crate::trace::Trace;
     #[pymodule_export]

@@ -69,14 +69,18 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
 
 /// The enrichment that resolves all names with local files.
 fn enrichment(symbol_path: Option<&str>) -> PyResult<Enrichment> {
-    let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
-    let path = match symbol_path.or(of_system.as_deref()) {
-        Some(text) => SymbolPath::parse(text).map_err(|error| PyValueError::new_err(error.to_string()))?,
-        None => SymbolPath::user_store(),
-    };
-    let store = StoreOptions { path, ..StoreOptions::default() };
+    let store = StoreOptions { path: self::symbol_path(symbol_path)?, ..StoreOptions::default() };
     let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })?;
     Ok(Enrichment { depth: Some(Depth::Function), symbolizer: Some(symbolizer), ..Enrichment::default() })
+}
+
+/// The symbol path: the stated one, that of the environment, or the user's store.
+pub(crate) fn symbol_path(stated: Option<&str>) -> PyResult<SymbolPath> {
+    let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
+    match stated.or(of_system.as_deref()) {
+        Some(text) => SymbolPath::parse(text).map_err(|error| PyValueError::new_err(error.to_string())),
+        None => Ok(SymbolPath::user_store()),
+    }
 }
 
 fn warn(py: Python<'_>, message: String) -> PyResult<()> {
@@ -91,10 +95,15 @@ fn raised(error: &OpenStacksError) -> PyErr {
     else {
         return PyOSError::new_err(error.to_string());
     };
+    io_error(path, reason)
+}
+
+/// The exception for a file that cannot be read.
+pub(crate) fn io_error(path: &Path, reason: &std::io::Error) -> PyErr {
     match reason.raw_os_error() {
         // With these three, Python chooses the subclass and shows the path.
         Some(number) => PyOSError::new_err((number, text(reason), path.as_os_str().to_owned())),
-        None => PyOSError::new_err(error.to_string()),
+        None => PyOSError::new_err(format!("{}: {reason}", path.display())),
     }
 }
 

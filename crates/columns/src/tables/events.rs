@@ -226,7 +226,8 @@ impl EventParts {
     #[cfg(feature = "arrow")]
     pub fn of(columns: &[usize]) -> EventParts {
         let (_, c) = table();
-        let has = |range: std::ops::RangeInclusive<usize>| columns.iter().any(|column| range.contains(column));
+        let has =
+            |range: std::ops::RangeInclusive<usize>| columns.iter().any(|column| range.contains(column));
         EventParts {
             owner: has(c.pid.0..=c.process_uid.0),
             fields: has(c.fields.0..=c.fields.0),

@@ -8,6 +8,6 @@ The names are those of the reven2 stack API: with ``import stackhound as reven2`
 """
 
 from . import stack, trace
-from ._native import TraceFile, __version__, open
+from ._native import Table, Tables, TraceFile, __version__, open, read
 
-__all__ = ["TraceFile", "__version__", "open", "stack", "trace"]
+__all__ = ["Table", "Tables", "TraceFile", "__version__", "open", "read", "stack", "trace"]
