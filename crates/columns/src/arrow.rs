@@ -139,15 +139,15 @@ impl TraceTables {
                 ControlFlow::Break(()) => Err(End::Break),
             }
         };
-        let has_findings = matches!(table, TableId::Findings | TableId::Alerts);
+        let wanted = Wanted::of(table, columns);
         let store = StoreOptions { path: self.symbols.clone(), ..StoreOptions::default() };
-        let binaries = if has_findings {
+        let binaries = if wanted.findings {
             let (_, load) = file_loader(store.clone(), true);
             Binaries::new(Box::new(move |module| load(&module.identity)))
         } else {
             Binaries::none()
         };
-        let has_names = has_findings || table == TableId::Symbols || selects_by_function;
+        let has_names = wanted.has_names() || selects_by_function;
         let symbolizer = || Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() });
         let symbolizer = has_names.then(symbolizer).transpose().map_err(ScanError::Threads)?;
         let enrichment = Enrichment { depth: Some(Depth::Function), symbolizer, ..Enrichment::default() };
@@ -159,7 +159,7 @@ impl TraceTables {
         let id = || *self.id.get_or_init(|| TraceId::of(&capture.trace, ""));
         let trace = if has_id { id() } else { TraceId(0) };
         let about = About { capture, trace, host: &self.host, selection: "" };
-        match collect(about, pipeline, detector, Wanted::of(table, columns), choose, send) {
+        match collect(about, pipeline, detector, wanted, choose, send) {
             Ok(_) | Err(End::Break) => Ok(()),
             Err(End::Error(error)) => Err(error),
         }

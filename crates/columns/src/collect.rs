@@ -39,9 +39,11 @@ pub(crate) struct Wanted {
 impl Wanted {
     pub const ALL: Wanted =
         Wanted { events: Some(EventParts::ALL), stacks: true, symbols: true, state: true, findings: true };
+}
 
+#[cfg(feature = "arrow")]
+impl Wanted {
     /// What the rows of a table need, of which some columns are read.
-    #[cfg(feature = "arrow")]
     pub fn of(table: TableId, columns: &[usize]) -> Wanted {
         let none = Wanted { events: None, stacks: false, symbols: false, state: false, findings: false };
         match table {
@@ -54,6 +56,11 @@ impl Wanted {
             TableId::Findings | TableId::Alerts => Wanted { findings: true, ..none },
             TableId::Losses | TableId::Traces => none,
         }
+    }
+
+    /// Whether names of functions are needed. System calls are named by their routines.
+    pub fn has_names(self) -> bool {
+        self.findings || self.symbols || self.events.is_some_and(|parts| parts.facts)
     }
 }
 

@@ -39,15 +39,14 @@ pub(crate) struct Tables {
 #[pyo3(signature = (path, symbol_path=None))]
 pub(crate) fn read(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<Tables> {
     let symbols = self::symbol_path(symbol_path)?;
-    let found = py.detach(|| TraceFiles::file(&path).threads(1).captures()).map_err(|error| raised(&error))?;
+    let found =
+        py.detach(|| TraceFiles::file(&path).threads(1).captures()).map_err(|error| raised(&error))?;
     if let Some(error) = found.skipped.first() {
         return Err(raised(error));
     }
     let mut captures = found.captures;
     match (captures.pop(), captures.is_empty()) {
-        (Some(capture), true) => {
-            Ok(Tables { tables: Arc::new(TraceTables::new(capture, symbols)), path })
-        }
+        (Some(capture), true) => Ok(Tables { tables: Arc::new(TraceTables::new(capture, symbols)), path }),
         (last, _) => {
             captures.extend(last);
             Err(raised(&several_captures(&captures)))
@@ -134,7 +133,8 @@ fn parsed(text: &str) -> PyResult<Predicate> {
 fn positions(schema: &SchemaRef, names: &[String]) -> PyResult<Vec<usize>> {
     let mut columns: Vec<usize> = Vec::with_capacity(names.len());
     for name in names {
-        let column = schema.index_of(name).map_err(|_| PyValueError::new_err(format!("no column {name:?}")))?;
+        let column =
+            schema.index_of(name).map_err(|_| PyValueError::new_err(format!("no column {name:?}")))?;
         if columns.contains(&column) {
             return Err(PyValueError::new_err(format!("expected each column once, found {name:?} again")));
         }
@@ -228,7 +228,9 @@ fn send(
     let selects_by_function = filter.as_ref().is_some_and(Predicate::names_functions);
     // As for the command line, events are selected of which it is certain.
     let choose = |view: &EventView<'_>| {
-        ControlFlow::Continue(filter.as_ref().is_none_or(|filter| filter.decide(view).is_ok_and(|holds| holds)))
+        ControlFlow::Continue(
+            filter.as_ref().is_none_or(|filter| filter.decide(view).is_ok_and(|holds| holds)),
+        )
     };
     let receive = |batch| match sender.send(Ok(batch)) {
         Ok(()) => ControlFlow::Continue(()),

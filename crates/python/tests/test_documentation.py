@@ -16,8 +16,9 @@ TUTORIAL = ROOT / "crates/python/tutorial.ipynb"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, documented: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, documented: Path, recorded: Path, demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current folder with the files that the examples open."""
+    shutil.copy(demo, tmp_path)
     shutil.copy(documented, tmp_path / "stacks.idx")
     shutil.copy(recorded, tmp_path / "recording.idx")
     monkeypatch.chdir(tmp_path)
@@ -50,8 +51,9 @@ def test_the_description_of_the_package(folder: Path) -> None:
     assert run("stackhound", stackhound.__doc__ or "", {}) == 2
 
 
-def test_the_tutorial(folder: Path) -> None:
-    notebook = nbformat.read(TUTORIAL, as_version=4)  # type: ignore[no-untyped-call]
+def executed(path: Path, folder: Path) -> tuple[str, str]:
+    """Runs a notebook, and returns its output as text and as HTML."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") for cell in notebook.cells), "results are made anew by who reads it"
     nbclient.NotebookClient(notebook, timeout=600, startup_timeout=600, resources={"metadata": {"path": folder}}).execute()
     text, html = "", ""
@@ -59,10 +61,21 @@ def test_the_tutorial(folder: Path) -> None:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             text += output.get("text", "") + data.get("text/plain", "")
-            html += data.get("text/html", "")
+            html += data.get("text/html", "") + "".join(f"<{kind}>" for kind in data)
+    return text, html
+
+
+def test_the_tutorial(folder: Path) -> None:
+    text, html = executed(TUTORIAL, folder)
     assert "#199862 - usbhub!UsbhDecHubBusy" in text
     assert "[2]#200183 - ntoskrnl!ExpInterlockedPushEntrySList" in text
     assert "<strong" in html
+
+
+def test_the_notebook_about_tables(folder: Path) -> None:
+    text, html = executed(ROOT / "crates/python/tables.ipynb", folder)
+    assert "stack_id" in text
+    assert "<image/png>" in html
 
 
 def public() -> list[tuple[str, object]]:

@@ -215,7 +215,7 @@ pub(super) fn table() -> (Table, Columns) {
 pub(crate) struct EventParts {
     owner: bool,
     fields: bool,
-    facts: bool,
+    pub facts: bool,
     stack: bool,
 }
 

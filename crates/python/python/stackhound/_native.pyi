@@ -1,10 +1,10 @@
 """The native module of the package, whose Python modules re-export its items."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import ClassVar, Literal, SupportsIndex, final, overload
+from typing import Any, ClassVar, Literal, SupportsIndex, final, overload
 
 from ._kinds import Continuity, Evidence, FrameEndType, FrameStartType, StackKind
 
@@ -25,11 +25,14 @@ __all__ = [
     "StackEventIterator",
     "StackFrame",
     "StackLeave",
+    "Table",
+    "Tables",
     "Trace",
     "TraceFile",
     "Transition",
     "__version__",
     "open",
+    "read",
 ]
 
 __version__: str
@@ -41,6 +44,28 @@ class TraceFile:
     def trace(self) -> Trace: ...
     @property
     def path(self) -> Path: ...
+
+def read(path: str | os.PathLike[str], symbol_path: str | None = None) -> Tables: ...
+@final
+class Tables:
+    @property
+    def path(self) -> Path: ...
+    def events(self, where: str | None = None, columns: Sequence[str] | None = None) -> Table: ...
+    def findings(self, where: str | None = None, columns: Sequence[str] | None = None) -> Table: ...
+    def stacks(self, where: str | None = None, columns: Sequence[str] | None = None) -> Table: ...
+    def frames(self, where: str | None = None, columns: Sequence[str] | None = None) -> Table: ...
+    def table(self, name: str, columns: Sequence[str] | None = None) -> Table: ...
+
+@final
+class Table:
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    # DataFrames of packages that are not always installed.
+    def to_polars(self) -> Any: ...
+    def to_pandas(self) -> Any: ...
 
 @final
 class Trace:
