@@ -74,6 +74,10 @@ pub enum Verb {
     Profile(crate::profile::Arguments),
     /// Convert traces to tables in Parquet files, or write a smaller trace (.etl) or packets (.pcapng)
     Convert(Box<crate::convert::Arguments>),
+    /// Answer a question in SQL about the tables of `convert`, with the program stackhound-lake
+    ///
+    /// The program has an engine for SQL and is installed separately. It gets all arguments.
+    Query(crate::query::Arguments),
     /// Record a trace: on Windows a session of the whole system, on Linux all calls of one program
     /// (--exact)
     Record(crate::live::record::Arguments),

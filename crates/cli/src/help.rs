@@ -19,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Hunt for attacks", &["hunt", "explain", "rules", "images"]),
     ("Explore calls", &["threads", "tree", "stack", "backtrace", "ranges", "events-of", "calls"]),
     ("Record", &["record", "demo"]),
-    ("Convert", &["convert", "profile"]),
+    ("Convert", &["convert", "query", "profile"]),
     ("Maintain", &["symbols", "providers", "config", "completions", "man"]),
 ];
 

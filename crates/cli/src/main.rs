@@ -37,6 +37,7 @@ mod patterns;
 mod profile;
 mod progress;
 mod providers;
+mod query;
 mod reading;
 mod recognition;
 mod render;
@@ -155,6 +156,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Images { verb } => images::run(verb, common),
         Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Convert(arguments) => convert::run(arguments, common),
+        Verb::Query(arguments) => query::run(arguments),
         Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),
         Verb::Record(arguments) => live::record::run(arguments, common),

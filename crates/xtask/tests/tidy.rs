@@ -12,6 +12,10 @@ fn root() -> PathBuf {
 /// ARCHITECTURE.md for what each crate must not know.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     (
+        "stackhound-lake",
+        &["stackhound-columns", "stackhound-export", "stackhound-profile", "stackhound-symbols"],
+    ),
+    (
         "stackhound",
         &[
             "stackhound-analysis",
@@ -256,9 +260,15 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("xtask", &["stackhound-corpus"]),
 ];
 
-/// Crates outside the workspace, since they need more than Rust, or take the place of a library of Windows.
-const OUTSIDE: &[&str] =
-    &["crates/kstack/fake", "crates/kstack/driver", "crates/python", "crates/windows-fake", "fuzz"];
+/// Crates outside the workspace, since they need more than Rust or long to build, or replace a library of Windows.
+const OUTSIDE: &[&str] = &[
+    "crates/kstack/fake",
+    "crates/kstack/driver",
+    "crates/lake",
+    "crates/python",
+    "crates/windows-fake",
+    "fuzz",
+];
 
 /// By crate, the names of others.
 type Edges = BTreeMap<String, BTreeSet<String>>;

@@ -1,0 +1,126 @@
+//! `query`: answers a question in SQL about directories of tables.
+//!
+//! Only queries are allowed: statements that write files, create tables or change settings are
+//! refused, and no other files are read.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SQLOptions, SessionContext};
+use futures::StreamExt;
+
+use crate::functions;
+use crate::names::Names;
+use crate::rows::{Format, Rows};
+use crate::session::Limits;
+use crate::sink::Sink;
+use crate::tables::{self, Dataset};
+
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The question in SQL, unless -f states a file; then directories of tables, as `stackhound
+    /// convert -o DIR` writes them
+    #[arg(value_name = "SQL|DIR", required = true)]
+    words: Vec<PathBuf>,
+    /// Read the question from this file; `-` is standard input
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Output format; by default derived from the file name of -o, otherwise a table
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write to this file, which is created when its content is complete
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Let a cluster answer: the address of its scheduler, such as df://127.0.0.1:50050
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "URL")]
+    scheduler: Option<String>,
+    #[command(flatten)]
+    pub limits: Limits,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let format = format(arguments.format, arguments.output.as_deref())?;
+    if let Some(path) = &arguments.output {
+        Sink::check(path)?;
+    }
+    let (sql, folders) = question(&arguments.words, arguments.file.as_deref())?;
+    let datasets: Vec<Dataset> = folders.iter().map(|folder| Dataset::open(folder)).collect::<Result<_>>()?;
+    let context = context(&arguments, &datasets).await?;
+    tables::register(&context, &datasets)?;
+
+    let only_queries =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let plan = context.state().create_logical_plan(&sql).await?;
+    only_queries.verify_plan(&plan).context("only queries are allowed")?;
+    let frame = context.execute_logical_plan(plan).await?;
+    let schema = Arc::clone(frame.schema().inner());
+    let mut stream = frame.execute_stream().await?;
+    let mut rows = Rows::begin(format, &schema, Sink::open(arguments.output.as_deref())?)?;
+    while let Some(batch) = stream.next().await {
+        rows.write(&batch?)?;
+    }
+    rows.finish()?;
+    Ok(())
+}
+
+fn format(stated: Option<Format>, output: Option<&Path>) -> Result<Format> {
+    let extension =
+        output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_lowercase());
+    match (stated, extension) {
+        (Some(Format::Parquet), _) if output.is_none() => bail!("--format parquet writes a file; use -o FILE"),
+        (Some(format), _) => Ok(format),
+        (None, Some(extension)) => Format::of_extension(&extension).with_context(|| {
+            format!("cannot tell the format from the extension `{extension}`; use --format, or .ndjson, .csv, .parquet or .txt")
+        }),
+        (None, None) => Ok(Format::Table),
+    }
+}
+
+/// The question, and the directories.
+fn question<'a>(words: &'a [PathBuf], file: Option<&Path>) -> Result<(String, &'a [PathBuf])> {
+    let (sql, folders) = match (file, words) {
+        (None, [sql, folders @ ..]) => {
+            let sql = sql.to_str().context("the question is not text")?;
+            (sql.to_owned(), folders)
+        }
+        (None, []) => bail!("expected a question in SQL and a directory of tables"),
+        (Some(path), folders) if path.as_os_str() == "-" => {
+            let mut sql = String::new();
+            std::io::stdin().read_to_string(&mut sql).context("standard input")?;
+            (sql, folders)
+        }
+        (Some(path), folders) => {
+            let sql = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            (sql, folders)
+        }
+    };
+    if folders.is_empty() {
+        bail!(
+            "expected a directory of tables after the question; `stackhound convert FILE -o DIR` writes one"
+        );
+    }
+    Ok((sql, folders))
+}
+
+async fn context(arguments: &Arguments, datasets: &[Dataset]) -> Result<SessionContext> {
+    let runtime = arguments.limits.runtime()?;
+    let names = Arc::new(Names::new(datasets.to_vec(), Arc::clone(&runtime.memory_pool)));
+    let mut state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(arguments.limits.config())
+        .with_runtime_env(runtime)
+        .build();
+    for function in functions::all(&names) {
+        datafusion::execution::FunctionRegistry::register_udf(&mut state, function)?;
+    }
+    #[cfg(feature = "cluster")]
+    if let Some(scheduler) = &arguments.scheduler {
+        return crate::cluster::connect(scheduler, state).await;
+    }
+    Ok(SessionContext::new_with_state(state))
+}
