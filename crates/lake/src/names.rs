@@ -566,10 +566,19 @@ mod tests {
             let root = root.path();
             modules(root, first, &[(7, "X.dll", r"C:\z\X.dll"), (8, "y.dll", "")]);
             modules(root, second, &[(7, "x.dll", r"C:\a\x.dll")]);
-            symbols(root, first, &[(7, 1, "Near", "nearest_export"), (7, 2, "B", "pdb"), (7, 3, "N", "nearest_export")]);
-            symbols(root, second, &[(7, 1, "Open", "export"), (7, 2, "A", "pdb"), (7, 3, "N", "nearest_export")]);
-            let rows: Vec<Row<'_>> =
-                (1..=4).map(|rva| (5, rva as u16 - 1, Some((7, rva)), Some("x.dll"), "backed", None)).collect();
+            symbols(
+                root,
+                first,
+                &[(7, 1, "Near", "nearest_export"), (7, 2, "B", "pdb"), (7, 3, "N", "nearest_export")],
+            );
+            symbols(
+                root,
+                second,
+                &[(7, 1, "Open", "export"), (7, 2, "A", "pdb"), (7, 3, "N", "nearest_export")],
+            );
+            let rows: Vec<Row<'_>> = (1..=4)
+                .map(|rva| (5, rva as u16 - 1, Some((7, rva)), Some("x.dll"), "backed", None))
+                .collect();
             frames(root, first, &rows);
             frames(root, second, &rows);
             let names = names(root);
@@ -597,7 +606,10 @@ mod tests {
         ];
         frames(root.path(), "a", &rows);
         let names = names(root.path());
-        assert_eq!(labels(&names, 1), ["jit:clr!App.Main", "[jit:clr]", "[unbacked]", "[unknown]", "a.dll!Ngen.Method"]);
+        assert_eq!(
+            labels(&names, 1),
+            ["jit:clr!App.Main", "[jit:clr]", "[unbacked]", "[unknown]", "a.dll!Ngen.Method"]
+        );
         assert_eq!(labels(&names, 2), ["a.dll+0x11"], "without the table of modules");
         assert_eq!(names.index().unwrap().stack(3), None);
     }
@@ -607,9 +619,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         frames(root.path(), "a", &[(1, 1, None, None, "unbacked", None)]);
         let error = names(root.path()).index().unwrap_err().to_string();
-        assert!(error.contains("expected the frames of stack 1 together and by depth, found depth 1"), "{error}");
+        assert!(
+            error.contains("expected the frames of stack 1 together and by depth, found depth 1"),
+            "{error}"
+        );
 
-        let rows: Vec<Row<'_>> = (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
+        let rows: Vec<Row<'_>> =
+            (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
         frames(root.path(), "a", &rows);
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100_000));
         let names = Names::new(vec![Dataset::open(root.path()).unwrap()], Arc::clone(&pool));
@@ -626,7 +642,8 @@ mod tests {
     #[test]
     fn the_counted_memory_is_that_of_the_index() {
         let root = tempfile::tempdir().unwrap();
-        let rows: Vec<Row<'_>> = (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
+        let rows: Vec<Row<'_>> =
+            (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
         frames(root.path(), "a", &rows);
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         let names = Names::new(vec![Dataset::open(root.path()).unwrap()], Arc::clone(&pool));
