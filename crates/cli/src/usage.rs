@@ -77,9 +77,10 @@ fn sentence(error: &Error, command: &Command, words: &[OsString]) -> String {
         ErrorKind::InvalidSubcommand => {
             let unknown = first(ContextKind::InvalidSubcommand);
             let nearest = text(ContextKind::SuggestedSubcommand);
-            let rest = match nearest.is_empty() {
-                true => format!("; `{verb} --help` lists the verbs"),
-                false => suggestion(&nearest),
+            // The most similar verb is the last one.
+            let rest = match nearest.last() {
+                None => format!("; `{verb} --help` lists the verbs"),
+                Some(nearest) => suggestion(&[nearest]),
             };
             format!("`{verb}` has no verb `{unknown}`{rest}")
         }

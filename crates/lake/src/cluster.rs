@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use ballista::prelude::SessionContextExt;
+use ballista_core::extension::SessionConfigExt;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
@@ -17,8 +18,9 @@ use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::start_server;
 use clap::Args;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionContext;
+use stackhound_export::escape::Plain;
 use url::Url;
 
 use crate::functions;
@@ -37,6 +39,38 @@ pub struct SchedulerArguments {
     /// Listen at this address
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
     bind: SocketAddr,
+    #[command(flatten)]
+    messages: Messages,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct Messages {
+    /// Write what happens to standard error, not only warnings
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl Messages {
+    /// Writes the messages of the libraries to standard error.
+    fn show(self) {
+        log::set_max_level(if self.verbose { log::LevelFilter::Info } else { log::LevelFilter::Warn });
+        // Fails only if it was set before.
+        _ = log::set_logger(&Log);
+    }
+}
+
+struct Log;
+
+impl log::Log for Log {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{}: {}", record.level().as_str().to_lowercase(), Plain(record.args()));
+    }
+
+    fn flush(&self) {}
 }
 
 #[derive(Args, Debug)]
@@ -55,6 +89,8 @@ pub struct ExecutorArguments {
     bind: String,
     #[command(flatten)]
     limits: Limits,
+    #[command(flatten)]
+    messages: Messages,
 }
 
 impl ExecutorArguments {
@@ -67,6 +103,10 @@ impl ExecutorArguments {
 /// A session whose queries run on a cluster.
 pub async fn connect(scheduler: &str, state: SessionState) -> Result<SessionContext> {
     let (host, port) = address(scheduler)?;
+    // With the other planner of Ballista 55.0, which changes plans between stages, queries wait forever if an
+    // executor is lost: "Can't find active stage to update stage outputs".
+    let config = state.config().clone().upgrade_for_ballista().with_ballista_adaptive_query_planner(false);
+    let state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
     SessionContext::remote_with_state(&format!("df://{host}:{port}"), state)
         .await
         .with_context(|| format!("--scheduler {scheduler}"))
@@ -83,6 +123,7 @@ fn address(text: &str) -> Result<(String, u16)> {
 
 /// Runs a scheduler until it is ended.
 pub async fn schedule(arguments: &SchedulerArguments) -> Result<()> {
+    arguments.messages.show();
     let config = SchedulerConfig {
         bind_host: arguments.bind.ip().to_string(),
         bind_port: arguments.bind.port(),
@@ -109,6 +150,7 @@ pub async fn schedule(arguments: &SchedulerArguments) -> Result<()> {
 
 /// Runs an executor until it is ended.
 pub async fn execute(arguments: ExecutorArguments) -> Result<()> {
+    arguments.messages.show();
     let (scheduler_host, scheduler_port) = address(&arguments.scheduler)?;
     let datasets: Vec<Dataset> =
         arguments.data.iter().map(|folder| Dataset::open(folder)).collect::<Result<_>>()?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SQLOptions, SessionContext};
 use futures::StreamExt;
 
@@ -110,17 +111,21 @@ fn question<'a>(words: &'a [PathBuf], file: Option<&Path>) -> Result<(String, &'
 async fn context(arguments: &Arguments, datasets: &[Dataset]) -> Result<SessionContext> {
     let runtime = arguments.limits.runtime()?;
     let names = Arc::new(Names::new(datasets.to_vec(), Arc::clone(&runtime.memory_pool)));
-    let mut state = SessionStateBuilder::new()
+    let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(arguments.limits.config())
         .with_runtime_env(runtime)
         .build();
-    for function in functions::all(&names) {
-        datafusion::execution::FunctionRegistry::register_udf(&mut state, function)?;
-    }
     #[cfg(feature = "cluster")]
-    if let Some(scheduler) = &arguments.scheduler {
-        return crate::cluster::connect(scheduler, state).await;
+    let context = match &arguments.scheduler {
+        None => SessionContext::new_with_state(state),
+        Some(scheduler) => crate::cluster::connect(scheduler, state).await?,
+    };
+    #[cfg(not(feature = "cluster"))]
+    let context = SessionContext::new_with_state(state);
+    // A session of a cluster has the functions of the engine only.
+    for function in functions::all(&names) {
+        context.register_udf(ScalarUDF::clone(&function));
     }
-    Ok(SessionContext::new_with_state(state))
+    Ok(context)
 }

@@ -38,6 +38,8 @@ mod playbooks;
 mod profile;
 mod program;
 mod providers;
+#[cfg(unix)]
+mod query;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recording;
 mod rules;
