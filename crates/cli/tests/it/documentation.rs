@@ -39,6 +39,9 @@ const RUN_BY_CI: [&str; 13] = [
 const RUN_FOR_PYTHON: [&str; 2] =
     ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
 
+/// Commands that the tests and `scripts/lake-check.sh` of the program stackhound-lake run, which takes long to build.
+const RUN_FOR_LAKE: [&str; 2] = ["cargo install --path crates/lake", "stackhound query "];
+
 /// Commands that `scripts/check-json.py` runs, which is a step of `.ci/run` as well.
 const RUN_ON_EVENTS: &str = "jq ";
 
@@ -291,6 +294,7 @@ fn every_documented_command_prints_the_documented_output() {
     let folder = folder();
     let run = |arguments: &[String]| run(folder.path(), arguments);
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let lake = std::fs::read_to_string(root().join("scripts/lake-check.sh")).unwrap();
     let wine = std::fs::read_to_string(root().join("scripts/windows-check.sh")).unwrap();
     let shown = commands();
     assert!(shown.len() >= 10, "the documentation shows {} commands", shown.len());
@@ -302,6 +306,10 @@ fn every_documented_command_prints_the_documented_output() {
         }
         if RUN_FOR_PYTHON.iter().any(|known| command.starts_with(known)) {
             assert!(ci.contains("scripts/python-check.sh"), "{page}: {command}: not run by .ci/run");
+            continue;
+        }
+        if RUN_FOR_LAKE.iter().any(|known| command.starts_with(known)) {
+            assert!(lake.contains("cargo test"), "{page}: {command}: not run by scripts/lake-check.sh");
             continue;
         }
         if command.starts_with(RUN_ON_EVENTS) {

@@ -5,6 +5,7 @@
 //! `cargo build -p stackhound-cli`.
 
 mod arguments;
+mod documentation;
 mod output;
 mod program;
 mod slt;
