@@ -119,11 +119,14 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     ended
 }
 
+/// Connections of the engine break, too, which leaves a result incomplete.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let is_of_engine = error.chain().any(|cause| cause.is::<DataFusionError>());
+    !is_of_engine
+        && error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes in one sentence, without those of the engine that repeat it.

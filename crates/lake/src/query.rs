@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SQLOptions, SessionContext};
@@ -44,6 +45,16 @@ pub struct Arguments {
     pub limits: Limits,
 }
 
+impl Arguments {
+    /// The scheduler of the cluster that answers.
+    fn scheduler(&self) -> Option<&str> {
+        #[cfg(feature = "cluster")]
+        return self.scheduler.as_deref();
+        #[cfg(not(feature = "cluster"))]
+        None
+    }
+}
+
 pub async fn run(arguments: Arguments) -> Result<()> {
     let format = format(arguments.format, arguments.output.as_deref())?;
     if let Some(path) = &arguments.output {
@@ -60,10 +71,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     only_queries.verify_plan(&plan).context("only queries are allowed")?;
     let frame = context.execute_logical_plan(plan).await?;
     let schema = Arc::clone(frame.schema().inner());
-    let mut stream = frame.execute_stream().await?;
+    let of_cluster = |error: DataFusionError| match arguments.scheduler() {
+        None => error.into(),
+        Some(scheduler) => anyhow::Error::new(error).context(format!("the cluster of {scheduler}")),
+    };
+    let mut stream = frame.execute_stream().await.map_err(of_cluster)?;
     let mut rows = Rows::begin(format, &schema, Sink::open(arguments.output.as_deref())?)?;
     while let Some(batch) = stream.next().await {
-        rows.write(&batch?)?;
+        rows.write(&batch.map_err(of_cluster)?)?;
     }
     rows.finish()?;
     Ok(())
@@ -117,7 +132,7 @@ async fn context(arguments: &Arguments, datasets: &[Dataset]) -> Result<SessionC
         .with_runtime_env(runtime)
         .build();
     #[cfg(feature = "cluster")]
-    let context = match &arguments.scheduler {
+    let context = match arguments.scheduler() {
         None => SessionContext::new_with_state(state),
         Some(scheduler) => crate::cluster::connect(scheduler, state).await?,
     };

@@ -63,7 +63,7 @@ fn a_missing_scheduler_is_an_error() {
         ("127.0.0.1:1", "expected an address such as df://127.0.0.1:50050"),
         ("http://127.0.0.1:1", "expected an address such as df://127.0.0.1:50050"),
         // No program listens at this port.
-        ("df://127.0.0.1:1", "127.0.0.1:1"),
+        ("df://127.0.0.1:1", "the cluster of df://127.0.0.1:1: "),
     ] {
         let found =
             error(&lake(&["query", "SELECT count(*) FROM events", &tables, "--scheduler", scheduler]));
