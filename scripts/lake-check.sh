@@ -14,6 +14,8 @@ folder=$(mktemp -d)
 declare -A pids=()
 
 cleanup() {
+  # The shell reports each process that was killed.
+  exec 2>/dev/null
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
   wait
   rm -rf "$folder"

@@ -308,6 +308,8 @@ struct Loader {
     modules: FxHashMap<u64, Module>,
     symbols: FxHashMap<Location, (Origin, TextId)>,
     known: FxHashMap<FrameKey, FrameId>,
+    /// The texts in `known`.
+    key_bytes: usize,
     /// The stack whose rows are being read, and whether it is new.
     current: Option<(u64, bool)>,
     reservation: MemoryReservation,
@@ -320,6 +322,7 @@ impl Loader {
             modules: FxHashMap::default(),
             symbols: FxHashMap::default(),
             known: FxHashMap::default(),
+            key_bytes: 0,
             current: None,
             reservation: MemoryConsumer::new("names of frames").register(pool),
         }
@@ -328,7 +331,7 @@ impl Loader {
     /// Reserves the memory that is used.
     fn reserve(&self) -> Result<()> {
         let tables = map_size(&self.modules) + map_size(&self.symbols) + map_size(&self.known);
-        self.reservation.try_resize(self.index.size() + tables)
+        self.reservation.try_resize(self.index.size() + tables + self.key_bytes)
     }
 
     fn modules(&mut self, batch: &Batch<'_>) -> Result<()> {
@@ -423,6 +426,9 @@ impl Loader {
             return Ok(id);
         }
         let (label, full) = self.texts_of(place, module, method, backing);
+        if matches!(key, FrameKey::Texts(..)) {
+            self.key_bytes += label.len() + full.len();
+        }
         let texts = &mut self.index.texts;
         let frame = Frame { label: texts.id(&label)?, full: texts.id(&full)? };
         let id = FrameId(number(self.index.frames.len())?);
@@ -453,9 +459,9 @@ impl Loader {
         let path = known.map(|module| text(module.path)).filter(|path| !path.is_empty()).unwrap_or(name);
         let symbol = self.symbols.get(&location).map(|&(origin, name)| (origin, text(name)));
         match (symbol, method) {
-            (Some((Origin::Pdb | Origin::Export, function)), _)
-            | (Some((_, _)), Some(function))
-            | (None, Some(function)) => (format!("{name}!{function}"), format!("{path}!{function}")),
+            (Some((Origin::Pdb | Origin::Export, function)), _) | (_, Some(function)) => {
+                (format!("{name}!{function}"), format!("{path}!{function}"))
+            }
             (Some((Origin::NearestExport, function)), None) => {
                 (format!("{name}!~{function}"), format!("{path}!?"))
             }
@@ -465,7 +471,7 @@ impl Loader {
 
     fn finish(self) -> Index {
         let Loader { mut index, reservation, .. } = self;
-        // Other queries in this process never need more.
+        // It becomes smaller, which cannot fail.
         _ = reservation.try_resize(index.size());
         index.reservation = Some(reservation);
         index
