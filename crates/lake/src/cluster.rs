@@ -26,7 +26,7 @@ use url::Url;
 use crate::functions;
 use crate::names::Names;
 use crate::session::Limits;
-use crate::tables::Dataset;
+use crate::tables::Sources;
 
 /// The usual port of a scheduler.
 const PORT: u16 = 50050;
@@ -135,7 +135,7 @@ pub async fn schedule(arguments: &SchedulerArguments) -> Result<()> {
         override_session_builder: Some(Arc::new(|config| {
             let mut state = ballista_core::utils::default_session_builder(config)?;
             let pool = Arc::clone(&state.runtime_env().memory_pool);
-            for function in functions::all(&Arc::new(Names::new(Vec::new(), pool))) {
+            for function in functions::all(&Arc::new(Names::new(Arc::default(), pool))) {
                 state.register_udf(function)?;
             }
             Ok(state)
@@ -152,14 +152,13 @@ pub async fn schedule(arguments: &SchedulerArguments) -> Result<()> {
 pub async fn execute(arguments: ExecutorArguments) -> Result<()> {
     arguments.messages.show();
     let (scheduler_host, scheduler_port) = address(&arguments.scheduler)?;
-    let datasets: Vec<Dataset> =
-        arguments.data.iter().map(|folder| Dataset::open(folder)).collect::<Result<_>>()?;
+    let sources = Arc::new(Sources::of_directories(&arguments.data)?);
     let tasks = arguments.concurrent_tasks.map_or_else(|| arguments.threads(), usize::from);
     let limits = &arguments.limits;
     // Names of frames have a limit of their own, because each task has a share of the other.
     let pool = Arc::new(GreedyMemoryPool::new(limits.memory_limit));
     let mut registry = BallistaFunctionRegistry::default();
-    for function in functions::all(&Arc::new(Names::new(datasets, pool))) {
+    for function in functions::all(&Arc::new(Names::new(sources, pool))) {
         registry.scalar_functions.insert(function.name().to_owned(), function);
     }
     let parent = limits.spill_dir.clone().unwrap_or_else(std::env::temp_dir);

@@ -13,6 +13,7 @@ mod rows;
 mod session;
 mod sink;
 mod tables;
+mod traces;
 
 use std::io;
 use std::process::ExitCode;

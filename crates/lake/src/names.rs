@@ -21,14 +21,15 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rustc_hash::FxHashMap;
+use stackhound_columns::tables::TableId;
 use stackhound_profile::Pattern;
 
-use crate::tables::Dataset;
+use crate::tables::Sources;
 
-/// The names of frames in some directories, loaded at first use.
+/// The names of frames in some directories and traces, loaded at first use.
 #[derive(Debug)]
 pub struct Names {
-    datasets: Vec<Dataset>,
+    sources: Arc<Sources>,
     pool: Arc<dyn MemoryPool>,
     index: OnceLock<std::result::Result<Index, String>>,
     matches: Mutex<FxHashMap<String, Arc<Matches>>>,
@@ -38,9 +39,9 @@ pub struct Names {
 const PATTERNS_KEPT: usize = 64;
 
 impl Names {
-    /// Names of frames in these directories. Nothing is read yet.
-    pub fn new(datasets: Vec<Dataset>, pool: Arc<dyn MemoryPool>) -> Names {
-        Names { datasets, pool, index: OnceLock::new(), matches: Mutex::default() }
+    /// Names of frames in these sources. Nothing is read yet.
+    pub fn new(sources: Arc<Sources>, pool: Arc<dyn MemoryPool>) -> Names {
+        Names { sources, pool, index: OnceLock::new(), matches: Mutex::default() }
     }
 
     /// The index. The first call reads the tables.
@@ -49,7 +50,7 @@ impl Names {
     /// A file cannot be read, or the memory limit is too low. Later calls return the same error.
     pub fn index(&self) -> Result<&Index> {
         let index = self.index.get_or_init(|| {
-            Index::load(&self.datasets, &self.pool).map_err(|error| match error.find_root() {
+            Index::load(&self.sources, &self.pool).map_err(|error| match error.find_root() {
                 DataFusionError::ResourcesExhausted(reason) => {
                     format!("the names of frames do not fit into the memory limit: {reason}")
                 }
@@ -223,11 +224,13 @@ impl Index {
         Matches(matches.collect())
     }
 
-    fn load(datasets: &[Dataset], pool: &Arc<dyn MemoryPool>) -> Result<Index> {
+    fn load(sources: &Sources, pool: &Arc<dyn MemoryPool>) -> Result<Index> {
         let mut loader = Loader::new(pool);
-        for_each_batch(datasets, "modules", &["module_id", "name", "path"], |batch| loader.modules(batch))?;
-        for_each_batch(datasets, "symbols", &SYMBOLS, |batch| loader.symbols(batch))?;
-        for_each_batch(datasets, "frames", &FRAMES, |batch| loader.frames(batch))?;
+        for_each_batch(sources, TableId::Modules, &["module_id", "name", "path"], |batch| {
+            loader.modules(batch)
+        })?;
+        for_each_batch(sources, TableId::Symbols, &SYMBOLS, |batch| loader.symbols(batch))?;
+        for_each_batch(sources, TableId::Frames, &FRAMES, |batch| loader.frames(batch))?;
         Ok(loader.finish())
     }
 }
@@ -236,15 +239,15 @@ const SYMBOLS: [&str; 5] = ["module_id", "rva", "is_return", "name", "origin"];
 const FRAMES: [&str; 8] =
     ["stack_id", "depth", "module_id", "module", "rva", "is_return", "backing", "method"];
 
-/// Reads some columns of all files of a table.
+/// Reads some columns of a table of all sources.
 fn for_each_batch(
-    datasets: &[Dataset],
-    table: &str,
+    sources: &Sources,
+    table: TableId,
     columns: &[&str],
     mut read: impl FnMut(&Batch<'_>) -> Result<()>,
 ) -> Result<()> {
-    for dataset in datasets {
-        for path in dataset.files(table)? {
+    for path in sources.datasets.iter().map(|dataset| dataset.files(table.name())) {
+        for path in path? {
             let of_file = |error: DataFusionError| error.context(path.display().to_string());
             let file = File::open(&path).map_err(|error| of_file(error.into()))?;
             let builder =
@@ -257,7 +260,9 @@ fn for_each_batch(
             }
         }
     }
-    Ok(())
+    sources.traces.for_each_batch(table, columns, |batch, is_first| {
+        read(&Batch { batch, path: Path::new("trace"), is_first })
+    })
 }
 
 const BATCH_ROWS: usize = 8192;
@@ -555,8 +560,13 @@ mod tests {
         write(root, "modules", host, columns);
     }
 
+    fn sources(root: &Path) -> Arc<Sources> {
+        fs::create_dir_all(root.join("traces")).unwrap();
+        Arc::new(Sources::open(&[root.to_owned()], None, 1).unwrap())
+    }
+
     fn names(root: &Path) -> Names {
-        Names::new(vec![Dataset::open(root).unwrap()], Arc::new(UnboundedMemoryPool::default()))
+        Names::new(sources(root), Arc::new(UnboundedMemoryPool::default()))
     }
 
     fn labels(names: &Names, stack: u64) -> Vec<&str> {
@@ -634,7 +644,7 @@ mod tests {
             (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
         frames(root.path(), "a", &rows);
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100_000));
-        let names = Names::new(vec![Dataset::open(root.path()).unwrap()], Arc::clone(&pool));
+        let names = Names::new(sources(root.path()), Arc::clone(&pool));
         for _ in 0..2 {
             let error = names.index().unwrap_err().to_string();
             assert!(error.contains("the names of frames do not fit into the memory limit"), "{error}");
@@ -652,7 +662,7 @@ mod tests {
             (0..5000).map(|id| (id, 0, Some((9, id)), Some("a.dll"), "backed", None)).collect();
         frames(root.path(), "a", &rows);
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let names = Names::new(vec![Dataset::open(root.path()).unwrap()], Arc::clone(&pool));
+        let names = Names::new(sources(root.path()), Arc::clone(&pool));
         assert_eq!(pool.reserved(), 0, "nothing is loaded before it is needed");
         let size = names.index().unwrap().size();
         assert_eq!(pool.reserved(), size);

@@ -1,4 +1,4 @@
-//! `query`: answers a question in SQL about directories of tables.
+//! `query`: answers a question in SQL about traces or directories of tables.
 //!
 //! Only queries are allowed: statements that write files, create tables or change settings are
 //! refused, and no other files are read.
@@ -20,13 +20,13 @@ use crate::names::Names;
 use crate::rows::{Format, Rows};
 use crate::session::Limits;
 use crate::sink::Sink;
-use crate::tables::{self, Dataset};
+use crate::tables::{self, Sources};
 
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The question in SQL, unless -f states a file; then directories of tables, as `stackhound
-    /// convert -o DIR` writes them
-    #[arg(value_name = "SQL|DIR", required = true)]
+    /// The question in SQL, unless -f states a file; then traces, or directories of tables, as
+    /// `stackhound convert -o DIR` writes them
+    #[arg(value_name = "SQL|FILE|DIR", required = true)]
     words: Vec<PathBuf>,
     /// Read the question from this file; `-` is standard input
     #[arg(short = 'f', long, value_name = "FILE")]
@@ -41,6 +41,10 @@ pub struct Arguments {
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "URL")]
     scheduler: Option<String>,
+    /// Take names of functions in traces from this symbol path; by default, from _NT_SYMBOL_PATH,
+    /// otherwise from the user's symbol store
+    #[arg(long, value_name = "PATH")]
+    symbol_path: Option<String>,
     #[command(flatten)]
     pub limits: Limits,
 }
@@ -61,9 +65,15 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         Sink::check(path)?;
     }
     let (sql, folders) = question(&arguments.words, arguments.file.as_deref())?;
-    let datasets: Vec<Dataset> = folders.iter().map(|folder| Dataset::open(folder)).collect::<Result<_>>()?;
-    let context = context(&arguments, &datasets).await?;
-    tables::register(&context, &datasets)?;
+    let threads = arguments.limits.threads();
+    let sources = Arc::new(Sources::open(folders, arguments.symbol_path.as_deref(), threads)?);
+    if arguments.scheduler().is_some() && !sources.traces.is_empty() {
+        bail!(
+            "a cluster reads directories of tables; convert the traces first: `stackhound convert FILE -o DIR`"
+        );
+    }
+    let context = context(&arguments, &sources).await?;
+    tables::register(&context, &sources, threads)?;
 
     let only_queries =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
@@ -104,7 +114,7 @@ fn question<'a>(words: &'a [PathBuf], file: Option<&Path>) -> Result<(String, &'
             let sql = sql.to_str().context("the question is not text")?;
             (sql.to_owned(), folders)
         }
-        (None, []) => bail!("expected a question in SQL and a directory of tables"),
+        (None, []) => bail!("expected a question in SQL, and a trace or a directory of tables"),
         (Some(path), folders) if path.as_os_str() == "-" => {
             let mut sql = String::new();
             std::io::stdin().read_to_string(&mut sql).context("standard input")?;
@@ -116,16 +126,14 @@ fn question<'a>(words: &'a [PathBuf], file: Option<&Path>) -> Result<(String, &'
         }
     };
     if folders.is_empty() {
-        bail!(
-            "expected a directory of tables after the question; `stackhound convert FILE -o DIR` writes one"
-        );
+        bail!("expected a trace or a directory of tables after the question");
     }
     Ok((sql, folders))
 }
 
-async fn context(arguments: &Arguments, datasets: &[Dataset]) -> Result<SessionContext> {
+async fn context(arguments: &Arguments, sources: &Arc<Sources>) -> Result<SessionContext> {
     let runtime = arguments.limits.runtime()?;
-    let names = Arc::new(Names::new(datasets.to_vec(), Arc::clone(&runtime.memory_pool)));
+    let names = Arc::new(Names::new(Arc::clone(sources), Arc::clone(&runtime.memory_pool)));
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(arguments.limits.config())

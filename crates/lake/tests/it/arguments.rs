@@ -26,15 +26,14 @@ fn questions_come_from_files_and_standard_input() {
 #[test]
 fn errors_are_one_sentence() {
     let demo = demo();
-    let (tables, trace) = (demo.tables(), demo.trace());
+    let tables = demo.tables();
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().to_str().unwrap();
     let into = format!("{empty}/no/x.csv");
     for (arguments, expected) in [
-        (&["query", "SELECT 1", &trace][..], "is not a directory of tables; `stackhound convert"),
-        (&["query", "SELECT 1", empty], "has no tables; `stackhound convert FILE -o DIR` writes them"),
+        (&["query", "SELECT 1", empty][..], ".etl"),
         (&["query", "SELECT 1", "no/such"], "no/such: No such file"),
-        (&["query", "SELECT 1"], "expected a directory of tables after the question"),
+        (&["query", "SELECT 1"], "expected a trace or a directory of tables after the question"),
         (&["query", "-f", "no/such.sql", &tables], "no/such.sql: No such file"),
         (&["query"], "required arguments were not provided"),
         (&["query", "SELECT 1", &tables, "--formt", "csv"], "unexpected argument '--formt'"),

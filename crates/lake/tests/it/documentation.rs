@@ -19,15 +19,17 @@ fn words(command: &str) -> Vec<String> {
 fn documented_questions_have_the_documented_answers() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/query.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let tables = demo().tables();
     let mut count = 0;
     for block in page.split("```console\n").skip(1) {
         let block = block.split("```").next().unwrap();
         for shown in block.split("$ ").skip(1) {
             let (command, documented) = shown.split_once('\n').unwrap();
             let Some(arguments) = command.strip_prefix("stackhound query ") else { continue };
-            let arguments =
-                words(arguments).into_iter().map(|word| if word == "lake" { tables.clone() } else { word });
+            let arguments = words(arguments).into_iter().map(|word| match &*word {
+                "lake" => demo().tables(),
+                "trace.etl" => demo().trace(),
+                _ => word,
+            });
             let mut program = Command::new(env!("CARGO_BIN_EXE_stackhound-lake"));
             let answer = text(program.arg("query").args(arguments).output().unwrap());
             // An omitted line stands for any.
@@ -38,5 +40,5 @@ fn documented_questions_have_the_documented_answers() {
             count += 1;
         }
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 6);
 }

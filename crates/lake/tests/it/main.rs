@@ -10,3 +10,4 @@ mod output;
 mod program;
 mod slt;
 mod stacks;
+mod traces;
