@@ -163,7 +163,7 @@ fn verb(command: &Command, words: &[OsString]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{Arg, CommandFactory};
 
     use super::*;
     use crate::args::Arguments;
@@ -203,7 +203,10 @@ mod tests {
         verbs(&command, &[], &mut leaves);
         assert!(leaves.len() > 40, "{}", leaves.len());
         let (mut bad_values, mut missing_values) = (0, 0);
-        for (path, verb) in leaves.iter().filter(|(path, _)| !path.contains(&"help".to_owned())) {
+        // `query` has the options of another program.
+        let passes_on = |verb: &Command| verb.get_arguments().any(Arg::is_trailing_var_arg_set);
+        leaves.retain(|(path, verb)| !path.contains(&"help".to_owned()) && !passes_on(verb));
+        for (path, verb) in &leaves {
             let of = |more: &[&str]| -> Vec<String> {
                 path.iter().cloned().chain(more.iter().map(|&word| word.to_owned())).collect()
             };

@@ -61,11 +61,18 @@ pub(crate) struct ColumnRows {
     pub rows: Option<Vec<u32>>,
 }
 
+/// The rows that are passed on at once.
+const ROWS_MAX: usize = 1 << 14;
+/// The bytes of texts from which fewer rows are passed on.
+const BYTES_MAX: usize = 4 << 20;
+
 /// Rows of one table.
 #[derive(Debug)]
 pub(crate) struct Rows {
     columns: Vec<ColumnRows>,
     len: u32,
+    /// The bytes of texts.
+    bytes: usize,
     trace: u64,
 }
 
@@ -80,7 +87,7 @@ impl Rows {
             },
             rows: column.is_optional.then(Vec::new),
         });
-        Rows { columns: columns.collect(), len: 0, trace }
+        Rows { columns: columns.collect(), len: 0, bytes: 0, trace }
     }
 
     /// Rows of the same table, with memory for as many values as these have.
@@ -95,11 +102,21 @@ impl Rows {
             },
             rows: column.rows.as_ref().map(|rows| Vec::with_capacity(rows.len())),
         });
-        Rows { columns: columns.collect(), len: 0, trace: self.trace }
+        Rows { columns: columns.collect(), len: 0, bytes: 0, trace: self.trace }
     }
 
     pub fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// Whether the rows should be passed on.
+    pub fn is_full(&self) -> bool {
+        self.len() >= ROWS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    /// Counts bytes of texts that will be appended later.
+    pub fn will_have(&mut self, bytes: usize) {
+        self.bytes += bytes;
     }
 
     pub fn into_columns(self) -> Vec<ColumnRows> {
@@ -148,8 +165,11 @@ impl Rows {
     /// Sets a text that `append` appends, in UTF-8.
     pub fn bytes<R>(&mut self, column: TextColumn, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         let Values::Texts(bytes, ends) = self.values(column.0) else { return None };
+        let before = bytes.len();
         let appended = append(bytes);
         ends.push(bytes.len());
+        let added = bytes.len() - before;
+        self.bytes += added;
         Some(appended)
     }
 

@@ -13,7 +13,13 @@ fn root() -> PathBuf {
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     (
         "stackhound-lake",
-        &["stackhound-columns", "stackhound-export", "stackhound-profile", "stackhound-symbols"],
+        &[
+            "stackhound",
+            "stackhound-columns",
+            "stackhound-export",
+            "stackhound-profile",
+            "stackhound-symbols",
+        ],
     ),
     (
         "stackhound",
@@ -197,7 +203,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-profile", &["stackhound-types"]),
-    ("stackhound-python", &["stackhound", "stackhound-calltree", "stackhound-export"]),
+    ("stackhound-python", &["stackhound", "stackhound-calltree", "stackhound-columns", "stackhound-export"]),
     ("stackhound-record-ptrace", &["stackhound-calltree", "stackhound-types"]),
     ("stackhound-rules", &["stackhound-expr"]),
     ("stackhound-scenario", &["stackhound-etl", "stackhound-schema", "stackhound-types"]),

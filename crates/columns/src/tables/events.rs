@@ -373,6 +373,7 @@ impl Events {
         rows.number(c.version, view.version());
         if self.parts.fields {
             let block = self.blocks.index(view.event().block());
+            rows.will_have(view.payload().len());
             self.records.push((block as u32, view.event().index(), schema.map(|schema| schema.number)));
         }
         if self.parts.facts {

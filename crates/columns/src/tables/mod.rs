@@ -122,7 +122,7 @@ impl<C> Pending<C> {
 
     /// Whether the rows should be written.
     pub fn is_full(&self) -> bool {
-        self.rows.len() >= ROWS_MAX
+        self.rows.is_full()
     }
 
     /// The rows since the last call.
@@ -131,6 +131,3 @@ impl<C> Pending<C> {
         std::mem::replace(&mut self.rows, next)
     }
 }
-
-/// The rows that are written at once.
-const ROWS_MAX: usize = 1 << 14;

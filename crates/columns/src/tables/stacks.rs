@@ -174,7 +174,7 @@ pub(crate) struct Stacks {
 }
 
 /// The limit of kept stacks.
-const KNOWN_MAX: usize = 1 << 16;
+const KNOWN_MAX: usize = 1 << 14;
 
 impl Stacks {
     pub fn new(trace: u64) -> Stacks {
