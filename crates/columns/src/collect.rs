@@ -7,7 +7,6 @@ use std::sync::Arc;
 use stackhound_detect::alert::{self, Alerts as AlertCollector};
 use stackhound_detect::report::{Finding, SourceLocation};
 use stackhound_detect::{Detector, Severity};
-use stackhound_frames::Level;
 use stackhound_hunt::HuntSession;
 use stackhound_pipeline::{EventView, Outcome, Pipeline};
 use stackhound_trace::Capture;
@@ -183,7 +182,7 @@ impl Collector {
         self.chosen += 1;
         let Collector { wanted, events, processes, stacks, number, .. } = self;
         let ids = wanted.events.map(|_| events.push(view, *number, processes, stacks));
-        if ids.is_none() && wanted.stacks && view.level() != Level::None {
+        if ids.is_none() && wanted.stacks {
             stacks.of(view);
         }
         if !wanted.findings || !HuntSession::can_evaluate(view) {

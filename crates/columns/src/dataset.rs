@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use stackhound_trace::{Capture, OpenTrace};
 use stackhound_types::Rfc3339;
@@ -77,6 +78,27 @@ impl Dataset {
     pub fn is_complete(&self) -> bool {
         TableId::ALL.iter().all(|table| self.path(*table).is_file())
     }
+}
+
+/// The files of a table in a folder of tables, in the order of their paths.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn files(root: &Path, table: TableId) -> io::Result<Vec<PathBuf>> {
+    let mut paths = vec![root.join(table.name())];
+    // `date=…/host=…/ID.parquet`
+    for _ in 0..3 {
+        let mut deeper = Vec::new();
+        for folder in paths.iter().filter(|path| path.is_dir()) {
+            for entry in fs::read_dir(folder)? {
+                deeper.push(entry?.path());
+            }
+        }
+        paths = deeper;
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
+    paths.sort_unstable();
+    Ok(paths)
 }
 
 /// The value of the column `host`: the name of the computer, or `stated` if the trace does not have

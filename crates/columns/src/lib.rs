@@ -26,7 +26,7 @@ pub mod tables;
 use std::path::PathBuf;
 
 pub use convert::{Converted, Options, convert};
-pub use dataset::{Dataset, TraceId};
+pub use dataset::{Dataset, TraceId, files};
 pub use naming::{AddedNames, add_names};
 
 /// Why tables could not be written.

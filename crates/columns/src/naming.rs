@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use rustc_hash::FxBuildHasher;
 use stackhound_symbols::Symbolizer;
 use stackhound_types::{AddressKind, ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 
 use crate::Error;
+use crate::dataset::files;
 use crate::part::{create, persist};
 use crate::read::{Group, TableFile};
 use crate::tables::{Named, Place, Symbols, TableId};
@@ -49,29 +49,15 @@ pub fn add_names(root: &Path, symbolizer: &mut Symbolizer) -> Result<AddedNames,
 }
 
 /// The ids of all traces with complete tables, and the paths of their files in the folder of each
-/// table, sorted.
+/// table.
 fn traces(root: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
     let of = root.join(TableId::Traces.name());
-    let mut found = Vec::new();
-    for date in folder(&of)? {
-        for host in folder(&date)? {
-            for path in folder(&host)? {
-                let id = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".parquet"));
-                let id = id.and_then(|id| u64::from_str_radix(id, 16).ok());
-                let relative = path.strip_prefix(&of).ok().map(Path::to_owned);
-                found.extend(id.zip(relative));
-            }
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// The paths in a folder.
-fn folder(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let entries = entries.map_err(|error| Error::Io { path: path.to_owned(), error })?;
-    Ok(entries.into_iter().map(|entry| entry.path()).collect())
+    let files = files(root, TableId::Traces).map_err(|error| Error::Io { path: of.clone(), error })?;
+    let trace = |path: PathBuf| {
+        let id = u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
+        Some((id, path.strip_prefix(&of).ok()?.to_owned()))
+    };
+    Ok(files.into_iter().filter_map(trace).collect())
 }
 
 /// The identities of modules, by id.

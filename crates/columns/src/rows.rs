@@ -151,10 +151,8 @@ impl Rows {
     /// Sets a time. Times that nanoseconds since 1970 cannot express (before 1677, after 2262) are
     /// missing.
     pub fn time(&mut self, column: NumberColumn, time: FileTime) {
-        let (seconds, nanoseconds) = time.to_unix();
-        let sum = seconds.checked_mul(1_000_000_000).and_then(|of| of.checked_add(nanoseconds.into()));
-        if let Some(sum) = sum {
-            self.signed(column, sum);
+        if let Some(nanoseconds) = time.to_unix_nanoseconds() {
+            self.signed(column, nanoseconds);
         }
     }
 

@@ -23,6 +23,7 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rustc_hash::FxHashMap;
 use stackhound_columns::tables::TableId;
 use stackhound_profile::Pattern;
+use stackhound_symbols::Origin;
 
 use crate::tables::Sources;
 
@@ -138,25 +139,6 @@ fn map_size<K, V>(map: &FxHashMap<K, V>) -> usize {
     map.capacity() * (size_of::<(K, V)>() + 1)
 }
 
-/// The rank of a name of a function: lower is better.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Origin {
-    Pdb,
-    Export,
-    NearestExport,
-}
-
-impl Origin {
-    fn of(name: &str) -> Option<Origin> {
-        match name {
-            "pdb" => Some(Origin::Pdb),
-            "export" => Some(Origin::Export),
-            "nearest_export" => Some(Origin::NearestExport),
-            _ => None,
-        }
-    }
-}
-
 /// A location in a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Location {
@@ -246,7 +228,7 @@ fn for_each_batch(
     columns: &[&str],
     mut read: impl FnMut(&Batch<'_>) -> Result<()>,
 ) -> Result<()> {
-    for path in sources.datasets.iter().map(|dataset| dataset.files(table.name())) {
+    for path in sources.datasets.iter().map(|dataset| dataset.files(table)) {
         for path in path? {
             let of_file = |error: DataFusionError| error.context(path.display().to_string());
             let file = File::open(&path).map_err(|error| of_file(error.into()))?;
@@ -357,7 +339,7 @@ impl Loader {
             (batch.numbers("module_id")?, batch.numbers("rva")?, batch.flags("is_return")?);
         let (names, origins) = (batch.texts("name")?, batch.texts("origin")?);
         for row in 0..modules.len() {
-            let Some(origin) = Origin::of(origins.value(row)) else { continue };
+            let Some(origin) = Origin::from_name(origins.value(row)) else { continue };
             let location =
                 Location { module: modules.value(row), rva: rvas.value(row), is_return: returns.value(row) };
             let texts = &mut self.index.texts;

@@ -37,21 +37,8 @@ impl Dataset {
     }
 
     /// The files of a table, in the order of their paths.
-    pub fn files(&self, table: &str) -> std::io::Result<Vec<PathBuf>> {
-        // `date=…/host=…/ID.parquet`
-        let mut paths: Vec<PathBuf> = self.folder(table).into_iter().collect();
-        for _ in 0..3 {
-            let mut deeper = Vec::new();
-            for folder in paths.iter().filter(|path| path.is_dir()) {
-                for entry in std::fs::read_dir(folder)? {
-                    deeper.push(entry?.path());
-                }
-            }
-            paths = deeper;
-        }
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
-        paths.sort();
-        Ok(paths)
+    pub fn files(&self, table: TableId) -> std::io::Result<Vec<PathBuf>> {
+        stackhound_columns::files(&self.0, table)
     }
 }
 

@@ -19,9 +19,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::scalar::ScalarValue;
+use stackhound::EventView;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::trace::TraceFiles;
-use stackhound::{EventView, FileTime};
 use stackhound_columns::arrow::{Scan, TraceTables, schema};
 use stackhound_columns::tables::TableId;
 
@@ -33,11 +33,7 @@ impl Traces {
     /// Opens files with traces, or directories with such files. Names are from the files along a
     /// symbol path.
     pub fn open(paths: Vec<PathBuf>, symbol_path: Option<&str>, threads: usize) -> Result<Traces> {
-        let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
-        let symbols = match symbol_path.or(of_system.as_deref()) {
-            Some(text) => SymbolPath::parse(text).context("the symbol path")?,
-            None => SymbolPath::user_store(),
-        };
+        let symbols = SymbolPath::of_user(symbol_path).context("the symbol path")?;
         if paths.is_empty() {
             return Ok(Traces::default());
         }
@@ -348,7 +344,7 @@ impl Test {
                 };
                 values.iter().any(|expected| *expected == *value)
             }
-            Test::Time(from, to) => match nanoseconds(view.utc()) {
+            Test::Time(from, to) => match view.utc().to_unix_nanoseconds() {
                 // Events come in the order of time.
                 Some(time) if time > *to => return ControlFlow::Break(()),
                 Some(time) => *from <= time,
@@ -356,12 +352,6 @@ impl Test {
             },
         })
     }
-}
-
-/// Nanoseconds since 1970, as in the column `time`.
-fn nanoseconds(time: FileTime) -> Option<i64> {
-    let (seconds, nanoseconds) = time.to_unix();
-    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds.into())
 }
 
 /// A constant that is a number. Negative ones are equal to no value of a column.

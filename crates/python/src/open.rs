@@ -76,11 +76,7 @@ fn enrichment(symbol_path: Option<&str>) -> PyResult<Enrichment> {
 
 /// The symbol path: the stated one, that of the environment, or the user's store.
 pub(crate) fn symbol_path(stated: Option<&str>) -> PyResult<SymbolPath> {
-    let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
-    match stated.or(of_system.as_deref()) {
-        Some(text) => SymbolPath::parse(text).map_err(|error| PyValueError::new_err(error.to_string())),
-        None => Ok(SymbolPath::user_store()),
-    }
+    SymbolPath::of_user(stated).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn warn(py: Python<'_>, message: String) -> PyResult<()> {

@@ -45,13 +45,10 @@ pub(crate) fn read(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
         return Err(raised(error));
     }
     let mut captures = found.captures;
-    match (captures.pop(), captures.is_empty()) {
-        (Some(capture), true) => Ok(Tables { tables: Arc::new(TraceTables::new(capture, symbols)), path }),
-        (last, _) => {
-            captures.extend(last);
-            Err(raised(&several_captures(&captures)))
-        }
+    if captures.len() != 1 {
+        return Err(raised(&several_captures(&captures)));
     }
+    Ok(Tables { tables: Arc::new(TraceTables::new(captures.remove(0), symbols)), path })
 }
 
 fn raised(error: &Error) -> PyErr {

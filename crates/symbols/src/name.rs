@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use stackhound_types::{AddressKind, Rva};
 
-/// The source of a name.
+/// The source of a name. The better one is the smaller one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// A procedure or public symbol of the PDB.
@@ -24,6 +24,11 @@ impl Origin {
             Origin::Export => "export",
             Origin::NearestExport => "nearest_export",
         }
+    }
+
+    /// The source with a name in output.
+    pub fn from_name(name: &str) -> Option<Origin> {
+        [Origin::Pdb, Origin::Export, Origin::NearestExport].into_iter().find(|origin| origin.name() == name)
     }
 }
 

@@ -133,6 +133,16 @@ impl SymbolPath {
         SymbolPath { elements: vec![PathElement::Store(StoreFolder::Default)], unusable: Vec::new() }
     }
 
+    /// Returns the path of a text if there is one, otherwise that of the variable `_NT_SYMBOL_PATH`,
+    /// otherwise the user's store.
+    ///
+    /// # Errors
+    /// See [`parse`](SymbolPath::parse).
+    pub fn of_user(stated: Option<&str>) -> Result<SymbolPath, PathError> {
+        let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
+        stated.or(of_system.as_deref()).map_or_else(|| Ok(SymbolPath::user_store()), SymbolPath::parse)
+    }
+
     /// Returns a path with one folder that has the layout of stores. The name may contain any
     /// characters.
     pub fn store(folder: PathBuf) -> SymbolPath {

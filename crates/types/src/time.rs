@@ -30,6 +30,12 @@ impl FileTime {
         let rest = since.rem_euclid(i128::from(TICKS_PER_SECOND));
         (seconds as i64, rest as u32 * 100)
     }
+
+    /// Nanoseconds since 1970-01-01 UTC; `None` before 1677 and after 2262.
+    pub fn to_unix_nanoseconds(self) -> Option<i64> {
+        let (seconds, nanoseconds) = self.to_unix();
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds.into())
+    }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ fn one_capture(arguments: &Arguments, common: &Common) -> Result<OpenTrace> {
     }
 }
 
-/// A further part of a closing line: what was counted beside the main thing, if anything was.
+/// A further part of a closing line: the counts that are not zero.
 fn others(label: &str, counts: &[(u64, &str)]) -> String {
     let counted = counts.iter().filter(|(count, _)| *count > 0);
     let counted: Vec<String> = counted.map(|(count, kind)| format!("{} {kind}", grouped(*count))).collect();

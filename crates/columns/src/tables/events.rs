@@ -391,11 +391,10 @@ impl Events {
         processes: &mut ProcessUids,
         stacks: &mut Stacks,
     ) -> EventIds {
-        let has_stack = view.level() != Level::None;
         EventIds {
             number,
             process_uid: self.owner(view, processes).process_uid,
-            stack_id: if has_stack { stacks.of(view).map(|stack| stack.id) } else { None },
+            stack_id: stacks.of(view).map(|stack| stack.id),
         }
     }
 

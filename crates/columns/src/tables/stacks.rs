@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
-use stackhound_frames::{Answer, Backing, Code, Frame, ModuleIndex, Modules, Summary};
+use stackhound_frames::{Answer, Backing, Code, Frame, Level, ModuleIndex, Modules, Summary};
 use stackhound_pipeline::EventView;
 use stackhound_stacks::StackStates;
 use stackhound_system::{MethodRef, System};
@@ -163,7 +163,7 @@ pub(crate) struct Stacks {
     single: Option<KnownStack>,
     /// The ids of all stacks whose rows were made, by a hash of the parts of the id.
     ids: HashMap<u128, u64, FxBuildHasher>,
-    /// The seed of that hash, which nobody can know who makes a trace.
+    /// The seed of that hash. It is random, so that traces with equal hashes cannot be made.
     seed: u64,
     /// The parts of the last id, for their memory.
     parts: IdParts,
@@ -207,8 +207,11 @@ impl Stacks {
         std::mem::replace(&mut self.symbols, Symbols::new(trace))
     }
 
-    /// The stack of an event, if it has frames.
+    /// The stack of an event, if it has frames and the policy gives it a stack.
     pub fn of(&mut self, view: &EventView<'_>) -> Option<&KnownStack> {
+        if view.level() == Level::None {
+            return None;
+        }
         view.stack()?;
         let frames = view.resolved();
         let address = frames.as_ptr().addr();

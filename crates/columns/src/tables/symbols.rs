@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use stackhound_export::escape::json;
 use stackhound_export::json::frame::Names;
 use stackhound_pipeline::ShownName;
-use stackhound_symbols::Symbolizer;
+use stackhound_symbols::{Origin, Symbolizer};
 use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
 use super::{Pending, TableId};
@@ -150,7 +150,8 @@ impl Symbols {
     }
 }
 
-/// The better a source is, the smaller.
-fn rank(origin: &str) -> usize {
-    ["pdb", "export", "nearest_export"].iter().position(|known| *known == origin).unwrap_or(usize::MAX)
+/// The better a source is, the smaller. Unknown ones come last.
+fn rank(origin: &str) -> (bool, Option<Origin>) {
+    let origin = Origin::from_name(origin);
+    (origin.is_none(), origin)
 }

@@ -22,23 +22,17 @@ fn label(frame: &Value) -> String {
     }
 }
 
+/// The output of `stackhound` with names of all functions.
+fn named(arguments: &[&str]) -> String {
+    let symbols = demo().symbols();
+    let names = ["-q", "--symbol-path", &symbols, "--symbols", "full", "--kernel-symbols", "full"];
+    text(stackhound(&[arguments, &names].concat()))
+}
+
 #[test]
 fn every_stack_has_the_frames_of_events() {
     let demo = demo();
-    let events = text(stackhound(&[
-        "events",
-        &demo.trace(),
-        "--stacks",
-        "--format",
-        "ndjson",
-        "-q",
-        "--symbol-path",
-        &demo.symbols(),
-        "--symbols",
-        "full",
-        "--kernel-symbols",
-        "full",
-    ]));
+    let events = named(&["events", &demo.trace(), "--stacks", "--format", "ndjson"]);
     let answers = rows(
         "SELECT symbol(stack_id) AS symbol, frame(stack_id, 1) AS second, folded(stack_id) AS folded,
            has_frame(stack_id, 'ntdll.dll!Nt') AS native
@@ -75,20 +69,7 @@ fn folded_stacks_are_those_of_profiles() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("x.folded");
     let file = file.to_str().expect("UTF-8");
-    text(stackhound(&[
-        "profile",
-        &demo.trace(),
-        "-o",
-        file,
-        "--offsets",
-        "-q",
-        "--symbol-path",
-        &demo.symbols(),
-        "--symbols",
-        "full",
-        "--kernel-symbols",
-        "full",
-    ]));
+    named(&["profile", &demo.trace(), "-o", file, "--offsets"]);
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for line in std::fs::read_to_string(file).expect("text").lines() {
         let (path, weight) = line.rsplit_once(' ').expect("a weight");
