@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Answers the questions in crates/lake/questions with stackhound-lake, DuckDB and ClickHouse, over the same directory of
-tables, and compares all rows in their order. The statements that make the tables known to the other engines are those of
-docs/query.md. Fails on any difference, and on questions without rows.
+"""Answers the questions in crates/lake/questions about traces with stackhound-lake, and about their tables with
+stackhound-lake, DuckDB and ClickHouse, and compares all rows in their order. The statements that make the tables known to
+the other engines are those of docs/query.md. Fails on any difference, and on questions without rows.
 
 usage: lake-answers.py STACKHOUND_LAKE|- DIR [--only-lake] [ARGUMENTS OF `stackhound-lake query`]
 
-With `-`, compares DuckDB and ClickHouse only. With --only-lake, writes the answers of stackhound-lake as JSON to standard
-output, for comparisons of several runs.
+DIR is one that scripts/lake-data.sh has written. With `-`, compares DuckDB and ClickHouse only. With --only-lake, writes
+the answers of stackhound-lake about the tables as JSON to standard output, for comparisons of several runs.
 """
 
 import datetime
@@ -58,8 +58,8 @@ def views(heading, folder):
 
 
 class Lake:
-    def __init__(self, program, folder, arguments):
-        self.command = [program, "query", "-f", "-", str(folder), "--format", "ndjson", *arguments]
+    def __init__(self, program, sources, arguments):
+        self.command = [program, "query", "-f", "-", *map(str, sources), "--format", "ndjson", *arguments]
 
     def rows(self, sql):
         ran = subprocess.run(self.command, input=sql, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
@@ -101,13 +101,17 @@ class ClickHouse:
 
 def main():
     program, folder, *arguments = sys.argv[1:]
-    folder = pathlib.Path(folder).resolve()
+    data = pathlib.Path(folder).resolve()
+    tables = data / "lake"
     is_alone = "--only-lake" in arguments
     engines = {}
     if program != "-":
-        engines["lake"] = Lake(program, folder, [argument for argument in arguments if argument != "--only-lake"])
+        engines["lake"] = Lake(program, [tables], [argument for argument in arguments if argument != "--only-lake"])
+        if not is_alone:
+            traces = sorted(data.glob("traces/*/*.etl"))
+            engines["traces"] = Lake(program, traces, ["--symbol-path", str(data / "symbols")])
     if not is_alone:
-        engines |= {"duckdb": DuckDb(folder), "clickhouse": ClickHouse(folder)}
+        engines |= {"duckdb": DuckDb(tables), "clickhouse": ClickHouse(tables)}
     questions = sorted((ROOT / "crates/lake/questions").glob("*.sql"))
     if len(questions) != 20:
         sys.exit(f"expected 20 questions, found {len(questions)}")

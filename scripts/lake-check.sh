@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds stackhound-lake, runs its tests, answers the twenty questions over the tables of 64 generated hosts with it, with
-# DuckDB and with ClickHouse, and then with a cluster on this machine: a scheduler with one and with two executors, of
-# which one is killed during a query. The last lines are a table of times.
+# Builds stackhound-lake, runs its tests, answers the twenty questions about traces of 64 generated hosts and about their
+# tables with it, about the tables with DuckDB and with ClickHouse, and then with a cluster on this machine: a scheduler
+# with one and with two executors, of which one is killed during a query. Counts filtered events of a larger trace, also
+# with `stackhound events`. The last lines are a table of times.
 #
 # usage: lake-check.sh [dev|release]
 #
@@ -38,6 +39,7 @@ export CARGO_TARGET_DIR
 output=$([ "$profile" = dev ] && echo debug || echo "$profile")
 timed "build of stackhound" cargo build --quiet --locked --profile "$profile" -p stackhound-cli
 export STACKHOUND_PROGRAM=$target/$output/stackhound
+cargo test --quiet --locked -p xtask --test licenses -- --include-ignored
 
 # The versions of its libraries have other features than those of the workspace.
 export CARGO_TARGET_DIR=$PWD/crates/lake/target
@@ -50,12 +52,26 @@ RUSTC_WORKSPACE_WRAPPER=clippy-driver \
   cargo rustc --quiet --locked --profile "$profile" --manifest-path "$manifest" --bin stackhound-lake -- -D warnings
 timed "tests of stackhound-lake" cargo test --quiet --locked --profile "$profile" --manifest-path "$manifest"
 
-timed "tables of $hosts hosts" scripts/lake-data.sh "$STACKHOUND_PROGRAM" "$hosts" "$folder/lake"
+timed "traces and tables of $hosts hosts" scripts/lake-data.sh "$STACKHOUND_PROGRAM" "$hosts" "$folder"
 python3 -m venv "$folder/environment"
 "$folder/environment/bin/pip" install --quiet --disable-pip-version-check "duckdb==2.0.*" "chdb==4.4.*"
-answers() { timeout 1200 "$folder/environment/bin/python" scripts/lake-answers.py "$lake" "$folder/lake" "$@"; }
-timed "twenty questions: lake, DuckDB, ClickHouse" answers
+answers() { timeout 1200 "$folder/environment/bin/python" scripts/lake-answers.py "$lake" "$folder" "$@"; }
+timed "twenty questions: traces, tables, DuckDB, ClickHouse" answers
 timed "twenty questions: lake alone" answers --only-lake >"$folder/local.json"
+
+"$STACKHOUND_PROGRAM" demo -q --out "$folder/large" --events 2000000 --mix profile >/dev/null
+large=("$folder/large/stackhound-demo.etl" --threads 1)
+# Files are read into memory before the first time is taken.
+for round in warm first second third; do
+  times_before=("${times[@]}")
+  timed "filter by name, $round: events --where" \
+    "$STACKHOUND_PROGRAM" events -q "${large[@]}" --where "event = 'Process/Start'" --format ndjson \
+    >"$folder/filtered.ndjson"
+  timed "filter by name, $round: query" \
+    "$lake" query "SELECT count(*) FROM events WHERE event = 'Process/Start'" "${large[@]}" --format csv >"$folder/count.csv"
+  [ "$(tail -n 1 "$folder/count.csv")" = "$(wc -l <"$folder/filtered.ndjson")" ]
+  if [ "$round" = warm ]; then times=("${times_before[@]}"); fi
+done
 
 port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
 scheduler=df://127.0.0.1:$port
