@@ -3,10 +3,10 @@
 //! A file has its name from the content of the trace, so that converting a trace again replaces its
 //! files. Engines read `date` and `host` as columns.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use stackhound_trace::{Capture, OpenTrace};
 use stackhound_types::Rfc3339;
 use twox_hash::XxHash3_128;
@@ -65,7 +65,7 @@ impl Dataset {
 
     /// The file of a table.
     pub(crate) fn path(&self, table: TableId) -> PathBuf {
-        let host = escaped(&self.host);
+        let host = utf8_percent_encode(&self.host, ESCAPED);
         let file = format!("{:016x}.parquet", self.trace.0);
         self.root
             .join(table.name())
@@ -113,20 +113,8 @@ pub(crate) fn date(capture: &Capture) -> String {
     start.split('T').next().unwrap_or(&start).to_owned()
 }
 
-/// A name as engines expect it in the name of a folder: other bytes than letters, digits, `-`, `_`
-/// and `.` as `%` and two digits.
-fn escaped(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
-            text.push(byte.into());
-        } else {
-            // Writing to a text cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
+/// What engines expect to be escaped in the name of a folder.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 #[cfg(test)]
 mod tests {
@@ -135,7 +123,7 @@ mod tests {
     #[test]
     fn names_of_hosts_are_names_of_folders() {
         for (name, expected) in [("PC-7.lan", "PC-7.lan"), ("a/b=ä", "a%2Fb%3D%C3%A4"), ("..", "..")] {
-            assert_eq!(escaped(name), expected);
+            assert_eq!(utf8_percent_encode(name, ESCAPED).to_string(), expected);
         }
     }
 }

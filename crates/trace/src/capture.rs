@@ -6,13 +6,16 @@
 //! rules are described in `docs/format/order.md`.
 
 use std::fmt;
+use std::path::{Component, Path};
 
+use percent_encoding::percent_decode_str;
 use stackhound_etl::hook_id;
 use stackhound_etl::record::Record;
 use stackhound_etl::{Block, BufferRef, ClockKind, EtlFile, Index, LogFileMode, LogfileHeader, Selection};
 use stackhound_types::{FileTime, PointerSize, Rfc3339, TICKS_PER_SECOND};
 
 use crate::Error;
+use crate::source::Source;
 use crate::trace_files::OpenTrace;
 
 /// How sources are grouped into captures.
@@ -31,7 +34,7 @@ pub enum Grouping {
 /// state the value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Machine {
-    /// The computer name, from a SystemConfig event.
+    /// The computer name, from a SystemConfig event, or from a folder `host=NAME`.
     pub computer_name: Option<String>,
     /// The boot time, from the logfile header.
     pub boot_time: Option<FileTime>,
@@ -222,20 +225,15 @@ struct Series {
 
 impl Facts {
     /// Reads a few buffers at the beginning and at the end of each stream.
-    pub fn of(etl_file: &EtlFile, index: &Index) -> Facts {
+    pub fn of(source: &Source, index: &Index) -> Facts {
+        let etl_file = &source.etl_file;
         let session = etl_file.session();
-        let computer_name = computer_name(etl_file, index);
+        let computer_name = computer_name(etl_file, index).or_else(|| host_of(Path::new(&source.name)));
         Facts {
             machine: Machine { computer_name, ..Machine::of(session) },
             times: times(etl_file, index),
             series: Series::of(session, index),
         }
-    }
-
-    /// Reads only the header, no events.
-    pub fn of_header(session: &LogfileHeader) -> Facts {
-        let times = (session.start_time, session.end_time.unwrap_or(session.start_time));
-        Facts { machine: Machine::of(session), times, series: None }
     }
 
     /// Whether two sources are parts of one capture.
@@ -318,6 +316,15 @@ fn name_of(record: &Record<'_>) -> Option<String> {
     let units: Vec<u16> = units.take_while(|&unit| unit != 0).collect();
     let name = String::from_utf16_lossy(&units);
     (!name.is_empty()).then_some(name)
+}
+
+/// The name of the innermost folder `host=NAME` of a path.
+fn host_of(path: &Path) -> Option<String> {
+    path.parent()?.components().rev().find_map(|component| {
+        let Component::Normal(folder) = component else { return None };
+        let name = folder.to_str()?.strip_prefix("host=").filter(|name| !name.is_empty())?;
+        Some(percent_decode_str(name).decode_utf8_lossy().into_owned())
+    })
 }
 
 /// The sources of each capture, as indexes in ascending order. Captures are sorted by their start,

@@ -62,8 +62,7 @@ impl TraceFiles {
         self
     }
 
-    /// Opens the sources as one capture. Reads the first buffer of a single source; for several,
-    /// also the data that grouping requires (see [`captures`](TraceFiles::captures)).
+    /// Opens the sources as one capture.
     ///
     /// # Errors
     /// The errors of [`captures`](TraceFiles::captures), an error if a file of a directory cannot be
@@ -80,9 +79,8 @@ impl TraceFiles {
     /// Opens every source and groups them into captures, sorted by start time. There is at least
     /// one.
     ///
-    /// With several sources, visits every buffer header, and reads a few buffers at the beginning
-    /// and at the end of each stream. A single source is not read: its times are those in its
-    /// logfile header.
+    /// Visits every buffer header, and reads a few buffers at the beginning and at the end of each
+    /// stream.
     ///
     /// # Errors
     /// If a file cannot be opened, or there is no file. Files of directories that cannot be opened are
@@ -149,17 +147,17 @@ impl OpenTrace {
 
     /// Splits the sources into captures.
     fn into_captures(self, grouping: Grouping) -> Vec<Capture> {
-        if self.sources.len() == 1 {
-            let facts = Facts::of_header(self.sources[0].etl_file.session());
-            return vec![Capture { trace: self, machine: facts.machine, times: facts.times }];
-        }
         let sources = self.sources.iter().zip(self.indexes());
-        let facts: Vec<_> = sources.map(|(source, index)| Facts::of(&source.etl_file, index)).collect();
+        let facts: Vec<_> = sources.map(|(source, index)| Facts::of(source, index)).collect();
         let groups = match grouping {
             Grouping::ByCapture => capture::grouped(&facts),
             Grouping::Merge => vec![(0..facts.len()).collect()],
             Grouping::Separate => capture::in_order(&facts, (0..facts.len()).map(|at| vec![at]).collect()),
         };
+        if let [group] = groups.as_slice() {
+            let (machine, times) = capture::summary(&facts, group);
+            return vec![Capture { trace: self, machine, times }];
+        }
         let capture = |group: Vec<usize>| {
             let (machine, times) = capture::summary(&facts, &group);
             Capture { trace: self.part(&group), machine, times }

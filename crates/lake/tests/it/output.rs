@@ -123,16 +123,21 @@ fn the_memory_limit_is_stated_in_the_error() {
 fn directories_are_joined_and_names_of_hosts_decoded() {
     let first = demo().tables();
     let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("stackhound-demo.etl");
-    fs::copy(demo().trace(), trace).unwrap();
+    let utf16 = |name: &str| -> Vec<u8> { name.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    let (of_demo, other) = (utf16("DESKTOP-CONTOSO"), utf16("a/b ä\0\0\0\0\0\0\0\0\0\0"));
+    let mut trace = fs::read(demo().trace()).unwrap();
+    let at = trace.windows(of_demo.len()).position(|bytes| bytes == of_demo).expect("the name");
+    trace[at..at + other.len()].copy_from_slice(&other);
+    let path = folder.path().join("stackhound-demo.etl");
+    fs::write(&path, trace).unwrap();
     let second = folder.path().join("lake").to_str().unwrap().to_owned();
-    convert(&second, &["--host", "a/b ä"]);
+    convert(&second);
     let found = rows(
         "SELECT host, count(*) AS n, min(symbol(stack_id)) AS s FROM events GROUP BY host ORDER BY host",
         &[&first, &second],
     );
     let hosts: Vec<_> = found.iter().map(|row| row["host"].as_str().unwrap()).collect();
-    assert_eq!(hosts, ["a/b ä", "unknown"]);
+    assert_eq!(hosts, ["DESKTOP-CONTOSO", "a/b ä"]);
     assert_eq!(found[0]["n"], found[1]["n"]);
     let one = rows("SELECT count(*) AS n FROM events WHERE host = 'a/b ä'", &[&first, &second]);
     assert_eq!(one[0]["n"], found[0]["n"]);

@@ -75,17 +75,16 @@ pub fn demo() -> &'static Demo {
     DEMO.get_or_init(|| {
         let demo = Demo { folder: tempfile::tempdir().expect("a folder") };
         text(stackhound(&["demo", "-q", "--out", demo.folder.path().to_str().expect("UTF-8")]));
-        convert(&demo.tables(), &[]);
+        convert(&demo.tables());
         demo
     })
 }
 
 /// Converts the demo trace with its symbols.
-pub fn convert(output: &str, arguments: &[&str]) {
+pub fn convert(output: &str) {
     // The demo may still be under construction: its paths exist first.
     let folder = Path::new(output).parent().expect("a folder");
     let of = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
     let (trace, symbols) = (of("stackhound-demo.etl"), of("symbols"));
-    let all = [&["convert", "-q", &trace, "-o", output, "--symbol-path", &symbols], arguments].concat();
-    text(stackhound(&all));
+    text(stackhound(&["convert", "-q", &trace, "-o", output, "--symbol-path", &symbols]));
 }

@@ -77,7 +77,7 @@ fn conditions_that_are_passed_down_select_the_same_events() {
         "time BETWEEN '2024-01-01T00:00:00.05Z' AND '2024-01-01T00:00:00.06Z' AND pid = 1860",
         "TIMESTAMP '2024-01-01T00:00:00.3Z' < time",
         "time = (SELECT min(time) FROM events)",
-        "host = 'unknown' AND date = '2024-01-01' AND cpu = 0",
+        "host = 'DESKTOP-CONTOSO' AND date = '2024-01-01' AND cpu = 0",
         "host = 'another'",
         "service = 'NtCreateFile' AND stack_id IS NOT NULL",
     ] {

@@ -78,9 +78,16 @@ impl File {
 }
 
 fn captures(files: &[File], grouping: Grouping) -> Vec<Capture> {
+    let names = (0..files.len()).map(|number| format!("{number}.etl"));
+    captures_at(files.iter().zip(names), grouping)
+}
+
+/// The captures of files with relative paths.
+fn captures_at<'f>(files: impl IntoIterator<Item = (&'f File, String)>, grouping: Grouping) -> Vec<Capture> {
     let directory = tempfile::tempdir().unwrap();
-    let paths = files.iter().enumerate().map(|(number, file)| {
-        let path = directory.path().join(format!("{number}.etl"));
+    let paths = files.into_iter().map(|(file, name)| {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, file.make()).unwrap();
         path
     });
@@ -160,6 +167,34 @@ fn computer_names_distinguish_machines() {
     }
     let named = captures(&[usual(), on("ALPHA", usual())], Grouping::ByCapture);
     assert_eq!(named[0].machine.computer_name.as_deref(), Some("ALPHA"));
+}
+
+#[test]
+fn a_single_file_states_its_computer_and_its_last_event() {
+    let [capture] = captures(&[on("ALPHA", usual())], Grouping::ByCapture).try_into().unwrap();
+    assert_eq!(capture.machine.computer_name.as_deref(), Some("ALPHA"));
+    let unfinished = with(|session| session.end_time = Some(FileTime(0)));
+    let [capture] = captures(&[unfinished], Grouping::ByCapture).try_into().unwrap();
+    assert_eq!(capture.times.1.0 - capture.times.0.0, 10 * TICKS_PER_SECOND);
+}
+
+#[test]
+fn a_folder_states_the_computer_if_the_file_does_not() {
+    for (path, file, expected) in [
+        ("host=PC-7.lan/0.etl", usual(), Some("PC-7.lan")),
+        ("host=PC-7/0.etl", on("ALPHA", usual()), Some("ALPHA")),
+        ("date=2024-01-01/host=a%2Fb%3D%C3%A4/part/0.etl", usual(), Some("a/b=ä")),
+        ("host=outer/host=inner/0.etl", usual(), Some("inner")),
+        ("host=/0.etl", usual(), None),
+        ("ghost=a/0.etl", usual(), None),
+        ("host=0.etl", usual(), None),
+    ] {
+        let [capture] = captures_at([(&file, path.to_owned())], Grouping::ByCapture).try_into().unwrap();
+        assert_eq!(capture.machine.computer_name.as_deref(), expected, "{path}");
+    }
+    let file = usual();
+    let files = ["host=a/0.etl", "host=b/1.etl"].map(|path| (&file, path.to_owned()));
+    assert_eq!(groups(&captures_at(files, Grouping::ByCapture)), APART);
 }
 
 #[test]
