@@ -24,6 +24,7 @@ use stackhound_export::escape::Plain;
 use url::Url;
 
 use crate::functions;
+use crate::jobs::Jobs;
 use crate::names::Names;
 use crate::session::Limits;
 use crate::tables::Sources;
@@ -143,6 +144,7 @@ pub async fn schedule(arguments: &SchedulerArguments) -> Result<()> {
         ..SchedulerConfig::default()
     };
     let cluster = BallistaCluster::new_from_config(&config).await?;
+    let cluster = BallistaCluster::new(cluster.cluster_state(), Arc::new(Jobs(cluster.job_state())));
     eprintln!("scheduler at df://{}", arguments.bind);
     let served = start_server(cluster, arguments.bind, Arc::new(config)).await;
     served.with_context(|| format!("scheduler at {}", arguments.bind))

@@ -7,6 +7,8 @@
 #[cfg(feature = "cluster")]
 mod cluster;
 mod functions;
+#[cfg(feature = "cluster")]
+mod jobs;
 mod names;
 mod query;
 mod rows;
