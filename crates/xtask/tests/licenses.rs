@@ -87,7 +87,7 @@ fn dependencies_have_allowed_licenses_and_one_source() {
 }
 
 #[test]
-#[ignore = "fetches packages that the workspace does not need"]
+#[ignore = "slow: run by .ci/run"]
 fn dependencies_of_separate_programs_have_allowed_licenses_and_one_source() {
     check("lake", 400);
     check("python", 100);
