@@ -14,8 +14,8 @@
 //! - **Switch.** Only classes that load the stack pointer with an unrelated value can change the
 //!   stack. The stack changes if the new pointer is in another region. Regions are declared
 //!   ([`Tracker::declare`]) or grow with the observed pointers. A pointer less than
-//!   [`MERGE_DISTANCE`] from observed pointers belongs to the same stack. Stacks that are closer to
-//!   each other must be declared; otherwise they are treated as one.
+//!   [`MERGE_DISTANCE`], or [`KERNEL_MERGE_DISTANCE`], from observed pointers belongs to the same
+//!   stack. Stacks that are closer to each other must be declared; otherwise they are treated as one.
 //! - **Entry.** If the pointer is higher than when the stack was left, the frames below the pointer
 //!   are `Unwound`. If it is lower, other code has created a frame there: [`StartType::Manual`], up
 //!   to the pointer at which the stack was left. Otherwise the slots are read from the top down
@@ -37,6 +37,8 @@
 //!   transitions later. If a return leads elsewhere before that, or the pointer rises without a
 //!   return, there was no frame: the retpoline was a jump, and the frame that jumped continues.
 //!
+//! Systems have rules of their own, for entries into the kernel: see [`rings`].
+//!
 //! # Limits
 //!
 //! At most [`FRAMES_MAX`] open frames, [`STACKS_MAX`] regions and [`THREADS_MAX`] threads are
@@ -49,17 +51,19 @@
 
 mod open;
 mod regions;
+mod rings;
 mod step;
 
 use std::collections::HashMap;
 
 use stackhound_types::Address;
 
-pub use self::regions::MERGE_DISTANCE;
-pub use self::step::{Class, Counts, Point, Space, Step, Thread, Tracked};
+pub use self::regions::{KERNEL_MERGE_DISTANCE, MERGE_DISTANCE};
+pub use self::step::{Class, Counts, Point, Ring, Space, Step, Thread, Tracked};
 
 use self::open::{Frame, OpenStack};
 use self::regions::{RegionIndex, Regions};
+use self::rings::Entries;
 use crate::id::{ContextId, StackId, TransitionId};
 use crate::kind::{EndType, StackKind, StartType};
 
@@ -107,6 +111,7 @@ pub struct Tracker {
     doubted: Vec<Doubted>,
     /// The transition at which they are reported.
     doubted_until: u64,
+    entries: Entries,
     frames: usize,
     stacks: u32,
     counts: Counts,
@@ -144,6 +149,7 @@ impl Tracker {
             sp: 0,
             doubted: Vec::new(),
             doubted_until: 0,
+            entries: Entries::default(),
             frames: 0,
             stacks: 0,
             counts: Counts::default(),
@@ -194,6 +200,7 @@ impl Tracker {
             }
             _ => false,
         };
+        let same_stack = same_stack && step.before.ring == step.after.ring;
         if same_stack && sp <= self.limit && step.before.sp.0 <= self.limit && self.doubted.is_empty() {
             self.sp = sp;
             self.next += 1;
@@ -212,45 +219,63 @@ impl Tracker {
     fn change(&mut self, step: &Step, read: Read, sink: Sink) {
         let transition = TransitionId(self.next);
         self.next += 1;
-        if !self.started {
-            self.started = true;
-            self.sp = step.before.sp.0;
-            let index = self.locate(step.space, self.sp, StackKind::User, false);
-            // Skipped steps were on the same stack.
-            self.arrive(ContextId(0), index, sink);
-            self.update_window();
-            self.ensure_frame(ContextId(0), step.before.pc, sink);
-            self.remember_own();
-        }
         let now =
             Now { transition, class: step.class, before: step.before, after: step.after, space: step.space };
-        self.sp = step.after.sp.0;
-        if self.active.is_some() {
-            // Skipped steps may have raised the stack pointer.
-            self.unwind(&now, now.before.sp.0, sink);
-        }
-        match step.class {
-            Class::Call { return_address } => self.call(&now, return_address, sink),
-            Class::Return => self.returned(&now, read, sink),
-            Class::Jump => {
-                if self.active.is_some() && now.after.sp.0 == self.limit && self.top().is_some() {
-                    self.counts.tail_calls += 1;
-                }
-                self.stay(&now, read, sink);
+        if !self.started {
+            self.started = true;
+            // Otherwise, the space of the first pointer is unknown.
+            if now.before.ring == now.after.ring {
+                self.start(&now, sink);
             }
-            Class::Static | Class::Other => self.stay(&now, read, sink),
-            Class::Dynamic => self.go(&now, None, read, sink),
-            Class::System if now.after.sp != now.before.sp => self.go(&now, None, read, sink),
-            Class::System => self.stay(&now, read, sink),
-            Class::Interrupt { slot } => self.interrupt(&now, slot, sink),
-            Class::Signal { slot } => self.signal(&now, slot, read, sink),
-            Class::InterruptReturn => self.interrupt_returned(&now, read, sink),
-            Class::Switch { to } => self.switch(&now, to, read, sink),
+        }
+        match (now.before.ring, now.after.ring) {
+            (Ring::User, Ring::User) => self.advance(&now, read, sink),
+            (Ring::User, Ring::Kernel) => self.enter_kernel(&now, sink),
+            (Ring::Kernel, Ring::User) => self.leave_kernel(&now, read, sink),
+            (Ring::Kernel, Ring::Kernel) => self.advance_in_kernel(&now, read, sink),
         }
         if !self.doubted.is_empty() && transition.0 >= self.doubted_until {
             self.report_doubted(sink);
         }
         self.renew_limit();
+    }
+
+    /// Opens the first stack and a frame on it. Skipped steps were on the same stack.
+    fn start(&mut self, now: &Now, sink: Sink) {
+        self.sp = now.before.sp.0;
+        let kind = if now.before.ring == Ring::Kernel { StackKind::Kernel } else { StackKind::User };
+        let index = self.locate(now.space, self.sp, kind, false);
+        self.arrive(ContextId(0), index, sink);
+        self.update_window();
+        self.ensure_frame(ContextId(0), now.before.pc, sink);
+        self.remember_own();
+    }
+
+    /// Processes a step without a change of the ring.
+    fn advance(&mut self, now: &Now, read: Read, sink: Sink) {
+        self.sp = now.after.sp.0;
+        if self.active.is_some() {
+            // Skipped steps may have raised the stack pointer.
+            self.unwind(now, now.before.sp.0, sink);
+        }
+        match now.class {
+            Class::Call { return_address } => self.call(now, return_address, sink),
+            Class::Return => self.returned(now, read, sink),
+            Class::Jump => {
+                if self.active.is_some() && now.after.sp.0 == self.limit && self.top().is_some() {
+                    self.counts.tail_calls += 1;
+                }
+                self.stay(now, read, sink);
+            }
+            Class::Static | Class::Other => self.stay(now, read, sink),
+            Class::Dynamic => self.go(now, None, read, sink),
+            Class::System if now.after.sp != now.before.sp => self.go(now, None, read, sink),
+            Class::System => self.stay(now, read, sink),
+            Class::Interrupt { slot } => self.interrupt(now, slot, sink),
+            Class::Signal { slot } => self.signal(now, slot, read, sink),
+            Class::InterruptReturn => self.interrupt_returned(now, read, sink),
+            Class::Switch { to } => self.switch(now, to, read, sink),
+        }
     }
 
     fn call(&mut self, now: &Now, return_address: Address, sink: Sink) {
@@ -328,6 +353,11 @@ impl Tracker {
     }
 
     fn interrupt_returned(&mut self, now: &Now, read: Read, sink: Sink) {
+        self.end_interrupt(now, sink);
+        self.go(now, None, read, sink);
+    }
+
+    fn end_interrupt(&mut self, now: &Now, sink: Sink) {
         if let Some(frame) = self.top().filter(|frame| frame.slot == now.before.sp.0) {
             self.report_doubted(sink);
             let end = match frame.start {
@@ -337,7 +367,6 @@ impl Tracker {
             };
             self.close(now, end, sink);
         }
-        self.go(now, None, read, sink);
     }
 
     /// Processes a step that stays on its stack.
@@ -358,8 +387,13 @@ impl Tracker {
         }
         if self.active == from {
             self.stay(now, read, sink);
-            return;
+        } else {
+            self.entered_stack(now, read, sink);
         }
+    }
+
+    /// Compares the frames of the stack that has become active with the stack pointer.
+    fn entered_stack(&mut self, now: &Now, read: Read, sink: Sink) {
         self.unwind(now, now.after.sp.0, sink);
         let lower = self.stack().filter(|stack| !stack.is_empty() && now.after.sp.0 < stack.left);
         if let Some(stack) = lower {
@@ -375,6 +409,7 @@ impl Tracker {
 }
 
 /// The current step.
+#[derive(Clone, Copy)]
 struct Now {
     transition: TransitionId,
     class: Class,
@@ -460,12 +495,13 @@ impl Tracker {
     /// Opens a frame if the active stack has none.
     fn ensure_frame(&mut self, first: ContextId, function: Address, sink: Sink) {
         let sp = self.sp;
-        if let Some(stack) = self.stack()
+        let Some(region) = self.active.and_then(|index| self.regions.get_mut(index)) else { return };
+        let start = if region.is_of_processor() { StartType::Manual } else { StartType::Unknown };
+        if let Some(stack) = &mut region.stack
             && stack.is_empty()
         {
             stack.base = Some(sp);
-            let (stack, start) = (stack.id, StartType::Unknown);
-            sink(Tracked::Open { stack, first, start, function: Some(function) });
+            sink(Tracked::Open { stack: stack.id, first, start, function: Some(function) });
         }
     }
 
@@ -666,26 +702,32 @@ impl Tracker {
             self.regions.extend(active, now.before.sp.0);
         }
         let (kind, pushes) = match now.class {
-            Class::Signal { .. } => (StackKind::Alternate, true),
             Class::Interrupt { .. } => (StackKind::Kernel, true),
+            _ if now.after.ring == Ring::Kernel => (StackKind::Kernel, false),
+            Class::Signal { .. } => (StackKind::Alternate, true),
             Class::Dynamic => (StackKind::Alternate, false),
             _ => (StackKind::User, false),
         };
         let index = known.or_else(|| self.locate(now.space, now.after.sp.0, kind, pushes));
         if index.is_none() || index != self.active {
-            self.report_doubted(sink);
-            if let Some(stack) = self.stack() {
-                stack.left = now.before.sp.0;
-            }
+            self.leave_stack(now, sink);
             self.arrive(now.first(), index, sink);
         }
         self.update_window();
         self.active.is_some()
     }
 
+    fn leave_stack(&mut self, now: &Now, sink: Sink) {
+        self.report_doubted(sink);
+        self.end_visit(now, sink);
+        if let Some(stack) = self.stack() {
+            stack.left = now.before.sp.0;
+        }
+    }
+
     /// Activates the stack in a region, if a limit allows it.
     fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) {
-        let (thread, number) = (self.thread, self.stacks);
+        let number = self.stacks;
         let region = index.and_then(|index| self.regions.get_mut(index));
         let Some(region) = region.filter(|region| region.stack.is_some() || number < u32::MAX) else {
             self.counts.stacks_refused += 1;
@@ -696,6 +738,7 @@ impl Tracker {
         };
         let (kind, space) = (region.kind, region.space);
         let bounds = region.declared.then_some((Address(region.low), Address(region.high)));
+        let thread = (!region.is_of_processor()).then_some(self.thread);
         let stack = region.stack.get_or_insert_with(|| {
             self.stacks += 1;
             let stack = StackId(number);
@@ -704,7 +747,11 @@ impl Tracker {
         });
         stack.doubtful = stack.frames.len();
         sink(Tracked::Enter { stack: stack.id, first });
+        let id = stack.id;
         self.active = index;
+        if space == Space::KERNEL {
+            self.entries.kernel = index.map(|index| (index, id));
+        }
     }
 
     /// Returns the region of a stack pointer: a known region, the nearest one, or a new one of this
@@ -736,15 +783,11 @@ impl Tracker {
 
     /// Ends a region's stack between two transitions.
     fn abandon(&mut self, index: RegionIndex, sink: Sink) {
-        if self.active == Some(index) {
-            self.report_doubted(sink);
-        }
-        let Some(stack) = self.regions.get_mut(index).and_then(|region| region.stack.take()) else { return };
         let last = ContextId(self.next);
-        for _ in 0..stack.frames.len() + usize::from(stack.base.is_some()) {
-            sink(Tracked::Close { stack: stack.id, last, end: EndType::Abandoned });
+        self.end_frames(index, last, EndType::Abandoned, EndType::Abandoned, sink);
+        if self.regions.get_mut(index).and_then(|region| region.stack.take()).is_none() {
+            return;
         }
-        self.frames -= stack.frames.len();
         if self.active == Some(index) {
             sink(Tracked::Leave { last });
             self.active = None;
@@ -777,8 +820,10 @@ impl Tracker {
     }
 
     fn renew_limit(&mut self) {
-        // Without an active stack, static steps have no effect. The first step activates a stack.
-        let none = if self.started { u64::MAX } else { 0 };
-        self.limit = self.stack().map_or(none, |stack| stack.limit());
+        // Without an active stack, static steps have no effect. The first step activates a stack. In
+        // kernel mode, pointers of user stacks need the rules of rings.
+        let none = if self.started && !self.entries.foreign { u64::MAX } else { 0 };
+        let foreign = self.entries.foreign;
+        self.limit = self.stack().filter(|_| !foreign).map_or(none, |stack| stack.limit());
     }
 }

@@ -5,10 +5,14 @@ use stackhound_types::Address;
 use crate::id::StackId;
 use crate::kind::StartType;
 
+/// The slot of a frame that the stack pointer cannot end.
+pub(super) const NO_SLOT: u64 = u64::MAX;
+
 /// An open frame, identified by its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     /// The address of its return address. The frame ends when the stack pointer rises above it.
+    /// [`NO_SLOT`] for an entry from user mode.
     pub slot: u64,
     /// The value of the slot when the frame started. `None` if the slot is only a bound.
     pub return_address: Option<Address>,
@@ -37,11 +41,13 @@ pub(super) struct OpenStack {
     pub doubtful: usize,
     /// The stack pointer when the stack was last left.
     pub left: u64,
+    /// The function of the entry from user mode whose frame is the first one, if it is.
+    pub entry: Option<Address>,
 }
 
 impl OpenStack {
     pub fn new(id: StackId) -> OpenStack {
-        OpenStack { id, frames: Vec::new(), base: None, doubtful: 0, left: 0 }
+        OpenStack { id, frames: Vec::new(), base: None, doubtful: 0, left: 0, entry: None }
     }
 
     /// Returns the highest stack pointer at which no frame ends.
@@ -56,7 +62,18 @@ impl OpenStack {
     pub fn pop(&mut self) -> bool {
         let popped = self.frames.pop().is_some();
         self.doubtful = self.doubtful.min(self.frames.len());
+        if self.frames.is_empty() {
+            self.entry = None;
+        }
         popped
+    }
+
+    /// Removes all frames and returns their number.
+    pub fn clear(&mut self) -> usize {
+        let count = self.frames.len() + usize::from(self.base.is_some());
+        self.frames.clear();
+        (self.base, self.doubtful, self.entry) = (None, 0, None);
+        count
     }
 
     pub fn is_empty(&self) -> bool {

@@ -15,6 +15,9 @@ use crate::kind::StackKind;
 /// Maximum distance in bytes from observed stack pointers at which a new pointer still belongs to
 /// the same stack.
 pub const MERGE_DISTANCE: u64 = 64 << 10;
+/// The same for stacks in the kernel's space. They are small, and often separated by one guard page only.
+/// Kernels limit the size of a function's frame to about this number.
+pub const KERNEL_MERGE_DISTANCE: u64 = 2 << 10;
 
 #[derive(Debug)]
 pub(super) struct Region {
@@ -25,6 +28,17 @@ pub(super) struct Region {
     pub declared: bool,
     /// Set from the first use of the region until its stack ends.
     pub stack: Option<OpenStack>,
+}
+
+impl Region {
+    pub fn is_of_kernel(&self) -> bool {
+        matches!(self.kind, StackKind::Kernel | StackKind::Interrupt | StackKind::Deferred)
+    }
+
+    /// Whether it is a stack of interrupts, which belongs to the processor and not to a thread.
+    pub fn is_of_processor(&self) -> bool {
+        self.declared && matches!(self.kind, StackKind::Interrupt | StackKind::Deferred)
+    }
 }
 
 /// The number of a region. Numbers of removed regions are reused.
@@ -77,13 +91,14 @@ impl Regions {
         sp: u64,
         wanted: impl Fn(RegionIndex, &Region) -> bool,
     ) -> Option<RegionIndex> {
+        let most = if space == Space::KERNEL { KERNEL_MERGE_DISTANCE } else { MERGE_DISTANCE };
         let above = self.above(space, sp).map(|(_, span)| (span.low.saturating_sub(sp), span.region));
         let below = self.below(space, sp).map(|(&(_, high), span)| (sp - high, span.region));
         [above, below]
             .into_iter()
             .flatten()
             .filter(|&(distance, region)| {
-                distance <= MERGE_DISTANCE && self.get(region).is_some_and(|found| wanted(region, found))
+                distance <= most && self.get(region).is_some_and(|found| wanted(region, found))
             })
             .min()
             .map(|(_, region)| region)

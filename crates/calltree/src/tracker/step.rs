@@ -6,10 +6,24 @@ use crate::change::Change;
 use crate::id::{ContextId, Cpu, LocationId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
-/// An address space, with a number that the producer assigns. The kernel's part, which all
-/// processes share, is a space of its own.
+/// An address space, with a number that the producer assigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u64);
+
+impl Space {
+    /// The kernel's part of all address spaces, which all processes share.
+    pub const KERNEL: Space = Space(u64::MAX);
+}
+
+/// The privilege level of the processor. In the trace of a single program, it is always `User`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ring {
+    /// User mode: ring 3.
+    #[default]
+    User,
+    /// Kernel mode: ring 0.
+    Kernel,
+}
 
 /// A thread, with the number that the system assigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +36,8 @@ pub struct Point {
     pub pc: Address,
     /// The stack pointer.
     pub sp: Address,
+    /// The privilege level.
+    pub ring: Ring,
 }
 
 /// One transition.
@@ -33,7 +49,8 @@ pub struct Step {
     pub before: Point,
     /// The context after.
     pub after: Point,
-    /// The address space of the stack pointer after the transition.
+    /// The address space of the stack pointer after the transition. [`Space::KERNEL`] only in kernel
+    /// mode.
     pub space: Space,
 }
 
@@ -60,12 +77,12 @@ pub enum Class {
     /// A new value for the stack pointer: `mov rsp, …`, `pop rsp`, `xchg`, `leave`, `lea rsp,
     /// [rbp+…]`.
     Dynamic,
-    /// A system call, or the return from a system call. If it changes the stack pointer, it is
-    /// treated as `Dynamic`.
+    /// A system call, or the return from a system call. If it changes the stack pointer and not the
+    /// privilege level, it is treated as `Dynamic`.
     System,
     /// An interrupt, an exception or a fault that the processor delivers.
     Interrupt {
-        /// The address of the stored return address.
+        /// The address of the stored return address. Not used for interrupts from user mode.
         slot: Address,
     },
     /// A signal that the system delivers to a handler. The handler's return address is at the new
@@ -95,12 +112,13 @@ pub enum Tracked {
     Stack {
         /// The number of the stack.
         stack: StackId,
-        /// The kind of the stack. For undeclared stacks: `User` if a thread started or continued on
-        /// it, `Alternate` if a program or a signal switched to it, `Kernel` if an interrupt
-        /// switched to it.
+        /// The kind of the stack. For undeclared stacks: `Kernel` in kernel mode, or if an interrupt
+        /// switched to it. In user mode, `User` if a thread started or continued on it, `Alternate`
+        /// if a program or a signal switched to it.
         kind: StackKind,
-        /// The first thread that used it.
-        thread: Thread,
+        /// The first thread that used it. `None` for declared stacks of interrupts, which belong to
+        /// the processor.
+        thread: Option<Thread>,
         /// The address space of the stack.
         space: Space,
         /// Its memory, if it was declared.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stackhound_calltree::ContextId;
-use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread};
+use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step, Thread};
 use stackhound_calltree::{EndType, StackKind, StartType};
 use stackhound_types::Address;
 
@@ -172,7 +172,7 @@ impl<'a> Machine<'a> {
 
     /// Executes one transition to these registers. Memory must already be in the state after it.
     pub fn step(&mut self, class: Class, pc: u64, sp: u64) {
-        let point = |pc, sp| Point { pc: Address(pc), sp: Address(sp) };
+        let point = |pc, sp| Point { pc: Address(pc), sp: Address(sp), ring: Ring::User };
         let step = Step { class, before: point(self.pc, self.sp), after: point(pc, sp), space: SPACE };
         self.transition += 1;
         self.emit(Event::Step(step));

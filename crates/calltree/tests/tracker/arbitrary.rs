@@ -4,7 +4,7 @@ use crate::execution::Event;
 use proptest::prelude::*;
 use stackhound_calltree::ContextId;
 use stackhound_calltree::StackKind;
-use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracked};
+use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step, Thread, Tracked};
 use stackhound_types::Address;
 
 use super::found::{Found, feed, tracker};
@@ -37,11 +37,15 @@ fn class() -> impl Strategy<Value = Class> {
 }
 
 fn space() -> impl Strategy<Value = Space> {
-    prop_oneof![4 => Just(Space(0)), 1 => Just(Space(1))]
+    prop_oneof![4 => Just(Space(0)), 1 => Just(Space(1)), 2 => Just(Space::KERNEL)]
+}
+
+fn ring() -> impl Strategy<Value = Ring> {
+    prop_oneof![2 => Just(Ring::User), 1 => Just(Ring::Kernel)]
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let point = || (address(), address()).prop_map(|(pc, sp)| Point { pc, sp });
+    let point = || (address(), address(), ring()).prop_map(|(pc, sp, ring)| Point { pc, sp, ring });
     prop_oneof![
         16 => (class(), point(), point(), space())
             .prop_map(|(class, before, after, space)| Event::Step(Step { class, before, after, space })),

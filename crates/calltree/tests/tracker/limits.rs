@@ -1,7 +1,7 @@
 //! The tracker at its limits.
 
 use stackhound_calltree::tracker::{
-    Class, FRAMES_MAX, Point, STACKS_MAX, Space, Step, THREADS_MAX, Thread, Tracked, Tracker,
+    Class, FRAMES_MAX, Point, Ring, STACKS_MAX, Space, Step, THREADS_MAX, Thread, Tracked, Tracker,
 };
 use stackhound_calltree::{EndType, StackKind};
 use stackhound_types::Address;
@@ -14,12 +14,12 @@ struct Run {
 
 impl Run {
     fn new(sp: u64) -> Run {
-        let at = Point { pc: Address(0x1000), sp: Address(sp) };
+        let at = Point { pc: Address(0x1000), sp: Address(sp), ring: Ring::User };
         Run { tracker: Tracker::new(Thread(0)), at, items: Vec::new() }
     }
 
     fn step(&mut self, class: Class, sp: u64) {
-        let after = Point { pc: Address(0x9000), sp: Address(sp) };
+        let after = Point { pc: Address(0x9000), sp: Address(sp), ring: Ring::User };
         let step = Step { class, before: self.at, after, space: Space(0) };
         self.items.clear();
         self.tracker.step(&step, |_| None, |item| self.items.push(item));

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Space, Step, Thread, Tracked, Tracker};
+use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Ring, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{ContextId, EndType, StackKind, StartType};
 use stackhound_types::Address;
 
@@ -326,7 +326,7 @@ fn next(choice: Choice, at: Point, memory: &mut HashMap<u64, u64>) -> Step {
         }
         _ => (Class::Other, pc + 3, sp),
     };
-    let after = Point { pc: Address(pc), sp: Address(sp) };
+    let after = Point { pc: Address(pc), sp: Address(sp), ring: Ring::User };
     Step { class, before: at, after, space: Space(0) }
 }
 
@@ -339,7 +339,7 @@ proptest! {
         let mut found = Found::default();
         let mut literal = Literal::default();
         let mut memory = HashMap::new();
-        let mut at = Point { pc: Address(0x40_0000), sp: Address(high(0) - 64) };
+        let mut at = Point { pc: Address(0x40_0000), sp: Address(high(0) - 64), ring: Ring::User };
         for stack in 0..STACKS {
             let (low, high) = (Address(high(stack) - 8 * WORDS - 8), Address(high(stack)));
             tracker.declare(Space(0), low, high, StackKind::User, |item| found.take(item));

@@ -10,5 +10,6 @@ mod literal;
 mod notation;
 #[path = "../stepping/oracle.rs"]
 mod oracle;
+mod rings;
 mod scripts;
 mod truth;

@@ -6,7 +6,8 @@
 //! transitions: `poke ADDRESS WORD`, `declare LOW HIGH KIND`, `release LOW HIGH`, `exit THREAD`,
 //! `skip TRANSITIONS`, `unseen PC SP` for the registers after skipped transitions, `space NUMBER`
 //! for the address space of all further stack pointers, and `blind`, after which memory cannot be
-//! read.
+//! read. Code at 80000000 and above runs in kernel mode; its stack pointers there, and declared memory
+//! there, are in the kernel's space.
 //!
 //! Items are written without their contexts if these are the usual ones: the context after the
 //! line's transition for a start, the context before it for an end. Other contexts are written as
@@ -17,7 +18,7 @@ use std::fmt::Write;
 
 use crate::execution::Event;
 use stackhound_calltree::StackKind;
-use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tracked, Tracker};
+use stackhound_calltree::tracker::{Class, Counts, Point, Ring, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{ContextId, TransitionId};
 use stackhound_types::Address;
 
@@ -74,7 +75,7 @@ impl Machine {
                 return None;
             }
             "unseen" => {
-                self.point = Some(Point { pc: address(0), sp: address(1) });
+                self.point = Some(point(number(0), number(1)));
                 return None;
             }
             "space" => {
@@ -91,8 +92,10 @@ impl Machine {
                     "User" => StackKind::User,
                     "Alternate" => StackKind::Alternate,
                     "Interrupt" => StackKind::Interrupt,
+                    "Kernel" => StackKind::Kernel,
                     other => panic!("no kind {other}"),
                 };
+                let space = if number(0) >= KERNEL { Space::KERNEL } else { space };
                 return Some(Event::Declare { space, low: address(0), high: address(1), kind });
             }
             "release" => return Some(Event::Release { space, low: address(0), high: address(1) }),
@@ -100,7 +103,11 @@ impl Machine {
             "skip" => return Some(Event::Skip(number(0) as u32)),
             _ => {}
         }
-        let after = Point { pc: address(words.len() - 2), sp: address(words.len() - 1) };
+        let after = point(number(words.len() - 2), number(words.len() - 1));
+        let space = match after.ring {
+            Ring::Kernel if after.sp.0 >= KERNEL => Space::KERNEL,
+            _ => space,
+        };
         let before = self.point.unwrap_or(after);
         self.point = Some(after);
         let class = match name {
@@ -127,6 +134,15 @@ impl Machine {
     }
 }
 
+/// Code at or above this address runs in kernel mode, and its stack pointers at or above it are in the
+/// kernel's space.
+const KERNEL: u64 = 0x8000_0000;
+
+fn point(pc: u64, sp: u64) -> Point {
+    let ring = if pc >= KERNEL { Ring::Kernel } else { Ring::User };
+    Point { pc: Address(pc), sp: Address(sp), ring }
+}
+
 fn render(transition: TransitionId, item: Tracked) -> String {
     let at = |context: ContextId, usual: ContextId| {
         if context == usual { String::new() } else { format!(" @{:x}", context.0) }
@@ -135,9 +151,10 @@ fn render(transition: TransitionId, item: Tracked) -> String {
     let function =
         |address: Option<Address>| address.map_or("?".into(), |address| format!("{:x}", address.0));
     match item {
-        Tracked::Stack { stack, kind, region, .. } => {
+        Tracked::Stack { stack, kind, region, thread, .. } => {
             let region = region.map_or(String::new(), |(low, high)| format!(" {:x}-{:x}", low.0, high.0));
-            format!("new {} {kind:?}{region}", stack.0)
+            let owner = if thread.is_none() { " of the processor" } else { "" };
+            format!("new {} {kind:?}{region}{owner}", stack.0)
         }
         Tracked::Enter { stack, first: at_first } => format!("enter {}{}", stack.0, at(at_first, first)),
         Tracked::Leave { last: at_last } => format!("leave{}", at(at_last, last)),

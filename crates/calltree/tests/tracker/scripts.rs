@@ -1,7 +1,7 @@
 //! One script for each rule. The expected items were derived from the rule by hand.
 
 use stackhound_calltree::StackId;
-use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracker};
+use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step, Thread, Tracker};
 use stackhound_types::Address;
 
 use super::notation::check;
@@ -80,7 +80,7 @@ fn a_tail_call_keeps_the_frame() {
 #[test]
 fn only_at_its_return_address_a_frame_can_continue_in_another_function() {
     let mut tracker = Tracker::new(Thread(1));
-    let at = |pc, sp| Point { pc: Address(pc), sp: Address(sp) };
+    let at = |pc, sp| Point { pc: Address(pc), sp: Address(sp), ring: Ring::User };
     let mut before = at(0x100, 0x1000);
     let call = |return_address| Class::Call { return_address: Address(return_address) };
     // The doubtful call may not start a function.
@@ -471,7 +471,7 @@ fn an_interrupt_brings_its_own_stack() {
         "declare 8000 9000 Interrupt |
          start 100 1000        | new 0 User, enter 0 @0, open 0 Unknown 100 @0
          call  500 ff8         | open 0 Call 500
-         int   8fd8 900 8fd8   | new 1 Interrupt 8000-9000, enter 1, open 1 Interrupt 900
+         int   8fd8 900 8fd8   | new 1 Interrupt 8000-9000 of the processor, enter 1, open 1 Interrupt 900
          call  990 8fd0        | open 1 Call 990
          ret   905 8fd8        | close 1 Return
          iret  500 ff8         | close 1 InterruptReturn, enter 0

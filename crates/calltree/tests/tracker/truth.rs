@@ -86,7 +86,7 @@ fn record(execution: Execution) -> (Truth, Trace) {
     tracker.finish(|item| items.push(item));
     for item in items {
         if let Tracked::Stack { stack, kind, thread, region, .. } = item {
-            let thread = Some(thread.0);
+            let thread = thread.map(|thread| thread.0);
             let defined =
                 builder.stack(StackInfo { kind, process: None, thread, cpu: None, name: None, region });
             assert_eq!(defined, stack);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use stackhound_calltree::journal::Writer;
-use stackhound_calltree::tracker::{self, Point, Space, Step, Tracked, Tracker};
+use stackhound_calltree::tracker::{self, Point, Ring, Space, Step, Tracked, Tracker};
 use stackhound_calltree::{Change, Cpu, EndType, LocationId, StackInfo, StackKind, StartType};
 use stackhound_types::Address;
 
@@ -298,7 +298,7 @@ impl Recorder {
     }
 
     fn step(&mut self, class: tracker::Class, before: Registers, after: Registers) {
-        let point = |at: Registers| Point { pc: Address(at.pc), sp: Address(at.sp) };
+        let point = |at: Registers| Point { pc: Address(at.pc), sp: Address(at.sp), ring: Ring::User };
         let step = Step { class, before: point(before), after: point(after), space: self.space };
         let code = self.machine.code();
         let tracked = &mut self.tracked;
@@ -320,7 +320,7 @@ impl Recorder {
                     journal.stack(&StackInfo {
                         kind,
                         process: Some(self.machine.process().0 as u32),
-                        thread: Some(thread.0),
+                        thread: thread.map(|thread| thread.0),
                         cpu: None,
                         name: Some(self.program.clone()),
                         region,
