@@ -8,7 +8,7 @@ use crate::id::ContextId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StartType {
-    /// By a call instruction, or by an equivalent event in an event trace (a system call).
+    /// By a call instruction or a system call.
     Call = 0,
     /// By an interrupt, an exception or a signal.
     Interrupt = 1,
@@ -36,7 +36,7 @@ pub enum EndType {
     Return = 0,
     /// A return instruction consumed the return address of the frame, but led elsewhere.
     ReturnElsewhere = 1,
-    /// A return from an interrupt or a signal.
+    /// A return from an interrupt or a signal. In the exact trace of a system: any return to user mode.
     InterruptReturn = 2,
     /// The stack pointer rose above the frame without a return: `longjmp`, an exception.
     Unwound = 3,

@@ -190,14 +190,7 @@ impl Tracker {
         Some((stack.frames[0].start, stack.entry?))
     }
 
-    fn continue_entry(
-        &mut self,
-        now: &Now,
-        start: StartType,
-        function: Address,
-        read: Read,
-        sink: Sink,
-    ) {
+    fn continue_entry(&mut self, now: &Now, start: StartType, function: Address, read: Read, sink: Sink) {
         let from = self.position();
         self.sp = now.after.sp.0;
         if !self.reach(now, None, sink) {

@@ -3,8 +3,9 @@
 use crate::execution::truth::TrueFrame;
 use crate::execution::{Event, Memory};
 use stackhound_calltree::tracker::{Tracked, Tracker};
-use stackhound_calltree::{ContextId, StackId};
-use stackhound_calltree::{EndType, StartType};
+use stackhound_calltree::{
+    Builder, ContextId, Cpu, EndType, LocationId, LocationInfo, StackId, StackInfo, StartType, Trace,
+};
 use stackhound_types::Address;
 
 /// The frames of each stack and the periods of activity.
@@ -111,6 +112,34 @@ pub fn feed(tracker: &mut Tracker, event: Event, memory: Memory, sink: impl FnMu
         Event::Release { space, low, high } => tracker.release(space, low, high, sink),
         Event::Exit(thread) => tracker.exit(thread, sink),
     }
+}
+
+/// Converts the output of a tracker to a trace, as a recorder does.
+#[track_caller]
+pub fn built(items: &[Tracked], transitions: u64) -> Trace {
+    let mut builder = Builder::new();
+    for &item in items {
+        if let Tracked::Stack { stack, kind, thread, region, .. } = item {
+            let thread = thread.map(|thread| thread.0);
+            let defined =
+                builder.stack(StackInfo { kind, process: None, thread, cpu: None, name: None, region });
+            assert_eq!(defined, stack);
+        }
+        let location = |address| -> LocationId {
+            let address = Some(address);
+            builder.location(LocationInfo {
+                address,
+                module: None,
+                rva: None,
+                symbol: None,
+                symbol_offset: 0,
+            })
+        };
+        if let Some(change) = item.change(Cpu(0), location) {
+            builder.apply(change).expect("a valid change");
+        }
+    }
+    builder.finish(transitions).expect("a trace")
 }
 
 /// Creates a tracker for a generated execution.

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Ring, Space, Step, Thread, Tracked, Tracker};
+use stackhound_calltree::tracker::{
+    Class, DOUBT_MAX, NEAR, Point, Ring, Space, Step, Thread, Tracked, Tracker,
+};
 use stackhound_calltree::{ContextId, EndType, StackKind, StartType};
 use stackhound_types::Address;
 

@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stackhound_calltree::tracker::Tracked;
-use stackhound_calltree::{
-    Builder, ContextId, Cpu, EndType, FrameId, LocationId, LocationInfo, StackInfo, StartType, Trace,
-};
+use stackhound_calltree::{ContextId, EndType, FrameId, StartType, Trace};
 
-use super::found::{Found, feed, tracker};
+use super::found::{Found, built, feed, tracker};
 use crate::execution::Execution;
 use crate::execution::truth::{TrueFrame, Truth};
 
@@ -77,35 +74,12 @@ fn all_starts_and_ends_occur() {
     assert!(deepest > 10, "frames from before the trace: {deepest}");
 }
 
-/// Converts an execution to a trace, as a recorder does.
 fn record(execution: Execution) -> (Truth, Trace) {
-    let mut builder = Builder::new();
     let mut items = Vec::new();
     let mut tracker = tracker();
     let truth = execution.run(|event, memory| feed(&mut tracker, event, memory, |item| items.push(item)));
     tracker.finish(|item| items.push(item));
-    for item in items {
-        if let Tracked::Stack { stack, kind, thread, region, .. } = item {
-            let thread = thread.map(|thread| thread.0);
-            let defined =
-                builder.stack(StackInfo { kind, process: None, thread, cpu: None, name: None, region });
-            assert_eq!(defined, stack);
-        }
-        let location = |address| -> LocationId {
-            let address = Some(address);
-            builder.location(LocationInfo {
-                address,
-                module: None,
-                rva: None,
-                symbol: None,
-                symbol_offset: 0,
-            })
-        };
-        if let Some(change) = item.change(Cpu(0), location) {
-            builder.apply(change).expect("a valid change");
-        }
-    }
-    let trace = builder.finish(truth.transitions).expect("a trace");
+    let trace = built(&items, truth.transitions);
     (truth, trace)
 }
 
