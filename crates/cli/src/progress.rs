@@ -115,14 +115,20 @@ impl Progress {
 
     #[cold]
     fn draw(&mut self, time: Option<FileTime>) {
-        let Some(bar) = &self.bar else { return };
-        if bar.is_hidden() && self.started.elapsed() > PATIENCE {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
         let share = self.trace.zip(time).map(|(trace, time)| {
             (self.before as f64 + trace.bytes as f64 * trace.share(time)) / self.bytes.max(1) as f64
         });
-        bar.set_message(line(self.started.elapsed(), self.events, share));
+        self.show(|elapsed| line(elapsed, self.events, share));
+    }
+
+    /// Shows a line, which is made of the time so far.
+    pub fn show(&self, line: impl FnOnce(Duration) -> String) {
+        let Some(bar) = &self.bar else { return };
+        let elapsed = self.started.elapsed();
+        if bar.is_hidden() && elapsed > PATIENCE {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        bar.set_message(line(elapsed));
         bar.tick();
     }
 

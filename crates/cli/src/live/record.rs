@@ -18,6 +18,7 @@ use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("recorded").multiple(true))]
 pub struct Arguments {
     /// Write to this file while recording; by default to a file in the current directory, named
     /// after the session or program
@@ -37,26 +38,40 @@ pub struct Arguments {
     /// Stop this session, even of another program, without recording
     #[arg(long, value_name = "SESSION", conflicts_with = "output", conflicts_with_all = LIVE, help_heading = "Live")]
     pub stop: Option<String>,
-    /// Record a program on Linux instruction by instruction, which slows it down ten-thousandfold
+    /// Record every call and return on Linux: of a program, which slows it down ten-thousandfold, or of
+    /// a system in QEMU
     #[arg(
         long,
-        requires = "program",
+        requires = "recorded",
         conflicts_with_all = ["list", "stop"],
         conflicts_with_all = LIVE,
-        help_heading = "One program"
+        help_heading = "Exact"
     )]
     pub exact: bool,
-    /// Stop recording after N transitions (mostly instructions); the program continues to run
+    /// Stop recording after N transitions (mostly instructions); a program continues to run, a system is
+    /// stopped
     #[arg(
         long,
         value_name = "N",
         requires = "exact",
         value_parser = clap::value_parser!(u64).range(1..),
-        help_heading = "One program"
+        help_heading = "Exact"
     )]
     pub limit: Option<u64>,
+    /// Boot and record a system with this kernel; arguments after `--` are those of QEMU
+    #[arg(long, value_name = "KERNEL", requires = "exact", group = "recorded", help_heading = "Exact")]
+    pub system: Option<PathBuf>,
+    /// The initial file system of the system
+    #[arg(long, value_name = "FILE", requires = "system", help_heading = "Exact")]
+    pub initrd: Option<PathBuf>,
     /// Run and record this program with these arguments
-    #[arg(last = true, value_name = "PROGRAM", requires = "exact", help_heading = "One program")]
+    #[arg(
+        last = true,
+        value_name = "PROGRAM",
+        requires = "exact",
+        group = "recorded",
+        help_heading = "Exact"
+    )]
     pub program: Vec<std::ffi::OsString>,
 }
 

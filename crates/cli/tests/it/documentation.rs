@@ -42,6 +42,9 @@ const RUN_FOR_PYTHON: [&str; 2] =
 /// Commands that the tests and `scripts/lake-check.sh` of the program stackhound-lake run, which takes long to build.
 const RUN_FOR_LAKE: [&str; 2] = ["cargo install --path crates/lake", "stackhound query "];
 
+/// Commands that `scripts/qemu-check.sh` runs, which is a step of `.ci/run` as well.
+const RUN_WITH_QEMU: [&str; 2] = ["stackhound record --exact --system ", "stackhound threads boot.calls"];
+
 /// Commands that `scripts/check-json.py` runs, which is a step of `.ci/run` as well.
 const RUN_ON_EVENTS: &str = "jq ";
 
@@ -310,6 +313,10 @@ fn every_documented_command_prints_the_documented_output() {
         }
         if RUN_FOR_LAKE.iter().any(|known| command.starts_with(known)) {
             assert!(lake.contains("cargo test"), "{page}: {command}: not run by scripts/lake-check.sh");
+            continue;
+        }
+        if RUN_WITH_QEMU.iter().any(|known| command.starts_with(known)) {
+            assert!(ci.contains("scripts/qemu-check.sh"), "{page}: {command}: not run by .ci/run");
             continue;
         }
         if command.starts_with(RUN_ON_EVENTS) {

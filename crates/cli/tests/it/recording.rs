@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{refused, stackhound, text};
 use stackhound_calltree::journal::{Replayed, trace};
-use stackhound_calltree::{ContextId, Trace};
+use stackhound_calltree::{Axis, ContextId, Trace};
 
 fn read(path: &Path) -> (Trace, Replayed) {
     trace(&std::fs::read(path).unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -75,6 +75,110 @@ fn programs_that_cannot_be_recorded_are_refused() {
         &["record", "--exact"],
         &["record", "--exact", "--limit", "0", "--", "true"],
     ] {
+        assert_eq!(stackhound(usage).status.code(), Some(2), "{usage:?}");
+    }
+}
+
+/// A record of the plugin of QEMU: type, rings before and after, transition, and the registers before and
+/// after.
+fn record(kind: u8, rings: [u8; 2], transition: u64, registers: [u64; 4]) -> Vec<u8> {
+    let mut bytes = vec![kind, rings[0], rings[1], 0, 5, 0, 0, 0];
+    bytes.extend(transition.to_ne_bytes());
+    bytes.extend(registers.into_iter().flat_map(u64::to_ne_bytes));
+    bytes
+}
+
+/// Runs `record --exact` with a fake of QEMU: a shell script, with settings of its version and its plugins.
+fn with_qemu(settings: &str, script: &str, arguments: &[&str]) -> std::process::Output {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("qemu-system-x86_64");
+    let answers = "case $1 in
+        -version) echo \"QEMU emulator version ${VERSION:-10.0.2}\"; exit;;
+        -plugin) exit ${PLUGINS:-0};;
+    esac";
+    std::fs::write(&program, format!("#!/bin/sh\n{settings}\n{answers}\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    Command::new(env!("CARGO_BIN_EXE_stackhound"))
+        .args(["record", "--exact"])
+        .args(arguments)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_system_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (records, path) = (folder.path().join("records"), folder.path().join("boot.calls"));
+    let kernel = folder.path().join("vmlinuz");
+    std::fs::write(&kernel, "a kernel").unwrap();
+    let (text_of_kernel, stack) = (0xffff_ffff_8100_0000_u64, 0xffff_c900_0000_4000_u64);
+    let bytes = [
+        // The kernel calls a function, which returns, and starts a program.
+        record(4, [0, 0], 100, [text_of_kernel, 0x1000, text_of_kernel + 5, stack]),
+        record(1, [0, 0], 101, [text_of_kernel + 5, stack, text_of_kernel + 0x100, stack - 8]),
+        record(2, [0, 0], 110, [text_of_kernel + 0x105, stack - 8, text_of_kernel + 10, stack]),
+        record(9, [0, 0], 111, [text_of_kernel + 10, stack, 0, 0x1234_5001]),
+        record(8, [0, 3], 112, [text_of_kernel + 15, stack - 40, 0x40_1000, 0x7fff_0000]),
+        // The program calls a function, which calls the system.
+        record(1, [0, 0], 113, [0x40_1000, 0x7fff_0000, 0x40_2000, 0x7ffe_fff8]),
+        record(5, [0, 0], 114, [0x40_2000, 0x7ffe_fff8, text_of_kernel + 0x800, 0x7ffe_fff8]),
+        record(4, [0, 0], 116, [text_of_kernel + 0x803, 0x7ffe_fff8, text_of_kernel + 0x808, stack]),
+        record(4, [0, 0], 118, [text_of_kernel + 0x820, stack, text_of_kernel + 0x825, 0x7ffe_fff8]),
+        record(6, [0, 0], 119, [text_of_kernel + 0x825, 0x7ffe_fff8, 0x40_2002, 0x7ffe_fff8]),
+        record(2, [0, 0], 120, [0x40_2005, 0x7ffe_fff8, 0x40_1005, 0x7fff_0000]),
+        record(10, [0, 0], 130, [0, 130, 0, 0]),
+    ];
+    std::fs::write(&records, bytes.concat()).unwrap();
+    let script = format!(
+        "for word; do case $word in *,output=*) cat {} >/proc/self/fd/${{word##*=}};; esac; done; echo console",
+        text(&records)
+    );
+    let output = with_qemu("", &script, &["--system", text(&kernel), "-o", text(&path), "--", "-m", "64"]);
+    let closing = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"console\n"[..]), "{closing}");
+    let expected = format!(
+        "130 transitions with 130 instructions, 2 calls, returns in kernel mode: 1 of 1 matched, \
+         in user mode: 1 of 1 matched, 0 interrupts, 1 system calls, 6 frames on 3 stacks in "
+    );
+    assert!(closing.starts_with(&expected), "{closing}");
+    assert!(closing.ends_with(&format!("; the system ended: {}\n", path.display())), "{closing}");
+    let (trace, replayed) = read(&path);
+    assert!(replayed.finished && replayed.lost_bytes == 0);
+    // In the system call: the frame of the entry, and before it the stack of the program.
+    let stack = trace.context(ContextId(117)).unwrap().stack().unwrap();
+    let entry = stack.frame().unwrap();
+    let address = entry.function_location().and_then(|location| location.address());
+    assert_eq!(address.map(|address| address.0), Some(text_of_kernel + 0x800));
+    let program = stack.prev_stack(Axis::Cpu).unwrap();
+    let function = program.frame().unwrap().function_location().and_then(|location| location.address());
+    assert_eq!(function.map(|address| address.0), Some(0x40_2000));
+}
+
+#[test]
+fn systems_that_cannot_be_recorded_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boot.calls");
+    let kernel = folder.path().join("vmlinuz");
+    let sentence = |settings: &str, script: &str| {
+        let output = with_qemu(settings, script, &["--system", text(&kernel), "-o", text(&path)]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(sentence("", "").contains("vmlinuz: No such file or directory"));
+    std::fs::write(&kernel, "not a kernel").unwrap();
+    for (settings, script, expected) in [
+        ("VERSION=7.2.22", "", "qemu-system-x86_64 has version 7.2.22; expected 10 or later"),
+        ("PLUGINS=1", "", "qemu-system-x86_64 was built without plugins"),
+        ("", "exit 3", "QEMU ended before the kernel was executed (exit status: 3)"),
+    ] {
+        let error = sentence(settings, script);
+        assert!(error.contains(expected), "{error}");
+    }
+    for usage in [&["record", "--exact", "--initrd", "x", "--", "true"][..], &["record", "--system", "x"]] {
         assert_eq!(stackhound(usage).status.code(), Some(2), "{usage:?}");
     }
 }

@@ -1,47 +1,29 @@
-//! `stackhound record --exact`: runs a program and records its calls.
+//! `stackhound record --exact -- PROGRAM`.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use stackhound_calltree::journal::Writer;
 use stackhound_record_ptrace::{Ending, Recorder, Totals, wait_for_end};
 
+use super::{journal, output, stop_at_signals};
 use crate::live::record::Arguments;
 use crate::options::Common;
-use crate::outcome::Outcome;
 use crate::output::{counted, grouped, message};
 
-/// The exit code after a second interrupt.
-const INTERRUPTED: i32 = 130;
-
 /// Records, and waits for the end of the program unless interrupted.
-pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let path = match &arguments.output {
-        Some(path) => path.clone(),
-        None => default_path(&arguments.program),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The first signal ends the recording, the second one ends this program.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+pub fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let path = output(arguments.output.as_deref(), arguments.program.first().map(|name| name.as_ref()));
+    let stop = stop_at_signals()?;
     let recorder = Recorder::start(&arguments.program)?;
     let process = recorder.process();
-    // Written under its final name from the start, so that the recorded part survives a crash.
-    let unwritable = || format!("cannot write {}", path.display());
-    let journal = Writer::new(File::create(&path).with_context(unwritable)?).with_context(unwritable)?;
+    let journal = journal(&path)?;
     let started = Instant::now();
     let recorded = recorder.record(arguments.limit.unwrap_or(u64::MAX), &stop, journal);
     let recorded = recorded.with_context(|| path.display().to_string())?;
     let seconds = started.elapsed().as_secs_f64();
     drop(recorded.journal);
-    let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
+    let interrupted = stop.load(Ordering::Relaxed);
     let ending = match recorded.ending {
         Ending::Running if !interrupted => {
             wait_for_end(process).context("cannot wait for the end of the program")?
@@ -51,15 +33,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if !common.quiet {
         message(format_args!("{}; {}: {}", closing(&recorded.totals, seconds), end(ending), path.display()));
     }
-    Ok(Outcome::default())
-}
-
-/// A file in the current directory, named after the program.
-fn default_path(program: &[std::ffi::OsString]) -> PathBuf {
-    let name = program.first().and_then(|program| Path::new(program).file_name());
-    let mut name = name.unwrap_or_default().to_owned();
-    name.push(".calls");
-    PathBuf::from(name)
+    Ok(())
 }
 
 /// The closing line.
@@ -100,15 +74,6 @@ fn end(ending: Ending) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_are_named_after_programs() {
-        for (program, expected) in
-            [("ls", "ls.calls"), ("/usr/bin/gzip", "gzip.calls"), ("./a.out", "a.out.calls")]
-        {
-            assert_eq!(default_path(&[program.into()]), Path::new(expected));
-        }
-    }
 
     #[test]
     fn unusual_returns_are_counted_by_kind() {

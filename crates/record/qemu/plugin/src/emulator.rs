@@ -1,0 +1,321 @@
+//! The boundary to the emulator: its calls into the plugin, and access to registers and memory.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::api::{self, Api, Array, Block, Counter, Id, Information};
+use crate::decode::{self, Effect, Target};
+use crate::observer::{Instruction, Observer, Processor};
+
+/// The version of the interface that the plugin needs, which the emulator reads.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name of the interface")]
+pub static qemu_plugin_version: c_int = api::VERSION;
+
+/// The state of the plugin. It is set once, before the emulator calls anything else.
+static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(std::ptr::null_mut());
+
+struct Plugin {
+    api: Api,
+    registers: Registers,
+    counts: Counts,
+    /// The counters in the memory of the emulator.
+    scoreboard: *mut api::Scoreboard,
+    buffer: *mut Array,
+    observer: Observer,
+}
+
+/// Numbers that translated code changes.
+#[repr(C)]
+struct Board {
+    /// Instructions that have begun.
+    executed: u64,
+    /// Whether a record waits for the next instruction.
+    is_waiting: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Counts(*mut Board);
+
+#[derive(Default)]
+struct Registers {
+    general: [Option<Handle>; 16],
+    rip: Option<Handle>,
+}
+
+#[derive(Clone, Copy)]
+struct Handle(*mut c_void);
+
+/// The names of the general registers, by their numbers in instructions.
+const NAMES: [&CStr; 16] = [
+    c"rax", c"rcx", c"rdx", c"rbx", c"rsp", c"rbp", c"rsi", c"rdi", c"r8", c"r9", c"r10", c"r11", c"r12",
+    c"r13", c"r14", c"r15",
+];
+const RSP: usize = 4;
+
+/// The processor, as the observer sees it during a call.
+struct View<'a> {
+    api: Api,
+    registers: &'a Registers,
+    buffer: *mut Array,
+    counts: Counts,
+}
+
+impl View<'_> {
+    fn read(&mut self, register: Option<Handle>) -> u64 {
+        let Some(Handle(handle)) = register else { return 0 };
+        (self.api.byte_array_set_size)(self.buffer, 0);
+        (self.api.read_register)(handle, self.buffer);
+        self.bytes().first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the emulator allocated the array, which has `length` initialized bytes.
+        unsafe {
+            let Array { data, length } = *self.buffer;
+            if data.is_null() { &[] } else { std::slice::from_raw_parts(data, length as usize) }
+        }
+    }
+}
+
+impl Processor for View<'_> {
+    fn register(&mut self, number: u8) -> u64 {
+        self.read(self.registers.general.get(usize::from(number)).copied().flatten())
+    }
+
+    fn stack_pointer(&mut self) -> u64 {
+        self.read(self.registers.general[RSP])
+    }
+
+    fn instruction_pointer(&mut self) -> u64 {
+        self.read(self.registers.rip)
+    }
+
+    fn memory(&mut self, address: u64, length: usize) -> Option<&[u8]> {
+        (self.api.byte_array_set_size)(self.buffer, 0);
+        let read = (self.api.read_memory_vaddr)(address, self.buffer, length);
+        (read && self.bytes().len() >= length).then(|| &self.bytes()[..length])
+    }
+
+    fn executed(&self) -> u64 {
+        // SAFETY: the board exists as long as the emulator, and only the thread of the processor uses
+        // it, which makes this call, or has ended.
+        unsafe { (*self.counts.0).executed }
+    }
+
+    fn set_waiting(&mut self, waiting: bool) {
+        // SAFETY: as above.
+        unsafe { (*self.counts.0).is_waiting = u64::from(waiting) }
+    }
+}
+
+/// Calls the observer with the processor.
+fn with<R>(call: impl FnOnce(&mut Observer, &mut View) -> R) -> R {
+    // SAFETY: the pointer was set from a box that is never freed. The emulator has one processor, and
+    // calls the plugin from its thread, or after it has ended, so that no two references exist at a time.
+    let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
+    let Plugin { api, registers, counts, buffer, observer, .. } = plugin;
+    call(observer, &mut View { api: *api, registers, buffer: *buffer, counts: *counts })
+}
+
+/// Called by the emulator when it loads the plugin.
+///
+/// # Safety
+/// The arguments must be those of the plugin interface.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    information: *const Information,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    let refuse = |reason: &str| {
+        eprintln!("stackhound: {reason}");
+        1
+    };
+    // SAFETY: the emulator passes its description, with strings that end with a zero byte.
+    let (information, target) = unsafe { (&*information, CStr::from_ptr((*information).target)) };
+    if target != c"x86_64" || !information.is_system {
+        return refuse("expected the emulator of an x86-64 system (qemu-system-x86_64)");
+    }
+    if information.processors != 1 {
+        return refuse("only systems with one processor can be recorded: use -smp 1");
+    }
+    // SAFETY: there are `count` strings.
+    let output = (0..count as usize).find_map(|index| unsafe {
+        let text = CStr::from_ptr(*arguments.add(index)).to_str().ok()?;
+        text.strip_prefix("output=")?.parse::<c_int>().ok()
+    });
+    let Some(output) = output else { return refuse("expected the argument output=DESCRIPTOR") };
+    let api = match Api::find() {
+        Ok(api) => api,
+        Err(name) => {
+            let name = name.to_string_lossy();
+            return refuse(&format!("this version of QEMU has no {name}; expected version 10 or later"));
+        }
+    };
+    // SAFETY: the recorder passes an open descriptor that nothing else uses.
+    let output = unsafe { File::from_raw_fd(output) };
+    let plugin = Box::new(Plugin {
+        api,
+        registers: Registers::default(),
+        counts: Counts(std::ptr::null_mut()),
+        scoreboard: (api.scoreboard_new)(size_of::<Board>()),
+        buffer: (api.byte_array_new)(),
+        observer: Observer::new(output),
+    });
+    PLUGIN.store(Box::into_raw(plugin), Ordering::Relaxed);
+    (api.register_vcpu_init_cb)(id, processor_started);
+    (api.register_vcpu_tb_trans_cb)(id, block_translated);
+    (api.register_atexit_cb)(id, exited, std::ptr::null_mut());
+    0
+}
+
+extern "C" fn processor_started(_: Id, processor: c_uint) {
+    // SAFETY: as in `with`.
+    let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
+    plugin.counts = Counts((plugin.api.scoreboard_find)(plugin.scoreboard, processor).cast());
+    let array = (plugin.api.get_registers)();
+    // SAFETY: the emulator returns an array of `length` descriptions.
+    let descriptions = unsafe {
+        let Array { data, length } = *array;
+        std::slice::from_raw_parts(data.cast::<api::RegisterDescription>(), length as usize)
+    };
+    for description in descriptions {
+        // SAFETY: the name ends with a zero byte.
+        let name = unsafe { CStr::from_ptr(description.name) };
+        if let Some(number) = NAMES.iter().position(|&known| known == name) {
+            plugin.registers.general[number].get_or_insert(Handle(description.handle));
+        } else if name == c"rip" {
+            plugin.registers.rip.get_or_insert(Handle(description.handle));
+        }
+    }
+}
+
+extern "C" fn block_translated(_: Id, block: *mut Block) {
+    // SAFETY: as in `with`.
+    let (api, scoreboard) = unsafe {
+        let plugin = &*PLUGIN.load(Ordering::Relaxed);
+        (plugin.api, plugin.scoreboard)
+    };
+    let executed = Counter { scoreboard, offset: std::mem::offset_of!(Board, executed) };
+    let is_waiting = Counter { scoreboard, offset: std::mem::offset_of!(Board, is_waiting) };
+    let count = (api.tb_n_insns)(block);
+    let mut after_load = false;
+    let mut first = 0;
+    // Instructions that cannot stop the block are counted with the next one that can.
+    let mut uncounted = 0;
+    for index in 0..count {
+        let instruction = (api.tb_get_insn)(block, index);
+        let address = (api.insn_vaddr)(instruction);
+        if index == 0 {
+            first = address;
+            let vector = with(|observer, view| observer.handler_at(address, view));
+            match vector {
+                // Also completes the record that waits.
+                Some(vector) => {
+                    let known = known(Instruction { address, block: first, length: 0, effect: None, vector });
+                    (api.register_vcpu_insn_exec_cb)(instruction, interrupted, api::READS_REGISTERS, known);
+                }
+                None => (api.register_vcpu_tb_exec_cond_cb)(
+                    block,
+                    completed,
+                    api::READS_REGISTERS,
+                    api::NOT_EQUAL,
+                    is_waiting,
+                    0,
+                    known(Instruction { address, block: first, length: 0, effect: None, vector: 0 }),
+                ),
+            }
+        } else if after_load {
+            let known = known(Instruction { address, block: first, length: 0, effect: None, vector: 0 });
+            (api.register_vcpu_insn_exec_cb)(instruction, completed, api::READS_REGISTERS, known);
+        }
+        after_load = false;
+        let mut bytes = [0_u8; 16];
+        let length = (api.insn_size)(instruction).min(bytes.len());
+        let read = (api.insn_data)(instruction, bytes.as_mut_ptr().cast(), length).min(length);
+        let bytes = &bytes[..read];
+        let effect = decode::effect(bytes);
+        uncounted += 1;
+        if effect.is_some() || index + 1 == count || !decode::completes(bytes) {
+            (api.register_vcpu_insn_exec_inline_per_vcpu)(instruction, api::ADD, executed, uncounted);
+            uncounted = 0;
+        }
+        let Some(effect) = effect else { continue };
+        let userdata = known(Instruction {
+            address,
+            block: first,
+            length: length as u8,
+            effect: Some(effect),
+            vector: 0,
+        });
+        match effect {
+            Effect::Repeated => {
+                (api.register_vcpu_insn_exec_cb)(instruction, repeated, api::NO_REGISTERS, userdata);
+            }
+            Effect::SetsInterruptTable => {
+                (api.register_vcpu_mem_cb)(
+                    instruction,
+                    interrupt_table_read,
+                    api::NO_REGISTERS,
+                    api::READS,
+                    userdata,
+                );
+            }
+            Effect::Call(target) => {
+                let flags = if matches!(target, Target::Register(_)) {
+                    api::READS_REGISTERS
+                } else {
+                    api::NO_REGISTERS
+                };
+                (api.register_vcpu_mem_cb)(instruction, accessed, flags, api::READS_AND_WRITES, userdata);
+            }
+            Effect::Return { .. } => {
+                (api.register_vcpu_mem_cb)(instruction, accessed, api::NO_REGISTERS, api::READS, userdata);
+            }
+            _ => {
+                (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, userdata);
+                after_load = true;
+            }
+        }
+    }
+}
+
+fn known(instruction: Instruction) -> *mut c_void {
+    with(|observer, _| observer.keep(instruction)) as usize as *mut c_void
+}
+
+extern "C" fn begins(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.begins(instruction as usize as u32, view));
+}
+
+extern "C" fn completed(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.completed(instruction as usize as u32, view));
+}
+
+extern "C" fn interrupted(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.handler_begins(instruction as usize as u32, view));
+}
+
+extern "C" fn repeated(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.repeated(instruction as usize as u32, view));
+}
+
+extern "C" fn interrupt_table_read(_: c_uint, _: u32, address: u64, _: *mut c_void) {
+    with(|observer, view| observer.interrupt_table_read(address, view));
+}
+
+extern "C" fn accessed(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {
+    with(|observer, view| {
+        let is_store = (view.api.mem_is_store)(access);
+        let value = (view.api.mem_get_value)(access).low;
+        observer.accessed(instruction as usize as u32, is_store, address, value, view);
+    });
+}
+
+extern "C" fn exited(_: Id, _: *mut c_void) {
+    with(|observer, view| observer.exited(view));
+}

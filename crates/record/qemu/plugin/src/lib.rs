@@ -1,0 +1,23 @@
+//! A plugin of QEMU that records the calls, returns, interrupts and changes of the stack pointer of an
+//! x86-64 system with one processor, from the first instruction of its kernel on.
+//!
+//! It writes [records](protocol) to a file descriptor that it inherits: `-plugin file=…,output=3`. It
+//! decides nothing about frames, and knows no operating system. Names and threads are the recorder's.
+//!
+//! The emulator calls the plugin before an instruction executes. The effect of an instruction is
+//! therefore complete only when the next one begins: each record waits until then. Interrupts are
+//! recognized by their handlers, which the table of interrupts lists; the saved registers on the stack
+//! state what was interrupted.
+//!
+//! The plugin is loaded by QEMU and contains none of its code.
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+pub mod decode;
+pub mod protocol;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod api;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod emulator;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod observer;

@@ -1,0 +1,598 @@
+//! Turns the calls of the emulator into records. It does not know the emulator's interface.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+
+use crate::decode::{Effect, Target};
+use crate::protocol::{Kind, LENGTH, Record};
+
+/// The number of vectors of the processor.
+const VECTORS: usize = 256;
+/// The length of a gate in the table of interrupts.
+const GATE: usize = 16;
+/// The exceptions that push an error code, as bits.
+const WITH_ERROR: u64 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
+/// The lowest address of the kernel's half of an address space.
+const KERNEL: u64 = 1 << 63;
+/// The number of records that are sent together.
+const BATCH: usize = 2048;
+
+/// Access to the processor.
+pub trait Processor {
+    /// Reads a general register, by its number in instructions.
+    fn register(&mut self, number: u8) -> u64;
+    /// Reads the stack pointer.
+    fn stack_pointer(&mut self) -> u64;
+    /// Reads the instruction pointer. Within a block, it may be that of an earlier instruction of it.
+    fn instruction_pointer(&mut self) -> u64;
+    /// Reads memory of the current address space.
+    fn memory(&mut self, address: u64, length: usize) -> Option<&[u8]>;
+    /// The number of instructions that have begun, including the current one.
+    fn executed(&self) -> u64;
+    /// Requests a call of [`Observer::completed`] at the start of the next block.
+    fn set_waiting(&mut self, waiting: bool);
+}
+
+/// An instruction with an effect, or one at which an effect is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instruction {
+    /// Its address when it was translated.
+    pub address: u64,
+    /// The address of the first instruction of its block when it was translated.
+    pub block: u64,
+    pub length: u8,
+    pub effect: Option<Effect>,
+    /// For the first instruction of a handler.
+    pub vector: u8,
+}
+
+impl Instruction {
+    /// Returns its current address. The emulator uses a translated block for all mappings of its memory.
+    fn current(&self, processor: &mut impl Processor) -> u64 {
+        // Blocks are shorter than a page.
+        let moved = processor.instruction_pointer().wrapping_sub(self.block) & !0xfff;
+        self.address.wrapping_add(moved)
+    }
+}
+
+/// The state of the observation.
+#[derive(Debug)]
+pub struct Observer {
+    output: Option<File>,
+    batch: Vec<u8>,
+    /// All instructions with effects. Translated code refers to them by position.
+    instructions: Vec<Instruction>,
+    positions: HashMap<Instruction, u32>,
+    /// The address of the table of interrupts.
+    table: u64,
+    /// The vectors of the handlers, by their addresses.
+    handlers: HashMap<u64, u8>,
+    gates: Vec<u8>,
+    /// An instruction that has begun, and whose effect is not known yet.
+    begun: Option<Record>,
+    /// The target that the current call has read.
+    target: u64,
+    /// The kernel has begun.
+    is_recording: bool,
+    /// Interrupts, which are transitions without an instruction.
+    interrupts: u64,
+    /// Iterations of repeated instructions, which are no transitions of their own.
+    iterations: u64,
+    /// The repeated instruction that has begun last, and the number of instructions then.
+    last_repeated: (u64, u64),
+}
+
+impl Observer {
+    /// Creates an observer that writes to a file. After an error, it records nothing.
+    pub fn new(output: File) -> Observer {
+        Observer {
+            output: Some(output),
+            batch: Vec::with_capacity(BATCH * LENGTH),
+            instructions: Vec::new(),
+            positions: HashMap::new(),
+            table: 0,
+            handlers: HashMap::new(),
+            gates: Vec::new(),
+            begun: None,
+            target: 0,
+            is_recording: false,
+            interrupts: 0,
+            iterations: 0,
+            last_repeated: (0, 0),
+        }
+    }
+
+    /// Keeps an instruction and returns its position.
+    pub fn keep(&mut self, instruction: Instruction) -> u32 {
+        *self.positions.entry(instruction).or_insert_with(|| {
+            self.instructions.push(instruction);
+            self.instructions.len() as u32 - 1
+        })
+    }
+
+    /// Returns the vector whose handler is at an address.
+    pub fn handler_at(&mut self, address: u64, processor: &mut impl Processor) -> Option<u8> {
+        if address < KERNEL || self.table == 0 {
+            return None;
+        }
+        self.read_gates(processor);
+        self.handlers.get(&address).copied()
+    }
+
+    /// The table of interrupts was set from memory at an address: a limit of 16 bits, and its address.
+    pub fn interrupt_table_read(&mut self, address: u64, processor: &mut impl Processor) {
+        // The emulator reads the limit first.
+        let Some(bytes) = processor.memory(address, 10) else { return };
+        if let Some((_, &base)) =
+            bytes.split_first_chunk::<2>().and_then(|(_, base)| Some(((), base.first_chunk()?)))
+        {
+            let base = u64::from_le_bytes(base);
+            if base >= KERNEL && base % 16 == 0 {
+                self.table = base;
+            }
+        }
+    }
+
+    /// Reads the table again if it has changed: systems register handlers at any time.
+    fn read_gates(&mut self, processor: &mut impl Processor) {
+        let Some(bytes) = processor.memory(self.table, VECTORS * GATE) else { return };
+        if bytes == self.gates {
+            return;
+        }
+        self.gates.clear();
+        self.gates.extend_from_slice(bytes);
+        self.handlers.clear();
+        for (vector, gate) in self.gates.chunks_exact(GATE).enumerate() {
+            let [a, b, _, _, _, kind, c, d, e, f, g, h, ..] = *gate else { continue };
+            let is_present = kind & 0x80 != 0;
+            let address = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            if is_present && address >= KERNEL {
+                self.handlers.entry(address).or_insert(vector as u8);
+            }
+        }
+    }
+
+    /// An instruction with an effect is about to execute.
+    pub fn begins(&mut self, position: u32, processor: &mut impl Processor) {
+        let Some(&instruction) = self.instructions.get(position as usize) else { return };
+        let Instruction { length, effect: Some(effect), .. } = instruction else { return };
+        self.is_recording |= instruction.address >= KERNEL;
+        if !self.is_recording || self.output.is_none() {
+            return;
+        }
+        let address = instruction.current(processor);
+        let sp = processor.stack_pointer();
+        let mut record = Record {
+            kind: Kind::Load,
+            ring_before: 0,
+            ring_after: 0,
+            detail: 0,
+            length,
+            extra: 0,
+            transition: self.transition(processor),
+            pc_before: address,
+            sp_before: sp,
+            pc_after: 0,
+            sp_after: 0,
+        };
+        record.kind = match effect {
+            Effect::Far => Kind::Far,
+            Effect::LoadsStackPointer => Kind::Load,
+            Effect::SystemCall => Kind::SystemCall,
+            Effect::SystemReturn => Kind::SystemReturn,
+            Effect::InterruptReturn => {
+                let selector = word(processor, sp.wrapping_add(8));
+                record.ring_after = selector.map_or(0, |selector| selector as u8 & 3);
+                Kind::InterruptReturn
+            }
+            Effect::SetsAddressSpace { register } => {
+                record.sp_after = processor.register(register);
+                record.kind = Kind::Space;
+                self.send(record);
+                return;
+            }
+            Effect::Call(_) | Effect::Return { .. } | Effect::SetsInterruptTable | Effect::Repeated => return,
+        };
+        self.begun = Some(record);
+        processor.set_waiting(true);
+    }
+
+    /// A call or a return has accessed memory: the return address on the stack, or before that the
+    /// target of a call.
+    pub fn accessed(
+        &mut self,
+        position: u32,
+        is_store: bool,
+        address: u64,
+        value: u64,
+        processor: &mut impl Processor,
+    ) {
+        let Some(&instruction) = self.instructions.get(position as usize) else { return };
+        self.is_recording |= instruction.address >= KERNEL;
+        if !self.is_recording || self.output.is_none() {
+            return;
+        }
+        let mut record = Record {
+            kind: Kind::Return,
+            ring_before: 0,
+            ring_after: 0,
+            detail: 0,
+            length: instruction.length,
+            extra: 0,
+            transition: self.transition(processor),
+            pc_before: instruction.address,
+            sp_before: address,
+            pc_after: value,
+            sp_after: address,
+        };
+        match instruction.effect {
+            Some(Effect::Return { freed }) => {
+                record.sp_after = address.wrapping_add(8 + u64::from(freed));
+            }
+            Some(Effect::Call(_)) if !is_store => {
+                self.target = value;
+                return;
+            }
+            Some(Effect::Call(target)) => {
+                record.kind = Kind::Call;
+                record.pc_before = value.wrapping_sub(u64::from(instruction.length));
+                record.sp_before = address.wrapping_add(8);
+                record.pc_after = match target {
+                    Target::Relative(distance) => value.wrapping_add_signed(i64::from(distance)),
+                    Target::Register(number) => processor.register(number),
+                    Target::Memory => self.target,
+                };
+            }
+            _ => return,
+        }
+        self.send(record);
+    }
+
+    /// An instruction is about to execute, so that the one that has begun is complete.
+    pub fn completed(&mut self, position: u32, processor: &mut impl Processor) {
+        processor.set_waiting(false);
+        let Some(begun) = self.begun.take() else { return };
+        let Some(instruction) = self.instructions.get(position as usize) else { return };
+        let address = instruction.current(processor);
+        let sp_after = processor.stack_pointer();
+        self.send(Record { pc_after: address, sp_after, ..begun });
+    }
+
+    /// The first instruction of a handler is about to execute.
+    pub fn handler_begins(&mut self, position: u32, processor: &mut impl Processor) {
+        let Some(&Instruction { address, vector, .. }) = self.instructions.get(position as usize) else {
+            return;
+        };
+        let sp = processor.stack_pointer();
+        let slot = if vector < 64 && WITH_ERROR >> vector & 1 != 0 { 8 } else { 0 };
+        let saved = processor.memory(sp.wrapping_add(slot), 40).map(<[u8]>::to_vec);
+        let words: Vec<u64> = saved
+            .iter()
+            .flat_map(|bytes| bytes.chunks_exact(8))
+            .map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
+            .collect();
+        let &[pc, selector, flags, sp_before, _] = words.as_slice() else {
+            return self.completed(position, processor);
+        };
+        // A jump to the handler, such as that from one handler to another one, has another stack.
+        if selector & !3 >= 0x100 || flags & 2 == 0 || flags >> 22 != 0 {
+            return self.completed(position, processor);
+        }
+        self.is_recording = true;
+        processor.set_waiting(false);
+        if let Some(begun) = self.begun.take() {
+            let faulted = begun.pc_before == pc && begun.sp_before == sp_before;
+            if !faulted {
+                self.send(Record { pc_after: pc, sp_after: sp_before, ..begun });
+            }
+        }
+        // The first instruction of the handler is counted later.
+        let transition = processor.executed() + self.interrupts - self.iterations;
+        self.interrupts += 1;
+        self.last_repeated = (0, 0);
+        self.send(Record {
+            kind: Kind::Interrupt,
+            ring_before: selector as u8 & 3,
+            ring_after: 0,
+            detail: vector,
+            length: 0,
+            extra: slot as u8,
+            transition,
+            pc_before: pc,
+            sp_before,
+            pc_after: address,
+            sp_after: sp,
+        });
+    }
+
+    /// A repeated instruction is about to execute, for the first time or again.
+    pub fn repeated(&mut self, position: u32, processor: &mut impl Processor) {
+        let Some(instruction) = self.instructions.get(position as usize) else { return };
+        let executed = processor.executed();
+        if self.last_repeated == (instruction.address, executed.wrapping_sub(1)) {
+            self.iterations += 1;
+        }
+        self.last_repeated = (instruction.address, executed);
+    }
+
+    /// The execution has ended.
+    pub fn exited(&mut self, processor: &mut impl Processor) {
+        let executed = processor.executed();
+        self.send(Record {
+            kind: Kind::End,
+            ring_before: 0,
+            ring_after: 0,
+            detail: 0,
+            length: 0,
+            extra: 0,
+            transition: executed + self.interrupts - self.iterations,
+            pc_before: 0,
+            sp_before: executed,
+            pc_after: self.iterations,
+            sp_after: self.interrupts,
+        });
+        self.flush();
+    }
+
+    /// The number of transitions before the instruction that is about to execute, which has been
+    /// counted.
+    fn transition(&self, processor: &impl Processor) -> u64 {
+        (processor.executed() + self.interrupts).saturating_sub(1 + self.iterations)
+    }
+
+    fn send(&mut self, record: Record) {
+        self.batch.extend_from_slice(&record.to_bytes());
+        if self.batch.len() >= BATCH * LENGTH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(output) = &mut self.output
+            && output.write_all(&self.batch).is_err()
+        {
+            // The recorder has ended. The system continues.
+            self.output = None;
+        }
+        self.batch.clear();
+    }
+}
+
+fn word(processor: &mut impl Processor, address: u64) -> Option<u64> {
+    processor.memory(address, 8)?.first_chunk().map(|&bytes| u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+    const STACK: u64 = 0xffff_c900_0000_4000;
+    const TABLE: u64 = 0xffff_fe00_0000_0000;
+    const HANDLER: u64 = TEXT + 0x4000;
+
+    /// A processor whose registers and memory a test sets.
+    #[derive(Default)]
+    struct Machine {
+        registers: [u64; 16],
+        pc: u64,
+        executed: u64,
+        is_waiting: bool,
+        memory: HashMap<u64, Vec<u8>>,
+    }
+
+    impl Machine {
+        fn words(&mut self, address: u64, words: &[u64]) {
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.memory.insert(address, bytes);
+        }
+    }
+
+    impl Processor for Machine {
+        fn register(&mut self, number: u8) -> u64 {
+            self.registers[usize::from(number)]
+        }
+        fn stack_pointer(&mut self) -> u64 {
+            self.registers[4]
+        }
+        fn instruction_pointer(&mut self) -> u64 {
+            self.pc
+        }
+        fn memory(&mut self, address: u64, length: usize) -> Option<&[u8]> {
+            self.memory.get(&address)?.get(..length)
+        }
+        fn executed(&self) -> u64 {
+            self.executed
+        }
+        fn set_waiting(&mut self, waiting: bool) {
+            self.is_waiting = waiting;
+        }
+    }
+
+    struct Run {
+        observer: Observer,
+        machine: Machine,
+        records: std::io::PipeReader,
+    }
+
+    impl Run {
+        fn new() -> Run {
+            let (records, output) = std::io::pipe().unwrap();
+            let observer = Observer::new(File::from(OwnedFd::from(output)));
+            Run { observer, machine: Machine::default(), records }
+        }
+
+        fn keep(&mut self, address: u64, length: u8, effect: Option<Effect>) -> u32 {
+            self.observer.keep(Instruction { address, block: address, length, effect, vector: 14 })
+        }
+
+        /// An instruction begins.
+        fn begins(&mut self, pc: u64, sp: u64, effect: Effect) {
+            let position = self.keep(pc, 3, Some(effect));
+            self.machine.executed += 1;
+            (self.machine.pc, self.machine.registers[4]) = (pc, sp);
+            self.observer.begins(position, &mut self.machine);
+        }
+
+        fn completes(&mut self, pc: u64, sp: u64) {
+            let position = self.keep(pc, 0, None);
+            (self.machine.pc, self.machine.registers[4]) = (pc, sp);
+            self.observer.completed(position, &mut self.machine);
+        }
+
+        /// The processor has stored a frame and continues at the handler.
+        fn interrupt(&mut self, frame: [u64; 5], sp: u64) {
+            self.machine.words(sp + 8, &frame);
+            let position = self.keep(HANDLER, 0, None);
+            (self.machine.pc, self.machine.registers[4]) = (HANDLER, sp);
+            self.observer.handler_begins(position, &mut self.machine);
+        }
+
+        /// Ends the run. Returns the records as text: type, transition, and the registers before and
+        /// after.
+        fn end(mut self) -> Vec<String> {
+            self.observer.exited(&mut self.machine);
+            drop(self.observer);
+            let mut bytes = Vec::new();
+            self.records.read_to_end(&mut bytes).unwrap();
+            let records =
+                bytes.as_chunks::<LENGTH>().0.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
+            records
+                .map(|record| {
+                    assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
+                    let Record { kind, transition, pc_before, sp_before, pc_after, sp_after, .. } = record;
+                    format!("{kind:?} {transition} {pc_before:x}/{sp_before:x} {pc_after:x}/{sp_after:x}")
+                })
+                .collect()
+        }
+    }
+
+    #[test]
+    fn calls_and_returns_are_complete_when_they_access_the_stack() {
+        let mut run = Run::new();
+        let direct = run.keep(TEXT, 5, Some(Effect::Call(Target::Relative(0x100))));
+        let indirect = run.keep(TEXT + 0x10, 6, Some(Effect::Call(Target::Memory)));
+        let register = run.keep(TEXT + 0x20, 2, Some(Effect::Call(Target::Register(3))));
+        let back = run.keep(TEXT + 0x30, 3, Some(Effect::Return { freed: 16 }));
+        let machine = &mut run.machine;
+        machine.registers[3] = TEXT + 0x700;
+        for (position, is_store, value) in [
+            (direct, true, TEXT + 5),
+            (indirect, false, TEXT + 0x600),
+            (indirect, true, TEXT + 0x16),
+            // The same memory at another address.
+            (register, true, TEXT + 0x20_0022),
+            (back, false, TEXT + 5),
+        ] {
+            machine.executed += u64::from(is_store || position == back);
+            run.observer.accessed(position, is_store, STACK, value, machine);
+        }
+        assert_eq!(
+            run.end(),
+            [
+                "Call 0 ffffffff81000000/ffffc90000004008 ffffffff81000105/ffffc90000004000",
+                "Call 1 ffffffff81000010/ffffc90000004008 ffffffff81000600/ffffc90000004000",
+                "Call 2 ffffffff81200020/ffffc90000004008 ffffffff81000700/ffffc90000004000",
+                "Return 3 ffffffff81000030/ffffc90000004000 ffffffff81000005/ffffc90000004018",
+                "End 4 0/4 0/0",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_instruction_is_complete_when_the_next_one_begins() {
+        let mut run = Run::new();
+        run.begins(TEXT, 0x1000, Effect::LoadsStackPointer);
+        assert!(run.machine.is_waiting);
+        run.completes(TEXT + 3, STACK);
+        assert!(!run.machine.is_waiting);
+        // The saved registers: instruction pointer and selector.
+        run.machine.words(STACK + 8, &[0x33]);
+        run.begins(TEXT + 3, STACK, Effect::InterruptReturn);
+        run.completes(0x40_1000, 0x7ffe_0000);
+        run.machine.registers[0] = 0x1234_5001;
+        run.begins(TEXT + 8, STACK, Effect::SetsAddressSpace { register: 0 });
+        assert_eq!(
+            run.end(),
+            [
+                "Load 0 ffffffff81000000/1000 ffffffff81000003/ffffc90000004000",
+                "InterruptReturn 1 ffffffff81000003/ffffc90000004000 401000/7ffe0000",
+                "Space 2 ffffffff81000008/ffffc90000004000 0/12345001",
+                "End 3 0/3 0/0",
+            ]
+        );
+    }
+
+    /// A page fault, whose handler has an error code above the saved registers.
+    #[test]
+    fn an_interrupt_states_what_it_interrupted() {
+        let frame = |pc, sp| [pc, 0x10, 0x246, sp, 0x18];
+        let mut run = Run::new();
+        // The load faults and is repeated later.
+        run.begins(TEXT, STACK, Effect::LoadsStackPointer);
+        run.interrupt(frame(TEXT, STACK), STACK - 0x30);
+        // The load is complete, and an interrupt follows.
+        run.begins(TEXT, STACK, Effect::LoadsStackPointer);
+        run.interrupt(frame(TEXT + 3, STACK - 0x800), STACK - 0x830);
+        // No saved registers: a jump to the handler.
+        run.begins(TEXT, STACK, Effect::LoadsStackPointer);
+        run.interrupt([0; 5], STACK - 0x100);
+        assert_eq!(
+            run.end(),
+            [
+                "Interrupt 1 ffffffff81000000/ffffc90000004000 ffffffff81004000/ffffc90000003fd0",
+                "Load 2 ffffffff81000000/ffffc90000004000 ffffffff81000003/ffffc90000003800",
+                "Interrupt 3 ffffffff81000003/ffffc90000003800 ffffffff81004000/ffffc900000037d0",
+                "Load 4 ffffffff81000000/ffffc90000004000 ffffffff81004000/ffffc90000003f00",
+                "End 5 0/3 0/2",
+            ]
+        );
+    }
+
+    #[test]
+    fn iterations_are_no_transitions() {
+        let mut run = Run::new();
+        let copy = run.keep(TEXT, 2, Some(Effect::Repeated));
+        for (others, times) in [(0, 3), (1, 1), (0, 1)] {
+            run.machine.executed += others;
+            for _ in 0..times {
+                run.machine.executed += 1;
+                run.observer.repeated(copy, &mut run.machine);
+            }
+        }
+        // Three iterations, another instruction, and two more.
+        assert_eq!(run.end(), ["End 3 0/6 3/0"]);
+    }
+
+    #[test]
+    fn handlers_are_those_of_the_table() {
+        let mut run = Run::new();
+        assert_eq!(run.observer.handler_at(HANDLER, &mut run.machine), None);
+        // The operand of `lidt`: the limit and the address.
+        let operand: Vec<u8> = 0xfff_u16.to_le_bytes().into_iter().chain(TABLE.to_le_bytes()).collect();
+        run.machine.memory.insert(0x7000, operand);
+        run.observer.interrupt_table_read(0x7000, &mut run.machine);
+        let mut gates = vec![0; VECTORS * GATE];
+        let [a, b, c, d, e, f, g, h] = HANDLER.to_le_bytes();
+        gates[14 * GATE..15 * GATE].copy_from_slice(&[a, b, 0x10, 0, 0, 0x8e, c, d, e, f, g, h, 0, 0, 0, 0]);
+        // Not present.
+        gates[15 * GATE..16 * GATE].copy_from_slice(&[0, 0, 0x10, 0, 0, 0x0e, c, d, e, f, g, h, 0, 0, 0, 0]);
+        run.machine.memory.insert(TABLE, gates);
+        assert_eq!(run.observer.handler_at(HANDLER, &mut run.machine), Some(14));
+        assert_eq!(run.observer.handler_at(TEXT, &mut run.machine), None);
+        assert_eq!(run.observer.handler_at(0x1000, &mut run.machine), None);
+    }
+
+    #[test]
+    fn nothing_is_recorded_before_the_kernel() {
+        let mut run = Run::new();
+        run.begins(0x10_0000, 0x7000, Effect::LoadsStackPointer);
+        run.completes(0x10_0003, 0x8000);
+        let call = run.keep(0x10_0003, 5, Some(Effect::Call(Target::Relative(0))));
+        run.observer.accessed(call, true, 0x7ff8, 0x10_0008, &mut run.machine);
+        assert_eq!(run.end(), ["End 1 0/1 0/0"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! The records that the plugin sends to the recorder, over a pipe.
+//!
+//! Both sides run on the same machine: numbers have its byte order.
+
+/// The length of a record in bytes.
+pub const LENGTH: usize = 48;
+
+/// The type of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A near call.
+    Call = 1,
+    /// A near return.
+    Return = 2,
+    /// A far call or a far return.
+    Far = 3,
+    /// A new value of the stack pointer that is not relative to the old one.
+    Load = 4,
+    /// A system call.
+    SystemCall = 5,
+    /// The return from a system call.
+    SystemReturn = 6,
+    /// An interrupt, an exception or a fault. It is a transition of its own, after the interrupted
+    /// instruction. `detail` is the vector, `extra` the offset of the slot from the new stack pointer.
+    Interrupt = 7,
+    /// The return from an interrupt.
+    InterruptReturn = 8,
+    /// A new address space, before the transition that sets it. `sp_after` is the value of CR3.
+    Space = 9,
+    /// The end of the execution. `sp_before` is the number of instructions that the emulator executed,
+    /// `pc_after` that of iterations and `sp_after` that of interrupts.
+    End = 10,
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The type.
+    pub kind: Kind,
+    /// The ring before: 0 or 3. Only for interrupts.
+    pub ring_before: u8,
+    /// The ring after: 0 or 3. Only for returns from interrupts.
+    pub ring_after: u8,
+    /// See [`Kind`].
+    pub detail: u8,
+    /// The length of the instruction.
+    pub length: u8,
+    /// See [`Kind`].
+    pub extra: u8,
+    /// The number of transitions before this one.
+    pub transition: u64,
+    /// The address of the instruction, or of the next one that was not executed because of an
+    /// interrupt.
+    pub pc_before: u64,
+    /// The stack pointer before the transition.
+    pub sp_before: u64,
+    /// The address of the next instruction.
+    pub pc_after: u64,
+    /// The stack pointer after the transition.
+    pub sp_after: u64,
+}
+
+impl Kind {
+    const ALL: [Kind; 10] = [
+        Kind::Call,
+        Kind::Return,
+        Kind::Far,
+        Kind::Load,
+        Kind::SystemCall,
+        Kind::SystemReturn,
+        Kind::Interrupt,
+        Kind::InterruptReturn,
+        Kind::Space,
+        Kind::End,
+    ];
+}
+
+impl Record {
+    /// Returns the bytes of the record.
+    pub fn to_bytes(self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        let [a, b, c, d, e, f] =
+            [self.kind as u8, self.ring_before, self.ring_after, self.detail, self.length, self.extra];
+        let first = u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]);
+        let words = [first, self.transition, self.pc_before, self.sp_before, self.pc_after, self.sp_after];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a record. Returns `None` if its type is unknown.
+    pub fn from_bytes(bytes: &[u8; LENGTH]) -> Option<Record> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [kind, ring_before, ring_after, detail, length, extra, ..] = words[0];
+        let word = |index: usize| u64::from_ne_bytes(words[index]);
+        Some(Record {
+            kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
+            ring_before,
+            ring_after,
+            detail,
+            length,
+            extra,
+            transition: word(1),
+            pc_before: word(2),
+            sp_before: word(3),
+            pc_after: word(4),
+            sp_after: word(5),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Boots the Debian cloud kernel with busybox in QEMU, records it, and checks the trace: the number of instructions is that
+# of QEMU's own counting plugin, all transitions between user and kernel mode are recognized, and 99.99 % of returns are
+# matched. Prints the slow-down over QEMU without plugin, the bytes per record, and the time to build the index.
+#
+# usage: qemu-check.sh [--short PROGRAM]
+#   --short: one boot of each kind with this program, without limits for times, and without QEMU's own plugin, which is
+#   built from QEMU's source
+#
+# Installs QEMU from bookworm-backports if it is missing, and keeps the packages of the system in target/qemu. Ends
+# without a check, and says so, if QEMU cannot be installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+short=${2:-}
+target=$(scripts/target-folder)
+folder=$(realpath -m "$target")/qemu
+mkdir -p "$folder"
+
+if ! command -v qemu-system-x86_64 >/dev/null; then
+  echo "deb http://deb.debian.org/debian bookworm-backports main" >/etc/apt/sources.list.d/bookworm-backports.list
+  if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends -t bookworm-backports qemu-system-x86; }; then
+    echo "skipped: QEMU cannot be installed"
+    exit
+  fi
+fi
+command -v cpio >/dev/null || apt-get install -y -qq --no-install-recommends cpio
+
+# Kernel and busybox.
+if ! [ -e "$folder/vmlinuz" ]; then
+  package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
+  rm -rf "$folder/packages" && mkdir "$folder/packages"
+  (cd "$folder/packages" && apt-get download -qq -o APT::Sandbox::User=root "$package" busybox-static)
+  for file in "$folder"/packages/*.deb; do dpkg-deb -x "$file" "$folder/packages/system"; done
+  cp "$folder"/packages/system/boot/vmlinuz-* "$folder/vmlinuz"
+fi
+root=$folder/root
+rm -rf "$root" && mkdir -p "$root/bin" "$root/proc" "$root/dev"
+cp "$folder"/packages/system/bin/busybox "$root/bin/busybox"
+for name in sh mount true seq sort wc cat poweroff; do ln -s busybox "$root/bin/$name"; done
+cat >"$root/init" <<'INIT'
+#!/bin/sh
+mount -t proc proc /proc
+mount -t devtmpfs dev /dev
+i=0
+while [ $i -lt 200 ]; do /bin/true; i=$((i + 1)); done
+seq 1 1000 | sort -r | wc -l
+poweroff -f
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet | gzip) >"$folder/initrd.gz"
+
+if [ -n "$short" ]; then
+  program=$short rounds=1
+else
+  cargo build --quiet --locked --release -p stackhound-cli
+  program=$target/release/stackhound rounds=3
+fi
+console="console=ttyS0 quiet panic=-1"
+
+now() { date +%s%N; }
+seconds() { awk -v start="$1" -v end="$2" 'BEGIN { printf "%.2f", (end - start) / 1e9 }'; }
+median() { sort -n | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
+
+plain() {
+  qemu-system-x86_64 -accel tcg,thread=single -cpu max -smp 1 -m 512 -nodefaults -display none -no-reboot -serial stdio \
+    -kernel "$folder/vmlinuz" -initrd "$folder/initrd.gz" -append "$console"
+}
+recorded() {
+  "$program" record --exact --system "$folder/vmlinuz" --initrd "$folder/initrd.gz" -o "$folder/boot.calls" -- \
+    -append "$console" "$@" 2>"$folder/closing"
+}
+
+: >"$folder/plain.times"
+: >"$folder/recorded.times"
+for ((round = 0; round < rounds; round++)); do
+  start=$(now) && plain >"$folder/console" && seconds "$start" "$(now)" >>"$folder/plain.times"
+  echo >>"$folder/plain.times"
+  start=$(now) && recorded >"$folder/console" && seconds "$start" "$(now)" >>"$folder/recorded.times"
+  echo >>"$folder/recorded.times"
+done
+grep -q '^1000' "$folder/console" || { echo "qemu-check.sh: the system did not count to 1000" >&2; exit 1; }
+cat "$folder/closing"
+
+# Every return by what became of it.
+python3 - "$folder/closing" <<'PYTHON'
+import re, sys
+
+line = open(sys.argv[1]).read().splitlines()[-1]
+if "not recognized" in line or "beyond the limit" in line:
+    sys.exit(f"qemu-check.sh: {line}")
+for mode in ["kernel", "user"]:
+    part = re.search(rf"in {mode} mode: ([\d,]+) of ([\d,]+) matched(.*?), (?:in user mode|[\d,]+ interrupts)", line)
+    number = lambda text: int(text.replace(",", ""))
+    matched, every = number(part[1]), number(part[2])
+    others = {kind: number(count) for count, kind in re.findall(r"([\d,]+) ([a-z ]+)", part[3])}
+    jumps = others.get("used as jumps", 0)
+    share = matched / (every - jumps)
+    print(f"{mode} mode: {100 * share:.4f} % of {every - jumps:,} returns matched, in addition {jumps:,} jumps; {others}")
+PYTHON
+
+before=$(median <"$folder/plain.times")
+after=$(median <"$folder/recorded.times")
+records=$(sed -n 's/.* \([0-9,]*\) calls.*/\1/p' "$folder/closing" | tail -n 1)
+bytes=$(stat -c %s "$folder/boot.calls")
+rm -f "$folder/boot.calls.index"
+start=$(now)
+"$program" threads "$folder/boot.calls" --by stack --format json >"$folder/stacks.json"
+index=$(seconds "$start" "$(now)")
+awk -v before="$before" -v after="$after" -v bytes="$bytes" -v index_time="$index" -v calls="${records//,/}" 'BEGIN {
+  printf "plain %s s, recorded %s s: %.2f times as slow; %.2f bytes per call or return; index in %s s\n",
+    before, after, after / before, bytes / calls / 2, index_time }'
+
+if [ -n "$short" ]; then exit; fi
+awk -v before="$before" -v after="$after" -v index_time="$index" 'BEGIN { exit !(after / before <= 1.6 && index_time <= 10) }'
+
+# QEMU's own counting plugin runs at the same time as ours.
+command -v gcc >/dev/null || apt-get install -y -qq --no-install-recommends gcc libc6-dev
+apt-get install -y -qq --no-install-recommends libglib2.0-dev pkg-config xz-utils
+source=$folder/source
+if ! [ -e "$source/insn.so" ]; then
+  mkdir -p "$source/lists"
+  echo "deb-src http://deb.debian.org/debian bookworm-backports main" >"$source/sources.list"
+  options=(-o "Dir::Etc::SourceList=$source/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$source/lists" -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" update -qq
+  (cd "$source" && apt-get "${options[@]}" source --download-only -qq qemu)
+  tar -C "$source" --strip-components 1 --wildcards -xf "$source"/qemu_*.orig.tar.xz \
+    '*/tests/tcg/plugins/insn.c' '*/include/qemu/qemu-plugin.h'
+  # The version of the interface is part of the header.
+  gcc -shared -fPIC -O2 -I "$source/include/qemu" $(pkg-config --cflags glib-2.0) \
+    -o "$source/insn.so" "$source/tests/tcg/plugins/insn.c"
+fi
+recorded -plugin "file=$source/insn.so,inline=on" -d plugin -D "$folder/counted" >"$folder/console"
+counted=$(sed -n 's/.*insns: \([0-9]*\).*/\1/p' "$folder/counted" | tail -n 1)
+executed=$(sed -n 's/.* \([0-9,]*\) instructions.*/\1/p' "$folder/closing" | tail -n 1)
+echo "instructions: $counted counted by QEMU's plugin, ${executed//,/} by ours"
+[ "$counted" = "${executed//,/}" ]
