@@ -597,7 +597,7 @@ impl Tracker {
         }
         for &index in &known {
             if inside(self, index) {
-                self.discard(index, &mut sink);
+                self.discard(index, ContextId(self.next), &mut sink);
             }
         }
         if self.regions.len() >= STACKS_MAX {
@@ -607,7 +607,7 @@ impl Tracker {
         self.regions.declare(space, low, high, kind);
         for index in known {
             if self.regions.is_covered(index) {
-                self.discard(index, &mut sink);
+                self.discard(index, ContextId(self.next), &mut sink);
             }
         }
         self.update_window();
@@ -616,7 +616,11 @@ impl Tracker {
     /// Declares that the next transition releases memory. A stack whose frames are all above the
     /// memory only loses free memory; other stacks are abandoned.
     pub fn release(&mut self, space: Space, low: Address, high: Address, mut sink: impl FnMut(Tracked)) {
-        let (low, high) = (low.0, high.0);
+        self.release_after(ContextId(self.next), space, (low.0, high.0), &mut sink);
+    }
+
+    /// As [`release`](Tracker::release), after a context.
+    fn release_after(&mut self, last: ContextId, space: Space, (low, high): (u64, u64), sink: Sink) {
         for index in self.regions.within(space, low, high) {
             let Some(region) = self.regions.get(index) else { continue };
             let sp = match &region.stack {
@@ -627,10 +631,10 @@ impl Tracker {
             if sp.is_none_or(|sp| high <= sp) {
                 self.regions.trim(index, high);
                 if self.regions.is_covered(index) {
-                    self.discard(index, &mut sink);
+                    self.discard(index, last, sink);
                 }
             } else {
-                self.discard(index, &mut sink);
+                self.discard(index, last, sink);
             }
         }
         self.update_window();
@@ -650,9 +654,9 @@ impl Tracker {
         }
         for index in ended {
             if self.regions.get(index).is_some_and(|region| region.declared) {
-                self.abandon(index, &mut sink);
+                self.abandon(index, ContextId(self.next), &mut sink);
             } else {
-                self.discard(index, &mut sink);
+                self.discard(index, ContextId(self.next), &mut sink);
             }
         }
     }
@@ -776,14 +780,13 @@ impl Tracker {
     }
 
     /// Removes a region and ends its stack.
-    fn discard(&mut self, index: RegionIndex, sink: Sink) {
-        self.abandon(index, sink);
+    fn discard(&mut self, index: RegionIndex, last: ContextId, sink: Sink) {
+        self.abandon(index, last, sink);
         self.regions.remove(index);
     }
 
-    /// Ends a region's stack between two transitions.
-    fn abandon(&mut self, index: RegionIndex, sink: Sink) {
-        let last = ContextId(self.next);
+    /// Ends a region's stack after a context.
+    fn abandon(&mut self, index: RegionIndex, last: ContextId, sink: Sink) {
         self.end_frames(index, last, EndType::Abandoned, EndType::Abandoned, sink);
         if self.regions.get_mut(index).and_then(|region| region.stack.take()).is_none() {
             return;

@@ -2,6 +2,7 @@
 
 use stackhound_types::Address;
 
+use super::step::Space;
 use crate::id::StackId;
 use crate::kind::StartType;
 
@@ -41,8 +42,17 @@ pub(super) struct OpenStack {
     pub doubtful: usize,
     /// The stack pointer when the stack was last left.
     pub left: u64,
-    /// The function of the entry from user mode whose frame is the first one, if it is.
-    pub entry: Option<Address>,
+    /// The entry from user mode whose frame is the first one, if it is.
+    pub entry: Option<Entry>,
+}
+
+/// An entry from user mode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub start: StartType,
+    pub function: Address,
+    /// The address space of the user stack, if it is known.
+    pub space: Option<Space>,
 }
 
 impl OpenStack {

@@ -20,6 +20,13 @@
 //! - **Visit.** A stack that kernel code leaves by a load, without an open call and with the pointer at
 //!   which it was entered, is empty afterwards: `mov rsp, …; call; pop rsp`, as for the stack of
 //!   interrupts.
+//! - **Program.** If a return to user mode leads to another address space than that of its entry, the
+//!   system has started another program in a new space. Stacks that an earlier program had in this space
+//!   are abandoned.
+//! - **Thread.** A return to user mode without an entry is the start of a thread. If it continues on a
+//!   known stack, at another pointer than that at which the stack was left, an earlier thread has used
+//!   the memory; its stack is abandoned. (A thread that shares the stack of its creator continues at the
+//!   same pointer.)
 //! - **Interrupts** in kernel mode follow the general rules. They may use a stack of their own.
 //! - **Signals.** [`Class::Signal`] may be the return to user mode. At a system call with the pointer
 //!   at the slot of the signal's frame, the return to another pointer is the return from the signal.
@@ -31,7 +38,7 @@
 
 use stackhound_types::Address;
 
-use super::open::{Frame, NO_SLOT};
+use super::open::{Entry, Frame, NO_SLOT};
 use super::regions::{Region, RegionIndex};
 use super::step::{Class, Point, Ring, Space, Tracked};
 use super::{Now, Read, Sink, Tracker};
@@ -50,6 +57,8 @@ pub(super) struct Entries {
     left: Vec<(RegionIndex, StackId)>,
     /// A system call for which no stack of the kernel was loaded yet.
     entering: Option<Entering>,
+    /// The address space of the user stack that was active before the entry.
+    space: Option<Space>,
     /// The user stack that was active before the entry.
     user: Option<(RegionIndex, StackId)>,
     /// In kernel mode, the stack pointer is not on a stack of the kernel.
@@ -74,6 +83,7 @@ impl Tracker {
             self.regions.extend(active, now.before.sp.0);
         }
         self.entries.user = self.position();
+        self.entries.space = self.active.and_then(|active| Some(self.regions.get(active)?.space));
         self.entries.kernel = None;
         let function = now.after.pc;
         let start = if now.class == Class::System { StartType::Call } else { StartType::Interrupt };
@@ -96,9 +106,9 @@ impl Tracker {
             self.load_user_pointer(now, sink);
         } else if now.class == Class::Dynamic
             && now.space == Space::KERNEL
-            && let Some((start, function)) = self.entry_without_calls()
+            && let Some(entry) = self.entry_without_calls()
         {
-            self.continue_entry(now, start, function, read, sink);
+            self.continue_entry(now, entry, read, sink);
         } else {
             self.advance(now, read, sink);
         }
@@ -113,6 +123,9 @@ impl Tracker {
         self.report_doubted(sink);
         let kernel = self.entries.kernel.take();
         let left = std::mem::take(&mut self.entries.left);
+        let of_kernel = kernel.and_then(|(index, _)| self.regions.get(index)?.stack.as_ref());
+        let is_new_thread = of_kernel.is_some_and(|stack| stack.entry.is_none() && !stack.is_empty());
+        let entered_from = of_kernel.and_then(|stack| stack.entry?.space);
         for (index, id) in kernel.into_iter().chain(left.into_iter().rev()) {
             if self.stack_id(index) == Some(id) {
                 self.end_frames(index, now.last(), EndType::Unwound, EndType::InterruptReturn, sink);
@@ -122,6 +135,11 @@ impl Tracker {
         self.entries.foreign = false;
         self.sp = now.after.sp.0;
         self.return_from_signal(now, sink);
+        if entered_from.is_some_and(|space| space != now.space) {
+            self.release_after(now.last(), now.space, (0, u64::MAX), sink);
+        } else if is_new_thread {
+            self.abandon_earlier_thread(now, sink);
+        }
         if let Class::Signal { slot } = now.class {
             self.signal(now, slot, read, sink);
         } else if self.reach(now, None, sink) {
@@ -183,14 +201,13 @@ impl Tracker {
         Now { before: Point { sp, ..now.before }, ..*now }
     }
 
-    /// Returns the start and the function of the entry if its frame is the only one of the active
+    /// Returns the entry if its frame is the only one of the active
     /// stack.
-    fn entry_without_calls(&mut self) -> Option<(StartType, Address)> {
-        let stack = self.stack().filter(|stack| stack.frames.len() == 1 && stack.base.is_none())?;
-        Some((stack.frames[0].start, stack.entry?))
+    fn entry_without_calls(&mut self) -> Option<Entry> {
+        self.stack().filter(|stack| stack.frames.len() == 1 && stack.base.is_none())?.entry
     }
 
-    fn continue_entry(&mut self, now: &Now, start: StartType, function: Address, read: Read, sink: Sink) {
+    fn continue_entry(&mut self, now: &Now, entry: Entry, read: Read, sink: Sink) {
         let from = self.position();
         self.sp = now.after.sp.0;
         if !self.reach(now, None, sink) {
@@ -203,7 +220,7 @@ impl Tracker {
         if self.stack().is_some_and(|stack| stack.entry.is_some()) {
             self.entered_stack(now, read, sink);
         } else {
-            self.open_entry_frame(now, start, function, sink);
+            self.open_entry_frame(now, entry, sink);
         }
     }
 
@@ -212,16 +229,18 @@ impl Tracker {
         self.entries.foreign = false;
         self.sp = now.after.sp.0;
         if self.reach(now, None, sink) {
-            self.open_entry_frame(now, start, function, sink);
+            let space = self.entries.space;
+            self.open_entry_frame(now, Entry { start, function, space }, sink);
         }
     }
 
-    fn open_entry_frame(&mut self, now: &Now, start: StartType, function: Address, sink: Sink) {
+    fn open_entry_frame(&mut self, now: &Now, entry: Entry, sink: Sink) {
+        let Entry { start, function, .. } = entry;
         let Some(active) = self.active else { return };
         self.end_frames(active, now.last(), EndType::Unwound, EndType::Unwound, sink);
         self.open(now, Frame { slot: NO_SLOT, return_address: None, start }, Some(function), sink);
         if let Some(stack) = self.stack().filter(|stack| !stack.is_empty()) {
-            stack.entry = Some(function);
+            stack.entry = Some(entry);
         }
         self.ensure_frame(now.first(), function, sink);
     }
@@ -230,6 +249,16 @@ impl Tracker {
     fn keep_for_return(&mut self, stack: (RegionIndex, StackId)) {
         if !self.entries.left.contains(&stack) && self.entries.left.len() < LEFT_MAX {
             self.entries.left.push(stack);
+        }
+    }
+
+    /// Abandons the stack that a new thread enters if another thread has left it.
+    fn abandon_earlier_thread(&mut self, now: &Now, sink: Sink) {
+        let sp = now.after.sp.0;
+        let Some((index, ..)) = self.regions.find(now.space, sp) else { return };
+        let left = self.regions.get(index).and_then(|region| region.stack.as_ref()).map(|stack| stack.left);
+        if self.active != Some(index) && left.is_some_and(|left| left != sp) {
+            self.abandon(index, now.last(), sink);
         }
     }
 

@@ -307,3 +307,45 @@ fn the_trace_of_a_system_begins_with_an_entry_or_a_return() {
          iret 100 1000              | new 0 User, enter 0, open 0 Unknown 100",
     );
 }
+
+/// The page table of the first program in space 1 is used again for another one.
+#[test]
+fn a_program_starts_in_a_space_without_stacks() {
+    check_declared(
+        "start 100 1000             | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         system 80000100 1000       |
+         dynamic 80000110 90004000  | new 1 Kernel 90000000-90004000, enter 1, open 1 Call 80000100
+         space 1                    |
+         iret 200 1800              | close 1 InterruptReturn, new 2 User, enter 2, open 2 Unknown 200
+         call 300 17f8              | open 2 Call 300
+         system 80000100 17f8       |
+         dynamic 80000110 90004000  | enter 1, open 1 Call 80000100
+         switch 2 80000510 90007f00 | new 3 Kernel 90004000-90008000, enter 3, open 3 Unknown 80000510
+         space 0                    |
+         iret 102 1000              | close 3 InterruptReturn, enter 0
+         system 80000100 1000       |
+         dynamic 80000110 90008000  | enter 3, open 3 Call 80000100
+         space 1                    |
+         iret 400 1900              | close 3 InterruptReturn, close 2 Abandoned, close 2 Abandoned, new 4 User, enter 4, open 4 Unknown 400",
+    );
+}
+
+/// Thread 2 starts on the stack of a thread that has ended, and thread 3 on that of its creator.
+#[test]
+fn a_thread_starts_on_a_stack_without_frames_or_on_that_of_its_creator() {
+    check_declared(
+        "start 100 1000             | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         call 500 ff8               | open 0 Call 500
+         static 501 f80             |
+         system 80000100 f80        |
+         dynamic 80000110 90004000  | new 1 Kernel 90000000-90004000, enter 1, open 1 Call 80000100
+         switch 2 80000510 90007f00 | new 2 Kernel 90004000-90008000, enter 2, open 2 Unknown 80000510
+         iret 700 ff0               | close 2 InterruptReturn, close 0 Abandoned, close 0 Abandoned, new 3 User, enter 3, open 3 Unknown 700
+         call 800 fe8               | open 3 Call 800
+         system 80000100 fe8        |
+         dynamic 80000110 90008000  | enter 2, open 2 Call 80000100
+         switch 3 80000510 9000bf00 | new 4 Kernel, enter 4, open 4 Unknown 80000510
+         iret 802 fe8               | close 4 InterruptReturn, enter 3
+         ret 705 ff0                | close 3 Return",
+    );
+}
