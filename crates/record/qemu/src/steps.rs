@@ -45,11 +45,8 @@ impl Steps {
                 let return_address = record.pc_before.wrapping_add(u64::from(record.length));
                 Class::Call { return_address: Address(return_address) }
             }
-            Kind::Return => Class::Return,
-            // Far calls and returns have a second word on the stack. Kernels return far to an address
-            // that they pushed.
-            Kind::Far if record.sp_after > record.sp_before => Class::Return,
-            Kind::Far => Class::Static,
+            // Kernels return far to an address that they pushed.
+            Kind::Return | Kind::FarReturn => Class::Return,
             Kind::Load => Class::Dynamic,
             Kind::SystemCall | Kind::SystemReturn => Class::System,
             Kind::Interrupt => {

@@ -77,7 +77,6 @@ pub type OnExit = extern "C" fn(Id, *mut c_void);
 
 pub const NO_REGISTERS: c_int = 0;
 pub const READS_REGISTERS: c_int = 1;
-pub const NOT_EQUAL: c_int = 3;
 pub const ADD: c_int = 0;
 pub const READS: c_int = 1;
 pub const READS_AND_WRITES: c_int = 3;
@@ -88,8 +87,6 @@ pub struct Api {
     pub register_vcpu_init_cb: extern "C" fn(Id, OnProcessor),
     pub register_vcpu_tb_trans_cb: extern "C" fn(Id, OnBlock),
     pub register_atexit_cb: extern "C" fn(Id, OnExit, *mut c_void),
-    pub register_vcpu_tb_exec_cond_cb:
-        extern "C" fn(*mut Block, OnExecution, c_int, c_int, Counter, u64, *mut c_void),
     pub register_vcpu_insn_exec_cb: extern "C" fn(*mut Instruction, OnExecution, c_int, *mut c_void),
     pub register_vcpu_insn_exec_inline_per_vcpu: extern "C" fn(*mut Instruction, c_int, Counter, u64),
     pub register_vcpu_mem_cb: extern "C" fn(*mut Instruction, OnAccess, c_int, c_int, *mut c_void),
@@ -138,7 +135,6 @@ impl Api {
                 register_vcpu_init_cb: find(c"qemu_plugin_register_vcpu_init_cb")?,
                 register_vcpu_tb_trans_cb: find(c"qemu_plugin_register_vcpu_tb_trans_cb")?,
                 register_atexit_cb: find(c"qemu_plugin_register_atexit_cb")?,
-                register_vcpu_tb_exec_cond_cb: find(c"qemu_plugin_register_vcpu_tb_exec_cond_cb")?,
                 register_vcpu_insn_exec_cb: find(c"qemu_plugin_register_vcpu_insn_exec_cb")?,
                 register_vcpu_insn_exec_inline_per_vcpu: find(
                     c"qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu",

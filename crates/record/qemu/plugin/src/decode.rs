@@ -13,13 +13,13 @@ pub enum Effect {
         /// The bytes after the return address.
         freed: u16,
     },
-    /// A far call or a far return. Its effect on the stack pointer depends on its operand size.
-    Far,
+    /// A far return.
+    FarReturn,
     /// Sets the stack pointer to a value that is not relative to the old one.
     LoadsStackPointer,
-    /// `syscall` or `sysenter`.
+    /// `syscall`.
     SystemCall,
-    /// `sysret` or `sysexit`.
+    /// `sysret`.
     SystemReturn,
     /// `iret`.
     InterruptReturn,
@@ -30,6 +30,8 @@ pub enum Effect {
     },
     /// `lidt`.
     SetsInterruptTable,
+    /// `wrmsr`.
+    SetsModelRegister,
     /// A string instruction that is repeated.
     Repeated,
 }
@@ -104,12 +106,11 @@ pub fn effect(bytes: &[u8]) -> Option<Effect> {
         }
         (0, 0xff) => match parsed.modrm()?.1 {
             2 => Some(Effect::Call(parsed.direct().map_or(Target::Memory, Target::Register))),
-            3 => Some(Effect::Far),
             _ => None,
         },
         (0, 0xc3) => Some(Effect::Return { freed: 0 }),
         (0, 0xc2) => Some(Effect::Return { freed: u16::from_le_bytes(*parsed.rest.first_chunk()?) }),
-        (0, 0xca | 0xcb) => Some(Effect::Far),
+        (0, 0xca | 0xcb) => Some(Effect::FarReturn),
         (0, 0xcf) => Some(Effect::InterruptReturn),
         (0, 0xc9) => Some(Effect::LoadsStackPointer),
         // pop rsp
@@ -128,8 +129,9 @@ pub fn effect(bytes: &[u8]) -> Option<Effect> {
         (0x0f, 0x20 | 0x21) => loads(is_rsp(Some(parsed.modrm()?.2 | (parsed.rex & 1) << 3))),
         // cmovcc
         (0x0f, 0x40..=0x4f) => loads(is_rsp(parsed.register())),
-        (0x0f, 0x05 | 0x34) => Some(Effect::SystemCall),
-        (0x0f, 0x07 | 0x35) => Some(Effect::SystemReturn),
+        (0x0f, 0x05) => Some(Effect::SystemCall),
+        (0x0f, 0x07) => Some(Effect::SystemReturn),
+        (0x0f, 0x30) => Some(Effect::SetsModelRegister),
         (0x0f, 0x22) => {
             let number = parsed.register()?;
             let register = parsed.modrm()?.2 | (parsed.rex & 1) << 3;

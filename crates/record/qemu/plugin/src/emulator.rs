@@ -32,8 +32,6 @@ struct Plugin {
 struct Board {
     /// Instructions that have begun.
     executed: u64,
-    /// Whether a record waits for the next instruction.
-    is_waiting: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -103,11 +101,6 @@ impl Processor for View<'_> {
         // SAFETY: the board exists as long as the emulator, and only the thread of the processor uses
         // it, which makes this call, or has ended.
         unsafe { (*self.counts.0).executed }
-    }
-
-    fn set_waiting(&mut self, waiting: bool) {
-        // SAFETY: as above.
-        unsafe { (*self.counts.0).is_waiting = u64::from(waiting) }
     }
 }
 
@@ -201,7 +194,6 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
         (plugin.api, plugin.scoreboard)
     };
     let executed = Counter { scoreboard, offset: std::mem::offset_of!(Board, executed) };
-    let is_waiting = Counter { scoreboard, offset: std::mem::offset_of!(Board, is_waiting) };
     let count = (api.tb_n_insns)(block);
     let mut after_load = false;
     let mut first = 0;
@@ -213,25 +205,17 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
         if index == 0 {
             first = address;
             let vector = with(|observer, view| observer.handler_at(address, view));
-            match vector {
-                // Also completes the record that waits.
-                Some(vector) => {
-                    let known = known(Instruction { address, block: first, length: 0, effect: None, vector });
-                    (api.register_vcpu_insn_exec_cb)(instruction, interrupted, api::READS_REGISTERS, known);
-                }
-                None => (api.register_vcpu_tb_exec_cond_cb)(
-                    block,
-                    completed,
-                    api::READS_REGISTERS,
-                    api::NOT_EQUAL,
-                    is_waiting,
-                    0,
-                    known(Instruction { address, block: first, length: 0, effect: None, vector: 0 }),
-                ),
+            if let Some(vector) = vector {
+                let known = known(Instruction { address, block: first, length: 0, effect: None, vector });
+                (api.register_vcpu_insn_exec_cb)(instruction, interrupted, api::READS_REGISTERS, known);
             }
         } else if after_load {
-            let known = known(Instruction { address, block: first, length: 0, effect: None, vector: 0 });
-            (api.register_vcpu_insn_exec_cb)(instruction, completed, api::READS_REGISTERS, known);
+            (api.register_vcpu_insn_exec_cb)(
+                instruction,
+                completed,
+                api::READS_REGISTERS,
+                std::ptr::null_mut(),
+            );
         }
         after_load = false;
         let mut bytes = [0_u8; 16];
@@ -278,7 +262,7 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
             }
             _ => {
                 (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, userdata);
-                after_load = true;
+                after_load = effect == Effect::LoadsStackPointer;
             }
         }
     }
@@ -292,8 +276,8 @@ extern "C" fn begins(_: c_uint, instruction: *mut c_void) {
     with(|observer, view| observer.begins(instruction as usize as u32, view));
 }
 
-extern "C" fn completed(_: c_uint, instruction: *mut c_void) {
-    with(|observer, view| observer.completed(instruction as usize as u32, view));
+extern "C" fn completed(_: c_uint, _: *mut c_void) {
+    with(|observer, view| observer.completed(view));
 }
 
 extern "C" fn interrupted(_: c_uint, instruction: *mut c_void) {

@@ -4,10 +4,10 @@
 //! It writes [records](protocol) to a file descriptor that it inherits: `-plugin file=…,output=3`. It
 //! decides nothing about frames, and knows no operating system. Names and threads are the recorder's.
 //!
-//! The emulator calls the plugin before an instruction executes. The effect of an instruction is
-//! therefore complete only when the next one begins: each record waits until then. Interrupts are
-//! recognized by their handlers, which the table of interrupts lists; the saved registers on the stack
-//! state what was interrupted.
+//! Calls and returns are observed when they access the stack. Before other instructions, the emulator
+//! calls the plugin, which predicts their effect from registers and memory; a fault in the instruction
+//! withdraws the record. Interrupts are recognized by their handlers, which the table of interrupts
+//! lists; the saved registers on the stack state what was interrupted.
 //!
 //! The plugin is loaded by QEMU and contains none of its code.
 #![deny(clippy::undocumented_unsafe_blocks)]

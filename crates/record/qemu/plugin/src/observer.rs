@@ -15,6 +15,12 @@ const GATE: usize = 16;
 const WITH_ERROR: u64 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
 /// The lowest address of the kernel's half of an address space.
 const KERNEL: u64 = 1 << 63;
+/// The model-specific register with the entry point of system calls.
+const ENTRY: u64 = 0xc000_0082;
+/// The numbers of general registers in instructions.
+const RAX: u8 = 0;
+const RCX: u8 = 1;
+const RDX: u8 = 2;
 /// The number of records that are sent together.
 const BATCH: usize = 2048;
 
@@ -30,8 +36,6 @@ pub trait Processor {
     fn memory(&mut self, address: u64, length: usize) -> Option<&[u8]>;
     /// The number of instructions that have begun, including the current one.
     fn executed(&self) -> u64;
-    /// Requests a call of [`Observer::completed`] at the start of the next block.
-    fn set_waiting(&mut self, waiting: bool);
 }
 
 /// An instruction with an effect, or one at which an effect is complete.
@@ -69,8 +73,11 @@ pub struct Observer {
     /// The vectors of the handlers, by their addresses.
     handlers: HashMap<u64, u8>,
     gates: Vec<u8>,
-    /// An instruction that has begun, and whose effect is not known yet.
+    /// The effect of an instruction that may still fault. The stack pointer after it is 0 if it is not
+    /// known: that of the next record is used.
     begun: Option<Record>,
+    /// The entry point of system calls.
+    entry: u64,
     /// The target that the current call has read.
     target: u64,
     /// The kernel has begun.
@@ -95,6 +102,7 @@ impl Observer {
             handlers: HashMap::new(),
             gates: Vec::new(),
             begun: None,
+            entry: 0,
             target: 0,
             is_recording: false,
             interrupts: 0,
@@ -177,25 +185,55 @@ impl Observer {
             sp_after: 0,
         };
         record.kind = match effect {
-            Effect::Far => Kind::Far,
-            Effect::LoadsStackPointer => Kind::Load,
-            Effect::SystemCall => Kind::SystemCall,
-            Effect::SystemReturn => Kind::SystemReturn,
+            Effect::FarReturn => {
+                record.pc_after = words(processor, sp)[0];
+                record.sp_after = sp.wrapping_add(16);
+                Kind::FarReturn
+            }
+            Effect::LoadsStackPointer => {
+                record.pc_after = address.wrapping_add(u64::from(length));
+                Kind::Load
+            }
+            Effect::SystemCall => {
+                record.pc_after = self.entry;
+                record.sp_after = sp;
+                Kind::SystemCall
+            }
+            Effect::SystemReturn => {
+                record.pc_after = processor.register(RCX);
+                record.sp_after = sp;
+                Kind::SystemReturn
+            }
             Effect::InterruptReturn => {
-                let selector = word(processor, sp.wrapping_add(8));
-                record.ring_after = selector.map_or(0, |selector| selector as u8 & 3);
+                let [pc, selector, _, sp_after, _] = words(processor, sp);
+                (record.pc_after, record.sp_after) = (pc, sp_after);
+                record.ring_after = selector as u8 & 3;
                 Kind::InterruptReturn
             }
             Effect::SetsAddressSpace { register } => {
                 record.sp_after = processor.register(register);
-                record.kind = Kind::Space;
-                self.send(record);
+                Kind::Space
+            }
+            Effect::SetsModelRegister => {
+                if processor.register(RCX) & 0xffff_ffff == ENTRY {
+                    self.entry = processor.register(RDX) << 32 | processor.register(RAX) & 0xffff_ffff;
+                }
                 return;
             }
             Effect::Call(_) | Effect::Return { .. } | Effect::SetsInterruptTable | Effect::Repeated => return,
         };
+        self.send_begun(sp);
         self.begun = Some(record);
-        processor.set_waiting(true);
+    }
+
+    /// The instruction that has begun is complete. `sp` is the stack pointer before the next one.
+    fn send_begun(&mut self, sp: u64) {
+        if let Some(mut begun) = self.begun.take() {
+            if begun.sp_after == 0 {
+                begun.sp_after = sp;
+            }
+            self.send(begun);
+        }
     }
 
     /// A call or a return has accessed memory: the return address on the stack, or before that the
@@ -246,17 +284,16 @@ impl Observer {
             }
             _ => return,
         }
+        self.send_begun(record.sp_before);
         self.send(record);
     }
 
-    /// An instruction is about to execute, so that the one that has begun is complete.
-    pub fn completed(&mut self, position: u32, processor: &mut impl Processor) {
-        processor.set_waiting(false);
-        let Some(begun) = self.begun.take() else { return };
-        let Some(instruction) = self.instructions.get(position as usize) else { return };
-        let address = instruction.current(processor);
-        let sp_after = processor.stack_pointer();
-        self.send(Record { pc_after: address, sp_after, ..begun });
+    /// The instruction after one that loads the stack pointer is about to execute.
+    pub fn completed(&mut self, processor: &mut impl Processor) {
+        if self.begun.is_some() {
+            let sp = processor.stack_pointer();
+            self.send_begun(sp);
+        }
     }
 
     /// The first instruction of a handler is about to execute.
@@ -266,27 +303,16 @@ impl Observer {
         };
         let sp = processor.stack_pointer();
         let slot = if vector < 64 && WITH_ERROR >> vector & 1 != 0 { 8 } else { 0 };
-        let saved = processor.memory(sp.wrapping_add(slot), 40).map(<[u8]>::to_vec);
-        let words: Vec<u64> = saved
-            .iter()
-            .flat_map(|bytes| bytes.chunks_exact(8))
-            .map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
-            .collect();
-        let &[pc, selector, flags, sp_before, _] = words.as_slice() else {
-            return self.completed(position, processor);
-        };
+        let [pc, selector, flags, sp_before, _] = words(processor, sp.wrapping_add(slot));
         // A jump to the handler, such as that from one handler to another one, has another stack.
         if selector & !3 >= 0x100 || flags & 2 == 0 || flags >> 22 != 0 {
-            return self.completed(position, processor);
+            return;
         }
         self.is_recording = true;
-        processor.set_waiting(false);
-        if let Some(begun) = self.begun.take() {
-            let faulted = begun.pc_before == pc && begun.sp_before == sp_before;
-            if !faulted {
-                self.send(Record { pc_after: pc, sp_after: sp_before, ..begun });
-            }
+        if self.begun.is_some_and(|begun| begun.pc_before == pc && begun.sp_before == sp_before) {
+            self.begun = None;
         }
+        self.send_begun(sp_before);
         // The first instruction of the handler is counted later.
         let transition = processor.executed() + self.interrupts - self.iterations;
         self.interrupts += 1;
@@ -319,6 +345,7 @@ impl Observer {
     /// The execution has ended.
     pub fn exited(&mut self, processor: &mut impl Processor) {
         let executed = processor.executed();
+        self.send_begun(0);
         self.send(Record {
             kind: Kind::End,
             ring_before: 0,
@@ -359,8 +386,12 @@ impl Observer {
     }
 }
 
-fn word(processor: &mut impl Processor, address: u64) -> Option<u64> {
-    processor.memory(address, 8)?.first_chunk().map(|&bytes| u64::from_le_bytes(bytes))
+/// Reads the five words that an interrupt stores. Words that cannot be read are 0.
+fn words(processor: &mut impl Processor, address: u64) -> [u64; 5] {
+    let bytes = processor.memory(address, 40).unwrap_or(&[0; 40]);
+    std::array::from_fn(|index| {
+        bytes[8 * index..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
+    })
 }
 
 #[cfg(test)]
@@ -380,7 +411,6 @@ mod tests {
         registers: [u64; 16],
         pc: u64,
         executed: u64,
-        is_waiting: bool,
         memory: HashMap<u64, Vec<u8>>,
     }
 
@@ -406,9 +436,6 @@ mod tests {
         }
         fn executed(&self) -> u64 {
             self.executed
-        }
-        fn set_waiting(&mut self, waiting: bool) {
-            self.is_waiting = waiting;
         }
     }
 
@@ -437,10 +464,10 @@ mod tests {
             self.observer.begins(position, &mut self.machine);
         }
 
-        fn completes(&mut self, pc: u64, sp: u64) {
-            let position = self.keep(pc, 0, None);
-            (self.machine.pc, self.machine.registers[4]) = (pc, sp);
-            self.observer.completed(position, &mut self.machine);
+        /// The instruction after a load is in the same block.
+        fn completes(&mut self, sp: u64) {
+            self.machine.registers[4] = sp;
+            self.observer.completed(&mut self.machine);
         }
 
         /// The processor has stored a frame and continues at the handler.
@@ -503,25 +530,36 @@ mod tests {
     }
 
     #[test]
-    fn an_instruction_is_complete_when_the_next_one_begins() {
+    fn effects_are_predicted_from_registers_and_memory() {
         let mut run = Run::new();
         run.begins(TEXT, 0x1000, Effect::LoadsStackPointer);
-        assert!(run.machine.is_waiting);
-        run.completes(TEXT + 3, STACK);
-        assert!(!run.machine.is_waiting);
-        // The saved registers: instruction pointer and selector.
-        run.machine.words(STACK + 8, &[0x33]);
-        run.begins(TEXT + 3, STACK, Effect::InterruptReturn);
-        run.completes(0x40_1000, 0x7ffe_0000);
+        run.completes(STACK);
+        // At the end of a block, the next record shows the stack pointer.
+        run.begins(TEXT + 3, STACK, Effect::LoadsStackPointer);
+        run.machine.words(STACK - 64, &[0x40_1000, 0x33, 0x202, 0x7ffe_0000, 0x2b]);
+        run.begins(TEXT + 9, STACK - 64, Effect::InterruptReturn);
+        for (register, value) in [(0, 0x8100_1000), (1, ENTRY), (2, 0xffff_ffff)] {
+            run.machine.registers[register] = value;
+        }
+        run.begins(TEXT + 12, STACK, Effect::SetsModelRegister);
+        run.begins(0x40_1000, 0x7ffe_0000, Effect::SystemCall);
         run.machine.registers[0] = 0x1234_5001;
-        run.begins(TEXT + 8, STACK, Effect::SetsAddressSpace { register: 0 });
+        run.begins(TEXT + 15, STACK, Effect::SetsAddressSpace { register: 0 });
+        run.machine.registers[1] = 0x40_1002;
+        run.begins(TEXT + 18, 0x7ffe_0000, Effect::SystemReturn);
+        run.machine.words(STACK, &[TEXT + 0x800, 0x10, 0, 0, 0]);
+        run.begins(TEXT + 21, STACK, Effect::FarReturn);
         assert_eq!(
             run.end(),
             [
                 "Load 0 ffffffff81000000/1000 ffffffff81000003/ffffc90000004000",
-                "InterruptReturn 1 ffffffff81000003/ffffc90000004000 401000/7ffe0000",
-                "Space 2 ffffffff81000008/ffffc90000004000 0/12345001",
-                "End 3 0/3 0/0",
+                "Load 1 ffffffff81000003/ffffc90000004000 ffffffff81000006/ffffc90000003fc0",
+                "InterruptReturn 2 ffffffff81000009/ffffc90000003fc0 401000/7ffe0000",
+                "SystemCall 4 401000/7ffe0000 ffffffff81001000/7ffe0000",
+                "Space 5 ffffffff8100000f/ffffc90000004000 0/12345001",
+                "SystemReturn 6 ffffffff81000012/7ffe0000 401002/7ffe0000",
+                "FarReturn 7 ffffffff81000015/ffffc90000004000 ffffffff81000800/ffffc90000004010",
+                "End 8 0/8 0/0",
             ]
         );
     }
@@ -540,13 +578,14 @@ mod tests {
         // No saved registers: a jump to the handler.
         run.begins(TEXT, STACK, Effect::LoadsStackPointer);
         run.interrupt([0; 5], STACK - 0x100);
+        run.completes(STACK - 0x100);
         assert_eq!(
             run.end(),
             [
                 "Interrupt 1 ffffffff81000000/ffffc90000004000 ffffffff81004000/ffffc90000003fd0",
                 "Load 2 ffffffff81000000/ffffc90000004000 ffffffff81000003/ffffc90000003800",
                 "Interrupt 3 ffffffff81000003/ffffc90000003800 ffffffff81004000/ffffc900000037d0",
-                "Load 4 ffffffff81000000/ffffc90000004000 ffffffff81004000/ffffc90000003f00",
+                "Load 4 ffffffff81000000/ffffc90000004000 ffffffff81000003/ffffc90000003f00",
                 "End 5 0/3 0/2",
             ]
         );
@@ -590,7 +629,7 @@ mod tests {
     fn nothing_is_recorded_before_the_kernel() {
         let mut run = Run::new();
         run.begins(0x10_0000, 0x7000, Effect::LoadsStackPointer);
-        run.completes(0x10_0003, 0x8000);
+        run.completes(0x8000);
         let call = run.keep(0x10_0003, 5, Some(Effect::Call(Target::Relative(0))));
         run.observer.accessed(call, true, 0x7ff8, 0x10_0008, &mut run.machine);
         assert_eq!(run.end(), ["End 1 0/1 0/0"]);

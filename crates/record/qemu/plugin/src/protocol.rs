@@ -13,8 +13,8 @@ pub enum Kind {
     Call = 1,
     /// A near return.
     Return = 2,
-    /// A far call or a far return.
-    Far = 3,
+    /// A far return.
+    FarReturn = 3,
     /// A new value of the stack pointer that is not relative to the old one.
     Load = 4,
     /// A system call.
@@ -65,7 +65,7 @@ impl Kind {
     const ALL: [Kind; 10] = [
         Kind::Call,
         Kind::Return,
-        Kind::Far,
+        Kind::FarReturn,
         Kind::Load,
         Kind::SystemCall,
         Kind::SystemReturn,

@@ -17,11 +17,11 @@ fn instructions_have_effects() {
         ("call r10", &[0x41, 0xff, 0xd2], Some(Call(Target::Register(10)))),
         ("bnd call [rip+0]", &[0xf2, 0xff, 0x15, 0, 0, 0, 0], Some(Call(Target::Memory))),
         ("notrack call rdx", &[0x3e, 0xff, 0xd2], Some(Call(Target::Register(2)))),
-        ("call far [rax]", &[0xff, 0x18], Some(Far)),
+        ("call far [rax]", &[0xff, 0x18], None),
         ("ret", &[0xc3], Some(Return { freed: 0 })),
         ("rep ret", &[0xf3, 0xc3], Some(Return { freed: 0 })),
         ("ret 16", &[0xc2, 16, 0], Some(Return { freed: 16 })),
-        ("retfq", &[0x48, 0xcb], Some(Far)),
+        ("retfq", &[0x48, 0xcb], Some(FarReturn)),
         ("iretq", &[0x48, 0xcf], Some(InterruptReturn)),
         ("syscall", &[0x0f, 0x05], Some(SystemCall)),
         ("sysretq", &[0x48, 0x0f, 0x07], Some(SystemReturn)),
@@ -29,6 +29,7 @@ fn instructions_have_effects() {
         ("mov cr3, r12", &[0x41, 0x0f, 0x22, 0xdc], Some(SetsAddressSpace { register: 12 })),
         ("mov cr4, rax", &[0x0f, 0x22, 0xe0], None),
         ("lidt [rsp]", &[0x0f, 0x01, 0x1c, 0x24], Some(SetsInterruptTable)),
+        ("wrmsr", &[0x0f, 0x30], Some(SetsModelRegister)),
         ("clac", &[0x0f, 0x01, 0xca], None),
         ("mov rsp, rbp", &[0x48, 0x89, 0xec], Some(LoadsStackPointer)),
         ("mov rsp, cr3", &[0x0f, 0x20, 0xdc], Some(LoadsStackPointer)),
@@ -56,8 +57,8 @@ fn instructions_have_effects() {
 fn expected(decoded: &Instruction) -> Option<Effect> {
     let register = |number: Register| number.full_register().number() as u8;
     match decoded.code() {
-        Code::Syscall | Code::Sysenter => return Some(Effect::SystemCall),
-        Code::Sysretd | Code::Sysretq | Code::Sysexitd | Code::Sysexitq => return Some(Effect::SystemReturn),
+        Code::Syscall => return Some(Effect::SystemCall),
+        Code::Sysretd | Code::Sysretq => return Some(Effect::SystemReturn),
         Code::Iretw | Code::Iretd | Code::Iretq => return Some(Effect::InterruptReturn),
         _ => {}
     }
@@ -66,13 +67,14 @@ fn expected(decoded: &Instruction) -> Option<Effect> {
         Mnemonic::Mov if decoded.op0_register() == Register::CR3 => {
             return Some(Effect::SetsAddressSpace { register: register(decoded.op1_register()) });
         }
-        Mnemonic::Retf => return Some(Effect::Far),
+        Mnemonic::Retf => return Some(Effect::FarReturn),
+        Mnemonic::Wrmsr => return Some(Effect::SetsModelRegister),
         Mnemonic::Ret => {
             let freed = if decoded.op_count() == 1 { decoded.immediate16() } else { 0 };
             return Some(Effect::Return { freed });
         }
         Mnemonic::Leave => return Some(Effect::LoadsStackPointer),
-        Mnemonic::Call if decoded.is_call_far_indirect() => return Some(Effect::Far),
+        Mnemonic::Call if decoded.is_call_far_indirect() => return None,
         Mnemonic::Call if decoded.op0_kind() == OpKind::NearBranch64 => {
             let distance = decoded.near_branch64().wrapping_sub(decoded.next_ip());
             return Some(Effect::Call(Target::Relative(distance as i32)));
