@@ -37,7 +37,7 @@
 //!   transitions later. If a return leads elsewhere before that, or the pointer rises without a
 //!   return, there was no frame: the retpoline was a jump, and the frame that jumped continues.
 //!
-//! Systems have rules of their own, for entries into the kernel: see [`rings`].
+//! Systems have rules of their own, for entries into the kernel: see `tracker/rings.rs`.
 //!
 //! # Limits
 //!
