@@ -89,17 +89,13 @@ mod tests {
 
     fn record(kind: Kind, pc: (u64, u64), sp: (u64, u64)) -> Record {
         Record {
-            kind,
-            ring_before: 0,
-            ring_after: 0,
-            detail: 0,
             length: 5,
             extra: 8,
-            transition: 0,
             pc_before: pc.0,
             sp_before: sp.0,
             pc_after: pc.1,
             sp_after: sp.1,
+            ..Record::new(kind, 0)
         }
     }
 

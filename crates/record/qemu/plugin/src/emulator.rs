@@ -288,8 +288,8 @@ extern "C" fn repeated(_: c_uint, instruction: *mut c_void) {
     with(|observer, view| observer.repeated(instruction as usize as u32, view));
 }
 
-extern "C" fn interrupt_table_read(_: c_uint, _: u32, address: u64, _: *mut c_void) {
-    with(|observer, view| observer.interrupt_table_read(address, view));
+extern "C" fn interrupt_table_read(_: c_uint, access: u32, _: u64, _: *mut c_void) {
+    with(|observer, view| observer.interrupt_table_read((view.api.mem_get_value)(access).low));
 }
 
 extern "C" fn accessed(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {

@@ -128,17 +128,11 @@ impl Observer {
         self.handlers.get(&address).copied()
     }
 
-    /// The table of interrupts was set from memory at an address: a limit of 16 bits, and its address.
-    pub fn interrupt_table_read(&mut self, address: u64, processor: &mut impl Processor) {
-        // The emulator reads the limit first.
-        let Some(bytes) = processor.memory(address, 10) else { return };
-        if let Some((_, &base)) =
-            bytes.split_first_chunk::<2>().and_then(|(_, base)| Some(((), base.first_chunk()?)))
-        {
-            let base = u64::from_le_bytes(base);
-            if base >= KERNEL && base % 16 == 0 {
-                self.table = base;
-            }
+    /// An instruction that sets the table of interrupts has read a limit or an address.
+    pub fn interrupt_table_read(&mut self, value: u64) {
+        // A limit has 16 bits.
+        if value >= KERNEL && value.is_multiple_of(16) {
+            self.table = value;
         }
     }
 
@@ -172,17 +166,10 @@ impl Observer {
         let address = instruction.current(processor);
         let sp = processor.stack_pointer();
         let mut record = Record {
-            kind: Kind::Load,
-            ring_before: 0,
-            ring_after: 0,
-            detail: 0,
             length,
-            extra: 0,
-            transition: self.transition(processor),
             pc_before: address,
             sp_before: sp,
-            pc_after: 0,
-            sp_after: 0,
+            ..Record::new(Kind::Load, self.transition(processor))
         };
         record.kind = match effect {
             Effect::FarReturn => {
@@ -252,17 +239,12 @@ impl Observer {
             return;
         }
         let mut record = Record {
-            kind: Kind::Return,
-            ring_before: 0,
-            ring_after: 0,
-            detail: 0,
             length: instruction.length,
-            extra: 0,
-            transition: self.transition(processor),
             pc_before: instruction.address,
             sp_before: address,
             pc_after: value,
             sp_after: address,
+            ..Record::new(Kind::Return, self.transition(processor))
         };
         match instruction.effect {
             Some(Effect::Return { freed }) => {
@@ -318,17 +300,14 @@ impl Observer {
         self.interrupts += 1;
         self.last_repeated = (0, 0);
         self.send(Record {
-            kind: Kind::Interrupt,
             ring_before: selector as u8 & 3,
-            ring_after: 0,
             detail: vector,
-            length: 0,
             extra: slot as u8,
-            transition,
             pc_before: pc,
             sp_before,
             pc_after: address,
             sp_after: sp,
+            ..Record::new(Kind::Interrupt, transition)
         });
     }
 
@@ -347,17 +326,10 @@ impl Observer {
         let executed = processor.executed();
         self.send_begun(0);
         self.send(Record {
-            kind: Kind::End,
-            ring_before: 0,
-            ring_after: 0,
-            detail: 0,
-            length: 0,
-            extra: 0,
-            transition: executed + self.interrupts - self.iterations,
-            pc_before: 0,
             sp_before: executed,
             pc_after: self.iterations,
             sp_after: self.interrupts,
+            ..Record::new(Kind::End, executed + self.interrupts - self.iterations)
         });
         self.flush();
     }
@@ -611,9 +583,8 @@ mod tests {
         let mut run = Run::new();
         assert_eq!(run.observer.handler_at(HANDLER, &mut run.machine), None);
         // The operand of `lidt`: the limit and the address.
-        let operand: Vec<u8> = 0xfff_u16.to_le_bytes().into_iter().chain(TABLE.to_le_bytes()).collect();
-        run.machine.memory.insert(0x7000, operand);
-        run.observer.interrupt_table_read(0x7000, &mut run.machine);
+        run.observer.interrupt_table_read(0xfff);
+        run.observer.interrupt_table_read(TABLE);
         let mut gates = vec![0; VECTORS * GATE];
         let [a, b, c, d, e, f, g, h] = HANDLER.to_le_bytes();
         gates[14 * GATE..15 * GATE].copy_from_slice(&[a, b, 0x10, 0, 0, 0x8e, c, d, e, f, g, h, 0, 0, 0, 0]);

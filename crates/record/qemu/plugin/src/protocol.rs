@@ -77,6 +77,23 @@ impl Kind {
 }
 
 impl Record {
+    /// Creates a record whose other fields are 0.
+    pub fn new(kind: Kind, transition: u64) -> Record {
+        Record {
+            kind,
+            ring_before: 0,
+            ring_after: 0,
+            detail: 0,
+            length: 0,
+            extra: 0,
+            transition,
+            pc_before: 0,
+            sp_before: 0,
+            pc_after: 0,
+            sp_after: 0,
+        }
+    }
+
     /// Returns the bytes of the record.
     pub fn to_bytes(self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
