@@ -75,7 +75,7 @@ fn arguments_that_contradict_each_other_are_refused_everywhere() {
     misused(&["events", "--live", "--preset", "everything"], "syscalls, enrichment or switches");
     misused(&["events", "--live", "--buffers", "huge"], "throughput or low-latency");
     misused(&["events", "--live", "--for", "soon"], "is not a valid duration");
-    misused(&["record", "--exact"], "<PROGRAM>...");
+    misused(&["record", "--exact"], "<--system <KERNEL>|PROGRAM>");
     misused(&["record", "--", "true"], "--exact");
     misused(&["record", "--exact", "--preset", "syscalls", "--", "true"], "cannot be used with");
     misused(&["record", "--limit", "5"], "--exact");
