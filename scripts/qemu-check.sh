@@ -116,6 +116,7 @@ awk -v before="$before" -v after="$after" -v bytes="$bytes" -v index_time="$inde
     before, after, after / before, bytes / calls / 2, index_time }'
 
 if [ -n "$short" ]; then exit; fi
+
 # QEMU's own counting plugin runs at the same time as ours.
 command -v gcc >/dev/null || apt-get install -y -qq --no-install-recommends gcc libc6-dev
 apt-get install -y -qq --no-install-recommends libglib2.0-dev pkg-config xz-utils

@@ -176,8 +176,8 @@ impl Recorder {
             }
             let complete = filled - filled % LENGTH;
             for bytes in buffer[..complete].as_chunks::<LENGTH>().0 {
-                let damaged = Error::Damaged { number: self.totals.records };
-                self.take(&Record::from_bytes(bytes).ok_or(damaged)?);
+                let number = self.totals.records;
+                self.take(&Record::from_bytes(bytes).ok_or(Error::Damaged { number })?);
                 if !self.tracked.is_empty() {
                     self.keep(journal)?;
                 }

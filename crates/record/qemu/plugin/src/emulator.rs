@@ -20,22 +20,13 @@ static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(std::ptr::null_mut());
 struct Plugin {
     api: Api,
     registers: Registers,
-    counts: Counts,
-    /// The counters in the memory of the emulator.
+    /// The number of instructions that have begun, which translated code changes.
+    executed: *mut u64,
+    /// The memory of the emulator that contains it.
     scoreboard: *mut api::Scoreboard,
     buffer: *mut Array,
     observer: Observer,
 }
-
-/// Numbers that translated code changes.
-#[repr(C)]
-struct Board {
-    /// Instructions that have begun.
-    executed: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Counts(*mut Board);
 
 #[derive(Default)]
 struct Registers {
@@ -51,14 +42,13 @@ const NAMES: [&CStr; 16] = [
     c"rax", c"rcx", c"rdx", c"rbx", c"rsp", c"rbp", c"rsi", c"rdi", c"r8", c"r9", c"r10", c"r11", c"r12",
     c"r13", c"r14", c"r15",
 ];
-const RSP: usize = 4;
 
 /// The processor, as the observer sees it during a call.
 struct View<'a> {
     api: Api,
     registers: &'a Registers,
     buffer: *mut Array,
-    counts: Counts,
+    executed: *const u64,
 }
 
 impl View<'_> {
@@ -83,10 +73,6 @@ impl Processor for View<'_> {
         self.read(self.registers.general.get(usize::from(number)).copied().flatten())
     }
 
-    fn stack_pointer(&mut self) -> u64 {
-        self.read(self.registers.general[RSP])
-    }
-
     fn instruction_pointer(&mut self) -> u64 {
         self.read(self.registers.rip)
     }
@@ -98,9 +84,9 @@ impl Processor for View<'_> {
     }
 
     fn executed(&self) -> u64 {
-        // SAFETY: the board exists as long as the emulator, and only the thread of the processor uses
-        // it, which makes this call, or has ended.
-        unsafe { (*self.counts.0).executed }
+        // SAFETY: the number exists as long as the emulator, and only the thread of the processor
+        // changes it, which makes this call, or has ended.
+        unsafe { *self.executed }
     }
 }
 
@@ -109,8 +95,8 @@ fn with<R>(call: impl FnOnce(&mut Observer, &mut View) -> R) -> R {
     // SAFETY: the pointer was set from a box that is never freed. The emulator has one processor, and
     // calls the plugin from its thread, or after it has ended, so that no two references exist at a time.
     let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
-    let Plugin { api, registers, counts, buffer, observer, .. } = plugin;
-    call(observer, &mut View { api: *api, registers, buffer: *buffer, counts: *counts })
+    let Plugin { api, registers, executed, buffer, observer, .. } = plugin;
+    call(observer, &mut View { api: *api, registers, buffer: *buffer, executed: *executed })
 }
 
 /// Called by the emulator when it loads the plugin.
@@ -154,8 +140,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let plugin = Box::new(Plugin {
         api,
         registers: Registers::default(),
-        counts: Counts(std::ptr::null_mut()),
-        scoreboard: (api.scoreboard_new)(size_of::<Board>()),
+        executed: std::ptr::null_mut(),
+        scoreboard: (api.scoreboard_new)(size_of::<u64>()),
         buffer: (api.byte_array_new)(),
         observer: Observer::new(output),
     });
@@ -169,7 +155,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 extern "C" fn processor_started(_: Id, processor: c_uint) {
     // SAFETY: as in `with`.
     let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
-    plugin.counts = Counts((plugin.api.scoreboard_find)(plugin.scoreboard, processor).cast());
+    plugin.executed = (plugin.api.scoreboard_find)(plugin.scoreboard, processor).cast();
     let array = (plugin.api.get_registers)();
     // SAFETY: the emulator returns an array of `length` descriptions.
     let descriptions = unsafe {
@@ -193,7 +179,7 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
         let plugin = &*PLUGIN.load(Ordering::Relaxed);
         (plugin.api, plugin.scoreboard)
     };
-    let executed = Counter { scoreboard, offset: std::mem::offset_of!(Board, executed) };
+    let executed = Counter { scoreboard, offset: 0 };
     let count = (api.tb_n_insns)(block);
     let mut after_load = false;
     let mut first = 0;

@@ -21,6 +21,7 @@ const ENTRY: u64 = 0xc000_0082;
 const RAX: u8 = 0;
 const RCX: u8 = 1;
 const RDX: u8 = 2;
+const RSP: u8 = 4;
 /// The number of records that are sent together.
 const BATCH: usize = 2048;
 
@@ -28,8 +29,6 @@ const BATCH: usize = 2048;
 pub trait Processor {
     /// Reads a general register, by its number in instructions.
     fn register(&mut self, number: u8) -> u64;
-    /// Reads the stack pointer.
-    fn stack_pointer(&mut self) -> u64;
     /// Reads the instruction pointer. Within a block, it may be that of an earlier instruction of it.
     fn instruction_pointer(&mut self) -> u64;
     /// Reads memory of the current address space.
@@ -164,7 +163,7 @@ impl Observer {
             return;
         }
         let address = instruction.current(processor);
-        let sp = processor.stack_pointer();
+        let sp = processor.register(RSP);
         let mut record = Record {
             length,
             pc_before: address,
@@ -273,7 +272,7 @@ impl Observer {
     /// The instruction after one that loads the stack pointer is about to execute.
     pub fn completed(&mut self, processor: &mut impl Processor) {
         if self.begun.is_some() {
-            let sp = processor.stack_pointer();
+            let sp = processor.register(RSP);
             self.send_begun(sp);
         }
     }
@@ -283,7 +282,7 @@ impl Observer {
         let Some(&Instruction { address, vector, .. }) = self.instructions.get(position as usize) else {
             return;
         };
-        let sp = processor.stack_pointer();
+        let sp = processor.register(RSP);
         let slot = if vector < 64 && WITH_ERROR >> vector & 1 != 0 { 8 } else { 0 };
         let [pc, selector, flags, sp_before, _] = words(processor, sp.wrapping_add(slot));
         // A jump to the handler, such as that from one handler to another one, has another stack.
@@ -396,9 +395,6 @@ mod tests {
     impl Processor for Machine {
         fn register(&mut self, number: u8) -> u64 {
             self.registers[usize::from(number)]
-        }
-        fn stack_pointer(&mut self) -> u64 {
-            self.registers[4]
         }
         fn instruction_pointer(&mut self) -> u64 {
             self.pc
