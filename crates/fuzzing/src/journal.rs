@@ -15,7 +15,7 @@ const CHECKED_MAX: usize = 200;
 
 /// Uses bytes as the content of the only page of a journal, and builds a trace from it.
 pub fn journal(bytes: &[u8]) {
-    let mut file = b"shcalls\n\x02\0\0\0\0\0\0\0".to_vec();
+    let mut file = b"shcalls\n\x03\0\0\0\0\0\0\0".to_vec();
     file.extend((bytes.len() as u32).to_le_bytes());
     file.extend(crc32fast::hash(bytes).to_le_bytes());
     file.extend(bytes);
@@ -113,6 +113,7 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
             }
         }
         let stack = stacks[0];
+        writer.name(stack, "later")?;
         for _ in 0..3 {
             writer.change(Change::Close { stack, last: ContextId(130), end: EndType::Return })?;
         }

@@ -126,6 +126,13 @@ impl Builder {
         number
     }
 
+    /// Gives a stack another name. A stack that is not defined has none.
+    pub fn name_stack(&mut self, stack: StackId, name: String) {
+        if let Some((info, _)) = self.stacks.get_mut(stack.0 as usize) {
+            info.name = Some(name);
+        }
+    }
+
     /// Takes the stacks of another builder with their changes, in place of its own. One builder can
     /// thus be given the definitions of locations and transitions, and another one the changes.
     pub fn take_stacks(&mut self, other: Self) {

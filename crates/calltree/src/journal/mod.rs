@@ -12,13 +12,13 @@ pub use read::{Reader, Replayed, fingerprint, is_journal, trace};
 pub use write::Writer;
 
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
-use crate::id::LocationId;
+use crate::id::{LocationId, StackId};
 
 /// The first bytes of every journal.
 pub(crate) const MAGIC: &[u8; 8] = b"shcalls\n";
-/// The version of the format. Files of the first version lack the records about stubs, and are read
-/// too.
-pub(crate) const VERSION: u32 = 2;
+/// The version of the format. Files of earlier versions are read too: the first one lacks the records
+/// about stubs, the second one the new names of stacks.
+pub(crate) const VERSION: u32 = 3;
 /// The first version of the format.
 const FIRST_VERSION: u32 = 1;
 /// Length of the header: magic, version, and four zero bytes.
@@ -48,6 +48,13 @@ pub enum Record {
     },
     /// Defines the next stack.
     Stack(StackInfo),
+    /// Gives a stack another name.
+    Named {
+        /// The stack.
+        stack: StackId,
+        /// The name.
+        name: String,
+    },
     /// A change of a stack.
     Change(Change),
     /// The end of the recording, with the number of transitions.
@@ -71,6 +78,7 @@ mod tag {
     pub(super) const RETURN: u8 = 10;
     pub(super) const ENTRY: u8 = 11;
     pub(super) const TARGET: u8 = 12;
+    pub(super) const NAMED: u8 = 13;
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub struct Reader<'b> {
     stack: u32,
     modules: u32,
     locations: u32,
+    stacks: u32,
     lost: u64,
 }
 
@@ -63,6 +64,7 @@ pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
             Record::Location(location) => _ = builder.define_location(location),
             Record::Entry { function, stub } => builder.define_entry(function, stub),
             Record::Stack(stack) => _ = builder.stack(stack),
+            Record::Named { stack, name } => builder.name_stack(stack, name),
             Record::Change(change) => {
                 builder.apply(change)?;
                 replayed.transitions = replayed.transitions.max(reader.boundary);
@@ -98,6 +100,7 @@ impl<'b> Reader<'b> {
                 stack: 0,
                 modules: 0,
                 locations: 0,
+                stacks: 0,
                 lost: 0,
             }),
             Some(found) if !(FIRST_VERSION..=VERSION).contains(&found) => {
@@ -148,7 +151,18 @@ impl<'b> Reader<'b> {
                 self.locations += 1;
                 Record::Entry { function, stub }
             }
-            tag::STACK => Record::Stack(self.stack()?),
+            tag::STACK => {
+                let stack = self.stack()?;
+                self.stacks += 1;
+                Record::Stack(stack)
+            }
+            tag::NAMED => {
+                let number = self.number()?;
+                if number >= u64::from(self.stacks) {
+                    return Err(self.damaged("a defined stack"));
+                }
+                Record::Named { stack: StackId(number as u32), name: self.text()? }
+            }
             tag => Record::Change(self.change(tag)?),
         }))
     }

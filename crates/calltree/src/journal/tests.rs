@@ -14,11 +14,16 @@ fn write(records: &[Record]) -> Vec<u8> {
             Record::Location(location) => _ = writer.location(location).unwrap(),
             Record::Entry { function, stub } => _ = writer.entry(*function, *stub).unwrap(),
             Record::Stack(stack) => _ = writer.stack(stack).unwrap(),
+            Record::Named { stack, name } => writer.name(*stack, name).unwrap(),
             Record::Change(change) => writer.change(*change).unwrap(),
             Record::End(transitions) => end = *transitions,
         }
     }
     writer.finish(end).unwrap()
+}
+
+fn stack() -> StackInfo {
+    StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None }
 }
 
 fn read(bytes: &[u8]) -> (Vec<Record>, u64) {
@@ -79,10 +84,11 @@ fn record() -> impl Strategy<Value = Record> {
             stack,
             location: LocationId(location)
         })),
+        "[a-z!ü]{0,12}".prop_map(|name| Record::Named { stack: StackId(0), name }),
     ]
 }
 
-/// Starts with a module and two locations, to which the other records refer.
+/// Starts with a module, two locations and a stack, to which the other records refer.
 fn records() -> impl Strategy<Value = Vec<Record>> {
     let module = Record::Module(ModuleInfo { name: "m".to_owned(), path: None, base: None });
     let location = LocationInfo {
@@ -92,7 +98,8 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         symbol: Some("s".to_owned()),
         symbol_offset: 0,
     };
-    let first = [module, Record::Location(location.clone()), Record::Location(location)];
+    let first =
+        [module, Record::Location(location.clone()), Record::Location(location), Record::Stack(stack())];
     (prop::collection::vec(record(), 0..60), any::<u64>())
         .prop_map(move |(rest, end)| first.iter().cloned().chain(rest).chain([Record::End(end)]).collect())
 }
@@ -123,10 +130,8 @@ proptest! {
 
 #[test]
 fn pages_before_a_damaged_page_are_read() {
-    let stack =
-        StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None };
     let mut writer = Writer::new(Vec::new()).unwrap();
-    let stack = writer.stack(&stack).unwrap();
+    let stack = writer.stack(&stack()).unwrap();
     writer.change(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
     for call in 0..40_000 {
         let first = ContextId(call * 100 + 1);
@@ -148,23 +153,37 @@ fn pages_before_a_damaged_page_are_read() {
 }
 
 #[test]
-fn journals_of_the_first_version_are_read() {
+fn journals_of_earlier_versions_are_read() {
     let mut older = write(&[Record::End(7)]);
-    older[8] = 1;
-    assert_eq!(trace(&older).unwrap().1.transitions, 7);
+    for version in [1, 2] {
+        older[8] = version;
+        assert_eq!(trace(&older).unwrap().1.transitions, 7);
+    }
+}
+
+#[test]
+fn the_last_name_of_a_stack_applies() {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let number = writer.stack(&StackInfo { name: Some("sh".to_owned()), ..stack() }).unwrap();
+    writer.change(Change::Enter { cpu: Cpu(0), stack: number, first: ContextId(0) }).unwrap();
+    writer.name(number, "true").unwrap();
+    let (named, _) = trace(&writer.finish(5).unwrap()).unwrap();
+    assert_eq!(named.stack(number, ContextId(0)).unwrap().info().name.as_deref(), Some("true"));
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.name(number, "true").unwrap();
+    let error = trace(&writer.finish(5).unwrap()).unwrap_err().to_string();
+    assert!(error.ends_with("expected a defined stack"), "{error}");
 }
 
 #[test]
 fn a_frame_that_was_called_at_a_stub_has_its_function() {
-    let stack =
-        StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None };
     let mut writer = Writer::new(Vec::new()).unwrap();
     let location = |writer: &mut Writer<_>, symbol: &str| {
         let symbol = Some(symbol.to_owned());
         let info = LocationInfo { address: None, module: None, rva: None, symbol, symbol_offset: 0 };
         writer.location(&info).unwrap()
     };
-    let stack = writer.stack(&stack).unwrap();
+    let stack = writer.stack(&stack()).unwrap();
     let [main, stub, function, resolver] =
         ["main", "f@plt", "g", "resolve"].map(|symbol| location(&mut writer, symbol));
     let direct = location(&mut writer, "f");
@@ -220,7 +239,7 @@ fn invalid_journals_are_rejected() {
     let cases: [(&[u8], &str); 4] = [
         (b"", "not a call journal: expected the file to begin with \"shcalls\\n\""),
         (b"shstacks", "not a call journal: expected the file to begin with \"shcalls\\n\""),
-        (&newer, "the journal has format version 9; this program reads version 2"),
+        (&newer, "the journal has format version 9; this program reads version 3"),
         (&whole[..13], "the journal is damaged at byte 13: expected the rest of the header"),
     ];
     for (bytes, expected) in cases {

@@ -95,6 +95,17 @@ impl<W: Write> Writer<W> {
         self.written().map(|()| StackId(self.stacks - 1))
     }
 
+    /// Gives a stack another name, which replaces the earlier one in the whole trace.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn name(&mut self, stack: StackId, name: &str) -> io::Result<()> {
+        self.page.push(tag::NAMED);
+        self.number(u64::from(stack.0));
+        self.text(name);
+        self.written()
+    }
+
     /// Writes a change.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ pub fn run(kernel: &Path, arguments: &Arguments, common: &Common) -> Result<()> 
         arguments: arguments.program.clone(),
     };
     let recorder = Recorder::start(&system)?;
+    if let (Some(reason), Some(initrd)) = (recorder.without_programs(), &system.initrd) {
+        message(format_args!("functions of programs get no names: {}: {reason}", initrd.display()));
+    }
     let journal = journal(&path)?;
     let started = Instant::now();
     let progress = Progress::new(common, 0);
@@ -60,8 +63,18 @@ fn closing(totals: &Totals, seconds: f64) -> String {
         0 => String::new(),
         instructions => format!(" with {} instructions", grouped(instructions)),
     };
+    let system = match totals.symbols {
+        0 => ", no symbols of the kernel found".to_owned(),
+        symbols => format!(
+            ", {} of {}, {} of the kernel",
+            counted(totals.switches, "switch", "switches"),
+            counted(totals.threads, "thread", "threads"),
+            counted(symbols, "symbol", "symbols"),
+        ),
+    };
     format!(
-        "{}{instructions}, {}, returns in kernel mode: {}, in user mode: {}, {}, {}, {} on {}{unusual} in {seconds:.1} s",
+        "{}{instructions}, {}, returns in kernel mode: {}, in user mode: {}, {}, {}, {} on {}{system}{unusual} \
+         in {seconds:.1} s",
         counted(totals.transitions, "transition", "transitions"),
         counted(totals.calls, "call", "calls"),
         returns(&totals.kernel_returns),

@@ -90,7 +90,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::elf::Image;
+    use stackhound_record_elf::Image;
 
     /// Runs a tool in a folder. `None`, with a printed reason, if it is not installed; fails in CI.
     fn run(folder: &Path, tool: &str, arguments: &[&str]) -> Option<String> {

@@ -16,7 +16,6 @@ mod asleep;
 mod code;
 mod control;
 mod debug_file;
-mod elf;
 mod entries;
 mod error;
 mod event;

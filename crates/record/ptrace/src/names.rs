@@ -12,11 +12,11 @@ use object::ReadCache;
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
+use stackhound_record_elf::{Image, STUB, demangle};
 use stackhound_types::Address;
 
 use crate::code::CodeCache;
 use crate::debug_file;
-use crate::elf::{Image, STUB};
 use crate::maps::Mapping;
 
 /// The device and inode of a file, or 0 and the address of a mapping without a file.
@@ -243,44 +243,9 @@ fn module_info(path: &Path, base: u64) -> ModuleInfo {
     }
 }
 
-/// Demangles a name, without parameters. A suffix `@plt` is kept.
-fn demangle(name: &str) -> String {
-    let (plain, suffix) = match name.strip_suffix(STUB) {
-        Some(plain) => (plain, STUB),
-        None => (name, ""),
-    };
-    if let Ok(rust) = rustc_demangle::try_demangle(plain) {
-        return format!("{rust:#}{suffix}");
-    }
-    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let demangled = plain
-        .starts_with("_Z")
-        .then(|| cpp_demangle::Symbol::new(plain).ok())
-        .flatten()
-        .and_then(|symbol| symbol.demangle_with_options(&options).ok());
-    format!("{}{suffix}", demangled.as_deref().unwrap_or(plain))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_demangled() {
-        for (mangled, expected) in [
-            ("main", "main"),
-            ("malloc@plt", "malloc@plt"),
-            ("_ZN3foo3barEi", "foo::bar"),
-            ("_ZN3foo3barEi@plt", "foo::bar@plt"),
-            ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back"),
-            ("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad"),
-            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
-            ("_Z", "_Z"),
-            ("_start", "_start"),
-        ] {
-            assert_eq!(demangle(mangled), expected);
-        }
-    }
 
     #[test]
     fn modules_are_named_after_their_files() {

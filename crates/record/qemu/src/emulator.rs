@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use stackhound_qemu_plugin::protocol::Request;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
@@ -43,6 +44,8 @@ pub(crate) struct Emulator {
     child: Child,
     /// The read end of the pipe with the records.
     records: Option<File>,
+    /// The write end of the pipe with the requests.
+    requests: File,
     /// The plugin, which is deleted in the end.
     _plugin: NamedTempFile,
 }
@@ -57,7 +60,10 @@ impl Emulator {
         let start = |cause| Error::Start { program: PROGRAM, cause };
         let mut plugin = tempfile::Builder::new().suffix(".so").tempfile().map_err(start)?;
         plugin.write_all(PLUGIN).map_err(start)?;
-        let (reader, writer) = pipe().map_err(start)?;
+        let (records, output) = pipe().map_err(start)?;
+        // SAFETY: this call has no memory arguments. A smaller pipe only costs time.
+        unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
+        let (input, requests) = pipe().map_err(start)?;
         let mut command = Command::new(PROGRAM);
         command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1", "-m", "512"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
@@ -70,13 +76,15 @@ impl Emulator {
         command.args(&system.arguments);
         // A comma in the name of the file would end it.
         let file = plugin.path().display().to_string().replace(',', ",,");
-        let descriptor = writer.as_raw_fd();
-        command.arg("-plugin").arg(format!("file={file},output={descriptor}"));
+        let descriptors = [output.as_raw_fd(), input.as_raw_fd()];
+        let [output_number, input_number] = descriptors;
+        command.arg("-plugin").arg(format!("file={file},output={output_number},input={input_number}"));
         let parent = std::process::id();
         // SAFETY: between `fork` and `exec`, the closure only makes system calls.
-        unsafe { command.pre_exec(move || prepare(descriptor, parent)) };
+        unsafe { command.pre_exec(move || prepare(descriptors, parent)) };
         let child = command.spawn().map_err(start)?;
-        Ok(Emulator { child, records: Some(File::from(reader)), _plugin: plugin })
+        let (records, requests) = (Some(File::from(records)), File::from(requests));
+        Ok(Emulator { child, records, requests, _plugin: plugin })
     }
 
     /// Reads records. Returns 0 if the emulator has ended, and `None` if nothing arrives for some time:
@@ -92,6 +100,11 @@ impl Emulator {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             length => length.map(Some),
         }
+    }
+
+    /// Sends a request. The plugin waits for it.
+    pub fn request(&mut self, request: Request) -> io::Result<()> {
+        self.requests.write_all(&request.to_bytes())
     }
 
     /// Waits for the end of the emulator.
@@ -139,16 +152,16 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let reader = unsafe { OwnedFd::from_raw_fd(ends[0]) };
     // SAFETY: as above.
     let writer = unsafe { OwnedFd::from_raw_fd(ends[1]) };
-    // SAFETY: this call has no memory arguments. A smaller pipe only costs time.
-    unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
     Ok((reader, writer))
 }
 
-/// Prepares the process of the emulator: it inherits the pipe, and ends with the recorder.
-fn prepare(descriptor: i32, parent: u32) -> io::Result<()> {
+/// Prepares the process of the emulator: it inherits the pipes, and ends with the recorder.
+fn prepare(descriptors: [i32; 2], parent: u32) -> io::Result<()> {
     let done = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // SAFETY: this call has no memory arguments.
-    done(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })?;
+    for descriptor in descriptors {
+        // SAFETY: this call has no memory arguments.
+        done(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })?;
+    }
     // SAFETY: as above.
     done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     // SAFETY: as above.

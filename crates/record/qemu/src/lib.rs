@@ -6,14 +6,19 @@
 //! plugin's records arrive over a pipe, the exact tracker of the stack model processes them, and the
 //! results are written to a journal, as those of single programs.
 //!
-//! The crate knows the processor, and no operating system: frames have addresses without names, and
-//! stacks have no threads. It does not read or show journals. It is empty on other systems than Linux.
-//! `docs/exact.md` describes what is recorded, and the limitations.
+//! What the kernel and its threads are, the [guest](stackhound_record_guest) finds in the memory of the
+//! system. Functions of programs have names if their files are in the initial file system.
+//!
+//! The crate does not read or show journals. It is empty on other systems than Linux. `docs/systems.md`
+//! describes what is recorded, and the limitations.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 mod emulator;
 mod error;
+mod files;
+mod inbox;
+mod names;
 mod recorder;
 mod steps;
 

@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Ring, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Cpu, EndType, LocationId, LocationInfo, StackId, StackInfo, StackKind};
-use stackhound_qemu_plugin::protocol::{Kind, LENGTH, Record};
+use stackhound_calltree::{Cpu, EndType, LocationId, StackId, StackInfo, StackKind};
+use stackhound_qemu_plugin::protocol::{Kind, Record, Request};
+use stackhound_record_guest::{Event, Linux};
 use stackhound_types::Address;
 
 use crate::emulator::{Emulator, System};
 use crate::error::Error;
+use crate::files::{self, Files};
+use crate::inbox::{Inbox, SystemMemory};
+use crate::names::Names;
 use crate::steps::{Meaning, Steps};
 
-/// The number of records that are read together.
-const BATCH: usize = 4096;
 /// The number of records after which the journal is flushed, so that it survives if the recorder is
 /// killed.
 const FLUSH: u64 = 100_000;
@@ -58,6 +60,12 @@ pub struct Totals {
     pub interrupts: u64,
     /// System calls.
     pub system_calls: u64,
+    /// Switches between threads. 0 if the system is not known.
+    pub switches: u64,
+    /// Threads of the system that were created.
+    pub threads: u64,
+    /// Symbols of the kernel. 0 if the system is not known.
+    pub symbols: u64,
     /// Frames.
     pub frames: u64,
     /// Stacks.
@@ -82,11 +90,23 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct Recorder {
     emulator: Emulator,
+    inbox: Inbox,
     tracker: Tracker,
     steps: Steps,
-    locations: FxHashMap<(Option<Space>, Address), LocationId>,
-    /// The spaces of the stacks of programs, by the numbers of the stacks.
-    spaces: Vec<Option<Space>>,
+    names: Names,
+    without_programs: Option<String>,
+    linux: Option<Linux>,
+    /// The spaces of the stacks, by the numbers of the stacks.
+    spaces: Vec<Space>,
+    /// The threads with stacks, and the spaces of processes.
+    threads: FxHashMap<u32, Vec<StackId>>,
+    processes: FxHashMap<u32, Space>,
+    /// The names of the stacks of the processor, by their lowest addresses.
+    processor_stacks: FxHashMap<Address, &'static str>,
+    /// The events of the current call of a hook.
+    events: Vec<Event>,
+    /// Threads that end with the next switch, and whether their processes do.
+    ending: Vec<(u32, u32, bool)>,
     tracked: Vec<Tracked>,
     totals: Totals,
 }
@@ -108,15 +128,41 @@ impl Recorder {
     /// # Errors
     /// If the emulator is missing, too old or cannot be started, or a file cannot be read.
     pub fn start(system: &System) -> Result<Recorder, Error> {
+        let emulator = Emulator::start(system)?;
+        let files = match &system.initrd {
+            Some(path) => {
+                let bytes =
+                    std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.clone(), cause })?;
+                files::programs(&bytes)
+            }
+            None => Ok(Files::default()),
+        };
+        let (files, without_programs) = match files {
+            Ok(files) => (files, None),
+            Err(reason) => (Files::default(), Some(reason)),
+        };
         Ok(Recorder {
-            emulator: Emulator::start(system)?,
+            emulator,
+            inbox: Inbox::new(),
             tracker: Tracker::new(Thread(0)),
             steps: Steps::new(),
-            locations: FxHashMap::default(),
+            names: Names::new(files),
+            without_programs,
+            linux: None,
             spaces: Vec::new(),
+            threads: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            processor_stacks: FxHashMap::default(),
+            events: Vec::new(),
+            ending: Vec::new(),
             tracked: Vec::new(),
             totals: Totals::default(),
         })
+    }
+
+    /// Why the programs of the initial file system have no names, if it cannot be read.
+    pub fn without_programs(&self) -> Option<&str> {
+        self.without_programs.as_deref()
     }
 
     /// Records until the system ends, `limit` transitions are reached, or `stop` is set. Calls `report`
@@ -161,32 +207,28 @@ impl Recorder {
         journal: &mut Writer<W>,
         report: &mut impl FnMut(&Totals),
     ) -> Result<bool, Error> {
-        let mut buffer = vec![0; LENGTH * BATCH];
-        let mut filled = 0;
         let mut flushed = 0;
         let mut reported = 0;
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            match self.emulator.read(&mut buffer[filled..]).map_err(Error::Records)? {
+            match self.inbox.wait(&mut self.emulator).map_err(Error::Records)? {
                 None => continue,
                 Some(0) => return Ok(true),
-                Some(length) => filled += length,
+                Some(_) => {}
             }
-            let complete = filled - filled % LENGTH;
-            for bytes in buffer[..complete].as_chunks::<LENGTH>().0 {
+            while let Some(bytes) = self.inbox.next() {
                 let number = self.totals.records;
-                self.take(&Record::from_bytes(bytes).ok_or(Error::Damaged { number })?);
-                if !self.tracked.is_empty() {
+                let record = Record::from_bytes(&bytes).filter(|record| record.kind != Kind::Memory);
+                self.take(&record.ok_or(Error::Damaged { number })?);
+                if !self.tracked.is_empty() || !self.events.is_empty() {
                     self.keep(journal)?;
                 }
                 if self.totals.transitions >= limit {
                     return Ok(false);
                 }
             }
-            buffer.copy_within(complete..filled, 0);
-            filled -= complete;
             if self.totals.records - flushed >= FLUSH {
                 flushed = self.totals.records;
                 journal.flush().map_err(Error::Keep)?;
@@ -201,9 +243,16 @@ impl Recorder {
     fn take(&mut self, record: &Record) {
         self.totals.records += 1;
         self.skip_to(record.transition);
-        if record.kind == Kind::End {
-            self.totals.instructions = record.sp_before;
-            return;
+        match record.kind {
+            Kind::End => {
+                self.totals.instructions = record.sp_before;
+                return;
+            }
+            Kind::Begun => return self.begun(Address(record.pc_before)),
+            Kind::Hooked => {
+                return self.hooked(usize::from(record.extra), [record.sp_before, record.sp_after]);
+            }
+            _ => {}
         }
         match self.steps.meaning(record) {
             Meaning::State => {}
@@ -213,6 +262,70 @@ impl Recorder {
                 self.step(&step);
             }
         }
+    }
+
+    /// The kernel begins. It waits meanwhile.
+    fn begun(&mut self, at: Address) {
+        let mut memory = SystemMemory { emulator: &mut self.emulator, inbox: &mut self.inbox };
+        let linux = Linux::find(at, &mut memory);
+        for (number, hook) in (0..).zip(linux.iter().flat_map(Linux::hooks)) {
+            let (address, waits) = (hook.address.0, hook.reads_memory);
+            self.request(Request::Hook { address, number, waits });
+        }
+        self.request(Request::Continue);
+        self.totals.symbols = linux.as_ref().map_or(0, |linux| linux.symbols() as u64);
+        self.linux = linux;
+    }
+
+    /// A function of the kernel with a hook begins. If the hook reads memory, it waits meanwhile.
+    fn hooked(&mut self, hook: usize, arguments: [u64; 2]) {
+        let mut memory = SystemMemory { emulator: &mut self.emulator, inbox: &mut self.inbox };
+        let Some(linux) = &mut self.linux else { return };
+        linux.called(hook, arguments, &mut memory, |event| self.events.push(event));
+        let waits = linux.hooks().get(hook).is_some_and(|hook| hook.reads_memory);
+        let current = linux.current().map(|task| task.thread);
+        if waits {
+            self.request(Request::Continue);
+        }
+        let tracked = &mut self.tracked;
+        for event in &self.events {
+            match *event {
+                Event::Switched { to } => {
+                    self.totals.switches += 1;
+                    self.steps.switch(Thread(to));
+                }
+                Event::Created { stack, .. } => {
+                    self.totals.threads += 1;
+                    if let Some((low, high)) = stack {
+                        let kind = StackKind::Kernel;
+                        self.tracker.declare(Space::KERNEL, low, high, kind, |item| tracked.push(item));
+                    }
+                }
+                Event::Stack { memory: (low, high), name } => {
+                    self.processor_stacks.insert(low, name);
+                    let kind = StackKind::Interrupt;
+                    self.tracker.declare(Space::KERNEL, low, high, kind, |item| tracked.push(item));
+                }
+                Event::Ended { thread, process, is_last } => self.ending.push((thread, process, is_last)),
+                Event::Executed { process } => {
+                    // The program has left its earlier address space.
+                    if let Some(stacks) = current.and_then(|thread| self.threads.get_mut(&thread)) {
+                        let space = |stack: &StackId| self.spaces.get(stack.0 as usize);
+                        stacks.retain(|stack| space(stack) == Some(&Space::KERNEL));
+                    }
+                    if let Some(space) = self.processes.remove(&process) {
+                        let everything = (Address(0), Address(u64::MAX));
+                        self.tracker.release(space, everything.0, everything.1, |item| tracked.push(item));
+                    }
+                }
+                Event::Named { .. } => {}
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        // If the emulator has ended, the records end too, which is noticed.
+        let _ = self.emulator.request(request);
     }
 
     /// Skips transitions that the plugin does not record.
@@ -231,6 +344,9 @@ impl Recorder {
         // The recorder cannot read the memory of the system at this transition.
         self.tracker.step(step, |_| None, |item| tracked.push(item));
         self.totals.transitions = self.tracker.transition().0;
+        if matches!(step.class, Class::Switch { .. }) {
+            self.end_threads();
+        }
         match step.class {
             Class::Call { .. } => self.totals.calls += 1,
             Class::Interrupt { .. } => self.totals.interrupts += 1,
@@ -260,16 +376,25 @@ impl Recorder {
         }
     }
 
+    /// Ends the stacks of threads that do not run any more.
+    fn end_threads(&mut self) {
+        let tracked = &mut self.tracked;
+        for (thread, process, is_last) in self.ending.drain(..) {
+            self.threads.remove(&thread);
+            self.tracker.exit(Thread(thread), |item| tracked.push(item));
+            if is_last && let Some(space) = self.processes.remove(&process) {
+                self.tracker.release(space, Address(0), Address(u64::MAX), |item| tracked.push(item));
+            }
+        }
+    }
+
     /// Writes the results of the tracker to the journal.
     fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> Result<(), Error> {
-        for item in self.tracked.drain(..) {
+        let mut tracked = std::mem::take(&mut self.tracked);
+        for item in tracked.drain(..) {
             let (stack, function) = match item {
-                Tracked::Stack { kind, space, region, .. } => {
-                    self.totals.stacks += 1;
-                    let of_program = kind != StackKind::Kernel;
-                    self.spaces.push(of_program.then_some(space));
-                    let name = of_program.then(|| format!("page table {:#x}", space.0));
-                    let info = StackInfo { kind, process: None, thread: None, cpu: None, name, region };
+                Tracked::Stack { stack, kind, thread, space, region } => {
+                    let info = self.describe(stack, kind, thread, space, region);
                     journal.stack(&info).map_err(Error::Keep)?;
                     continue;
                 }
@@ -286,23 +411,9 @@ impl Recorder {
             };
             let location = match function {
                 Some(address) => {
-                    let space = self.spaces.get(stack.0 as usize).copied().flatten();
-                    match self.locations.get(&(space, address)) {
-                        Some(&location) => location,
-                        None => {
-                            let location = journal
-                                .location(&LocationInfo {
-                                    address: Some(address),
-                                    module: None,
-                                    rva: None,
-                                    symbol: None,
-                                    symbol_offset: 0,
-                                })
-                                .map_err(Error::Keep)?;
-                            self.locations.insert((space, address), location);
-                            location
-                        }
-                    }
+                    let space = self.spaces.get(stack.0 as usize).copied().unwrap_or_default();
+                    let names = self.names.location(address, space, self.linux.as_ref(), journal);
+                    names.map_err(Error::Keep)?
                 }
                 // Not used.
                 None => LocationId(0),
@@ -311,6 +422,46 @@ impl Recorder {
                 journal.change(change).map_err(Error::Keep)?;
             }
         }
+        self.tracked = tracked;
+        for event in self.events.drain(..) {
+            if let Event::Named { thread } = event
+                && let Some(task) = self.linux.as_ref().and_then(|linux| linux.thread(thread))
+            {
+                for &stack in self.threads.get(&thread).into_iter().flatten() {
+                    journal.name(stack, &task.name).map_err(Error::Keep)?;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// A new stack. Its thread is the current one.
+    fn describe(
+        &mut self,
+        stack: StackId,
+        kind: StackKind,
+        thread: Option<Thread>,
+        space: Space,
+        region: Option<(Address, Address)>,
+    ) -> StackInfo {
+        self.totals.stacks += 1;
+        self.spaces.push(space);
+        let of_program = space != Space::KERNEL;
+        let linux = self.linux.as_ref();
+        let task = thread.and_then(|thread| linux?.thread(thread.0)).cloned();
+        if let Some(task) = &task {
+            self.threads.entry(task.thread).or_default().push(stack);
+            if of_program {
+                self.processes.insert(task.process, space);
+            }
+        }
+        let of_processor = region.and_then(|(low, _)| self.processor_stacks.get(&low));
+        let name = match (&task, of_processor) {
+            (Some(task), _) => Some(task.name.clone()),
+            (None, Some(&name)) => Some(name.to_owned()),
+            (None, None) => of_program.then(|| format!("page table {:#x}", space.0)),
+        };
+        let (process, thread) = task.map(|task| (task.process, task.thread)).unzip();
+        StackInfo { kind, process, thread, cpu: None, name, region }
     }
 }

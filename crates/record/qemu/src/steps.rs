@@ -1,11 +1,11 @@
 //! Turns the records of the plugin into steps of the tracker.
 
-use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step};
+use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step, Thread};
 use stackhound_qemu_plugin::protocol::{Kind, Record};
 use stackhound_types::Address;
 
 /// The lowest address of the kernel's half of an address space.
-const KERNEL: u64 = 1 << 63;
+pub(crate) const KERNEL: u64 = 1 << 63;
 /// The bits of CR3 that identify an address space: the physical address of the page table. Not the
 /// process-context identifier, the lowest 12 bits; not bit 12, which with separate page tables selects
 /// the half for user mode; and not bit 63, which keeps cached translations.
@@ -16,6 +16,8 @@ const PAGE_TABLE: u64 = 0x000f_ffff_ffff_e000;
 pub(crate) struct Steps {
     space: Space,
     ring: Ring,
+    /// The thread whose stack pointer the kernel will load.
+    switching: Option<Thread>,
 }
 
 /// The meaning of a record.
@@ -32,7 +34,12 @@ pub(crate) enum Meaning {
 
 impl Steps {
     pub fn new() -> Steps {
-        Steps { space: Space(0), ring: Ring::Kernel }
+        Steps { space: Space(0), ring: Ring::Kernel, switching: None }
+    }
+
+    /// The next value that the kernel loads into the stack pointer is that of a thread.
+    pub fn switch(&mut self, thread: Thread) {
+        self.switching = Some(thread);
     }
 
     pub fn meaning(&mut self, record: &Record) -> Meaning {
@@ -47,7 +54,10 @@ impl Steps {
             }
             // Kernels return far to an address that they pushed.
             Kind::Return | Kind::FarReturn => Class::Return,
-            Kind::Load => Class::Dynamic,
+            Kind::Load => match self.switching.take() {
+                Some(to) => Class::Switch { to },
+                None => Class::Dynamic,
+            },
             Kind::SystemCall | Kind::SystemReturn => Class::System,
             Kind::Interrupt => {
                 Class::Interrupt { slot: Address(record.sp_after.wrapping_add(u64::from(record.extra))) }
@@ -57,7 +67,7 @@ impl Steps {
                 self.space = Space(record.sp_after & PAGE_TABLE);
                 return Meaning::State;
             }
-            Kind::End => return Meaning::State,
+            Kind::End | Kind::Begun | Kind::Hooked | Kind::Memory => return Meaning::State,
         };
         let after = match record.kind {
             Kind::SystemCall | Kind::Interrupt => Ring::Kernel,
@@ -105,23 +115,27 @@ mod tests {
     #[test]
     fn rings_and_spaces_follow_from_the_records() {
         let mut steps = Steps::new();
-        let mut next = |record: Record| match steps.meaning(&record) {
+        let next = |steps: &mut Steps, record: Record| match steps.meaning(&record) {
             Meaning::Step(step) => (step.class, step.before.ring, step.after.ring, step.space),
             other => panic!("{other:?}"),
         };
         use Ring::{Kernel, User};
         let user = Record { ring_after: 3, ..record(Kind::InterruptReturn, (TEXT, 0x100), (STACK, 0x1000)) };
-        assert_eq!(next(user), (Class::InterruptReturn, Kernel, User, Space(0)));
+        assert_eq!(next(&mut steps, user), (Class::InterruptReturn, Kernel, User, Space(0)));
         let call = Class::Call { return_address: Address(0x105) };
         let call_record = record(Kind::Call, (0x100, 0x500), (0x1000, 0xff8));
-        assert_eq!(next(call_record), (call, User, User, Space(0)));
+        assert_eq!(next(&mut steps, call_record), (call, User, User, Space(0)));
         let system = record(Kind::SystemCall, (0x500, TEXT), (0xff8, 0xff8));
-        assert_eq!(next(system), (Class::System, User, Kernel, Space(0)));
+        assert_eq!(next(&mut steps, system), (Class::System, User, Kernel, Space(0)));
         let load = record(Kind::Load, (TEXT, TEXT + 9), (0xff8, STACK));
-        assert_eq!(next(load), (Class::Dynamic, Kernel, Kernel, Space::KERNEL));
+        assert_eq!(next(&mut steps, load), (Class::Dynamic, Kernel, Kernel, Space::KERNEL));
+        steps.switch(Thread(7));
+        for class in [Class::Switch { to: Thread(7) }, Class::Dynamic] {
+            assert_eq!(next(&mut steps, load), (class, Kernel, Kernel, Space::KERNEL));
+        }
         let class = Class::Interrupt { slot: Address(STACK - 0x28) };
         let interrupt = record(Kind::Interrupt, (TEXT, TEXT + 64), (STACK, STACK - 0x30));
-        assert_eq!(next(interrupt), (class, Kernel, Kernel, Space::KERNEL));
+        assert_eq!(next(&mut steps, interrupt), (class, Kernel, Kernel, Space::KERNEL));
     }
 
     /// The first process-context identifiers of a kernel with separate page tables.

@@ -122,12 +122,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if information.processors != 1 {
         return refuse("only systems with one processor can be recorded: use -smp 1");
     }
-    // SAFETY: there are `count` strings.
-    let output = (0..count as usize).find_map(|index| unsafe {
-        let text = CStr::from_ptr(*arguments.add(index)).to_str().ok()?;
-        text.strip_prefix("output=")?.parse::<c_int>().ok()
-    });
-    let Some(output) = output else { return refuse("expected the argument output=DESCRIPTOR") };
+    let descriptor = |name: &str| {
+        // SAFETY: there are `count` strings.
+        (0..count as usize).find_map(|index| unsafe {
+            let text = CStr::from_ptr(*arguments.add(index)).to_str().ok()?;
+            text.strip_prefix(name)?.parse::<c_int>().ok()
+        })
+    };
+    let (Some(output), Some(input)) = (descriptor("output="), descriptor("input=")) else {
+        return refuse("expected the arguments output=DESCRIPTOR and input=DESCRIPTOR");
+    };
     let api = match Api::find() {
         Ok(api) => api,
         Err(name) => {
@@ -135,15 +139,15 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return refuse(&format!("this version of QEMU has no {name}; expected version 10 or later"));
         }
     };
-    // SAFETY: the recorder passes an open descriptor that nothing else uses.
-    let output = unsafe { File::from_raw_fd(output) };
+    // SAFETY: the recorder passes open descriptors that nothing else uses.
+    let [output, input] = [output, input].map(|descriptor| unsafe { File::from_raw_fd(descriptor) });
     let plugin = Box::new(Plugin {
         api,
         registers: Registers::default(),
         executed: std::ptr::null_mut(),
         scoreboard: (api.scoreboard_new)(size_of::<u64>()),
         buffer: (api.byte_array_new)(),
-        observer: Observer::new(output),
+        observer: Observer::new(output, input),
     });
     PLUGIN.store(Box::into_raw(plugin), Ordering::Relaxed);
     (api.register_vcpu_init_cb)(id, processor_started);
@@ -192,7 +196,8 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
             first = address;
             let vector = with(|observer, view| observer.handler_at(address, view));
             if let Some(vector) = vector {
-                let known = known(Instruction { address, block: first, length: 0, effect: None, vector });
+                let known =
+                    known(Instruction { address, block: first, length: 0, effect: None, number: vector });
                 (api.register_vcpu_insn_exec_cb)(instruction, interrupted, api::READS_REGISTERS, known);
             }
         } else if after_load {
@@ -204,6 +209,10 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
             );
         }
         after_load = false;
+        if let Some(number) = with(|observer, _| observer.hook_at(address)) {
+            let known = known(Instruction { address, block: first, length: 0, effect: None, number });
+            (api.register_vcpu_insn_exec_cb)(instruction, hooked, api::READS_REGISTERS, known);
+        }
         let mut bytes = [0_u8; 16];
         let length = (api.insn_size)(instruction).min(bytes.len());
         let read = (api.insn_data)(instruction, bytes.as_mut_ptr().cast(), length).min(length);
@@ -220,7 +229,7 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
             block: first,
             length: length as u8,
             effect: Some(effect),
-            vector: 0,
+            number: 0,
         });
         match effect {
             Effect::Repeated => {
@@ -268,6 +277,10 @@ extern "C" fn completed(_: c_uint, _: *mut c_void) {
 
 extern "C" fn interrupted(_: c_uint, instruction: *mut c_void) {
     with(|observer, view| observer.handler_begins(instruction as usize as u32, view));
+}
+
+extern "C" fn hooked(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.hook_begins(instruction as usize as u32, view));
 }
 
 extern "C" fn repeated(_: c_uint, instruction: *mut c_void) {

@@ -1,8 +1,10 @@
 //! A plugin of QEMU that records the calls, returns, interrupts and changes of the stack pointer of an
 //! x86-64 system with one processor, from the first instruction of its kernel on.
 //!
-//! It writes [records](protocol) to a file descriptor that it inherits: `-plugin file=…,output=3`. It
-//! decides nothing about frames, and knows no operating system. Names and threads are the recorder's.
+//! It writes [records](protocol) to one file descriptor that it inherits, and reads requests from another
+//! one: `-plugin file=…,output=3,input=4`. It decides nothing about frames, and knows no operating system:
+//! names and threads are the recorder's, which asks for memory when the kernel begins and when functions
+//! of its choice are called. The system waits meanwhile.
 //!
 //! Calls and returns are observed when they access the stack. Before other instructions, the emulator
 //! calls the plugin, which predicts their effect from registers and memory; a fault in the instruction

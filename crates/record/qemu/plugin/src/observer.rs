@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 
 use crate::decode::{Effect, Target};
-use crate::protocol::{Kind, LENGTH, Record};
+use crate::protocol::{Kind, LENGTH, MEMORY_MAX, REQUEST_LENGTH, Record, Request};
 
 /// The number of vectors of the processor.
 const VECTORS: usize = 256;
@@ -22,6 +22,8 @@ const RAX: u8 = 0;
 const RCX: u8 = 1;
 const RDX: u8 = 2;
 const RSP: u8 = 4;
+const RSI: u8 = 6;
+const RDI: u8 = 7;
 /// The number of records that are sent together.
 const BATCH: usize = 2048;
 
@@ -46,8 +48,9 @@ pub struct Instruction {
     pub block: u64,
     pub length: u8,
     pub effect: Option<Effect>,
-    /// For the first instruction of a handler.
-    pub vector: u8,
+    /// For the first instruction of a handler: its vector. For that of a function with a hook: the
+    /// number of the hook.
+    pub number: u8,
 }
 
 impl Instruction {
@@ -63,6 +66,10 @@ impl Instruction {
 #[derive(Debug)]
 pub struct Observer {
     output: Option<File>,
+    /// The requests of the recorder.
+    input: File,
+    /// The functions whose calls are recorded, by address: the number, and whether the system waits.
+    hooks: HashMap<u64, (u8, bool)>,
     batch: Vec<u8>,
     /// All instructions with effects. Translated code refers to them by position.
     instructions: Vec<Instruction>,
@@ -90,10 +97,13 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Creates an observer that writes to a file. After an error, it records nothing.
-    pub fn new(output: File) -> Observer {
+    /// Creates an observer that writes records to a file, and reads requests from another one. After an
+    /// error, it records nothing.
+    pub fn new(output: File, input: File) -> Observer {
         Observer {
             output: Some(output),
+            input,
+            hooks: HashMap::new(),
             batch: Vec::with_capacity(BATCH * LENGTH),
             instructions: Vec::new(),
             positions: HashMap::new(),
@@ -127,6 +137,15 @@ impl Observer {
         self.handlers.get(&address).copied()
     }
 
+    /// Returns the number of the hook at an address.
+    pub fn hook_at(&self, address: u64) -> Option<u8> {
+        // Almost all addresses are looked up before there are hooks, or are not in the kernel.
+        if address < KERNEL || self.hooks.is_empty() {
+            return None;
+        }
+        self.hooks.get(&address).map(|&(number, _)| number)
+    }
+
     /// An instruction that sets the table of interrupts has read a limit or an address.
     pub fn interrupt_table_read(&mut self, value: u64) {
         // A limit has 16 bits.
@@ -158,7 +177,9 @@ impl Observer {
     pub fn begins(&mut self, position: u32, processor: &mut impl Processor) {
         let Some(&instruction) = self.instructions.get(position as usize) else { return };
         let Instruction { length, effect: Some(effect), .. } = instruction else { return };
-        self.is_recording |= instruction.address >= KERNEL;
+        if !self.is_recording && instruction.address >= KERNEL {
+            self.record_from(instruction.current(processor), processor);
+        }
         if !self.is_recording || self.output.is_none() {
             return;
         }
@@ -233,7 +254,9 @@ impl Observer {
         processor: &mut impl Processor,
     ) {
         let Some(&instruction) = self.instructions.get(position as usize) else { return };
-        self.is_recording |= instruction.address >= KERNEL;
+        if !self.is_recording && instruction.address >= KERNEL {
+            self.record_from(instruction.address, processor);
+        }
         if !self.is_recording || self.output.is_none() {
             return;
         }
@@ -279,7 +302,8 @@ impl Observer {
 
     /// The first instruction of a handler is about to execute.
     pub fn handler_begins(&mut self, position: u32, processor: &mut impl Processor) {
-        let Some(&Instruction { address, vector, .. }) = self.instructions.get(position as usize) else {
+        let Some(&Instruction { address, number: vector, .. }) = self.instructions.get(position as usize)
+        else {
             return;
         };
         let sp = processor.register(RSP);
@@ -289,7 +313,9 @@ impl Observer {
         if selector & !3 >= 0x100 || flags & 2 == 0 || flags >> 22 != 0 {
             return;
         }
-        self.is_recording = true;
+        if !self.is_recording {
+            self.record_from(address, processor);
+        }
         if self.begun.is_some_and(|begun| begun.pc_before == pc && begun.sp_before == sp_before) {
             self.begun = None;
         }
@@ -308,6 +334,61 @@ impl Observer {
             sp_after: sp,
             ..Record::new(Kind::Interrupt, transition)
         });
+    }
+
+    /// The first instruction of a function with a hook is about to execute.
+    pub fn hook_begins(&mut self, position: u32, processor: &mut impl Processor) {
+        let Some(&Instruction { address, number, .. }) = self.instructions.get(position as usize) else {
+            return;
+        };
+        if !self.is_recording || self.output.is_none() {
+            return;
+        }
+        let sp = processor.register(RSP);
+        self.send_begun(sp);
+        self.send(Record {
+            extra: number,
+            pc_before: address,
+            sp_before: processor.register(RDI),
+            sp_after: processor.register(RSI),
+            ..Record::new(Kind::Hooked, self.transition(processor))
+        });
+        if self.hooks.get(&address).is_some_and(|&(_, waits)| waits) {
+            self.serve(processor);
+        }
+    }
+
+    /// Begins to record at an instruction of the kernel.
+    fn record_from(&mut self, address: u64, processor: &mut impl Processor) {
+        self.is_recording = true;
+        self.send(Record { pc_before: address, ..Record::new(Kind::Begun, self.transition(processor)) });
+        self.serve(processor);
+    }
+
+    /// Serves requests of the recorder until the system shall continue.
+    fn serve(&mut self, processor: &mut impl Processor) {
+        self.flush();
+        while self.output.is_some() {
+            let mut bytes = [0; REQUEST_LENGTH];
+            let request = self.input.read_exact(&mut bytes).ok().and_then(|()| Request::from_bytes(&bytes));
+            match request {
+                Some(Request::Read { address, length }) => {
+                    let length = length.min(MEMORY_MAX) as usize;
+                    let read = processor.memory(address, length).unwrap_or_default();
+                    let header = Record { sp_before: read.len() as u64, ..Record::new(Kind::Memory, 0) };
+                    self.batch.extend_from_slice(&header.to_bytes());
+                    self.batch.extend_from_slice(read);
+                    self.batch.resize(self.batch.len().next_multiple_of(LENGTH), 0);
+                    self.flush();
+                }
+                Some(Request::Hook { address, number, waits }) => {
+                    self.hooks.insert(address, (number, waits));
+                }
+                Some(Request::Continue) => return,
+                // The recorder has ended. The system continues.
+                None => self.output = None,
+            }
+        }
     }
 
     /// A repeated instruction is about to execute, for the first time or again.
@@ -411,17 +492,21 @@ mod tests {
         observer: Observer,
         machine: Machine,
         records: std::io::PipeReader,
+        requests: std::io::PipeWriter,
     }
 
     impl Run {
         fn new() -> Run {
             let (records, output) = std::io::pipe().unwrap();
-            let observer = Observer::new(File::from(OwnedFd::from(output)));
-            Run { observer, machine: Machine::default(), records }
+            let (input, mut requests) = std::io::pipe().unwrap();
+            let observer = Observer::new(File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
+            // The kernel has begun.
+            requests.write_all(&Request::Continue.to_bytes()).unwrap();
+            Run { observer, machine: Machine::default(), records, requests }
         }
 
         fn keep(&mut self, address: u64, length: u8, effect: Option<Effect>) -> u32 {
-            self.observer.keep(Instruction { address, block: address, length, effect, vector: 14 })
+            self.observer.keep(Instruction { address, block: address, length, effect, number: 14 })
         }
 
         /// An instruction begins.
@@ -446,8 +531,8 @@ mod tests {
             self.observer.handler_begins(position, &mut self.machine);
         }
 
-        /// Ends the run. Returns the records as text: type, transition, and the registers before and
-        /// after.
+        /// Ends the run. Returns the records as text, without that of the begin: type, transition, and the
+        /// registers before and after.
         fn end(mut self) -> Vec<String> {
             self.observer.exited(&mut self.machine);
             drop(self.observer);
@@ -456,6 +541,7 @@ mod tests {
             let records =
                 bytes.as_chunks::<LENGTH>().0.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
             records
+                .filter(|record| record.kind != Kind::Begun)
                 .map(|record| {
                     assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
                     let Record { kind, transition, pc_before, sp_before, pc_after, sp_after, .. } = record;
@@ -555,6 +641,47 @@ mod tests {
                 "Interrupt 3 ffffffff81000003/ffffc90000003800 ffffffff81004000/ffffc900000037d0",
                 "Load 4 ffffffff81000000/ffffc90000004000 ffffffff81000003/ffffc90000003f00",
                 "End 5 0/3 0/2",
+            ]
+        );
+    }
+
+    #[test]
+    fn requests_are_served_while_the_system_waits() {
+        let mut run = Run::new();
+        run.begins(TEXT, STACK, Effect::LoadsStackPointer);
+        run.machine.words(STACK, &[7, 0x7777]);
+        for request in [
+            Request::Hook { address: TEXT + 0x40, number: 200, waits: true },
+            Request::Hook { address: TEXT + 0x80, number: 3, waits: false },
+            Request::Read { address: STACK, length: 16 },
+            Request::Read { address: STACK + 1, length: 1 },
+            Request::Continue,
+        ] {
+            assert_eq!(Request::from_bytes(&request.to_bytes()), Some(request));
+            run.requests.write_all(&request.to_bytes()).unwrap();
+        }
+        run.observer.serve(&mut run.machine);
+        let [waiting, plain] = [(TEXT + 0x40, 200), (TEXT + 0x80, 3)].map(|(address, number)| {
+            assert_eq!(run.observer.hook_at(address), Some(number));
+            run.observer.keep(Instruction { address, block: address, length: 0, effect: None, number })
+        });
+        assert_eq!(run.observer.hook_at(TEXT), None);
+        (run.machine.registers[7], run.machine.registers[6]) = (0x77, 0x66);
+        run.machine.executed += 1;
+        run.requests.write_all(&Request::Continue.to_bytes()).unwrap();
+        run.observer.hook_begins(waiting, &mut run.machine);
+        run.observer.hook_begins(plain, &mut run.machine);
+        assert_eq!(
+            run.end(),
+            [
+                // 16 bytes follow, which this test reads as a record.
+                "Memory 0 0/10 0/0",
+                "Interrupt 30583 0/0 0/0",
+                "Memory 0 0/0 0/0",
+                "Load 0 ffffffff81000000/ffffc90000004000 ffffffff81000003/ffffc90000004000",
+                "Hooked 1 ffffffff81000040/77 0/66",
+                "Hooked 1 ffffffff81000080/77 0/66",
+                "End 2 0/2 0/0",
             ]
         );
     }

@@ -1,4 +1,5 @@
-//! The records that the plugin sends to the recorder, over a pipe.
+//! The records that the plugin sends to the recorder over a pipe, and the requests that it receives over
+//! another one while the system waits.
 //!
 //! Both sides run on the same machine: numbers have its byte order.
 
@@ -31,6 +32,15 @@ pub enum Kind {
     /// The end of the execution. `sp_before` is the number of instructions that the emulator executed,
     /// `pc_after` that of iterations and `sp_after` that of interrupts.
     End = 10,
+    /// The kernel is about to execute its first recorded instruction, at `pc_before`. The system waits
+    /// for requests.
+    Begun = 11,
+    /// The function of a hook is about to execute. `extra` is the number of the hook, `sp_before` and
+    /// `sp_after` are the first two arguments. The system waits for requests, if the hook does.
+    Hooked = 12,
+    /// The answer to a request for memory. Its length in bytes is `sp_before`, 0 if the memory cannot be
+    /// read. The bytes follow, padded to a multiple of [`LENGTH`].
+    Memory = 13,
 }
 
 /// One record.
@@ -62,7 +72,7 @@ pub struct Record {
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 13] = [
         Kind::Call,
         Kind::Return,
         Kind::FarReturn,
@@ -73,6 +83,9 @@ impl Kind {
         Kind::InterruptReturn,
         Kind::Space,
         Kind::End,
+        Kind::Begun,
+        Kind::Hooked,
+        Kind::Memory,
     ];
 }
 
@@ -124,6 +137,64 @@ impl Record {
             sp_before: word(3),
             pc_after: word(4),
             sp_after: word(5),
+        })
+    }
+}
+
+/// The length of a request in bytes.
+pub const REQUEST_LENGTH: usize = 24;
+/// Maximum length of memory in one request.
+pub const MEMORY_MAX: u64 = 2 << 20;
+
+/// A request to the system while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Asks for memory of the current address space: a [`Kind::Memory`] record.
+    Read {
+        /// The address.
+        address: u64,
+        /// The number of bytes, at most [`MEMORY_MAX`].
+        length: u64,
+    },
+    /// Asks for records of the calls of a function that was not executed yet.
+    Hook {
+        /// Its address.
+        address: u64,
+        /// A number that the records repeat.
+        number: u8,
+        /// Whether the system waits for requests at each call.
+        waits: bool,
+    },
+    /// The system continues.
+    Continue,
+}
+
+impl Request {
+    /// Returns the bytes of the request.
+    pub fn to_bytes(self) -> [u8; REQUEST_LENGTH] {
+        let words = match self {
+            Request::Read { address, length } => [1, address, length],
+            Request::Hook { address, number, waits } => {
+                [2, address, u64::from(number) << 1 | u64::from(waits)]
+            }
+            Request::Continue => [3, 0, 0],
+        };
+        let mut bytes = [0; REQUEST_LENGTH];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a request. Returns `None` if its type is unknown.
+    pub fn from_bytes(bytes: &[u8; REQUEST_LENGTH]) -> Option<Request> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [kind, address, detail] = [0, 1, 2].map(|index: usize| u64::from_ne_bytes(words[index]));
+        Some(match kind {
+            1 => Request::Read { address, length: detail },
+            2 => Request::Hook { address, number: (detail >> 1) as u8, waits: detail & 1 != 0 },
+            3 => Request::Continue,
+            _ => return None,
         })
     }
 }

@@ -35,7 +35,7 @@ struct Function {
 
 /// The segments and functions of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Image {
+pub struct Image {
     segments: Vec<Segment>,
     /// By start; no two start at the same address.
     functions: Vec<Function>,
@@ -58,15 +58,12 @@ struct Found {
 }
 
 /// The suffix of the names of entries of procedure linkage tables.
-pub(crate) const STUB: &str = "@plt";
+pub const STUB: &str = "@plt";
 
 impl Image {
     /// Reads segments and functions of a file, and functions from its debug file, if there is one.
     /// Other files than 64-bit ELF files have none.
-    pub(crate) fn read<'data, 'debug>(
-        data: impl ReadRef<'data>,
-        debug: Option<impl ReadRef<'debug>>,
-    ) -> Image {
+    pub fn read<'data, 'debug>(data: impl ReadRef<'data>, debug: Option<impl ReadRef<'debug>>) -> Image {
         let Ok(file) = ElfFile64::<Endianness, _>::parse(data) else {
             return Image::default();
         };
@@ -114,7 +111,7 @@ impl Image {
     }
 
     /// The address of a file offset.
-    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments
             .iter()
@@ -123,17 +120,17 @@ impl Image {
     }
 
     /// Whether an address is in a procedure linkage table.
-    pub(crate) fn is_linkage(&self, address: u64) -> bool {
+    pub fn is_linkage(&self, address: u64) -> bool {
         self.linkage.iter().any(|range| range.contains(&address))
     }
 
     /// The base address of the file: that of the first page that is loaded.
-    pub(crate) fn base(&self) -> u64 {
+    pub fn base(&self) -> u64 {
         self.segments.iter().map(|segment| segment.address).min().unwrap_or(0) & !4095
     }
 
     /// The function that contains an address: its name in the file, and the offset from its start.
-    pub(crate) fn function_at(&self, address: u64) -> Option<(&str, u64)> {
+    pub fn function_at(&self, address: u64) -> Option<(&str, u64)> {
         let index = self.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
         let function = self.functions.get(index).filter(|function| address < function.end)?;
         let name = self.names.get(function.name.0 as usize..function.name.1 as usize)?;

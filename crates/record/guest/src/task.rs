@@ -1,0 +1,81 @@
+//! What a system reports to a recorder.
+
+use std::rc::Rc;
+
+use stackhound_types::Address;
+
+/// A function of the kernel whose calls the recorder reports to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Its address.
+    pub address: Address,
+    /// Whether memory is read at its calls. If not, the system may continue before a call is reported.
+    pub reads_memory: bool,
+}
+
+/// Something that the kernel did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The processor will load the stack pointer of a thread, and continue with it.
+    Switched {
+        /// The thread.
+        to: u32,
+    },
+    /// A thread was created, but does not run yet.
+    Created {
+        /// The thread.
+        thread: u32,
+        /// Its stack in the kernel.
+        stack: Option<(Address, Address)>,
+    },
+    /// A thread has a new name.
+    Named {
+        /// The thread.
+        thread: u32,
+    },
+    /// The current process executes another program, in another address space.
+    Executed {
+        /// The process.
+        process: u32,
+    },
+    /// A thread has ended, and does not run any more.
+    Ended {
+        /// The thread.
+        thread: u32,
+        /// Its process.
+        process: u32,
+        /// It was the last thread of its process.
+        is_last: bool,
+    },
+    /// Memory is a stack of the processor, for interrupts or for entries into the kernel.
+    Stack {
+        /// Its memory.
+        memory: (Address, Address),
+        /// Its purpose.
+        name: &'static str,
+    },
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Its number.
+    pub thread: u32,
+    /// The number of its process.
+    pub process: u32,
+    /// The name that the system shows for it.
+    pub name: String,
+}
+
+/// A part of a file in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The address of its first byte.
+    pub start: Address,
+    /// The address after its last byte.
+    pub end: Address,
+    /// The offset in the file.
+    pub offset: u64,
+    /// The path of the file in its file system.
+    pub path: Rc<str>,
+}

@@ -1,0 +1,162 @@
+//! Names of addresses: of functions of the kernel, and of functions in the files that the current
+//! process executes.
+
+use std::collections::hash_map::Entry;
+use std::io::{self, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use stackhound_calltree::journal::Writer;
+use stackhound_calltree::tracker::Space;
+use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
+use stackhound_record_elf::{Image, demangle};
+use stackhound_record_guest::Linux;
+use stackhound_types::Address;
+
+use crate::files::Files;
+use crate::steps::KERNEL;
+
+/// The name of the kernel's image.
+const KERNEL_NAME: &str = "vmlinux";
+/// Maximum number of locations of programs that are kept to find them fast.
+const LOCATIONS_MAX: usize = 1 << 20;
+
+/// The place of code of a program: its space, its process and program.
+type Program = (Space, Option<(u32, u32)>);
+
+/// Resolves addresses to locations.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    files: Files,
+    images: FxHashMap<Rc<str>, Rc<Image>>,
+    /// By path and base.
+    modules: FxHashMap<(Rc<str>, u64), ModuleId>,
+    kernel: Option<ModuleId>,
+    of_kernel: FxHashMap<Address, LocationId>,
+    of_programs: FxHashMap<(Program, Address), LocationId>,
+    /// Locations in modules.
+    known: FxHashMap<LocationInfo, LocationId>,
+}
+
+impl Names {
+    pub fn new(files: Files) -> Names {
+        Names { files, ..Names::default() }
+    }
+
+    /// The location of an address. A new location and its module are written to the journal.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn location<W: Write>(
+        &mut self,
+        address: Address,
+        space: Space,
+        linux: Option<&Linux>,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationId> {
+        if address.0 >= KERNEL {
+            return match self.of_kernel.get(&address) {
+                Some(&known) => Ok(known),
+                None => {
+                    let info = self.in_kernel(address, linux, journal)?;
+                    let location = journal.location(&info)?;
+                    self.of_kernel.insert(address, location);
+                    Ok(location)
+                }
+            };
+        }
+        let current = linux.and_then(|linux| Some((linux.current()?.process, linux.program()?)));
+        let key = ((space, current), address);
+        if let Some(&known) = self.of_programs.get(&key) {
+            return Ok(known);
+        }
+        let info = self.in_program(address, linux, journal)?;
+        let location = match info.module {
+            None => journal.location(&info)?,
+            Some(_) => match self.known.entry(info) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let location = journal.location(new.key())?;
+                    *new.insert(location)
+                }
+            },
+        };
+        if self.of_programs.len() >= LOCATIONS_MAX {
+            self.of_programs.clear();
+        }
+        self.of_programs.insert(key, location);
+        Ok(location)
+    }
+
+    fn in_kernel<W: Write>(
+        &mut self,
+        address: Address,
+        linux: Option<&Linux>,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationInfo> {
+        let found = linux.and_then(|linux| Some((linux.function_at(address)?, linux.base())));
+        let Some((function, base)) = found else { return Ok(unnamed(address)) };
+        let module = match self.kernel {
+            Some(module) => module,
+            None => {
+                let info = ModuleInfo { name: KERNEL_NAME.to_owned(), path: None, base: Some(base) };
+                *self.kernel.insert(journal.module(&info)?)
+            }
+        };
+        Ok(LocationInfo {
+            module: Some(module),
+            rva: Some(address.0.wrapping_sub(base.0)),
+            symbol: Some(function.name.to_owned()),
+            symbol_offset: function.offset,
+            ..unnamed(address)
+        })
+    }
+
+    fn in_program<W: Write>(
+        &mut self,
+        address: Address,
+        linux: Option<&Linux>,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationInfo> {
+        let Some(mapping) = linux.and_then(|linux| linux.mapping_at(address)) else {
+            return Ok(unnamed(address));
+        };
+        let files = &self.files;
+        let image = self.images.entry(Rc::clone(&mapping.path)).or_insert_with(|| {
+            let content = files.get(&*mapping.path);
+            Rc::new(content.map_or_else(Image::default, |content| Image::read(&content[..], None::<&[u8]>)))
+        });
+        let in_file = image.address_of(address.0 - mapping.start.0 + mapping.offset);
+        // Without segments, the base is the address of the file's first byte.
+        let base = match in_file {
+            Some(in_file) => address.0.wrapping_sub(in_file).wrapping_add(image.base()),
+            None => mapping.start.0.wrapping_sub(mapping.offset),
+        };
+        let function = in_file.and_then(|in_file| image.function_at(in_file));
+        let function = function.map(|(name, offset)| (demangle(name), offset));
+        let module = match self.modules.entry((Rc::clone(&mapping.path), base)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let name = Path::new(&*mapping.path).file_name().unwrap_or_default();
+                let info = ModuleInfo {
+                    name: name.to_string_lossy().into_owned(),
+                    path: Some(mapping.path.to_string()),
+                    base: Some(Address(base)),
+                };
+                *new.insert(journal.module(&info)?)
+            }
+        };
+        Ok(LocationInfo {
+            module: Some(module),
+            rva: Some(address.0.wrapping_sub(base)),
+            symbol_offset: function.as_ref().map_or(0, |(_, offset)| *offset),
+            symbol: function.map(|(name, _)| name),
+            ..unnamed(address)
+        })
+    }
+}
+
+fn unnamed(address: Address) -> LocationInfo {
+    LocationInfo { address: Some(address), module: None, rva: None, symbol: None, symbol_offset: 0 }
+}
