@@ -66,9 +66,10 @@ fn closing(totals: &Totals, seconds: f64) -> String {
     let system = match totals.symbols {
         0 => ", no symbols of the kernel found".to_owned(),
         symbols => format!(
-            ", {} of {}, {} of the kernel",
+            ", {} of {}, {}, {} of the kernel",
             counted(totals.switches, "switch", "switches"),
             counted(totals.threads, "thread", "threads"),
+            counted(totals.signals, "signal", "signals"),
             counted(symbols, "symbol", "symbols"),
         ),
     };

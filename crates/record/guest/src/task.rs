@@ -47,6 +47,11 @@ pub enum Event {
         /// It was the last thread of its process.
         is_last: bool,
     },
+    /// The current thread will continue with the handler of a signal when it returns to user mode.
+    Signal {
+        /// The address to which the handler will return.
+        restorer: Option<Address>,
+    },
     /// Memory is a stack of the processor, for interrupts or for entries into the kernel.
     Stack {
         /// Its memory.

@@ -62,6 +62,8 @@ pub struct Totals {
     pub system_calls: u64,
     /// Switches between threads. 0 if the system is not known.
     pub switches: u64,
+    /// Deliveries of signals to handlers.
+    pub signals: u64,
     /// Threads of the system that were created.
     pub threads: u64,
     /// Symbols of the kernel. 0 if the system is not known.
@@ -105,6 +107,8 @@ pub struct Recorder {
     processor_stacks: FxHashMap<Address, &'static str>,
     /// The events of the current call of a hook.
     events: Vec<Event>,
+    /// The address to which the handler of the signal that was delivered last returns.
+    restorer: Option<Address>,
     /// Threads that end with the next switch, and whether their processes do.
     ending: Vec<(u32, u32, bool)>,
     tracked: Vec<Tracked>,
@@ -154,6 +158,7 @@ impl Recorder {
             processes: FxHashMap::default(),
             processor_stacks: FxHashMap::default(),
             events: Vec::new(),
+            restorer: None,
             ending: Vec::new(),
             tracked: Vec::new(),
             totals: Totals::default(),
@@ -301,6 +306,11 @@ impl Recorder {
                         self.tracker.declare(Space::KERNEL, low, high, kind, |item| tracked.push(item));
                     }
                 }
+                Event::Signal { restorer } => {
+                    self.totals.signals += 1;
+                    self.restorer = restorer;
+                    self.steps.signal();
+                }
                 Event::Stack { memory: (low, high), name } => {
                     self.processor_stacks.insert(low, name);
                     let kind = StackKind::Interrupt;
@@ -341,8 +351,11 @@ impl Recorder {
 
     fn step(&mut self, step: &Step) {
         let tracked = &mut self.tracked;
-        // The recorder cannot read the memory of the system at this transition.
-        self.tracker.step(step, |_| None, |item| tracked.push(item));
+        // The recorder cannot read the memory of the system at this transition. The system has pushed the
+        // return address of the handler of a signal.
+        let restorer = self.restorer.filter(|_| matches!(step.class, Class::Signal { .. }));
+        let read = |address| restorer.filter(|_| address == step.after.sp);
+        self.tracker.step(step, read, |item| tracked.push(item));
         self.totals.transitions = self.tracker.transition().0;
         if matches!(step.class, Class::Switch { .. }) {
             self.end_threads();

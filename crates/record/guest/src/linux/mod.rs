@@ -16,13 +16,14 @@ use crate::symbols::{Function, Symbols};
 use crate::task::{Event, Hook, Mapping, Task};
 
 /// The functions, and whether memory is read when they are called.
-const FUNCTIONS: [(&str, Action, bool); 6] = [
+const FUNCTIONS: [(&str, Action, bool); 7] = [
     ("__switch_to_asm", Action::Switch, false),
     ("perf_event_init", Action::Initialize, true),
     ("perf_event_fork", Action::Create, true),
     ("perf_event_comm", Action::Name, true),
     ("perf_event_mmap", Action::Map, true),
     ("do_task_dead", Action::End, false),
+    ("signal_setup_done", Action::Signal, true),
 ];
 /// The flag of executable memory in `vm_flags`.
 const EXECUTABLE: u64 = 4;
@@ -56,6 +57,8 @@ enum Action {
     Map,
     /// `do_task_dead()`, in the thread that ends: the next switch is its last one
     End,
+    /// `signal_setup_done(failed, signal, stepping)`
+    Signal,
 }
 
 /// Offsets in bytes, and sizes.
@@ -76,6 +79,8 @@ struct Layout {
     entry_parent: u64,
     /// Of the pointer to the name.
     entry_name: u64,
+    /// Of the address to which the handler of a signal returns.
+    restorer: Option<u64>,
     entry_stack_size: Option<u64>,
     exception_stack_size: Option<u64>,
     interrupt_stack_size: Option<u64>,
@@ -107,6 +112,11 @@ impl Layout {
             entry: types.offset("file", "f_path")? + types.offset("path", "dentry")?,
             entry_parent: entry("d_parent")?,
             entry_name: entry("d_name").or_else(|| entry("__d_name"))? + types.offset("qstr", "name")?,
+            restorer: types
+                .offset("ksignal", "ka")
+                .zip(types.offset("k_sigaction", "sa"))
+                .zip(types.offset("sigaction", "sa_restorer"))
+                .map(|((action, inner), restorer)| action + inner + restorer),
             entry_stack_size: types.size("entry_stack"),
             exception_stack_size: exception("NMI_stack_guard")
                 .zip(exception("DF_stack"))
@@ -241,13 +251,21 @@ impl Linux {
                 _ = self.processor_stacks(memory, &mut report);
                 let stack = self.symbols.address_of("init_stack");
                 let stack = stack.or_else(|| self.symbols.address_of("init_thread_union"));
-                let stack =
-                    stack.and_then(|low| Some((low, Address(low.0 + self.layout.as_ref()?.stack_size))));
+                let stack = stack.and_then(|low| {
+                    Some((low, Address(low.0.checked_add(self.layout.as_ref()?.stack_size)?)))
+                });
                 report(Event::Created { thread: 0, stack });
             }
             Action::Create => _ = self.create(arguments[0], memory, report),
             Action::Name => _ = self.name(arguments, memory, report),
             Action::Map => _ = self.map(arguments[0], memory),
+            // The argument is an `int`: the upper half is not defined.
+            Action::Signal if arguments[0] as u32 == 0 => {
+                let at = self.layout.as_ref().and_then(|layout| layout.restorer);
+                let restorer = at.and_then(|at| word(memory, arguments[1].wrapping_add(at))).map(Address);
+                report(Event::Signal { restorer });
+            }
+            Action::Signal => {}
             Action::End => {
                 if let Some(known) = self.tasks.get_mut(&self.current) {
                     known.is_ending = true;
@@ -284,11 +302,11 @@ impl Linux {
     ) -> Option<()> {
         let layout = self.layout.as_ref()?;
         let task = Task {
-            thread: half(memory, address + layout.thread)?,
-            process: half(memory, address + layout.process)?,
-            name: text::<NAME_MAX>(memory, address + layout.name)?,
+            thread: half(memory, address.wrapping_add(layout.thread))?,
+            process: half(memory, address.wrapping_add(layout.process))?,
+            name: text::<NAME_MAX>(memory, address.wrapping_add(layout.name))?,
         };
-        let low = word(memory, address + layout.stack)?;
+        let low = word(memory, address.wrapping_add(layout.stack))?;
         let stack = low.checked_add(layout.stack_size).map(|high| (Address(low), Address(high)));
         let thread = task.thread;
         let parent = self.current().and_then(|parent| self.processes.get(&parent.process));
@@ -316,7 +334,7 @@ impl Linux {
         memory: &mut impl Memory,
         mut report: impl FnMut(Event),
     ) -> Option<()> {
-        let at = address + self.layout.as_ref()?.name;
+        let at = address.wrapping_add(self.layout.as_ref()?.name);
         let Known { task, .. } = self.tasks.get_mut(&address)?;
         task.name = text::<NAME_MAX>(memory, at)?;
         let (thread, number) = (task.thread, task.process);
@@ -334,16 +352,16 @@ impl Linux {
 
     fn map(&mut self, area: u64, memory: &mut impl Memory) -> Option<()> {
         let layout = self.layout.as_ref()?;
-        let start = word(memory, area + layout.area_start)?;
-        let end = word(memory, area + layout.area_end)?;
+        let start = word(memory, area.wrapping_add(layout.area_start))?;
+        let end = word(memory, area.wrapping_add(layout.area_end))?;
         let process = self.current()?.process;
-        let is_executable = word(memory, area + layout.area_flags)? & EXECUTABLE != 0;
-        let file = word(memory, area + layout.area_file)?;
+        let is_executable = word(memory, area.wrapping_add(layout.area_flags))? & EXECUTABLE != 0;
+        let file = word(memory, area.wrapping_add(layout.area_file))?;
         let mapping = if is_executable && file != 0 {
             Some(Mapping {
                 start: Address(start),
                 end: Address(end),
-                offset: word(memory, area + layout.area_offset)? << PAGE_BITS,
+                offset: word(memory, area.wrapping_add(layout.area_offset))? << PAGE_BITS,
                 path: path(file, layout, memory)?.into(),
             })
         } else {
@@ -368,14 +386,14 @@ impl Linux {
         };
         let segment = variable("cpu_tss_rw");
         if let Some(segment) = segment {
-            stack("entry stack", word(memory, segment + TSS_ENTRY), layout.entry_stack_size);
+            stack("entry stack", word(memory, segment.wrapping_add(TSS_ENTRY)), layout.entry_stack_size);
             for (number, name) in (0..).zip(EXCEPTIONS) {
-                let high = word(memory, segment + TSS_EXCEPTION + 8 * number);
+                let high = word(memory, segment.wrapping_add(TSS_EXCEPTION + 8 * number));
                 stack(name, high, layout.exception_stack_size);
             }
         }
-        let interrupts =
-            variable("hardirq_stack_ptr").or_else(|| Some(variable("pcpu_hot")? + layout.interrupt_stack?));
+        let interrupts = variable("hardirq_stack_ptr")
+            .or_else(|| Some(variable("pcpu_hot")?.wrapping_add(layout.interrupt_stack?)));
         // The pointer is that of the first word.
         let high = interrupts.and_then(|at| word(memory, at)?.checked_add(8));
         stack("interrupt stack", high, layout.interrupt_stack_size);
@@ -400,7 +418,7 @@ impl Process {
                 self.mappings.insert(start, Mapping { end: Address(start), ..old.clone() });
             }
             if old.end.0 > end {
-                let offset = old.offset + (end - old.start.0);
+                let offset = old.offset.wrapping_add(end - old.start.0);
                 self.mappings.insert(key, Mapping { start: Address(end), offset, ..old });
             }
         }
@@ -412,15 +430,15 @@ impl Process {
 
 /// Returns the path of an open file in its file system.
 fn path(file: u64, layout: &Layout, memory: &mut impl Memory) -> Option<String> {
-    let mut entry = word(memory, file + layout.entry)?;
+    let mut entry = word(memory, file.wrapping_add(layout.entry))?;
     let mut path = String::new();
     for _ in 0..PARTS_MAX {
-        let parent = word(memory, entry + layout.entry_parent)?;
+        let parent = word(memory, entry.wrapping_add(layout.entry_parent))?;
         // The root is its own parent.
         if parent == entry {
             break;
         }
-        let name = word(memory, entry + layout.entry_name)?;
+        let name = word(memory, entry.wrapping_add(layout.entry_name))?;
         let name = text::<PART_MAX>(memory, name)?;
         path.insert_str(0, &name);
         path.insert(0, '/');
