@@ -29,7 +29,10 @@
 //!   is [`StartType::Unknown`]. A return from it shows that there was a frame below
 //!   ([`Tracked::Below`]). Its slot cannot be lower than the highest stack pointer that was
 //!   observed in it. A return from a lower address used an address that was pushed for it.
-//! - **Jumps by return.** A return whose slot belongs to no frame is a jump (`push …; ret`).
+//! - **Moved return addresses.** A function can move its return address, as entry points do that save
+//!   registers below it. A return from a lower address than the slot of the top frame ends this frame if
+//!   it leads to the frame's return address.
+//! - **Jumps by return.** Any other return whose slot belongs to no frame is a jump (`push …; ret`).
 //! - **Doubtful calls.** A call to a target at most [`NEAR`] bytes after the call instruction may
 //!   not start a function. It can be a retpoline (`call; mov [rsp], …; ret`), a way to read the
 //!   instruction pointer (`call; pop`), or filling of the return predictor (`call; call; add rsp,
@@ -310,6 +313,12 @@ impl Tracker {
                 } else {
                     self.close(now, if back { EndType::Return } else { EndType::ReturnElsewhere }, sink);
                 }
+            }
+            // Code at a lower pointer than the slot of the top frame is code of this frame.
+            Some(Frame { slot: highest, return_address: Some(address), start: StartType::Call })
+                if slot < highest && address == now.after.pc =>
+            {
+                self.close(now, EndType::Return, sink);
             }
             Some(_) => self.counts.returns_as_jumps += 1,
             None => match stack.base {

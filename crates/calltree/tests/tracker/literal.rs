@@ -221,6 +221,11 @@ impl Literal {
                     } else {
                         self.close(transition, EndType::ReturnElsewhere);
                     }
+                } else if past.frame.start == StartType::Call
+                    && from < past.slot
+                    && past.return_address == Some(function)
+                {
+                    self.close(transition, EndType::Return);
                 }
             }
             Class::Interrupt { slot } => {

@@ -89,6 +89,24 @@ fn an_interrupt_from_user_mode_by_way_of_the_entry_stack() {
     );
 }
 
+/// `error_entry` of Linux saves the registers below its return address, which it moves below them.
+#[test]
+fn an_entry_point_whose_function_moves_its_return_address() {
+    check_declared(
+        "start 100 1000             | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         int 90010fd8 80000200 90010fd0 | new 1 Interrupt 90010000-90011000 of the processor, enter 1, open 1 Interrupt 80000200
+         call 80000600 90010fc8     | open 1 Call 80000600
+         static 80000602 90010f50   |
+         call 80000900 90010f48     | open 1 Call 80000900
+         ret 80000607 90010f50      | close 1 Return
+         static 80000608 90010f48   |
+         ret 80000205 90010f50      | close 1 Return
+         dynamic 80000210 90003f50  | new 2 Kernel 90000000-90004000, enter 2, open 2 Interrupt 80000200
+         static 80000212 90003fd8   |
+         iret 100 1000              | close 2 InterruptReturn, close 1 InterruptReturn, enter 0",
+    );
+}
+
 /// With separate page tables, the kernel copies the registers back to the entry stack.
 #[test]
 fn a_return_by_way_of_the_entry_stack() {

@@ -102,6 +102,27 @@ fn only_at_its_return_address_a_frame_can_continue_in_another_function() {
     }
 }
 
+/// The function `500` saves registers and moves its return address below them. `600` calls it twice.
+#[test]
+fn a_function_can_move_its_return_address() {
+    check(
+        "start 100 1000  | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         call 600 ff8    | open 0 Call 600
+         call 500 ff0    | open 0 Call 500
+         static 501 fc0  |
+         static 502 fb8  |
+         ret 605 fc0     | close 0 Return
+         static 606 ff0  |
+         call 500 ff0    | open 0 Call 500
+         static 501 fc0  |
+         static 502 fb8  |
+         ret 700 fc0     |
+         static 701 ff0  |
+         ret 60b ff8     | close 0 Return
+         ret 105 1000    | close 0 Return",
+    );
+}
+
 #[test]
 fn a_return_to_a_pushed_address_is_a_jump() {
     let counts = check(
