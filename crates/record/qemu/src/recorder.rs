@@ -107,8 +107,9 @@ pub struct Recorder {
     processor_stacks: FxHashMap<Address, &'static str>,
     /// The events of the current call of a hook.
     events: Vec<Event>,
-    /// The address to which the handler of the signal that was delivered last returns.
-    restorer: Option<Address>,
+    /// The threads whose next return to user mode leads to the handler of a signal, and the addresses to
+    /// which the handlers return.
+    signals: FxHashMap<u32, Option<Address>>,
     /// Threads that end with the next switch, and whether their processes do.
     ending: Vec<(u32, u32, bool)>,
     tracked: Vec<Tracked>,
@@ -158,7 +159,7 @@ impl Recorder {
             processes: FxHashMap::default(),
             processor_stacks: FxHashMap::default(),
             events: Vec::new(),
-            restorer: None,
+            signals: FxHashMap::default(),
             ending: Vec::new(),
             tracked: Vec::new(),
             totals: Totals::default(),
@@ -308,8 +309,9 @@ impl Recorder {
                 }
                 Event::Signal { restorer } => {
                     self.totals.signals += 1;
-                    self.restorer = restorer;
-                    self.steps.signal();
+                    if let Some(thread) = current {
+                        self.signals.insert(thread, restorer);
+                    }
                 }
                 Event::Stack { memory: (low, high), name } => {
                     self.processor_stacks.insert(low, name);
@@ -350,12 +352,22 @@ impl Recorder {
     }
 
     fn step(&mut self, step: &Step) {
+        let mut step = *step;
+        let mut restorer = None;
+        if !self.signals.is_empty()
+            && (step.before.ring, step.after.ring) == (Ring::Kernel, Ring::User)
+            && let Some(task) = self.linux.as_ref().and_then(Linux::current)
+            && let Some(address) = self.signals.remove(&task.thread)
+        {
+            // When the handler returns, its return address has been popped.
+            step.class = Class::Signal { slot: Address(step.after.sp.0.wrapping_add(8)) };
+            restorer = address;
+        }
         let tracked = &mut self.tracked;
-        // The recorder cannot read the memory of the system at this transition. The system has pushed the
+        // The recorder cannot read the memory of the system at this transition. But the system has pushed the
         // return address of the handler of a signal.
-        let restorer = self.restorer.filter(|_| matches!(step.class, Class::Signal { .. }));
         let read = |address| restorer.filter(|_| address == step.after.sp);
-        self.tracker.step(step, read, |item| tracked.push(item));
+        self.tracker.step(&step, read, |item| tracked.push(item));
         self.totals.transitions = self.tracker.transition().0;
         if matches!(step.class, Class::Switch { .. }) {
             self.end_threads();
@@ -394,6 +406,7 @@ impl Recorder {
         let tracked = &mut self.tracked;
         for (thread, process, is_last) in self.ending.drain(..) {
             self.threads.remove(&thread);
+            self.signals.remove(&thread);
             self.tracker.exit(Thread(thread), |item| tracked.push(item));
             if is_last && let Some(space) = self.processes.remove(&process) {
                 self.tracker.release(space, Address(0), Address(u64::MAX), |item| tracked.push(item));

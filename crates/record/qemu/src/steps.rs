@@ -18,8 +18,6 @@ pub(crate) struct Steps {
     ring: Ring,
     /// The thread whose stack pointer the kernel will load.
     switching: Option<Thread>,
-    /// The next return to user mode leads to the handler of a signal.
-    signals: bool,
 }
 
 /// The meaning of a record.
@@ -36,17 +34,12 @@ pub(crate) enum Meaning {
 
 impl Steps {
     pub fn new() -> Steps {
-        Steps { space: Space(0), ring: Ring::Kernel, switching: None, signals: false }
+        Steps { space: Space(0), ring: Ring::Kernel, switching: None }
     }
 
     /// The next value that the kernel loads into the stack pointer is that of a thread.
     pub fn switch(&mut self, thread: Thread) {
         self.switching = Some(thread);
-    }
-
-    /// The next return to user mode leads to the handler of a signal.
-    pub fn signal(&mut self) {
-        self.signals = true;
     }
 
     pub fn meaning(&mut self, record: &Record) -> Meaning {
@@ -84,17 +77,12 @@ impl Steps {
         };
         let is_kernel = after == Ring::Kernel && record.sp_after >= KERNEL;
         let point = |pc, sp, ring| Point { pc: Address(pc), sp: Address(sp), ring };
-        let mut step = Step {
+        let step = Step {
             class,
             before: point(record.pc_before, record.sp_before, before),
             after: point(record.pc_after, record.sp_after, after),
             space: if is_kernel { Space::KERNEL } else { self.space },
         };
-        if self.signals && after == Ring::User && before == Ring::Kernel {
-            self.signals = false;
-            // When the handler returns, its return address has been popped.
-            step.class = Class::Signal { slot: Address(record.sp_after.wrapping_add(8)) };
-        }
         let lost = before != self.ring;
         self.ring = after;
         if lost { Meaning::Lost(step) } else { Meaning::Step(step) }
@@ -145,15 +133,6 @@ mod tests {
         for class in [Class::Switch { to: Thread(7) }, Class::Dynamic] {
             assert_eq!(next(&mut steps, load), (class, Kernel, Kernel, Space::KERNEL));
         }
-        steps.signal();
-        let handler = record(Kind::SystemReturn, (TEXT, 0x700), (0xff8, 0xc00));
-        let class = Class::Signal { slot: Address(0xc08) };
-        assert_eq!(next(&mut steps, handler), (class, Kernel, User, Space(0)));
-        let system = record(Kind::SystemCall, (0x705, TEXT), (0xc08, 0xc08));
-        assert_eq!(next(&mut steps, system), (Class::System, User, Kernel, Space(0)));
-        let back = record(Kind::SystemReturn, (TEXT, 0x502), (0xc08, 0xff8));
-        assert_eq!(next(&mut steps, back), (Class::System, Kernel, User, Space(0)));
-        steps.ring = Kernel;
         let class = Class::Interrupt { slot: Address(STACK - 0x28) };
         let interrupt = record(Kind::Interrupt, (TEXT, TEXT + 64), (STACK, STACK - 0x30));
         assert_eq!(next(&mut steps, interrupt), (class, Kernel, Kernel, Space::KERNEL));
