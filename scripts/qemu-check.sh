@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Boots the Debian cloud kernel with busybox in QEMU, records it, and checks the trace: the number of instructions is that
-# of QEMU's own counting plugin, all transitions between user and kernel mode are recognized, and 99.99 % of returns are
-# matched. Prints the slow-down over QEMU without plugin, the bytes per record, and the time to build the index.
+# of QEMU's own counting plugin, all transitions between user and kernel mode are recognized, 99.99 % of returns are
+# matched, functions of the kernel have the names that the kernel itself states, the stacks of a known program are those
+# of its trace with ptrace, and all system calls, interrupts, page faults, switches and signals have the expected frames.
+# Prints the slow-down over QEMU without plugin, the bytes per record, and the time to build the index.
 #
 # usage: qemu-check.sh [--short PROGRAM]
 #   --short: one boot of each kind with this program, without limits for times, and without QEMU's own plugin, which is
 #   built from QEMU's source
 #
-# Installs QEMU from bookworm-backports if it is missing, and keeps the packages of the system in target/qemu. Ends
-# without a check, and says so, if QEMU cannot be installed.
+# The system is that of boot-linux.sh. Ends without a check, and says so, if QEMU cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -17,38 +18,13 @@ target=$(scripts/target-folder)
 folder=$(realpath -m "$target")/qemu
 mkdir -p "$folder"
 
-if ! command -v qemu-system-x86_64 >/dev/null; then
-  echo "deb http://deb.debian.org/debian bookworm-backports main" >/etc/apt/sources.list.d/bookworm-backports.list
-  if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends -t bookworm-backports qemu-system-x86; }; then
-    echo "skipped: QEMU cannot be installed"
-    exit
-  fi
+status=0
+scripts/boot-linux.sh --prepare || status=$?
+if [ "$status" = 3 ]; then
+  echo "skipped: QEMU cannot be installed"
+  exit
 fi
-command -v cpio >/dev/null || apt-get install -y -qq --no-install-recommends cpio
-
-# Kernel and busybox.
-if ! [ -e "$folder/vmlinuz" ]; then
-  package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
-  rm -rf "$folder/packages" && mkdir "$folder/packages"
-  (cd "$folder/packages" && apt-get download -qq -o APT::Sandbox::User=root "$package" busybox-static)
-  for file in "$folder"/packages/*.deb; do dpkg-deb -x "$file" "$folder/packages/system"; done
-  cp "$folder"/packages/system/boot/vmlinuz-* "$folder/vmlinuz"
-fi
-root=$folder/root
-rm -rf "$root" && mkdir -p "$root/bin" "$root/proc" "$root/dev"
-cp "$folder"/packages/system/bin/busybox "$root/bin/busybox"
-for name in sh mount true seq sort wc cat poweroff; do ln -s busybox "$root/bin/$name"; done
-cat >"$root/init" <<'INIT'
-#!/bin/sh
-mount -t proc proc /proc
-mount -t devtmpfs dev /dev
-i=0
-while [ $i -lt 200 ]; do /bin/true; i=$((i + 1)); done
-seq 1 1000 | sort -r | wc -l
-poweroff -f
-INIT
-chmod +x "$root/init"
-(cd "$root" && find . | cpio -o -H newc --quiet | gzip) >"$folder/initrd.gz"
+[ "$status" = 0 ]
 
 if [ -n "$short" ]; then
   program=$short rounds=1
@@ -76,7 +52,10 @@ recorded() {
 for ((round = 0; round < rounds; round++)); do
   start=$(now) && plain >"$folder/console" && seconds "$start" "$(now)" >>"$folder/plain.times"
   echo >>"$folder/plain.times"
-  start=$(now) && recorded >"$folder/console" && seconds "$start" "$(now)" >>"$folder/recorded.times"
+  # The short form runs what README.md shows, which also opens the call tree.
+  start=$(now)
+  if [ -n "$short" ]; then scripts/boot-linux.sh "$program"; else recorded >"$folder/console"; fi
+  seconds "$start" "$(now)" >>"$folder/recorded.times"
   echo >>"$folder/recorded.times"
 done
 grep -q '^1000' "$folder/console" || { echo "qemu-check.sh: the system did not count to 1000" >&2; exit 1; }
@@ -115,10 +94,32 @@ awk -v before="$before" -v after="$after" -v bytes="$bytes" -v index_time="$inde
   printf "plain %s s, recorded %s s: %.2f times as slow; %.2f bytes per call or return; index in %s s\n",
     before, after, after / before, bytes / calls / 2, index_time }'
 
+# A known program, and the symbols that the kernel states.
+"$program" record --exact -q -o "$folder/known.calls" -- "$root/bin/known"
+scripts/compare-stacks.py "$program" known "$folder/known.calls" "$folder/boot.calls"
+"$program" calls -q "$folder/boot.calls" 'vmlinux!*' --process known --limit 100000 --format json >"$folder/calls.json"
+python3 - "$folder/calls.json" "$folder/console" <<'PYTHON'
+import json, re, sys
+
+calls, console = (open(path, errors="replace").read() for path in sys.argv[1:])
+stated = {}
+for address, name in re.findall(r"^([0-9a-f]{16}) [tT] (\S+)\r?$", console, re.MULTILINE):
+    stated.setdefault(int(address, 16), set()).add(name)
+found = {(call["symbol"], int(call["address"], 16)) for call in json.loads(calls)["calls"] if not call["offset"]}
+# The kernel was asked for its first symbols only.
+compared = {(name, address) for name, address in found if min(stated) <= address <= max(stated)}
+for name, address in compared:
+    if name not in stated.get(address, []):
+        sys.exit(f"qemu-check.sh: {name} is at {address:#x} in the trace, but not for the kernel")
+print(f"{len(compared)} functions that were called are at the addresses that the kernel states")
+if len(compared) < 20:
+    sys.exit("qemu-check.sh: expected at least 20")
+PYTHON
+STACKHOUND_BOOT=$folder/boot.calls cargo test --quiet --locked -p stackhound-record-qemu --test stacks
+
 if [ -n "$short" ]; then exit; fi
 
 # QEMU's own counting plugin runs at the same time as ours.
-command -v gcc >/dev/null || apt-get install -y -qq --no-install-recommends gcc libc6-dev
 apt-get install -y -qq --no-install-recommends libglib2.0-dev pkg-config xz-utils
 source=$folder/source
 if ! [ -e "$source/insn.so" ]; then

@@ -1,6 +1,7 @@
 """The traces that the tests look at, written by its own examples and program."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def written(example: str, path: Path) -> Path:
     """The index that an example of `calltree` writes."""
     subprocess.run([built(example, example=True), path], check=True, stdin=subprocess.DEVNULL)
     return path
+
+
+@pytest.fixture(scope="session")
+def system() -> Path:
+    """A part of the exact trace of a booting system; or the whole one that `scripts/boot-linux.sh` wrote."""
+    return Path(os.environ.get("STACKHOUND_BOOT", REPOSITORY / "crates/record/qemu/tests/data/boot.calls"))
 
 
 @pytest.fixture(scope="session")

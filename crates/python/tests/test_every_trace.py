@@ -101,6 +101,10 @@ def test_exact(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(reven2.open(listed).trace, capsys)
 
 
+def test_system(system: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(reven2.open(system).trace, capsys)
+
+
 def test_demo(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(reven2.open(demo, symbol_path=str(demo.parent / "symbols")).trace, capsys)
 

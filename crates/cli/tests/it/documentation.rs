@@ -43,7 +43,8 @@ const RUN_FOR_PYTHON: [&str; 2] =
 const RUN_FOR_LAKE: [&str; 2] = ["cargo install --path crates/lake", "stackhound query "];
 
 /// Commands that `scripts/qemu-check.sh` runs, which is a step of `.ci/run` as well.
-const RUN_WITH_QEMU: [&str; 2] = ["stackhound record --exact --system ", "stackhound threads boot.calls"];
+const RUN_WITH_QEMU: [&str; 3] =
+    ["scripts/boot-linux.sh", "stackhound record --exact --system ", "stackhound threads boot.calls"];
 
 /// Commands that `scripts/check-json.py` runs, which is a step of `.ci/run` as well.
 const RUN_ON_EVENTS: &str = "jq ";
