@@ -79,6 +79,7 @@ pub const NO_REGISTERS: c_int = 0;
 pub const READS_REGISTERS: c_int = 1;
 pub const ADD: c_int = 0;
 pub const READS: c_int = 1;
+pub const WRITES: c_int = 2;
 pub const READS_AND_WRITES: c_int = 3;
 
 /// The functions, by the names that they have in the interface without `qemu_plugin_`.

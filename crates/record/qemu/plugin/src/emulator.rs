@@ -244,16 +244,18 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
                     userdata,
                 );
             }
-            Effect::Call(target) => {
-                let flags = if matches!(target, Target::Register(_)) {
-                    api::READS_REGISTERS
-                } else {
-                    api::NO_REGISTERS
-                };
-                (api.register_vcpu_mem_cb)(instruction, accessed, flags, api::READS_AND_WRITES, userdata);
+            Effect::Call(Target::Memory) => {
+                let accesses = api::READS_AND_WRITES;
+                (api.register_vcpu_mem_cb)(instruction, accessed, api::NO_REGISTERS, accesses, userdata);
+            }
+            Effect::Call(Target::Register(_)) => {
+                (api.register_vcpu_mem_cb)(instruction, stored, api::READS_REGISTERS, api::WRITES, userdata);
+            }
+            Effect::Call(Target::Relative(_)) => {
+                (api.register_vcpu_mem_cb)(instruction, stored, api::NO_REGISTERS, api::WRITES, userdata);
             }
             Effect::Return { .. } => {
-                (api.register_vcpu_mem_cb)(instruction, accessed, api::NO_REGISTERS, api::READS, userdata);
+                (api.register_vcpu_mem_cb)(instruction, loaded, api::NO_REGISTERS, api::READS, userdata);
             }
             _ => {
                 (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, userdata);
@@ -291,9 +293,21 @@ extern "C" fn interrupt_table_read(_: c_uint, access: u32, _: u64, _: *mut c_voi
     with(|observer, view| observer.interrupt_table_read((view.api.mem_get_value)(access).low));
 }
 
+extern "C" fn stored(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {
+    has_accessed(true, access, address, instruction);
+}
+
+extern "C" fn loaded(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {
+    has_accessed(false, access, address, instruction);
+}
+
 extern "C" fn accessed(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {
+    let is_store = with(|_, view| (view.api.mem_is_store)(access));
+    has_accessed(is_store, access, address, instruction);
+}
+
+fn has_accessed(is_store: bool, access: u32, address: u64, instruction: *mut c_void) {
     with(|observer, view| {
-        let is_store = (view.api.mem_is_store)(access);
         let value = (view.api.mem_get_value)(access).low;
         observer.accessed(instruction as usize as u32, is_store, address, value, view);
     });
