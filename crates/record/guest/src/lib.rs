@@ -9,9 +9,21 @@
 mod linux;
 mod memory;
 mod symbols;
-mod task;
+mod system;
+mod windows;
 
 pub use linux::Linux;
 pub use memory::Memory;
-pub use symbols::Function;
-pub use task::{Event, Hook, Mapping, Task};
+pub use system::{Code, Event, Function, Hook, Mapping, System, Task};
+pub use windows::Windows;
+
+use stackhound_types::Address;
+
+/// Finds the system whose kernel executes an instruction at an address. It need not have done anything
+/// before.
+pub fn find(at: Address, memory: &mut dyn Memory) -> Option<Box<dyn System>> {
+    match Linux::find(at, memory) {
+        Some(linux) => Some(Box::new(linux)),
+        None => Some(Box::new(Windows::find(at, memory)?)),
+    }
+}

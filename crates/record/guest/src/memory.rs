@@ -15,21 +15,28 @@ pub trait Memory {
 }
 
 /// Reads a number of eight bytes.
-pub(crate) fn word(memory: &mut impl Memory, address: u64) -> Option<u64> {
+pub(crate) fn word(memory: &mut dyn Memory, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read(Address(address), &mut bytes)?;
     Some(u64::from_le_bytes(bytes))
 }
 
+/// Reads a number of two bytes.
+pub(crate) fn short(memory: &mut dyn Memory, address: u64) -> Option<u16> {
+    let mut bytes = [0; 2];
+    memory.read(Address(address), &mut bytes)?;
+    Some(u16::from_le_bytes(bytes))
+}
+
 /// Reads a number of four bytes.
-pub(crate) fn half(memory: &mut impl Memory, address: u64) -> Option<u32> {
+pub(crate) fn half(memory: &mut dyn Memory, address: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     memory.read(Address(address), &mut bytes)?;
     Some(u32::from_le_bytes(bytes))
 }
 
 /// Reads a string that ends with a zero byte or after `MAX` bytes.
-pub(crate) fn text<const MAX: usize>(memory: &mut impl Memory, address: u64) -> Option<String> {
+pub(crate) fn text<const MAX: usize>(memory: &mut dyn Memory, address: u64) -> Option<String> {
     let mut bytes = [0; MAX];
     // The string may end directly before memory that cannot be read.
     let mut length = MAX;
@@ -52,7 +59,7 @@ pub(crate) struct Image {
 
 impl Image {
     /// Reads all readable memory around an instruction of a kernel.
-    pub fn around(address: Address, memory: &mut impl Memory) -> Image {
+    pub fn around(address: Address, memory: &mut dyn Memory) -> Image {
         let middle = address.0 & !(PART - 1);
         let mut is_readable = |part: u64| memory.read(Address(part), &mut [0]).is_some();
         let mut base = middle;

@@ -2,14 +2,7 @@
 
 use stackhound_types::Address;
 
-/// A function of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function<'s> {
-    /// Its name.
-    pub name: &'s str,
-    /// The distance of the address from its start.
-    pub offset: u64,
-}
+use crate::system::Function;
 
 /// The symbols of a kernel.
 #[derive(Debug, Default)]

@@ -11,14 +11,12 @@ use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::Space;
 use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
 use stackhound_record_elf::{Image, demangle};
-use stackhound_record_guest::Linux;
+use stackhound_record_guest::System as Guest;
 use stackhound_types::Address;
 
 use crate::files::Files;
 use crate::steps::KERNEL;
 
-/// The name of the kernel's image.
-const KERNEL_NAME: &str = "vmlinux";
 /// Maximum number of locations of programs that are kept to find them fast.
 const LOCATIONS_MAX: usize = 1 << 20;
 
@@ -30,9 +28,8 @@ type Program = (Space, Option<(u32, u32)>);
 pub(crate) struct Names {
     files: Files,
     images: FxHashMap<Rc<str>, Rc<Image>>,
-    /// By path and base.
+    /// By path, or by name for modules of the kernel, and base.
     modules: FxHashMap<(Rc<str>, u64), ModuleId>,
-    kernel: Option<ModuleId>,
     of_kernel: FxHashMap<Address, LocationId>,
     of_programs: FxHashMap<(Program, Address), LocationId>,
     /// Locations in modules.
@@ -52,26 +49,26 @@ impl Names {
         &mut self,
         address: Address,
         space: Space,
-        linux: Option<&Linux>,
+        guest: Option<&dyn Guest>,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationId> {
         if address.0 >= KERNEL {
             return match self.of_kernel.get(&address) {
                 Some(&known) => Ok(known),
                 None => {
-                    let info = self.in_kernel(address, linux, journal)?;
+                    let info = self.in_kernel(address, guest, journal)?;
                     let location = journal.location(&info)?;
                     self.of_kernel.insert(address, location);
                     Ok(location)
                 }
             };
         }
-        let current = linux.and_then(|linux| Some((linux.current()?.process, linux.program()?)));
+        let current = guest.and_then(|guest| Some((guest.current()?.process, guest.program()?)));
         let key = ((space, current), address);
         if let Some(&known) = self.of_programs.get(&key) {
             return Ok(known);
         }
-        let info = self.in_program(address, linux, journal)?;
+        let info = self.in_program(address, guest, journal)?;
         let location = match info.module {
             None => journal.location(&info)?,
             Some(_) => match self.known.entry(info) {
@@ -92,23 +89,25 @@ impl Names {
     fn in_kernel<W: Write>(
         &mut self,
         address: Address,
-        linux: Option<&Linux>,
+        guest: Option<&dyn Guest>,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationInfo> {
-        let found = linux.and_then(|linux| Some((linux.function_at(address)?, linux.base())));
-        let Some((function, base)) = found else { return Ok(unnamed(address)) };
-        let module = match self.kernel {
-            Some(module) => module,
-            None => {
-                let info = ModuleInfo { name: KERNEL_NAME.to_owned(), path: None, base: Some(base) };
-                *self.kernel.insert(journal.module(&info)?)
+        let Some(code) = guest.and_then(|guest| guest.kernel_code_at(address)) else {
+            return Ok(unnamed(address));
+        };
+        let module = match self.modules.entry((code.module.into(), code.base.0)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let path = code.path.map(str::to_owned);
+                let info = ModuleInfo { name: code.module.to_owned(), path, base: Some(code.base) };
+                *new.insert(journal.module(&info)?)
             }
         };
         Ok(LocationInfo {
             module: Some(module),
-            rva: Some(address.0.wrapping_sub(base.0)),
-            symbol: Some(function.name.to_owned()),
-            symbol_offset: function.offset,
+            rva: Some(address.0.wrapping_sub(code.base.0)),
+            symbol: code.function.map(|function| function.name.to_owned()),
+            symbol_offset: code.function.map_or(0, |function| function.offset),
             ..unnamed(address)
         })
     }
@@ -116,10 +115,10 @@ impl Names {
     fn in_program<W: Write>(
         &mut self,
         address: Address,
-        linux: Option<&Linux>,
+        guest: Option<&dyn Guest>,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationInfo> {
-        let Some(mapping) = linux.and_then(|linux| linux.mapping_at(address)) else {
+        let Some(mapping) = guest.and_then(|guest| guest.mapping_at(address)) else {
             return Ok(unnamed(address));
         };
         let files = &self.files;

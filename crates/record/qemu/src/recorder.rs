@@ -9,7 +9,7 @@ use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Ring, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{Cpu, EndType, LocationId, StackId, StackInfo, StackKind};
 use stackhound_qemu_plugin::protocol::{Kind, Record, Request};
-use stackhound_record_guest::{Event, Linux};
+use stackhound_record_guest::{Event, System as Guest};
 use stackhound_types::Address;
 
 use crate::emulator::{Emulator, System};
@@ -97,7 +97,7 @@ pub struct Recorder {
     steps: Steps,
     names: Names,
     without_programs: Option<String>,
-    linux: Option<Linux>,
+    guest: Option<Box<dyn Guest>>,
     /// The spaces of the stacks, by the numbers of the stacks.
     spaces: Vec<Space>,
     /// The threads with stacks, and the spaces of processes.
@@ -153,7 +153,7 @@ impl Recorder {
             steps: Steps::new(),
             names: Names::new(files),
             without_programs,
-            linux: None,
+            guest: None,
             spaces: Vec::new(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
@@ -273,23 +273,23 @@ impl Recorder {
     /// The kernel begins. It waits meanwhile.
     fn begun(&mut self, at: Address) {
         let mut memory = SystemMemory { emulator: &mut self.emulator, inbox: &mut self.inbox };
-        let linux = Linux::find(at, &mut memory);
-        for (number, hook) in (0..).zip(linux.iter().flat_map(Linux::hooks)) {
+        let guest = stackhound_record_guest::find(at, &mut memory);
+        for (number, hook) in (0..).zip(guest.iter().flat_map(|guest| guest.hooks())) {
             let (address, waits) = (hook.address.0, hook.reads_memory);
             self.request(Request::Hook { address, number, waits });
         }
         self.request(Request::Continue);
-        self.totals.symbols = linux.as_ref().map_or(0, |linux| linux.symbols() as u64);
-        self.linux = linux;
+        self.totals.symbols = guest.as_ref().map_or(0, |guest| guest.symbols() as u64);
+        self.guest = guest;
     }
 
     /// A function of the kernel with a hook begins. If the hook reads memory, it waits meanwhile.
     fn hooked(&mut self, hook: usize, arguments: [u64; 2]) {
         let mut memory = SystemMemory { emulator: &mut self.emulator, inbox: &mut self.inbox };
-        let Some(linux) = &mut self.linux else { return };
-        linux.called(hook, arguments, &mut memory, |event| self.events.push(event));
-        let waits = linux.hooks().get(hook).is_some_and(|hook| hook.reads_memory);
-        let current = linux.current().map(|task| task.thread);
+        let Some(guest) = &mut self.guest else { return };
+        guest.called(hook, arguments, &mut memory, &mut |event| self.events.push(event));
+        let waits = guest.hooks().get(hook).is_some_and(|hook| hook.reads_memory);
+        let current = guest.current().map(|task| task.thread);
         if waits {
             self.request(Request::Continue);
         }
@@ -356,7 +356,7 @@ impl Recorder {
         let mut restorer = None;
         if !self.signals.is_empty()
             && (step.before.ring, step.after.ring) == (Ring::Kernel, Ring::User)
-            && let Some(task) = self.linux.as_ref().and_then(Linux::current)
+            && let Some(task) = self.guest.as_ref().and_then(|guest| guest.current())
             && let Some(address) = self.signals.remove(&task.thread)
         {
             // When the handler returns, its return address has been popped.
@@ -438,7 +438,7 @@ impl Recorder {
             let location = match function {
                 Some(address) => {
                     let space = self.spaces.get(stack.0 as usize).copied().unwrap_or_default();
-                    let names = self.names.location(address, space, self.linux.as_ref(), journal);
+                    let names = self.names.location(address, space, self.guest.as_deref(), journal);
                     names.map_err(Error::Keep)?
                 }
                 // Not used.
@@ -451,7 +451,7 @@ impl Recorder {
         self.tracked = tracked;
         for event in self.events.drain(..) {
             if let Event::Named { thread } = event
-                && let Some(task) = self.linux.as_ref().and_then(|linux| linux.thread(thread))
+                && let Some(task) = self.guest.as_ref().and_then(|guest| guest.thread(thread))
             {
                 for &stack in self.threads.get(&thread).into_iter().flatten() {
                     journal.name(stack, &task.name).map_err(Error::Keep)?;
@@ -473,8 +473,8 @@ impl Recorder {
         self.totals.stacks += 1;
         self.spaces.push(space);
         let of_program = space != Space::KERNEL;
-        let linux = self.linux.as_ref();
-        let task = thread.and_then(|thread| linux?.thread(thread.0)).cloned();
+        let guest = self.guest.as_ref();
+        let task = thread.and_then(|thread| guest?.thread(thread.0)).cloned();
         if let Some(task) = &task {
             self.threads.entry(task.thread).or_default().push(stack);
             if of_program {

@@ -12,8 +12,8 @@ use stackhound_types::Address;
 
 use self::btf::Types;
 use crate::memory::{Image, Memory, half, text, word};
-use crate::symbols::{Function, Symbols};
-use crate::task::{Event, Hook, Mapping, Task};
+use crate::symbols::Symbols;
+use crate::system::{Code, Event, Hook, Mapping, System, Task};
 
 /// The functions, and whether memory is read when they are called.
 const FUNCTIONS: [(&str, Action, bool); 7] = [
@@ -29,6 +29,8 @@ const FUNCTIONS: [(&str, Action, bool); 7] = [
 const EXECUTABLE: u64 = 4;
 /// The bits of a page number in an address.
 const PAGE_BITS: u32 = 12;
+/// The name of the kernel's image.
+const KERNEL: &str = "vmlinux";
 /// Length of the name of a thread.
 const NAME_MAX: usize = 16;
 /// Maximum length of a part of a path.
@@ -127,7 +129,7 @@ impl Layout {
     }
 }
 
-/// A running Linux kernel, as its memory and its calls of the [hooks](Linux::hooks) show it.
+/// A running Linux kernel, as its memory and its calls of the [hooks](System::hooks) show it.
 #[derive(Debug)]
 pub struct Linux {
     symbols: Symbols,
@@ -162,7 +164,7 @@ struct Process {
 impl Linux {
     /// Finds a Linux kernel that executes an instruction at an address. It need not have done anything
     /// before. Returns `None` if it is none, or has no table of symbols.
-    pub fn find(at: Address, memory: &mut impl Memory) -> Option<Linux> {
+    pub fn find(at: Address, memory: &mut dyn Memory) -> Option<Linux> {
         let image = Image::around(at, memory);
         let symbols = kallsyms::find(&image)?;
         let layout = Types::find(&image).and_then(|types| Layout::read(&types, &symbols));
@@ -191,90 +193,7 @@ impl Linux {
         Some(linux)
     }
 
-    /// The number of symbols.
-    pub fn symbols(&self) -> usize {
-        self.symbols.len()
-    }
-
-    /// The address of the kernel's first byte.
-    pub fn base(&self) -> Address {
-        self.base
-    }
-
-    /// The functions whose calls must be passed to [`called`](Linux::called). Empty if the kernel does
-    /// not describe its structures.
-    pub fn hooks(&self) -> &[Hook] {
-        &self.hooks
-    }
-
-    /// The function of the kernel at an address.
-    pub fn function_at(&self, address: Address) -> Option<Function<'_>> {
-        self.symbols.function_at(address)
-    }
-
-    /// The thread that executes.
-    pub fn current(&self) -> Option<&Task> {
-        self.tasks.get(&self.current).map(|known| &known.task)
-    }
-
-    /// A thread, by its number.
-    pub fn thread(&self, thread: u32) -> Option<&Task> {
-        self.tasks.get(self.addresses.get(&thread)?).map(|known| &known.task)
-    }
-
-    /// The program of the current process: a number that changes when it executes another one, or
-    /// replaces a part of its code by that of another file.
-    pub fn program(&self) -> Option<u32> {
-        Some(self.processes.get(&self.current()?.process)?.program)
-    }
-
-    /// The file at an address of the current process.
-    pub fn mapping_at(&self, address: Address) -> Option<&Mapping> {
-        let process = self.processes.get(&self.current()?.process)?;
-        let (_, mapping) = process.mappings.range(address.0.checked_add(1)?..).next()?;
-        (mapping.start <= address).then_some(mapping)
-    }
-
-    /// A hook begins to execute, with its first two arguments. `memory` is read only for hooks that do
-    /// that.
-    pub fn called(
-        &mut self,
-        hook: usize,
-        arguments: [u64; 2],
-        memory: &mut impl Memory,
-        mut report: impl FnMut(Event),
-    ) {
-        let Some(&action) = self.actions.get(hook) else { return };
-        match action {
-            Action::Switch => self.switch(arguments[1], report),
-            Action::Initialize => {
-                _ = self.processor_stacks(memory, &mut report);
-                let stack = self.symbols.address_of("init_stack");
-                let stack = stack.or_else(|| self.symbols.address_of("init_thread_union"));
-                let stack = stack.and_then(|low| {
-                    Some((low, Address(low.0.checked_add(self.layout.as_ref()?.stack_size)?)))
-                });
-                report(Event::Created { thread: 0, stack });
-            }
-            Action::Create => _ = self.create(arguments[0], memory, report),
-            Action::Name => _ = self.name(arguments, memory, report),
-            Action::Map => _ = self.map(arguments[0], memory),
-            // The argument is an `int`: the upper half is not defined.
-            Action::Signal if arguments[0] as u32 == 0 => {
-                let at = self.layout.as_ref().and_then(|layout| layout.restorer);
-                let restorer = at.and_then(|at| word(memory, arguments[1].wrapping_add(at))).map(Address);
-                report(Event::Signal { restorer });
-            }
-            Action::Signal => {}
-            Action::End => {
-                if let Some(known) = self.tasks.get_mut(&self.current) {
-                    known.is_ending = true;
-                }
-            }
-        }
-    }
-
-    fn switch(&mut self, next: u64, mut report: impl FnMut(Event)) {
+    fn switch(&mut self, next: u64, report: &mut dyn FnMut(Event)) {
         let previous = std::mem::replace(&mut self.current, next);
         if let Some(next) = self.tasks.get(&next) {
             report(Event::Switched { to: next.task.thread });
@@ -294,12 +213,7 @@ impl Linux {
         }
     }
 
-    fn create(
-        &mut self,
-        address: u64,
-        memory: &mut impl Memory,
-        mut report: impl FnMut(Event),
-    ) -> Option<()> {
+    fn create(&mut self, address: u64, memory: &mut dyn Memory, report: &mut dyn FnMut(Event)) -> Option<()> {
         let layout = self.layout.as_ref()?;
         let task = Task {
             thread: half(memory, address.wrapping_add(layout.thread))?,
@@ -331,8 +245,8 @@ impl Linux {
     fn name(
         &mut self,
         [address, executes]: [u64; 2],
-        memory: &mut impl Memory,
-        mut report: impl FnMut(Event),
+        memory: &mut dyn Memory,
+        report: &mut dyn FnMut(Event),
     ) -> Option<()> {
         let at = address.wrapping_add(self.layout.as_ref()?.name);
         let Known { task, .. } = self.tasks.get_mut(&address)?;
@@ -350,7 +264,7 @@ impl Linux {
         Some(())
     }
 
-    fn map(&mut self, area: u64, memory: &mut impl Memory) -> Option<()> {
+    fn map(&mut self, area: u64, memory: &mut dyn Memory) -> Option<()> {
         let layout = self.layout.as_ref()?;
         let start = word(memory, area.wrapping_add(layout.area_start))?;
         let end = word(memory, area.wrapping_add(layout.area_end))?;
@@ -373,7 +287,7 @@ impl Linux {
     }
 
     /// Reports the stacks of the processor, which the kernel has set up.
-    fn processor_stacks(&self, memory: &mut impl Memory, report: &mut impl FnMut(Event)) -> Option<()> {
+    fn processor_stacks(&self, memory: &mut dyn Memory, report: &mut dyn FnMut(Event)) -> Option<()> {
         let layout = self.layout.as_ref()?;
         let of_processor = word(memory, self.symbols.address_of("__per_cpu_offset")?.0)?;
         let variable = |name| Some(self.symbols.address_of(name)?.0.wrapping_add(of_processor));
@@ -398,6 +312,76 @@ impl Linux {
         let high = interrupts.and_then(|at| word(memory, at)?.checked_add(8));
         stack("interrupt stack", high, layout.interrupt_stack_size);
         Some(())
+    }
+}
+
+impl System for Linux {
+    fn symbols(&self) -> usize {
+        self.symbols.len()
+    }
+
+    fn hooks(&self) -> &[Hook] {
+        &self.hooks
+    }
+
+    fn kernel_code_at(&self, address: Address) -> Option<Code<'_>> {
+        let function = self.symbols.function_at(address)?;
+        Some(Code { module: KERNEL, path: None, base: self.base, function: Some(function) })
+    }
+
+    fn current(&self) -> Option<&Task> {
+        self.tasks.get(&self.current).map(|known| &known.task)
+    }
+
+    fn thread(&self, thread: u32) -> Option<&Task> {
+        self.tasks.get(self.addresses.get(&thread)?).map(|known| &known.task)
+    }
+
+    fn program(&self) -> Option<u32> {
+        Some(self.processes.get(&self.current()?.process)?.program)
+    }
+
+    fn mapping_at(&self, address: Address) -> Option<&Mapping> {
+        let process = self.processes.get(&self.current()?.process)?;
+        let (_, mapping) = process.mappings.range(address.0.checked_add(1)?..).next()?;
+        (mapping.start <= address).then_some(mapping)
+    }
+
+    fn called(
+        &mut self,
+        hook: usize,
+        arguments: [u64; 2],
+        memory: &mut dyn Memory,
+        report: &mut dyn FnMut(Event),
+    ) {
+        let Some(&action) = self.actions.get(hook) else { return };
+        match action {
+            Action::Switch => self.switch(arguments[1], report),
+            Action::Initialize => {
+                _ = self.processor_stacks(memory, report);
+                let stack = self.symbols.address_of("init_stack");
+                let stack = stack.or_else(|| self.symbols.address_of("init_thread_union"));
+                let stack = stack.and_then(|low| {
+                    Some((low, Address(low.0.checked_add(self.layout.as_ref()?.stack_size)?)))
+                });
+                report(Event::Created { thread: 0, stack });
+            }
+            Action::Create => _ = self.create(arguments[0], memory, report),
+            Action::Name => _ = self.name(arguments, memory, report),
+            Action::Map => _ = self.map(arguments[0], memory),
+            // The argument is an `int`: the upper half is not defined.
+            Action::Signal if arguments[0] as u32 == 0 => {
+                let at = self.layout.as_ref().and_then(|layout| layout.restorer);
+                let restorer = at.and_then(|at| word(memory, arguments[1].wrapping_add(at))).map(Address);
+                report(Event::Signal { restorer });
+            }
+            Action::Signal => {}
+            Action::End => {
+                if let Some(known) = self.tasks.get_mut(&self.current) {
+                    known.is_ending = true;
+                }
+            }
+        }
     }
 }
 
@@ -429,7 +413,7 @@ impl Process {
 }
 
 /// Returns the path of an open file in its file system.
-fn path(file: u64, layout: &Layout, memory: &mut impl Memory) -> Option<String> {
+fn path(file: u64, layout: &Layout, memory: &mut dyn Memory) -> Option<String> {
     let mut entry = word(memory, file.wrapping_add(layout.entry))?;
     let mut path = String::new();
     for _ in 0..PARTS_MAX {

@@ -1,8 +1,67 @@
-//! What a system reports to a recorder.
+//! What a recorder asks a system for.
 
 use std::rc::Rc;
 
 use stackhound_types::Address;
+
+use crate::memory::Memory;
+
+/// A running operating system.
+pub trait System: std::fmt::Debug {
+    /// The number of known symbols of the kernel.
+    fn symbols(&self) -> usize;
+
+    /// The functions whose calls must be passed to [`called`](System::called). Their number in this list is
+    /// that of the hook.
+    fn hooks(&self) -> &[Hook];
+
+    /// A hook begins to execute, with its first two arguments. `memory` is read only for hooks that do that.
+    fn called(
+        &mut self,
+        hook: usize,
+        arguments: [u64; 2],
+        memory: &mut dyn Memory,
+        report: &mut dyn FnMut(Event),
+    );
+
+    /// The code of the kernel at an address.
+    fn kernel_code_at(&self, address: Address) -> Option<Code<'_>>;
+
+    /// The thread that executes.
+    fn current(&self) -> Option<&Task>;
+
+    /// A thread, by its number.
+    fn thread(&self, thread: u32) -> Option<&Task>;
+
+    /// The program of the current process: a number that changes when it executes another one, or replaces
+    /// a part of its code by that of another file.
+    fn program(&self) -> Option<u32>;
+
+    /// The file at an address of the current process.
+    fn mapping_at(&self, address: Address) -> Option<&Mapping>;
+}
+
+/// Code of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code<'s> {
+    /// The name of the module.
+    pub module: &'s str,
+    /// The path of its file, if known.
+    pub path: Option<&'s str>,
+    /// The address at which the module begins.
+    pub base: Address,
+    /// The function, if known.
+    pub function: Option<Function<'s>>,
+}
+
+/// A function of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function<'s> {
+    /// Its name.
+    pub name: &'s str,
+    /// The distance of the address from its start.
+    pub offset: u64,
+}
 
 /// A function of the kernel whose calls the recorder reports to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

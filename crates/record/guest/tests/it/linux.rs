@@ -1,11 +1,11 @@
 //! A kernel that consists of its table of symbols, its types and a few structures, which this test writes as
 //! the kernel's sources define them.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use stackhound_record_guest::{Event, Linux, Memory, Task};
+use stackhound_record_guest::{Event, Function, Linux, System, Task};
 use stackhound_types::Address;
+
+use crate::ranges::Ranges;
 
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const IMAGE: usize = 2 << 20;
@@ -14,31 +14,6 @@ const TYPES: usize = 0x18_0000;
 /// The variables of the processor, and their offset in the symbols.
 const PROCESSOR: u64 = 0xffff_8880_0000_0000;
 const HEAP: u64 = 0xffff_8881_0000_0000;
-
-/// Memory in ranges.
-#[derive(Clone, Default)]
-struct Ranges(BTreeMap<u64, Vec<u8>>);
-
-impl Memory for Ranges {
-    fn read(&mut self, address: Address, bytes: &mut [u8]) -> Option<()> {
-        let (start, range) = self.0.range(..=address.0).next_back()?;
-        let from = usize::try_from(address.0 - start).ok()?;
-        bytes.copy_from_slice(range.get(from..from.checked_add(bytes.len())?)?);
-        Some(())
-    }
-}
-
-impl Ranges {
-    fn put(&mut self, address: u64, bytes: &[u8]) {
-        let (start, range) = self.0.range_mut(..=address).next_back().expect("a range");
-        let from = (address - start) as usize;
-        range[from..from + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn word(&mut self, address: u64, value: u64) {
-        self.put(address, &value.to_le_bytes());
-    }
-}
 
 /// The order of the parts of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -222,6 +197,10 @@ fn kernel(order: Order) -> Ranges {
     memory
 }
 
+fn function_at(linux: &Linux, address: Address) -> Option<Function<'_>> {
+    linux.kernel_code_at(address)?.function
+}
+
 fn find(memory: &mut Ranges) -> Linux {
     Linux::find(Address(TEXT + 0x1234), memory).expect("a kernel")
 }
@@ -231,18 +210,21 @@ fn functions_are_found_in_both_orders_of_the_table() {
     for order in [Order::OffsetsFirst, Order::OffsetsLast] {
         let linux = find(&mut kernel(order));
         assert_eq!(linux.symbols(), symbols().len(), "{order:?}");
-        assert_eq!(linux.base(), Address(TEXT));
+        assert_eq!(
+            linux.kernel_code_at(Address(TEXT + 5)).map(|code| (code.module, code.base)),
+            Some(("vmlinux", Address(TEXT)))
+        );
         for (offset, name) in symbols() {
             let is_function = name.starts_with(['T', 't']);
             if offset < 0 || !is_function || name == "Tstartup_64" {
                 continue;
             }
-            let found =
-                linux.function_at(Address(TEXT + offset as u64 + 3)).map(|found| (found.name, found.offset));
+            let found = function_at(&linux, Address(TEXT + offset as u64 + 3))
+                .map(|found| (found.name, found.offset));
             assert_eq!(found, Some((&name[1..], 3)), "{order:?}");
         }
         for address in [0, TEXT - 1, TEXT + 0x4_0008, TEXT + 0x1f_ffff, u64::MAX] {
-            assert_eq!(linux.function_at(Address(address)), None, "{address:x}");
+            assert_eq!(function_at(&linux, Address(address)), None, "{address:x}");
         }
         let hooks: Vec<_> =
             linux.hooks().iter().map(|hook| (hook.address.0 - TEXT, hook.reads_memory)).collect();
@@ -260,22 +242,22 @@ fn functions_are_found_in_both_orders_of_the_table() {
 }
 
 /// A kernel whose structures the test fills.
-struct System {
+struct Running {
     linux: Linux,
     memory: Ranges,
 }
 
-impl System {
-    fn new() -> System {
+impl Running {
+    fn new() -> Running {
         let mut memory = kernel(Order::OffsetsLast);
-        System { linux: find(&mut memory), memory }
+        Running { linux: find(&mut memory), memory }
     }
 
     fn call(&mut self, offset: u64, arguments: [u64; 2]) -> Vec<Event> {
         let hook =
             self.linux.hooks().iter().position(|hook| hook.address.0 == TEXT + offset).expect("a hook");
         let mut events = Vec::new();
-        self.linux.called(hook, arguments, &mut self.memory, |event| events.push(event));
+        self.linux.called(hook, arguments, &mut self.memory, &mut |event| events.push(event));
         events
     }
 
@@ -311,7 +293,7 @@ impl System {
 
 #[test]
 fn stacks_of_the_processor_are_reported_before_the_first_interrupt() {
-    let mut system = System::new();
+    let mut system = Running::new();
     system.memory.word(PROCESSOR + 0x6000 + 4, 0xffff_fe00_0000_3000);
     system.memory.word(PROCESSOR + 0x6000 + 36, 0xffff_fe00_0000_9000);
     system.memory.word(PROCESSOR + 0x7000, 0xffff_c900_0000_3ff8);
@@ -330,7 +312,7 @@ fn stacks_of_the_processor_are_reported_before_the_first_interrupt() {
 #[test]
 fn threads_are_created_named_switched_to_and_ended() {
     let (init, child, second) = (HEAP, HEAP + 0x400, HEAP + 0x800);
-    let mut system = System::new();
+    let mut system = Running::new();
     let idle = Task { thread: 0, process: 0, name: "swapper/0".to_owned() };
     assert_eq!(system.linux.current(), Some(&idle));
     system.task(init, 1, 1, "swapper/0");
@@ -370,7 +352,7 @@ fn threads_are_created_named_switched_to_and_ended() {
 
 #[test]
 fn mappings_replace_each_other() {
-    let mut system = System::new();
+    let mut system = Running::new();
     system.area((0x1000, 0x9000), 4, 0, &["lib", "x86", "a.so"]);
     let program = system.linux.program();
     system.area((0x3000, 0x5000), 4, 0x10, &["b"]);
@@ -396,7 +378,7 @@ fn mappings_replace_each_other() {
 
 #[test]
 fn signals_are_reported_with_the_address_to_return_to() {
-    let mut system = System::new();
+    let mut system = Running::new();
     system.memory.word(HEAP + 16, 0x40_1000);
     assert_eq!(system.call(0x700, [0, HEAP]), [Event::Signal { restorer: Some(Address(0x40_1000)) }]);
     // The frame could not be written.
@@ -414,7 +396,7 @@ fn other_memory_is_no_kernel() {
     let mut memory = kernel(Order::OffsetsFirst);
     memory.put(TEXT + TYPES as u64, &[0; 4]);
     let linux = find(&mut memory);
-    assert!(linux.hooks().is_empty() && linux.function_at(Address(TEXT)).is_some());
+    assert!(linux.hooks().is_empty() && function_at(&linux, Address(TEXT)).is_some());
 }
 
 proptest! {
@@ -433,9 +415,9 @@ proptest! {
         if let Some(mut linux) = Linux::find(Address(TEXT), &mut memory) {
             for hook in (0..linux.hooks().len()).chain(0..linux.hooks().len()) {
                 let arguments = arguments.map(|argument| if argument % 2 == 0 { argument } else { HEAP + argument % 0x1_0000 });
-                linux.called(hook, arguments, &mut memory, |_| {});
+                linux.called(hook, arguments, &mut memory, &mut |_| {});
             }
-            let _ = (linux.function_at(Address(TEXT + 5)), linux.mapping_at(Address(5)));
+            let _ = (function_at(&linux, Address(TEXT + 5)), linux.mapping_at(Address(5)));
         }
     }
 }
