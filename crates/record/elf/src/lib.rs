@@ -2,6 +2,7 @@
 //!
 //! Files are untrusted input: whatever is wrong in one is skipped. The crate does not open files, and
 //! knows no debug information beyond the tables of symbols.
+#![forbid(unsafe_code)]
 
 mod image;
 

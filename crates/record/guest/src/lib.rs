@@ -5,6 +5,7 @@
 //! untrusted: wrong structures give fewer names, and never an error.
 //!
 //! The crate does not know emulators, traces or files on disk.
+#![forbid(unsafe_code)]
 
 mod linux;
 mod memory;
