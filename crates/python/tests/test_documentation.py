@@ -81,8 +81,8 @@ def test_the_notebook_about_tables(folder: Path) -> None:
 def test_the_notebook_about_a_system(folder: Path, system: Path) -> None:
     shutil.copy(system, folder / "boot.calls")
     text, html = executed(ROOT / "crates/python/system.ipynb", folder)
-    # The program makes six system calls, and its page faults and interrupts enter the kernel too.
-    assert re.search(r"^ +6 vmlinux!entry_SYSCALL_64$", text, re.MULTILINE), text
+    # rt_sigaction, getpid, kill, rt_sigreturn, kill, rt_sigreturn, exit_group; and page faults.
+    assert re.search(r"^ +7 vmlinux!entry_SYSCALL_64$", text, re.MULTILINE), text
     assert "vmlinux!asm_exc_page_fault" in text
     assert re.search(r"^Kernel \d+ known$", text, re.MULTILINE), text
     # The frames of both modes at a system call.

@@ -4,6 +4,8 @@ use stackhound_types::Address;
 
 /// The length of the parts in which large ranges are tested and read.
 const PART: u64 = 2 << 20;
+/// Maximum length of a structure.
+const STRUCTURE_MAX: u64 = 64 << 10;
 /// Maximum length of a kernel's image in each direction from one of its instructions.
 const IMAGE_MAX: u64 = 128 << 20;
 
@@ -33,6 +35,37 @@ pub(crate) fn half(memory: &mut dyn Memory, address: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     memory.read(Address(address), &mut bytes)?;
     Some(u32::from_le_bytes(bytes))
+}
+
+/// A structure that was read as a whole: each read makes the system wait.
+#[derive(Debug)]
+pub(crate) struct Structure(Vec<u8>);
+
+impl Structure {
+    pub fn read(memory: &mut dyn Memory, address: u64, length: u64) -> Option<Structure> {
+        let mut bytes = vec![0; usize::try_from(length.min(STRUCTURE_MAX)).ok()?];
+        memory.read(Address(address), &mut bytes)?;
+        Some(Structure(bytes))
+    }
+
+    pub fn word(&self, offset: u64) -> Option<u64> {
+        self.rest(offset)?.first_chunk().map(|&bytes| u64::from_le_bytes(bytes))
+    }
+
+    pub fn half(&self, offset: u64) -> Option<u32> {
+        self.rest(offset)?.first_chunk().map(|&bytes| u32::from_le_bytes(bytes))
+    }
+
+    /// Returns a string that ends with a zero byte or after `most` bytes.
+    pub fn text(&self, offset: u64, most: usize) -> Option<String> {
+        let rest = self.rest(offset)?;
+        let text = rest[..rest.len().min(most)].split(|&byte| byte == 0).next()?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn rest(&self, offset: u64) -> Option<&[u8]> {
+        self.0.get(usize::try_from(offset).ok()?..)
+    }
 }
 
 /// Reads a string that ends with a zero byte or after `MAX` bytes.

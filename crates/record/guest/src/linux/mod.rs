@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use stackhound_types::Address;
 
 use self::btf::Types;
-use crate::memory::{Image, Memory, half, text, word};
+use crate::memory::{Image, Memory, Structure, text, word};
 use crate::symbols::Symbols;
 use crate::system::{Code, Event, Hook, Mapping, System, Task};
 
@@ -66,11 +66,13 @@ enum Action {
 /// Offsets in bytes, and sizes.
 #[derive(Debug)]
 struct Layout {
+    task_size: u64,
     thread: u64,
     process: u64,
     name: u64,
     stack: u64,
     stack_size: u64,
+    area_size: u64,
     area_start: u64,
     area_end: u64,
     area_offset: u64,
@@ -78,6 +80,7 @@ struct Layout {
     area_file: u64,
     /// Of the directory entry in a file.
     entry: u64,
+    entry_size: u64,
     entry_parent: u64,
     /// Of the pointer to the name.
     entry_name: u64,
@@ -101,17 +104,20 @@ impl Layout {
         let entry = |member| types.offset("dentry", member);
         let exception = |member| types.offset("cea_exception_stacks", member);
         Some(Layout {
+            task_size: types.size("task_struct")?,
             thread: task("pid")?,
             process: task("tgid")?,
             name: task("comm")?,
             stack: task("stack")?,
             stack_size,
+            area_size: types.size("vm_area_struct")?,
             area_start: area("vm_start")?,
             area_end: area("vm_end")?,
             area_offset: area("vm_pgoff")?,
             area_flags: area("vm_flags")?,
             area_file: area("vm_file")?,
             entry: types.offset("file", "f_path")? + types.offset("path", "dentry")?,
+            entry_size: types.size("dentry")?,
             entry_parent: entry("d_parent")?,
             entry_name: entry("d_name").or_else(|| entry("__d_name"))? + types.offset("qstr", "name")?,
             restorer: types
@@ -215,12 +221,13 @@ impl Linux {
 
     fn create(&mut self, address: u64, memory: &mut dyn Memory, report: &mut dyn FnMut(Event)) -> Option<()> {
         let layout = self.layout.as_ref()?;
+        let structure = Structure::read(memory, address, layout.task_size)?;
         let task = Task {
-            thread: half(memory, address.wrapping_add(layout.thread))?,
-            process: half(memory, address.wrapping_add(layout.process))?,
-            name: text::<NAME_MAX>(memory, address.wrapping_add(layout.name))?,
+            thread: structure.half(layout.thread)?,
+            process: structure.half(layout.process)?,
+            name: structure.text(layout.name, NAME_MAX)?,
         };
-        let low = word(memory, address.wrapping_add(layout.stack))?;
+        let low = structure.word(layout.stack)?;
         let stack = low.checked_add(layout.stack_size).map(|high| (Address(low), Address(high)));
         let thread = task.thread;
         let parent = self.current().and_then(|parent| self.processes.get(&parent.process));
@@ -266,18 +273,15 @@ impl Linux {
 
     fn map(&mut self, area: u64, memory: &mut dyn Memory) -> Option<()> {
         let layout = self.layout.as_ref()?;
-        let start = word(memory, area.wrapping_add(layout.area_start))?;
-        let end = word(memory, area.wrapping_add(layout.area_end))?;
+        let area = Structure::read(memory, area, layout.area_size)?;
+        let (start, end) = (area.word(layout.area_start)?, area.word(layout.area_end)?);
         let process = self.current()?.process;
-        let is_executable = word(memory, area.wrapping_add(layout.area_flags))? & EXECUTABLE != 0;
-        let file = word(memory, area.wrapping_add(layout.area_file))?;
+        let is_executable = area.word(layout.area_flags)? & EXECUTABLE != 0;
+        let file = area.word(layout.area_file)?;
         let mapping = if is_executable && file != 0 {
-            Some(Mapping {
-                start: Address(start),
-                end: Address(end),
-                offset: word(memory, area.wrapping_add(layout.area_offset))? << PAGE_BITS,
-                path: path(file, layout, memory)?.into(),
-            })
+            let offset = area.word(layout.area_offset)? << PAGE_BITS;
+            let path = path(file, layout, memory)?.into();
+            Some(Mapping { start: Address(start), end: Address(end), offset, path })
         } else {
             None
         };
@@ -417,13 +421,13 @@ fn path(file: u64, layout: &Layout, memory: &mut dyn Memory) -> Option<String> {
     let mut entry = word(memory, file.wrapping_add(layout.entry))?;
     let mut path = String::new();
     for _ in 0..PARTS_MAX {
-        let parent = word(memory, entry.wrapping_add(layout.entry_parent))?;
+        let structure = Structure::read(memory, entry, layout.entry_size)?;
+        let parent = structure.word(layout.entry_parent)?;
         // The root is its own parent.
         if parent == entry {
             break;
         }
-        let name = word(memory, entry.wrapping_add(layout.entry_name))?;
-        let name = text::<PART_MAX>(memory, name)?;
+        let name = text::<PART_MAX>(memory, structure.word(layout.entry_name)?)?;
         path.insert_str(0, &name);
         path.insert(0, '/');
         entry = parent;
