@@ -208,7 +208,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-qemu-plugin", &[]),
     ("stackhound-record-elf", &[]),
     ("stackhound-record-guest", &["stackhound-types"]),
-    ("stackhound-record-ptrace", &["stackhound-calltree", "stackhound-record-elf", "stackhound-types"]),
+    ("stackhound-record-names", &["stackhound-calltree", "stackhound-record-elf", "stackhound-types"]),
+    ("stackhound-record-ptrace", &["stackhound-calltree", "stackhound-record-names", "stackhound-types"]),
     (
         "stackhound-record-qemu",
         &[
@@ -216,6 +217,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-qemu-plugin",
             "stackhound-record-elf",
             "stackhound-record-guest",
+            "stackhound-record-names",
             "stackhound-types",
         ],
     ),

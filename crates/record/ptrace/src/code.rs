@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
+use stackhound_record_names::{MemoryMap, Process};
 
 use crate::control::Tid;
 use crate::instruction::{Instruction, LENGTH_MAX};
-use crate::maps::MemoryMap;
 
 const PAGE: u64 = 4096;
 
@@ -85,18 +85,6 @@ impl CodeCache {
         Instruction::decode(&bytes[..length], pc)
     }
 
-    /// Reads memory. Returns the number of bytes that could be read.
-    pub(crate) fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < into.len() {
-            match self.memory.read_at(&mut into[done..], address.wrapping_add(done as u64)) {
-                Ok(0) | Err(_) => break,
-                Ok(length) => done += length,
-            }
-        }
-        done
-    }
-
     /// Reads a word of memory.
     pub(crate) fn read_word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
@@ -115,13 +103,25 @@ impl CodeCache {
             self.decoded.retain(|pc, _| !addresses.contains(pc));
         }
     }
+}
 
-    /// The current map.
-    pub(crate) fn map(&mut self) -> &MemoryMap {
+impl Process for CodeCache {
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            match self.memory.read_at(&mut into[done..], address.wrapping_add(done as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => done += length,
+            }
+        }
+        done
+    }
+
+    fn map(&mut self) -> &MemoryMap {
         if self.map_is_outdated {
             self.map_is_outdated = false;
             // A process that has just been killed has no map.
-            let now = MemoryMap::read(self.process).unwrap_or_default();
+            let now = MemoryMap::read(self.process.0 as u32).unwrap_or_default();
             if now != self.map {
                 self.generation += 1;
                 self.map = now;
@@ -130,8 +130,7 @@ impl CodeCache {
         &self.map
     }
 
-    /// A number that increases whenever the map has changed.
-    pub(crate) fn generation(&mut self) -> u64 {
+    fn generation(&mut self) -> u64 {
         self.map();
         self.generation
     }

@@ -15,15 +15,11 @@ mod affinity;
 mod asleep;
 mod code;
 mod control;
-mod debug_file;
-mod entries;
 mod error;
 mod event;
 mod instruction;
 mod launch;
 mod machine;
-mod maps;
-mod names;
 mod recorder;
 mod stacks;
 

@@ -8,16 +8,15 @@ use std::sync::atomic::AtomicBool;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{self, Point, Ring, Space, Step, Tracked, Tracker};
 use stackhound_calltree::{Change, Cpu, EndType, LocationId, StackInfo, StackKind, StartType};
+use stackhound_record_names::{Entered, Entries, Names};
 use stackhound_types::Address;
 
 use crate::control::{Registers, Tid};
-use crate::entries::{Entered, Entries};
 use crate::error::Error;
 use crate::event::{Ending, Event};
 use crate::instruction::{Class, Instruction};
 use crate::launch::launch;
 use crate::machine::Machine;
-use crate::names::Names;
 use crate::stacks::{self, Notice};
 
 /// The number of transitions after which the journal is flushed, so that it survives if the

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use stackhound_record_names::Process;
+
 use crate::code::CodeCache;
 use crate::control::Registers;
 

@@ -4,11 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::control::Tid;
-
+/// A range of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub struct Mapping {
+    /// Its addresses.
     pub addresses: Range<u64>,
+    /// Whether its code can be executed.
     pub executable: bool,
     /// Whether its code can change without a system call: it is writable, or shared with a mapping
     /// that may be writable.
@@ -23,30 +24,33 @@ pub(crate) struct Mapping {
 
 /// All mappings, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemoryMap {
+pub struct MemoryMap {
     mappings: Vec<Mapping>,
 }
 
 impl MemoryMap {
     /// Reads the map of a process from `/proc`.
-    pub(crate) fn read(process: Tid) -> io::Result<MemoryMap> {
-        let text = std::fs::read(format!("/proc/{}/maps", process.0))?;
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn read(process: u32) -> io::Result<MemoryMap> {
+        let text = std::fs::read(format!("/proc/{}/maps", process))?;
         Ok(MemoryMap::parse(&text))
     }
 
-    /// Lines that are not valid are skipped.
-    fn parse(text: &[u8]) -> MemoryMap {
+    /// Reads the text of such a file. Lines that are not valid are skipped.
+    pub fn parse(text: &[u8]) -> MemoryMap {
         MemoryMap { mappings: text.split(|&byte| byte == b'\n').filter_map(parse_line).collect() }
     }
 
     /// The mapping that contains an address.
-    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+    pub fn at(&self, address: u64) -> Option<&Mapping> {
         let index = self.mappings.partition_point(|mapping| mapping.addresses.end <= address);
         self.mappings.get(index).filter(|mapping| mapping.addresses.contains(&address))
     }
 
     /// The end of the last mapping that ends at or below an address.
-    pub(crate) fn end_below(&self, address: u64) -> u64 {
+    pub fn end_below(&self, address: u64) -> u64 {
         let index = self.mappings.partition_point(|mapping| mapping.addresses.end <= address);
         index
             .checked_sub(1)
@@ -55,7 +59,7 @@ impl MemoryMap {
     }
 
     /// The executable mappings.
-    pub(crate) fn executable(&self) -> impl Iterator<Item = &Mapping> {
+    pub fn executable(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.iter().filter(|mapping| mapping.executable)
     }
 }

@@ -1,4 +1,4 @@
-//! Names of addresses in the traced program, from its mappings and the functions of the mapped
+//! Names of addresses in the recorded program, from its mappings and the functions of the mapped
 //! files.
 
 use std::collections::hash_map::Entry;
@@ -15,16 +15,15 @@ use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
 use stackhound_record_elf::{Image, STUB, demangle};
 use stackhound_types::Address;
 
-use crate::code::CodeCache;
-use crate::debug_file;
 use crate::maps::Mapping;
+use crate::{Process, debug_file};
 
 /// The device and inode of a file, or 0 and the address of a mapping without a file.
 type FileKey = (u64, u64);
 
 /// Resolves addresses to locations. Files are read when they are first needed.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     images: FxHashMap<FileKey, Rc<Image>>,
     /// By file and base, since the program was last replaced.
     modules: FxHashMap<(FileKey, u64), ModuleId>,
@@ -43,7 +42,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Discards all modules and locations after the program was replaced.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.modules.clear();
         self.locations.clear();
         self.starts.clear();
@@ -52,12 +51,12 @@ impl Names {
     }
 
     /// Whether a function is known to start at an address.
-    pub(crate) fn is_start(&mut self, code: &mut CodeCache, pc: u64) -> bool {
-        self.check_map(code);
+    pub fn is_start(&mut self, process: &mut impl Process, pc: u64) -> bool {
+        self.check_map(process);
         if let Some(&known) = self.starts.get(&pc) {
             return known;
         }
-        let found = self.in_image(code, pc).is_some_and(|(image, address)| {
+        let found = self.in_image(process, pc).is_some_and(|(image, address)| {
             image.function_at(address).is_some_and(|(_, offset)| offset == 0)
         });
         self.starts.insert(pc, found);
@@ -65,19 +64,19 @@ impl Names {
     }
 
     /// Whether an address is in a procedure linkage table.
-    pub(crate) fn is_linkage(&mut self, code: &mut CodeCache, pc: u64) -> bool {
-        self.check_map(code);
+    pub fn is_linkage(&mut self, process: &mut impl Process, pc: u64) -> bool {
+        self.check_map(process);
         if let Some(&known) = self.linkage.get(&pc) {
             return known;
         }
-        let found = self.in_image(code, pc).is_some_and(|(image, address)| image.is_linkage(address));
+        let found = self.in_image(process, pc).is_some_and(|(image, address)| image.is_linkage(address));
         self.linkage.insert(pc, found);
         found
     }
 
     /// Discards results for an older map.
-    fn check_map(&mut self, code: &mut CodeCache) {
-        let generation = code.generation();
+    fn check_map(&mut self, process: &mut impl Process) {
+        let generation = process.generation();
         if generation != self.generation {
             self.generation = generation;
             self.locations.clear();
@@ -87,15 +86,15 @@ impl Names {
     }
 
     /// The mapping at an address, if it has a name, and its image.
-    fn find(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Mapping, FileKey, Rc<Image>)> {
-        let mapping = code.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
-        let (key, image) = self.image(code, &mapping);
+    fn find(&mut self, process: &mut impl Process, pc: u64) -> Option<(Mapping, FileKey, Rc<Image>)> {
+        let mapping = process.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
+        let (key, image) = self.image(process, &mapping);
         Some((mapping, key, image))
     }
 
     /// The image that contains an address, and the address in it as its file states it.
-    fn in_image(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Rc<Image>, u64)> {
-        let (mapping, _, image) = self.find(code, pc)?;
+    fn in_image(&mut self, process: &mut impl Process, pc: u64) -> Option<(Rc<Image>, u64)> {
+        let (mapping, _, image) = self.find(process, pc)?;
         let address = image.address_of(pc - mapping.addresses.start + mapping.offset)?;
         Some((image, address))
     }
@@ -104,17 +103,17 @@ impl Names {
     ///
     /// # Errors
     /// If the journal cannot be written.
-    pub(crate) fn location<W: Write>(
+    pub fn location<W: Write>(
         &mut self,
-        code: &mut CodeCache,
+        process: &mut impl Process,
         pc: u64,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationId> {
-        self.check_map(code);
+        self.check_map(process);
         if let Some(&known) = self.locations.get(&pc) {
             return Ok(known);
         }
-        let info = self.describe(code, pc, journal)?;
+        let info = self.describe(process, pc, journal)?;
         let id = self.number(info, journal)?;
         self.locations.insert(pc, id);
         Ok(id)
@@ -126,16 +125,16 @@ impl Names {
     ///
     /// # Errors
     /// If the journal cannot be written.
-    pub(crate) fn entry<W: Write>(
+    pub fn entry<W: Write>(
         &mut self,
-        code: &mut CodeCache,
+        process: &mut impl Process,
         (pc, stub): (u64, u64),
         journal: &mut Writer<W>,
     ) -> io::Result<LocationId> {
-        let stub_location = self.location(code, stub, journal)?;
-        let mut info = self.describe(code, pc, journal)?;
+        let stub_location = self.location(process, stub, journal)?;
+        let mut info = self.describe(process, pc, journal)?;
         if info.symbol.is_none() {
-            let name = self.describe(code, stub, journal)?.symbol;
+            let name = self.describe(process, stub, journal)?.symbol;
             info.symbol = name.and_then(|name| Some(name.strip_suffix(STUB)?.to_owned()));
         }
         let function = self.number(info, journal)?;
@@ -157,7 +156,7 @@ impl Names {
 
     fn describe<W: Write>(
         &mut self,
-        code: &mut CodeCache,
+        process: &mut impl Process,
         pc: u64,
         journal: &mut Writer<W>,
     ) -> io::Result<LocationInfo> {
@@ -168,7 +167,7 @@ impl Names {
             symbol: None,
             symbol_offset: 0,
         };
-        let Some((mapping, key, image)) = self.find(code, pc) else { return Ok(unnamed) };
+        let Some((mapping, key, image)) = self.find(process, pc) else { return Ok(unnamed) };
         let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
         // Without segments, the base is the address of the file's first byte.
         let base = match address {
@@ -193,14 +192,14 @@ impl Names {
     }
 
     /// The image of a mapping, read from its file or, if the kernel provides it, from memory.
-    fn image(&mut self, code: &mut CodeCache, mapping: &Mapping) -> (FileKey, Rc<Image>) {
+    fn image(&mut self, process: &mut impl Process, mapping: &Mapping) -> (FileKey, Rc<Image>) {
         let has_file = mapping.file.1 != 0;
         let key = if has_file { mapping.file } else { (0, mapping.addresses.start) };
         let image = self.images.entry(key).or_insert_with(|| {
             Rc::new(if has_file {
                 read_file(&mapping.name, mapping.file)
             } else {
-                read_memory(code, mapping)
+                read_memory(process, mapping)
             })
         });
         (key, Rc::clone(image))
@@ -222,14 +221,14 @@ fn read_file(path: &Path, file: FileKey) -> Image {
 }
 
 /// The `[vdso]` is an ELF file of the kernel that exists only in memory.
-fn read_memory(code: &CodeCache, mapping: &Mapping) -> Image {
+fn read_memory(process: &impl Process, mapping: &Mapping) -> Image {
     const SIZE_MAX: u64 = 1 << 16;
     if !mapping.name.as_os_str().as_encoded_bytes().starts_with(b"[vdso") {
         return Image::default();
     }
     let size = mapping.addresses.end - mapping.addresses.start;
     let mut bytes = vec![0; size.min(SIZE_MAX) as usize];
-    let length = code.read(mapping.addresses.start, &mut bytes);
+    let length = process.read(mapping.addresses.start, &mut bytes);
     Image::read(&bytes[..length], None::<&[u8]>)
 }
 

@@ -10,7 +10,7 @@ use stackhound_calltree::StackId;
 
 /// Calls of stubs, innermost last.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub struct Entries {
     open: Vec<Call>,
 }
 
@@ -24,7 +24,7 @@ struct Call {
 
 /// A function that a frame entered through a stub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entered {
+pub struct Entered {
     /// The stack of the frame, which is its top frame.
     pub stack: StackId,
     /// The address of the stub.
@@ -34,13 +34,14 @@ pub(crate) struct Entered {
 }
 
 impl Entries {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Records a call, with the address of its stub if it is one. Calls whose return address was at
     /// or below this one have ended without a jump.
-    pub(crate) fn called(&mut self, stack: StackId, slot: u64, stub: Option<u64>) {
+    pub fn called(&mut self, stack: StackId, slot: u64, stub: Option<u64>) {
         if !self.open.is_empty() {
             self.open.retain(|call| call.stack != stack || call.slot > slot);
         }
@@ -49,14 +50,14 @@ impl Entries {
 
     /// Records a jump at the return address of the top frame of a stack. Returns the call of a stub
     /// that it ends.
-    pub(crate) fn jumped(&mut self, stack: StackId, slot: u64, function: u64) -> Option<Entered> {
+    pub fn jumped(&mut self, stack: StackId, slot: u64, function: u64) -> Option<Entered> {
         let found = self.open.iter().rposition(|call| (call.stack, call.slot) == (stack, slot))?;
         let Call { stub, .. } = self.open.remove(found);
         Some(Entered { stack, stub, function })
     }
 
     /// Forgets the calls on a stack that ended.
-    pub(crate) fn ended(&mut self, stack: StackId) {
+    pub fn ended(&mut self, stack: StackId) {
         self.open.retain(|call| call.stack != stack);
     }
 }
