@@ -1,5 +1,6 @@
 //! `stackhound record --exact`: runs a program or a system, and records its calls.
 
+mod emulated;
 mod program;
 mod system;
 
@@ -12,7 +13,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stackhound_calltree::journal::Writer;
 
-use crate::live::record::Arguments;
+use crate::live::record::{Arguments, Emulator};
 use crate::options::Common;
 use crate::outcome::Outcome;
 
@@ -21,9 +22,10 @@ const INTERRUPTED: i32 = 130;
 
 /// Records until the program or the system ends, or until interrupted.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    match &arguments.system {
-        Some(kernel) => system::run(kernel, arguments, common)?,
-        None => program::run(arguments, common)?,
+    match (&arguments.system, arguments.with) {
+        (Some(kernel), _) => system::run(kernel, arguments, common)?,
+        (None, Some(Emulator::Qemu)) => emulated::run(arguments, common)?,
+        (None, None) => program::run(arguments, common)?,
     }
     Ok(Outcome::default())
 }

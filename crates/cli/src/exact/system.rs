@@ -87,7 +87,7 @@ fn closing(totals: &Totals, seconds: f64) -> String {
     )
 }
 
-fn returns(returns: &Returns) -> String {
+pub(super) fn returns(returns: &Returns) -> String {
     let mut text = format!("{} of {} matched", grouped(returns.matched), grouped(returns.all));
     for (number, kind) in [
         (returns.as_jumps, "used as jumps"),

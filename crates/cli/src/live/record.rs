@@ -38,8 +38,8 @@ pub struct Arguments {
     /// Stop this session, even of another program, without recording
     #[arg(long, value_name = "SESSION", conflicts_with = "output", conflicts_with_all = LIVE, help_heading = "Live")]
     pub stop: Option<String>,
-    /// Record every call and return on Linux: of a program, which slows it down ten-thousandfold, or of
-    /// a system in QEMU
+    /// Record every call and return on Linux: of a program, which slows it down ten-thousandfold without
+    /// QEMU, or of a system in QEMU
     #[arg(
         long,
         requires = "recorded",
@@ -48,8 +48,8 @@ pub struct Arguments {
         help_heading = "Exact"
     )]
     pub exact: bool,
-    /// Stop recording after N transitions (mostly instructions); a program continues to run, a system is
-    /// stopped
+    /// Stop recording after N transitions (mostly instructions); a program continues to run, in QEMU it
+    /// is stopped, as a system is
     #[arg(
         long,
         value_name = "N",
@@ -64,6 +64,16 @@ pub struct Arguments {
     /// The initial file system of the system
     #[arg(long, value_name = "FILE", requires = "system", help_heading = "Exact")]
     pub initrd: Option<PathBuf>,
+    /// Run the program in this emulator, which is faster: QEMU's emulator of programs with plugins
+    #[arg(
+        long,
+        value_name = "EMULATOR",
+        requires = "exact",
+        requires = "program",
+        conflicts_with = "system",
+        help_heading = "Exact"
+    )]
+    pub with: Option<Emulator>,
     /// Run and record this program with these arguments
     #[arg(
         last = true,
@@ -73,6 +83,13 @@ pub struct Arguments {
         help_heading = "Exact"
     )]
     pub program: Vec<std::ffi::OsString>,
+}
+
+/// An emulator of programs.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Emulator {
+    /// `qemu-x86_64`.
+    Qemu,
 }
 
 /// The arguments that apply only to a session.

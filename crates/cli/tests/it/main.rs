@@ -14,6 +14,8 @@ mod corpus;
 mod demonstration;
 mod diff;
 mod documentation;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod emulated;
 mod endings;
 mod filters;
 #[path = "../../../calltree/tests/fixtures/mod.rs"]

@@ -53,17 +53,10 @@ pub(crate) struct Emulator {
 impl Emulator {
     /// Starts the system. It ends with the calling thread.
     pub fn start(system: &System) -> Result<Emulator, Error> {
-        check_version()?;
+        check_version(PROGRAM)?;
         for path in std::iter::once(&system.kernel).chain(&system.initrd) {
             File::open(path).map_err(|cause| Error::Unreadable { path: path.clone(), cause })?;
         }
-        let start = |cause| Error::Start { program: PROGRAM, cause };
-        let mut plugin = tempfile::Builder::new().suffix(".so").tempfile().map_err(start)?;
-        plugin.write_all(PLUGIN).map_err(start)?;
-        let (records, output) = pipe().map_err(start)?;
-        // SAFETY: this call has no memory arguments. A smaller pipe only costs time.
-        unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
-        let (input, requests) = pipe().map_err(start)?;
         let mut command = Command::new(PROGRAM);
         command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1", "-m", "512"]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
@@ -74,17 +67,36 @@ impl Emulator {
         }
         command.args(["-append", "console=ttyS0 panic=-1"]);
         command.args(&system.arguments);
+        Emulator::spawn(command, |_| {})
+    }
+
+    /// Starts an emulator with the plugin, and the arguments that `complete` adds after that.
+    pub fn spawn(mut command: Command, complete: impl FnOnce(&mut Command)) -> Result<Emulator, Error> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let start = |cause| Error::Start { program: program.clone(), cause };
+        let mut plugin = tempfile::Builder::new().suffix(".so").tempfile().map_err(start)?;
+        plugin.write_all(PLUGIN).map_err(start)?;
+        let (records, output) = pipe().map_err(start)?;
+        // SAFETY: this call has no memory arguments. A smaller pipe only costs time.
+        unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
+        let (input, requests) = pipe().map_err(start)?;
         // A comma in the name of the file would end it.
         let file = plugin.path().display().to_string().replace(',', ",,");
         let descriptors = [output.as_raw_fd(), input.as_raw_fd()];
         let [output_number, input_number] = descriptors;
         command.arg("-plugin").arg(format!("file={file},output={output_number},input={input_number}"));
+        complete(&mut command);
         let parent = std::process::id();
         // SAFETY: between `fork` and `exec`, the closure only makes system calls.
         unsafe { command.pre_exec(move || prepare(descriptors, parent)) };
         let child = command.spawn().map_err(start)?;
         let (records, requests) = (Some(File::from(records)), File::from(requests));
         Ok(Emulator { child, records, requests, _plugin: plugin })
+    }
+
+    /// The process of the emulator.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Reads records. Returns 0 if the emulator has ended, and `None` if nothing arrives for some time:
@@ -171,28 +183,25 @@ fn prepare(descriptors: [i32; 2], parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn check_version() -> Result<(), Error> {
-    let ask = |arguments: &[&str]| match Command::new(PROGRAM).args(arguments).output() {
+/// Checks that an emulator is recent enough and accepts plugins.
+pub(crate) fn check_version(program: &'static str) -> Result<(), Error> {
+    let ask = |arguments: &[&str]| match Command::new(program).args(arguments).output() {
         Ok(output) => Ok(output),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing { program: PROGRAM }),
-        Err(cause) => Err(Error::Start { program: PROGRAM, cause }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing { program }),
+        Err(cause) => Err(Error::Start { program: program.to_owned(), cause }),
     };
-    check_answer(&String::from_utf8_lossy(&ask(&["-version"])?.stdout))?;
-    if ask(&["-plugin", "help"])?.status.success() {
-        Ok(())
-    } else {
-        Err(Error::WithoutPlugins { program: PROGRAM })
-    }
+    check_answer(program, &String::from_utf8_lossy(&ask(&["-version"])?.stdout))?;
+    if ask(&["-plugin", "help"])?.status.success() { Ok(()) } else { Err(Error::WithoutPlugins { program }) }
 }
 
 /// Checks the emulator's statement of its version.
-fn check_answer(answer: &str) -> Result<(), Error> {
+fn check_answer(program: &'static str, answer: &str) -> Result<(), Error> {
     let found = answer.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or("unknown");
     let major = found.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_some_and(|major| major >= VERSION_LEAST) {
         Ok(())
     } else {
-        Err(Error::Old { program: PROGRAM, found: found.to_owned() })
+        Err(Error::Old { program, found: found.to_owned() })
     }
 }
 
@@ -202,7 +211,7 @@ mod tests {
 
     #[test]
     fn versions_are_checked() {
-        let check = |answer| check_answer(answer).map_err(|error| error.to_string());
+        let check = |answer| check_answer(PROGRAM, answer).map_err(|error| error.to_string());
         assert_eq!(check("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright"), Ok(()));
         assert_eq!(check("QEMU emulator version 11.1.0\n"), Ok(()));
         for (answer, found) in [("QEMU emulator version 7.2.22 (Debian)", "7.2.22"), ("other", "unknown")] {

@@ -35,6 +35,22 @@ pub enum Error {
         /// The name of the program.
         program: &'static str,
     },
+    /// There is no suitable emulator of programs.
+    #[error(
+        "{found}; recording a program in QEMU needs qemu-x86_64 10 or later with plugins, which packages of \
+         distributions lack: build QEMU with ./configure --target-list=x86_64-linux-user --enable-plugins, \
+         and put the folder of the program qemu-x86_64 first in PATH"
+    )]
+    NoUserEmulator {
+        /// What was found instead.
+        found: String,
+    },
+    /// The program does not exist at this path, or in the folders of `PATH`.
+    #[error("{}: there is no such program", .0.display())]
+    NoProgram(PathBuf),
+    /// The program is not for 64-bit x86.
+    #[error("{}: not a 64-bit x86 program; only those can be recorded", .0.display())]
+    OtherMachine(PathBuf),
     /// A file of the system cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Unreadable {
@@ -47,13 +63,16 @@ pub enum Error {
     #[error("cannot start {program}: {cause}")]
     Start {
         /// The name of the program.
-        program: &'static str,
+        program: String,
         /// The error of the system.
         cause: io::Error,
     },
     /// QEMU ended before it executed the kernel.
     #[error("QEMU ended before the kernel was executed ({0}); its messages say why")]
     NotBooted(ExitStatus),
+    /// QEMU ended before it executed the program.
+    #[error("QEMU ended before the program was executed ({0}); its messages say why")]
+    NotStarted(ExitStatus),
     /// The plugin's records cannot be read.
     #[error("cannot read the records of QEMU: {0}")]
     Records(#[source] io::Error),

@@ -42,7 +42,7 @@ impl Inbox {
     }
 
     /// Copies bytes that follow a record, with padding to the length of a record.
-    fn copy(&mut self, bytes: &mut [u8], emulator: &mut Emulator) -> io::Result<()> {
+    pub fn copy(&mut self, bytes: &mut [u8], emulator: &mut Emulator) -> io::Result<()> {
         let padding = bytes.len().next_multiple_of(LENGTH) - bytes.len();
         for part in bytes.chunks_mut(LENGTH * BATCH / 2).chain([&mut [0; LENGTH][..padding]]) {
             while self.end - self.start < part.len() {

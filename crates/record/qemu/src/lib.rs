@@ -9,6 +9,8 @@
 //! What the kernel and its threads are, the [guest](stackhound_record_guest) finds in the memory of the
 //! system. Functions of programs have names if their files are in the initial file system.
 //!
+//! The module [`program`] records one Linux program instead, in QEMU's emulator of programs.
+//!
 //! The crate does not read or show journals. It is empty on other systems than Linux. `docs/systems.md`
 //! describes what is recorded, and the limitations.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -19,6 +21,7 @@ mod error;
 mod files;
 mod inbox;
 mod names;
+pub mod program;
 mod recorder;
 mod steps;
 

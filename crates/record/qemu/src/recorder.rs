@@ -40,6 +40,25 @@ pub struct Returns {
     pub elsewhere: u64,
 }
 
+impl Returns {
+    /// Counts a return by its results.
+    pub(crate) fn count(&mut self, tracked: &[Tracked]) {
+        self.all += 1;
+        // Earlier items of the same return are frames that the stack pointer ended.
+        let end = tracked.iter().find_map(|item| match item {
+            Tracked::Close { end: end @ (EndType::Return | EndType::ReturnElsewhere), .. } => Some(*end),
+            _ => None,
+        });
+        let below = tracked.iter().any(|item| matches!(item, Tracked::Below { .. }));
+        match end {
+            Some(EndType::Return) if below => self.below += 1,
+            Some(EndType::Return) => self.matched += 1,
+            Some(_) => self.elsewhere += 1,
+            None => self.as_jumps += 1,
+        }
+    }
+}
+
 /// The counters of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -118,10 +137,10 @@ pub struct Recorder {
 
 /// The result of a recording.
 #[derive(Debug)]
-pub struct Recorded<W> {
+pub struct Recorded<W, T = Totals> {
     /// The counters.
-    pub totals: Totals,
-    /// The end of the system.
+    pub totals: T,
+    /// The end of the system or the program.
     pub ending: Ending,
     /// The writer of the journal.
     pub journal: W,
@@ -386,19 +405,7 @@ impl Recorder {
             Ring::Kernel => &mut self.totals.kernel_returns,
             Ring::User => &mut self.totals.user_returns,
         };
-        returns.all += 1;
-        // Earlier items of the same return are frames that the stack pointer ended.
-        let end = self.tracked.iter().find_map(|item| match item {
-            Tracked::Close { end: end @ (EndType::Return | EndType::ReturnElsewhere), .. } => Some(*end),
-            _ => None,
-        });
-        let below = self.tracked.iter().any(|item| matches!(item, Tracked::Below { .. }));
-        match end {
-            Some(EndType::Return) if below => returns.below += 1,
-            Some(EndType::Return) => returns.matched += 1,
-            Some(_) => returns.elsewhere += 1,
-            None => returns.as_jumps += 1,
-        }
+        returns.count(&self.tracked);
     }
 
     /// Ends the stacks of threads that do not run any more.

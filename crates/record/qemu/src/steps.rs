@@ -67,7 +67,8 @@ impl Steps {
                 self.space = Space(record.sp_after & PAGE_TABLE);
                 return Meaning::State;
             }
-            Kind::End | Kind::Begun | Kind::Hooked | Kind::Memory => return Meaning::State,
+            // The others are those of programs.
+            _ => return Meaning::State,
         };
         let after = match record.kind {
             Kind::SystemCall | Kind::Interrupt => Ring::Kernel,

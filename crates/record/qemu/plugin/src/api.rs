@@ -73,11 +73,14 @@ pub type OnProcessor = extern "C" fn(Id, c_uint);
 pub type OnBlock = extern "C" fn(Id, *mut Block);
 pub type OnExecution = extern "C" fn(c_uint, *mut c_void);
 pub type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
+pub type OnSystemCall = extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
+pub type OnSystemReturn = extern "C" fn(Id, c_uint, i64, i64);
 pub type OnExit = extern "C" fn(Id, *mut c_void);
 
 pub const NO_REGISTERS: c_int = 0;
 pub const READS_REGISTERS: c_int = 1;
 pub const ADD: c_int = 0;
+pub const NOT_EQUAL: c_int = 3;
 pub const READS: c_int = 1;
 pub const WRITES: c_int = 2;
 pub const READS_AND_WRITES: c_int = 3;
@@ -88,6 +91,10 @@ pub struct Api {
     pub register_vcpu_init_cb: extern "C" fn(Id, OnProcessor),
     pub register_vcpu_tb_trans_cb: extern "C" fn(Id, OnBlock),
     pub register_atexit_cb: extern "C" fn(Id, OnExit, *mut c_void),
+    pub register_vcpu_tb_exec_cond_cb:
+        extern "C" fn(*mut Block, OnExecution, c_int, c_int, Counter, u64, *mut c_void),
+    pub register_vcpu_syscall_cb: extern "C" fn(Id, OnSystemCall),
+    pub register_vcpu_syscall_ret_cb: extern "C" fn(Id, OnSystemReturn),
     pub register_vcpu_insn_exec_cb: extern "C" fn(*mut Instruction, OnExecution, c_int, *mut c_void),
     pub register_vcpu_insn_exec_inline_per_vcpu: extern "C" fn(*mut Instruction, c_int, Counter, u64),
     pub register_vcpu_mem_cb: extern "C" fn(*mut Instruction, OnAccess, c_int, c_int, *mut c_void),
@@ -136,6 +143,9 @@ impl Api {
                 register_vcpu_init_cb: find(c"qemu_plugin_register_vcpu_init_cb")?,
                 register_vcpu_tb_trans_cb: find(c"qemu_plugin_register_vcpu_tb_trans_cb")?,
                 register_atexit_cb: find(c"qemu_plugin_register_atexit_cb")?,
+                register_vcpu_tb_exec_cond_cb: find(c"qemu_plugin_register_vcpu_tb_exec_cond_cb")?,
+                register_vcpu_syscall_cb: find(c"qemu_plugin_register_vcpu_syscall_cb")?,
+                register_vcpu_syscall_ret_cb: find(c"qemu_plugin_register_vcpu_syscall_ret_cb")?,
                 register_vcpu_insn_exec_cb: find(c"qemu_plugin_register_vcpu_insn_exec_cb")?,
                 register_vcpu_insn_exec_inline_per_vcpu: find(
                     c"qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu",

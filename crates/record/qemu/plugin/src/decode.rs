@@ -146,6 +146,13 @@ pub fn effect(bytes: &[u8]) -> Option<Effect> {
     }
 }
 
+/// Returns the target of an indirect jump. Programs jump to functions of libraries, systems have no use
+/// for it.
+pub fn indirect_jump(bytes: &[u8]) -> Option<Target> {
+    let parsed = parse(bytes).filter(|parsed| (parsed.map, parsed.opcode) == (0, 0xff))?;
+    (parsed.modrm()?.1 == 4).then(|| parsed.direct().map_or(Target::Memory, Target::Register))
+}
+
 /// Whether an instruction certainly completes and continues with the next one: it accesses registers
 /// only. Many such instructions are not recognized.
 pub fn completes(bytes: &[u8]) -> bool {

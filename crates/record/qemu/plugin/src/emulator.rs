@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::api::{self, Api, Array, Block, Counter, Id, Information};
 use crate::decode::{self, Effect, Target};
 use crate::observer::{Instruction, Observer, Processor};
+use crate::user;
 
 /// The version of the interface that the plugin needs, which the emulator reads.
 #[unsafe(no_mangle)]
@@ -29,7 +30,7 @@ struct Plugin {
 }
 
 #[derive(Default)]
-struct Registers {
+pub(crate) struct Registers {
     general: [Option<Handle>; 16],
     rip: Option<Handle>,
 }
@@ -44,11 +45,11 @@ const NAMES: [&CStr; 16] = [
 ];
 
 /// The processor, as the observer sees it during a call.
-struct View<'a> {
-    api: Api,
-    registers: &'a Registers,
-    buffer: *mut Array,
-    executed: *const u64,
+pub(crate) struct View<'a> {
+    pub api: Api,
+    pub registers: &'a Registers,
+    pub buffer: *mut Array,
+    pub executed: *const u64,
 }
 
 impl View<'_> {
@@ -116,10 +117,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: the emulator passes its description, with strings that end with a zero byte.
     let (information, target) = unsafe { (&*information, CStr::from_ptr((*information).target)) };
-    if target != c"x86_64" || !information.is_system {
-        return refuse("expected the emulator of an x86-64 system (qemu-system-x86_64)");
+    if target != c"x86_64" {
+        return refuse("expected an emulator of x86-64");
     }
-    if information.processors != 1 {
+    if information.is_system && information.processors != 1 {
         return refuse("only systems with one processor can be recorded: use -smp 1");
     }
     let descriptor = |name: &str| {
@@ -141,6 +142,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: the recorder passes open descriptors that nothing else uses.
     let [output, input] = [output, input].map(|descriptor| unsafe { File::from_raw_fd(descriptor) });
+    if !information.is_system {
+        user::install(id, api, output);
+        return 0;
+    }
     let plugin = Box::new(Plugin {
         api,
         registers: Registers::default(),
@@ -160,7 +165,13 @@ extern "C" fn processor_started(_: Id, processor: c_uint) {
     // SAFETY: as in `with`.
     let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
     plugin.executed = (plugin.api.scoreboard_find)(plugin.scoreboard, processor).cast();
-    let array = (plugin.api.get_registers)();
+    plugin.registers = registers(plugin.api);
+}
+
+/// Finds the registers of the processor that makes this call.
+pub(crate) fn registers(api: Api) -> Registers {
+    let mut registers = Registers::default();
+    let array = (api.get_registers)();
     // SAFETY: the emulator returns an array of `length` descriptions.
     let descriptions = unsafe {
         let Array { data, length } = *array;
@@ -170,11 +181,12 @@ extern "C" fn processor_started(_: Id, processor: c_uint) {
         // SAFETY: the name ends with a zero byte.
         let name = unsafe { CStr::from_ptr(description.name) };
         if let Some(number) = NAMES.iter().position(|&known| known == name) {
-            plugin.registers.general[number].get_or_insert(Handle(description.handle));
+            registers.general[number].get_or_insert(Handle(description.handle));
         } else if name == c"rip" {
-            plugin.registers.rip.get_or_insert(Handle(description.handle));
+            registers.rip.get_or_insert(Handle(description.handle));
         }
     }
+    registers
 }
 
 extern "C" fn block_translated(_: Id, block: *mut Block) {

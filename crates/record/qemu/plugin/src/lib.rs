@@ -11,6 +11,10 @@
 //! withdraws the record. Interrupts are recognized by their handlers, which the table of interrupts
 //! lists; the saved registers on the stack state what was interrupted.
 //!
+//! In the emulator of programs, `qemu-x86_64`, it records the threads of one Linux program instead. There,
+//! it knows the system calls that start and end threads, change memory for code and stacks, and register
+//! handlers of signals.
+//!
 //! The plugin is loaded by QEMU and contains none of its code.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -23,3 +27,7 @@ mod api;
 mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod observer;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod program;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod user;

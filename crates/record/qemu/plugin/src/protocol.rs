@@ -41,6 +41,24 @@ pub enum Kind {
     /// The answer to a request for memory. Its length in bytes is `sp_before`, 0 if the memory cannot be
     /// read. The bytes follow, padded to a multiple of [`LENGTH`].
     Memory = 13,
+    /// Another thread of a program executes from now on, which is a transition of its own. `sp_before` is
+    /// its number, `pc_after` and `sp_after` are its registers.
+    Thread = 14,
+    /// The current thread ends by its next transition.
+    ThreadEnd = 15,
+    /// The system is about to deliver a signal. `sp_before` is the return address of the handler.
+    Restorer = 16,
+    /// The system has delivered a signal, which is a transition of its own.
+    Signal = 17,
+    /// The memory from `sp_before` to `sp_after` becomes the stack of signal handlers.
+    Alternate = 18,
+    /// The memory from `sp_before` to `sp_after` was released.
+    Released = 19,
+    /// An indirect jump.
+    Jump = 20,
+    /// The mapped files of a program, in the form of `/proc/self/maps`. The length in bytes is
+    /// `sp_before`. The bytes follow, padded to a multiple of [`LENGTH`].
+    Maps = 21,
 }
 
 /// One record.
@@ -72,7 +90,7 @@ pub struct Record {
 }
 
 impl Kind {
-    const ALL: [Kind; 13] = [
+    const ALL: [Kind; 21] = [
         Kind::Call,
         Kind::Return,
         Kind::FarReturn,
@@ -86,6 +104,14 @@ impl Kind {
         Kind::Begun,
         Kind::Hooked,
         Kind::Memory,
+        Kind::Thread,
+        Kind::ThreadEnd,
+        Kind::Restorer,
+        Kind::Signal,
+        Kind::Alternate,
+        Kind::Released,
+        Kind::Jump,
+        Kind::Maps,
     ];
 }
 
@@ -126,7 +152,7 @@ impl Record {
         let [kind, ring_before, ring_after, detail, length, extra, ..] = words[0];
         let word = |index: usize| u64::from_ne_bytes(words[index]);
         Some(Record {
-            kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
+            kind: Kind::ALL.into_iter().find(|known| *known as u8 == kind)?,
             ring_before,
             ring_after,
             detail,

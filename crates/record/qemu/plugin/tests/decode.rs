@@ -6,7 +6,7 @@ use iced_x86::{
     OpKind, Register,
 };
 use proptest::prelude::*;
-use stackhound_qemu_plugin::decode::{Effect, Target, completes, effect};
+use stackhound_qemu_plugin::decode::{Effect, Target, completes, effect, indirect_jump};
 
 #[test]
 fn instructions_have_effects() {
@@ -159,6 +159,18 @@ proptest! {
             if !is_narrow {
                 prop_assert_eq!(effect(bytes), expected(&decoded), "{:02x?} {}", bytes, decoded);
             }
+        }
+    }
+
+    #[test]
+    fn indirect_jumps_are_those_of_a_complete_decoder(bytes in bytes()) {
+        if let Some(decoded) = decode(&bytes) {
+            let is_jump = decoded.mnemonic() == Mnemonic::Jmp && decoded.is_jmp_near_indirect();
+            let expected = is_jump.then(|| match decoded.op0_kind() {
+                OpKind::Register => Target::Register(decoded.op0_register().full_register().number() as u8),
+                _ => Target::Memory,
+            });
+            prop_assert_eq!(indirect_jump(&bytes[..decoded.len()]), expected, "{:02x?} {}", bytes, decoded);
         }
     }
 
