@@ -348,6 +348,12 @@ fn every_documented_command_prints_the_documented_output() {
             assert!(refused, "{page}: {command}: {errors}");
             continue;
         }
+        // Packages of distributions lack this emulator.
+        if arguments.contains(&"--with".to_owned()) && !result.status.success() {
+            let refused = errors.contains("recording a program in QEMU needs qemu-x86_64 10 or later");
+            assert!(refused, "{page}: {command}: {errors}");
+            continue;
+        }
         assert!(is_done(&arguments, &result), "{page}: {command}: {errors}");
         let printed = String::from_utf8_lossy(&result.stdout);
         let mut lines = printed.lines();
