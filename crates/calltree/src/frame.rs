@@ -443,9 +443,9 @@ impl fmt::Display for StackEvent<'_> {
 
 /// Iterates over the events below a frame, without its own start and end.
 ///
-/// Frames start and end only while their stack is active, except that they can be abandoned later. If
-/// one was first or last observed while it was not, such as by events in the kernel, this decides the
-/// order: the frame starts before its stack is left, and ends after it is entered again. If the stack was already left when the frame
+/// Frames start and end only while their stack is active. If one was first or last observed while it
+/// was not, such as by events in the kernel, this decides the order: the frame starts before its
+/// stack is left, and ends after it is entered again. If the stack was already left when the frame
 /// of the query was first observed, the events contain that too.
 #[derive(Clone, Debug)]
 pub struct StackEvents<'t> {
@@ -566,18 +566,11 @@ impl<'t> StackEvents<'t> {
             (Order::Observed, _) => change < (boundary, FRAME),
             (Order::Possible, LEAVE) if change < (boundary, FRAME) => match nth(self.change + 1) {
                 Some((again, _)) => boundary >= again || !self.trace.index.frames.begins(self.position),
-                None => self.next_is_abandoned(),
+                None => false,
             },
             (Order::Possible, kind) => kind == ENTER,
         };
         precedes.then_some(change)
-    }
-
-    /// Whether the next start or end is the end of a frame that was abandoned.
-    fn next_is_abandoned(&self) -> bool {
-        let ends = !self.trace.index.frames.begins(self.position);
-        let frame = self.open.last().map(|&node| Frame::at(self.trace, node, self.frame.stack_id()));
-        ends && frame.is_some_and(|frame| frame.end_type() == EndType::Abandoned)
     }
 }
 
