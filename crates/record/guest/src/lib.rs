@@ -1,5 +1,5 @@
-//! What a running x86-64 system tells about itself in its memory: the functions of its kernel, its
-//! threads and their stacks, and the files that its programs are executed from.
+//! Reads the memory of a running x86-64 system: the functions of its kernel, its threads and their
+//! stacks, and the files that its programs are executed from.
 //!
 //! The memory comes from a [`Memory`], at moments that the system's [hooks](Hook) define. It is
 //! untrusted: wrong structures give fewer names, and never an error.

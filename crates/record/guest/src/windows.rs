@@ -1,8 +1,8 @@
 //! Windows: the kernel by its image in memory, and drivers by the kernel's list of modules. Functions have the
 //! names under which images export them.
 //!
-//! The list is read again whenever a driver creates a device, which nearly all do when they begin. Nothing
-//! that the kernel exports tells about switches between threads, so that threads are not known; nor are
+//! The list is read again whenever a driver creates a device, which nearly all do when they begin. No
+//! exported function is called at switches between threads, so that threads are not known; nor are
 //! programs. This has only been tried on memory that tests wrote.
 
 use rustc_hash::FxHashMap;

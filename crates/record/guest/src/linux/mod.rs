@@ -144,7 +144,7 @@ pub struct Linux {
     hooks: Vec<Hook>,
     actions: Vec<Action>,
     /// By the addresses of their structures.
-    tasks: FxHashMap<u64, Known>,
+    tasks: FxHashMap<u64, TaskState>,
     /// The threads by their numbers.
     addresses: FxHashMap<u32, u64>,
     processes: FxHashMap<u32, Process>,
@@ -152,7 +152,7 @@ pub struct Linux {
 }
 
 #[derive(Debug)]
-struct Known {
+struct TaskState {
     task: Task,
     is_ending: bool,
 }
@@ -205,18 +205,24 @@ impl Linux {
             report(Event::Switched { to: next.task.thread });
         }
         if self.tasks.get(&previous).is_some_and(|known| known.is_ending)
-            && let Some(Known { task: Task { thread, process, .. }, .. }) = self.tasks.remove(&previous)
+            && let Some((Task { thread, process, .. }, is_last)) = self.remove(previous)
         {
-            self.addresses.remove(&thread);
-            let is_last = self.processes.get_mut(&process).is_none_or(|process| {
-                process.threads -= 1;
-                process.threads == 0
-            });
-            if is_last {
-                self.processes.remove(&process);
-            }
             report(Event::Ended { thread, process, is_last });
         }
+    }
+
+    /// Removes a thread. Returns whether it was the last one of its process.
+    fn remove(&mut self, address: u64) -> Option<(Task, bool)> {
+        let task = self.tasks.remove(&address)?.task;
+        self.addresses.remove(&task.thread);
+        let is_last = self.processes.get_mut(&task.process).is_none_or(|process| {
+            process.threads -= 1;
+            process.threads == 0
+        });
+        if is_last {
+            self.processes.remove(&task.process);
+        }
+        Some((task, is_last))
     }
 
     fn create(&mut self, address: u64, memory: &mut dyn Memory, report: &mut dyn FnMut(Event)) -> Option<()> {
@@ -244,9 +250,11 @@ impl Linux {
     }
 
     fn add(&mut self, address: u64, task: Task) {
+        // The end of the last thread with this structure was not reported.
+        self.remove(address);
         self.addresses.insert(task.thread, address);
         self.processes.entry(task.process).or_default().threads += 1;
-        self.tasks.insert(address, Known { task, is_ending: false });
+        self.tasks.insert(address, TaskState { task, is_ending: false });
     }
 
     fn name(
@@ -256,7 +264,7 @@ impl Linux {
         report: &mut dyn FnMut(Event),
     ) -> Option<()> {
         let at = address.wrapping_add(self.layout.as_ref()?.name);
-        let Known { task, .. } = self.tasks.get_mut(&address)?;
+        let TaskState { task, .. } = self.tasks.get_mut(&address)?;
         task.name = text::<NAME_MAX>(memory, at)?;
         let (thread, number) = (task.thread, task.process);
         // The argument is a `bool`: only the lowest byte is defined.

@@ -345,6 +345,13 @@ fn threads_are_created_named_switched_to_and_ended() {
     assert_eq!(system.call(0x100, [second, init]), [Event::Switched { to: 1 }, ended(8, true)]);
     assert_eq!((system.linux.thread(7), system.linux.thread(8)), (None, None));
     assert_eq!(system.path_at(0x40_0123), Some(("/bin/sh", 0x1123)));
+    // A thread in the structure of one whose end was not reported.
+    system.task(child, 9, 9, "other");
+    system.call(0x300, [child, 0]);
+    system.task(child, 10, 10, "another");
+    system.call(0x300, [child, 0]);
+    assert_eq!(system.linux.thread(9), None);
+    assert_eq!(system.linux.thread(10).map(|task| task.name.as_str()), Some("another"));
     // A thread that was not reported.
     assert!(system.call(0x100, [init, HEAP + 0xc00]).is_empty());
     assert_eq!((system.linux.current(), system.path_at(0x40_0123)), (None, None));
