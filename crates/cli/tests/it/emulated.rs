@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::program::text;
+use crate::recording::{plugin_record, plugin_script};
 use stackhound_calltree::journal::trace;
 use stackhound_calltree::{EndType, Frame, FrameId, Pattern, StackKind, StartType, Trace};
 
@@ -181,10 +182,7 @@ fn one_process_is_recorded_by_qemu_x86_64() {
 
 /// A record of the plugin: type, length of the instruction, transition, and the registers.
 fn bytes(kind: u8, transition: u64, registers: [u64; 4]) -> Vec<u8> {
-    let mut bytes = vec![kind, 0, 0, 0, 5, 0, 0, 0];
-    bytes.extend(transition.to_ne_bytes());
-    bytes.extend(registers.into_iter().flat_map(u64::to_ne_bytes));
-    bytes
+    plugin_record(kind, [0, 0], transition, registers)
 }
 
 /// Runs `record --exact --with qemu` with a fake of the emulator, a shell script.
@@ -208,7 +206,7 @@ fn with_fake(script: &str, arguments: &[&str]) -> Output {
 #[test]
 fn a_program_is_recorded_in_an_emulator() {
     let folder = tempfile::tempdir().unwrap();
-    let (records, path) = (folder.path().join("records"), folder.path().join("true.calls"));
+    let path = folder.path().join("true.calls");
     // Two mapped stacks. The second thread starts on the second one.
     let mut map =
         b"7ffe0000-7ffe8000 rw-p 00000000 00:00 0\n7fff0000-7fff8000 rw-p 00000000 00:00 0\n".to_vec();
@@ -234,14 +232,11 @@ fn a_program_is_recorded_in_an_emulator() {
         bytes(15, 29, [0; 4]),
         bytes(10, 30, [0, 27, 0, 3]),
     ];
-    std::fs::write(&records, parts.concat()).unwrap();
     let script = format!(
         "case $2 in help) exit;; esac
-        for word; do case $word in *,output=*)
-            descriptor=${{word##*,output=}}; cat {} >/proc/self/fd/${{descriptor%%,*}};;
-        esac; done
+        {}
         for word; do last=$word; done; echo \"$last\"; exit 7",
-        text(&records)
+        plugin_script(&parts, folder.path())
     );
     let output = with_fake(&script, &["-o", text(&path), "--", "/bin/true", "argument"]);
     let closing = String::from_utf8(output.stderr).unwrap();

@@ -81,11 +81,29 @@ fn programs_that_cannot_be_recorded_are_refused() {
 
 /// A record of the plugin of QEMU: type, rings before and after, transition, and the registers before and
 /// after.
-fn record(kind: u8, rings: [u8; 2], transition: u64, registers: [u64; 4]) -> Vec<u8> {
+pub fn plugin_record(kind: u8, rings: [u8; 2], transition: u64, registers: [u64; 4]) -> Vec<u8> {
     let mut bytes = vec![kind, rings[0], rings[1], 0, 5, 0, 0, 0];
     bytes.extend(transition.to_ne_bytes());
     bytes.extend(registers.into_iter().flat_map(u64::to_ne_bytes));
     bytes
+}
+
+/// Returns the part of a shell script that writes records as the plugin does: to the memory that is shared with
+/// the recorder, after a header of 16 words, which begins with their number. A byte in the pipe announces them.
+pub fn plugin_script(records: &[Vec<u8>], folder: &Path) -> String {
+    let path = folder.join("records");
+    let mut bytes = vec![0; 128];
+    bytes[..8].copy_from_slice(&(records.concat().len() as u64 / 48).to_ne_bytes());
+    bytes.extend(records.concat());
+    std::fs::write(&path, bytes).unwrap();
+    format!(
+        "for word; do case $word in *,memory=*)
+            memory=${{word##*,memory=}} output=${{word##*,output=}}
+            dd if={} of=/proc/self/fd/${{memory%%,*}} conv=notrunc status=none
+            printf x >/proc/self/fd/${{output%%,*}};;
+        esac; done",
+        text(&path)
+    )
 }
 
 /// Runs `record --exact` with a fake of QEMU: a shell script, with settings of its version and its plugins.
@@ -112,32 +130,27 @@ fn with_qemu(settings: &str, script: &str, arguments: &[&str]) -> std::process::
 #[test]
 fn a_system_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let (records, path) = (folder.path().join("records"), folder.path().join("boot.calls"));
+    let path = folder.path().join("boot.calls");
     let kernel = folder.path().join("vmlinuz");
     std::fs::write(&kernel, "a kernel").unwrap();
     let (text_of_kernel, stack) = (0xffff_ffff_8100_0000_u64, 0xffff_c900_0000_4000_u64);
     let bytes = [
         // The kernel calls a function, which returns, and starts a program.
-        record(4, [0, 0], 100, [text_of_kernel, 0x1000, text_of_kernel + 5, stack]),
-        record(1, [0, 0], 101, [text_of_kernel + 5, stack, text_of_kernel + 0x100, stack - 8]),
-        record(2, [0, 0], 110, [text_of_kernel + 0x105, stack - 8, text_of_kernel + 10, stack]),
-        record(9, [0, 0], 111, [text_of_kernel + 10, stack, 0, 0x1234_5001]),
-        record(8, [0, 3], 112, [text_of_kernel + 15, stack - 40, 0x40_1000, 0x7fff_0000]),
+        plugin_record(4, [0, 0], 100, [text_of_kernel, 0x1000, text_of_kernel + 5, stack]),
+        plugin_record(1, [0, 0], 101, [text_of_kernel + 5, stack, text_of_kernel + 0x100, stack - 8]),
+        plugin_record(2, [0, 0], 110, [text_of_kernel + 0x105, stack - 8, text_of_kernel + 10, stack]),
+        plugin_record(9, [0, 0], 111, [text_of_kernel + 10, stack, 0, 0x1234_5001]),
+        plugin_record(8, [0, 3], 112, [text_of_kernel + 15, stack - 40, 0x40_1000, 0x7fff_0000]),
         // The program calls a function, which calls the system.
-        record(1, [0, 0], 113, [0x40_1000, 0x7fff_0000, 0x40_2000, 0x7ffe_fff8]),
-        record(5, [0, 0], 114, [0x40_2000, 0x7ffe_fff8, text_of_kernel + 0x800, 0x7ffe_fff8]),
-        record(4, [0, 0], 116, [text_of_kernel + 0x803, 0x7ffe_fff8, text_of_kernel + 0x808, stack]),
-        record(4, [0, 0], 118, [text_of_kernel + 0x820, stack, text_of_kernel + 0x825, 0x7ffe_fff8]),
-        record(6, [0, 0], 119, [text_of_kernel + 0x825, 0x7ffe_fff8, 0x40_2002, 0x7ffe_fff8]),
-        record(2, [0, 0], 120, [0x40_2005, 0x7ffe_fff8, 0x40_1005, 0x7fff_0000]),
-        record(10, [0, 0], 130, [0, 130, 0, 0]),
+        plugin_record(1, [0, 0], 113, [0x40_1000, 0x7fff_0000, 0x40_2000, 0x7ffe_fff8]),
+        plugin_record(5, [0, 0], 114, [0x40_2000, 0x7ffe_fff8, text_of_kernel + 0x800, 0x7ffe_fff8]),
+        plugin_record(4, [0, 0], 116, [text_of_kernel + 0x803, 0x7ffe_fff8, text_of_kernel + 0x808, stack]),
+        plugin_record(4, [0, 0], 118, [text_of_kernel + 0x820, stack, text_of_kernel + 0x825, 0x7ffe_fff8]),
+        plugin_record(6, [0, 0], 119, [text_of_kernel + 0x825, 0x7ffe_fff8, 0x40_2002, 0x7ffe_fff8]),
+        plugin_record(2, [0, 0], 120, [0x40_2005, 0x7ffe_fff8, 0x40_1005, 0x7fff_0000]),
+        plugin_record(10, [0, 0], 130, [0, 130, 0, 0]),
     ];
-    std::fs::write(&records, bytes.concat()).unwrap();
-    let script = format!(
-        "for word; do case $word in *,output=*) fd=${{word##*,output=}}; cat {} >/proc/self/fd/${{fd%%,*}};; esac; done
-         echo console",
-        text(&records)
-    );
+    let script = format!("{}\necho console", plugin_script(&bytes, folder.path()));
     let output = with_qemu("", &script, &["--system", text(&kernel), "-o", text(&path), "--", "-m", "64"]);
     let closing = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"console\n"[..]), "{closing}");

@@ -13,6 +13,8 @@ use stackhound_qemu_plugin::protocol::Request;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
+use crate::inbox::Inbox;
+use crate::shared::SharedRing;
 
 /// The name of the emulator.
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -20,8 +22,6 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const VERSION_LEAST: u32 = 10;
 /// The plugin.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
-/// The requested capacity of the pipe in bytes.
-const CAPACITY: i32 = 1 << 20;
 /// How long to wait for records before asking whether to stop, in milliseconds.
 const PATIENCE: i32 = 200;
 /// How long the emulator may take to end.
@@ -42,8 +42,8 @@ pub struct System {
 #[derive(Debug)]
 pub(crate) struct Emulator {
     child: Child,
-    /// The read end of the pipe with the records.
-    records: Option<File>,
+    /// The read end of the pipe that announces records.
+    announcements: Option<File>,
     /// The write end of the pipe with the requests.
     requests: File,
     /// The plugin, which is deleted in the end.
@@ -52,7 +52,7 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     /// Starts the system. It ends with the calling thread.
-    pub fn start(system: &System) -> Result<Emulator, Error> {
+    pub fn start(system: &System) -> Result<(Emulator, Inbox), Error> {
         check_version(PROGRAM)?;
         for path in std::iter::once(&system.kernel).chain(&system.initrd) {
             File::open(path).map_err(|cause| Error::Unreadable { path: path.clone(), cause })?;
@@ -71,27 +71,31 @@ impl Emulator {
     }
 
     /// Starts an emulator with the plugin, and the arguments that `complete` adds after that.
-    pub fn spawn(mut command: Command, complete: impl FnOnce(&mut Command)) -> Result<Emulator, Error> {
+    pub fn spawn(
+        mut command: Command,
+        complete: impl FnOnce(&mut Command),
+    ) -> Result<(Emulator, Inbox), Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         let start = |cause| Error::Start { program: program.clone(), cause };
         let mut plugin = tempfile::Builder::new().suffix(".so").tempfile().map_err(start)?;
         plugin.write_all(PLUGIN).map_err(start)?;
-        let (records, output) = pipe().map_err(start)?;
-        // SAFETY: this call has no memory arguments. A smaller pipe only costs time.
-        unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
+        let (ring, memory) = SharedRing::create().map_err(start)?;
+        let (announcements, output) = pipe().map_err(start)?;
         let (input, requests) = pipe().map_err(start)?;
         // A comma in the name of the file would end it.
         let file = plugin.path().display().to_string().replace(',', ",,");
-        let descriptors = [output.as_raw_fd(), input.as_raw_fd()];
-        let [output_number, input_number] = descriptors;
-        command.arg("-plugin").arg(format!("file={file},output={output_number},input={input_number}"));
+        let descriptors = [memory.as_raw_fd(), output.as_raw_fd(), input.as_raw_fd()];
+        let [memory_number, output_number, input_number] = descriptors;
+        command
+            .arg("-plugin")
+            .arg(format!("file={file},memory={memory_number},output={output_number},input={input_number}"));
         complete(&mut command);
         let parent = std::process::id();
         // SAFETY: between `fork` and `exec`, the closure only makes system calls.
         unsafe { command.pre_exec(move || prepare(descriptors, parent)) };
         let child = command.spawn().map_err(start)?;
-        let (records, requests) = (Some(File::from(records)), File::from(requests));
-        Ok(Emulator { child, records, requests, _plugin: plugin })
+        let (announcements, requests) = (Some(File::from(announcements)), File::from(requests));
+        Ok((Emulator { child, announcements, requests, _plugin: plugin }, Inbox::new(ring)))
     }
 
     /// The process of the emulator.
@@ -99,18 +103,18 @@ impl Emulator {
         self.child.id()
     }
 
-    /// Reads records. Returns 0 if the emulator has ended, and `None` if nothing arrives for some time:
-    /// a system can be idle.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let Some(records) = &mut self.records else { return Ok(Some(0)) };
-        let mut poll = libc::pollfd { fd: records.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    /// Waits for records to be announced. Returns `Some(false)` if the emulator has ended, and `None` if
+    /// nothing arrives for some time: a system can be idle.
+    pub fn wait_for_announcement(&mut self) -> io::Result<Option<bool>> {
+        let Some(announcements) = &mut self.announcements else { return Ok(Some(false)) };
+        let mut poll = libc::pollfd { fd: announcements.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: there is one entry.
         if unsafe { libc::poll(&mut poll, 1, PATIENCE) } == 0 {
             return Ok(None);
         }
-        match records.read(buffer) {
+        match announcements.read(&mut [0; 4096]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            length => length.map(Some),
+            length => length.map(|length| Some(length > 0)),
         }
     }
 
@@ -126,8 +130,8 @@ impl Emulator {
 
     /// Ends the emulator, which restores the settings of the terminal.
     pub fn stop(&mut self) -> io::Result<()> {
-        // Otherwise, the emulator can wait for space in the pipe.
-        self.records = None;
+        // Otherwise, the emulator can wait for space.
+        self.announcements = None;
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
@@ -167,8 +171,8 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// Prepares the process of the emulator: it inherits the pipes, and ends with the recorder.
-fn prepare(descriptors: [i32; 2], parent: u32) -> io::Result<()> {
+/// Prepares the process of the emulator: it inherits the memory and the pipes, and ends with the recorder.
+fn prepare(descriptors: [i32; 3], parent: u32) -> io::Result<()> {
     let done = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     for descriptor in descriptors {
         // SAFETY: this call has no memory arguments.

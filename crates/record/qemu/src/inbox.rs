@@ -1,63 +1,89 @@
 //! What arrives from the emulator: records, and memory on request.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
-use stackhound_qemu_plugin::protocol::{Kind, LENGTH, MEMORY_MAX, Record, Request};
+use stackhound_qemu_plugin::protocol::{Kind, LENGTH, MEMORY_MAX, Record, Request, WORDS};
 use stackhound_record_guest::Memory;
 use stackhound_types::Address;
 
 use crate::emulator::Emulator;
+use crate::shared::SharedRing;
 
-/// The number of records that are read together.
-const BATCH: usize = 4096;
+/// The number of records after which their memory is released.
+const BATCH: u64 = 2048;
 
 /// The records that have arrived.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
+    ring: SharedRing,
+    /// The numbers of the next record, and of the first one that has not arrived.
+    next: u64,
+    end: u64,
 }
 
 impl Inbox {
-    pub fn new() -> Inbox {
-        Inbox { buffer: vec![0; BATCH * LENGTH], start: 0, end: 0 }
+    pub fn new(ring: SharedRing) -> Inbox {
+        Inbox { ring, next: 0, end: 0 }
     }
 
     /// Returns the next record that has arrived.
     #[inline]
-    pub fn next(&mut self) -> Option<[u8; LENGTH]> {
-        let bytes = *self.buffer[self.start..self.end].first_chunk()?;
-        self.start += LENGTH;
-        Some(bytes)
+    pub fn next(&mut self) -> Option<[u64; WORDS]> {
+        if self.next == self.end {
+            return None;
+        }
+        let record = self.ring.get().record(self.next);
+        let words = std::array::from_fn(|index| record[index].load(Ordering::Relaxed));
+        self.next += 1;
+        if self.next.is_multiple_of(BATCH) {
+            self.release();
+        }
+        Some(words)
     }
 
-    /// Waits for more. Returns 0 if the emulator has ended, and `None` if nothing arrives for some time.
-    pub fn wait(&mut self, emulator: &mut Emulator) -> io::Result<Option<usize>> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let read = emulator.read(&mut self.buffer[self.end..])?;
-        self.end += read.unwrap_or(0);
-        Ok(read)
+    /// Waits for more. Returns `Some(false)` if the emulator has ended and everything was read, and `None`
+    /// if nothing arrives for some time.
+    pub fn wait(&mut self, emulator: &mut Emulator) -> io::Result<Option<bool>> {
+        self.release();
+        let announced = emulator.wait_for_announcement()?;
+        self.end = self.ring.get().written().load(Ordering::Acquire);
+        Ok(match announced {
+            // A damaged counter must not lead backwards.
+            _ if self.end > self.next => Some(true),
+            Some(false) => Some(false),
+            _ => {
+                self.end = self.next;
+                announced
+            }
+        })
+    }
+
+    /// The memory of the records so far can be written again.
+    fn release(&self) {
+        self.ring.get().read().store(self.next, Ordering::Release);
     }
 
     /// Copies bytes that follow a record, with padding to the length of a record.
     pub fn copy(&mut self, bytes: &mut [u8], emulator: &mut Emulator) -> io::Result<()> {
-        let padding = bytes.len().next_multiple_of(LENGTH) - bytes.len();
-        for part in bytes.chunks_mut(LENGTH * BATCH / 2).chain([&mut [0; LENGTH][..padding]]) {
-            while self.end - self.start < part.len() {
-                self.wait_until(emulator)?;
+        for part in bytes.chunks_mut(LENGTH) {
+            let words = self.expect(emulator)?;
+            for (to, word) in part.chunks_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_ne_bytes()[..to.len()]);
             }
-            part.copy_from_slice(&self.buffer[self.start..self.start + part.len()]);
-            self.start += part.len();
         }
         Ok(())
     }
 
-    fn wait_until(&mut self, emulator: &mut Emulator) -> io::Result<()> {
-        match self.wait(emulator)? {
-            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
+    /// Waits for the next record.
+    fn expect(&mut self, emulator: &mut Emulator) -> io::Result<[u64; WORDS]> {
+        loop {
+            if let Some(words) = self.next() {
+                return Ok(words);
+            }
+            if self.wait(emulator)? == Some(false) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
     }
 }
@@ -72,13 +98,7 @@ pub(crate) struct SystemMemory<'a> {
 impl SystemMemory<'_> {
     fn ask(&mut self, address: Address, bytes: &mut [u8]) -> io::Result<bool> {
         self.emulator.request(Request::Read { address: address.0, length: bytes.len() as u64 })?;
-        let header = loop {
-            match self.inbox.next() {
-                Some(header) => break Record::from_bytes(&header),
-                None => self.inbox.wait_until(self.emulator)?,
-            }
-        };
-        match header {
+        match Record::from_words(self.inbox.expect(self.emulator)?) {
             Some(Record { kind: Kind::Memory, sp_before: 0, .. }) => Ok(false),
             Some(Record { kind: Kind::Memory, sp_before, .. }) if sp_before == bytes.len() as u64 => {
                 self.inbox.copy(bytes, self.emulator)?;

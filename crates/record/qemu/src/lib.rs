@@ -3,7 +3,7 @@
 //! space on.
 //!
 //! The system runs in QEMU, which this crate starts with its [plugin](stackhound_qemu_plugin). The
-//! plugin's records arrive over a pipe, the exact tracker of the stack model processes them, and the
+//! plugin's records arrive through shared memory, the exact tracker of the stack model processes them, and the
 //! results are written to a journal, as those of single programs.
 //!
 //! What the kernel and its threads are, the [guest](stackhound_record_guest) finds in the memory of the
@@ -23,6 +23,7 @@ mod inbox;
 mod names;
 pub mod program;
 mod recorder;
+mod shared;
 mod steps;
 
 pub use emulator::System;

@@ -74,6 +74,7 @@ pub enum Cut {
 #[derive(Debug)]
 pub struct Recorder {
     emulator: Emulator,
+    inbox: Option<Inbox>,
     tracker: Tracker,
     name: String,
     memory: Memory,
@@ -134,11 +135,12 @@ impl Recorder {
         let mut command = Command::new(PROGRAM);
         // The addresses of the program are its own.
         command.args(["-B", "0"]).arg("-0").arg(&name);
-        let emulator = Emulator::spawn(command, |command| {
+        let (emulator, inbox) = Emulator::spawn(command, |command| {
             command.arg(&file).args(&arguments[1..]);
         })?;
         Ok(Recorder {
             emulator,
+            inbox: Some(inbox),
             tracker: Tracker::new(Thread(0)),
             name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             memory: Memory::default(),
@@ -200,12 +202,12 @@ impl Recorder {
         stop: &AtomicBool,
         journal: &mut Writer<W>,
     ) -> Result<bool, Error> {
-        let mut inbox = Inbox::new();
+        let Some(mut inbox) = self.inbox.take() else { return Ok(true) };
         let mut flushed = 0;
         while !stop.load(Ordering::Relaxed) {
-            while let Some(bytes) = inbox.next() {
+            while let Some(words) = inbox.next() {
                 let damaged = Error::Damaged { number: self.totals.records };
-                let record = Record::from_bytes(&bytes).ok_or(damaged)?;
+                let record = Record::from_words(words).ok_or(damaged)?;
                 if record.kind == Kind::Maps {
                     let mut text = vec![0; record.sp_before.min(MAPS_MAX) as usize];
                     match inbox.copy(&mut text, &mut self.emulator) {
@@ -222,7 +224,7 @@ impl Recorder {
                     return Ok(false);
                 }
             }
-            if inbox.wait(&mut self.emulator).map_err(Error::Records)? == Some(0) {
+            if inbox.wait(&mut self.emulator).map_err(Error::Records)? == Some(false) {
                 return Ok(true);
             }
             if self.totals.records - flushed >= FLUSH {

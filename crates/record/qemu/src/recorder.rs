@@ -152,7 +152,7 @@ impl Recorder {
     /// # Errors
     /// If the emulator is missing, too old or cannot be started, or a file cannot be read.
     pub fn start(system: &System) -> Result<Recorder, Error> {
-        let emulator = Emulator::start(system)?;
+        let (emulator, inbox) = Emulator::start(system)?;
         let files = match &system.initrd {
             Some(path) => {
                 let bytes =
@@ -167,7 +167,7 @@ impl Recorder {
         };
         Ok(Recorder {
             emulator,
-            inbox: Inbox::new(),
+            inbox,
             tracker: Tracker::new(Thread(0)),
             steps: Steps::new(),
             names: Names::new(files),
@@ -240,12 +240,12 @@ impl Recorder {
             }
             match self.inbox.wait(&mut self.emulator).map_err(Error::Records)? {
                 None => continue,
-                Some(0) => return Ok(true),
-                Some(_) => {}
+                Some(false) => return Ok(true),
+                Some(true) => {}
             }
-            while let Some(bytes) = self.inbox.next() {
+            while let Some(words) = self.inbox.next() {
                 let number = self.totals.records;
-                let record = Record::from_bytes(&bytes).filter(|record| record.kind != Kind::Memory);
+                let record = Record::from_words(words).filter(|record| record.kind != Kind::Memory);
                 self.take(&record.ok_or(Error::Damaged { number })?);
                 if !self.tracked.is_empty() || !self.events.is_empty() {
                     self.keep(journal)?;

@@ -2,12 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::api::{self, Api, Array, Block, Counter, Id, Information};
+use crate::channel::Channel;
 use crate::decode::{self, Effect, Target};
 use crate::observer::{Instruction, Observer, Processor};
+use crate::protocol::Ring;
 use crate::user;
 
 /// The version of the interface that the plugin needs, which the emulator reads.
@@ -130,8 +132,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
             text.strip_prefix(name)?.parse::<c_int>().ok()
         })
     };
-    let (Some(output), Some(input)) = (descriptor("output="), descriptor("input=")) else {
-        return refuse("expected the arguments output=DESCRIPTOR and input=DESCRIPTOR");
+    let (Some(memory), Some(output), Some(input)) =
+        (descriptor("memory="), descriptor("output="), descriptor("input="))
+    else {
+        return refuse("expected descriptors: the arguments memory=, output= and input=");
     };
     let api = match Api::find() {
         Ok(api) => api,
@@ -141,9 +145,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
         }
     };
     // SAFETY: the recorder passes open descriptors that nothing else uses.
-    let [output, input] = [output, input].map(|descriptor| unsafe { File::from_raw_fd(descriptor) });
+    let [memory, output, input] =
+        [memory, output, input].map(|descriptor| unsafe { File::from_raw_fd(descriptor) });
+    let Some(ring) = map(&memory) else { return refuse("the shared memory cannot be mapped") };
     if !information.is_system {
-        user::install(id, api, output);
+        user::install(id, api, ring, output);
         return 0;
     }
     let plugin = Box::new(Plugin {
@@ -152,13 +158,36 @@ pub unsafe extern "C" fn qemu_plugin_install(
         executed: std::ptr::null_mut(),
         scoreboard: (api.scoreboard_new)(size_of::<u64>()),
         buffer: (api.byte_array_new)(),
-        observer: Observer::new(output, input),
+        observer: Observer::new(Channel::new(ring, output), input),
     });
     PLUGIN.store(Box::into_raw(plugin), Ordering::Relaxed);
     (api.register_vcpu_init_cb)(id, processor_started);
     (api.register_vcpu_tb_trans_cb)(id, block_translated);
     (api.register_atexit_cb)(id, exited, std::ptr::null_mut());
     0
+}
+
+unsafe extern "C" {
+    fn mmap(
+        address: *mut c_void,
+        length: usize,
+        access: c_int,
+        kind: c_int,
+        descriptor: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+}
+
+/// Maps the memory that is shared with the recorder, for as long as the process exists.
+fn map(memory: &File) -> Option<&'static Ring> {
+    const READ_AND_WRITE: c_int = 3;
+    const SHARED: c_int = 1;
+    const FAILED: usize = usize::MAX;
+    let length = size_of::<Ring>();
+    // SAFETY: the system chooses the address, and checks the descriptor.
+    let mapped = unsafe { mmap(std::ptr::null_mut(), length, READ_AND_WRITE, SHARED, memory.as_raw_fd(), 0) };
+    // SAFETY: the mapping has this length, is never removed, and both sides access it as atomic words.
+    (mapped.addr() != FAILED).then(|| unsafe { &*mapped.cast() })
 }
 
 extern "C" fn processor_started(_: Id, processor: c_uint) {

@@ -1,8 +1,9 @@
 //! A plugin of QEMU that records the calls, returns, interrupts and changes of the stack pointer of an
 //! x86-64 system with one processor, from the first instruction of its kernel on.
 //!
-//! It writes [records](protocol) to one file descriptor that it inherits, and reads requests from another
-//! one: `-plugin file=…,output=3,input=4`. It decides nothing about frames, and knows no operating system:
+//! It writes [records](protocol) to memory that it shares with the recorder, announces them in one pipe, and
+//! reads requests from another one, all of which it inherits:
+//! `-plugin file=…,memory=3,output=4,input=5`. It decides nothing about frames, and knows no operating system:
 //! names and threads are the recorder's, which asks for memory when the kernel begins and when functions
 //! of its choice are called. The system waits meanwhile.
 //!
@@ -23,6 +24,8 @@ pub mod protocol;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod api;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod channel;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 
+use crate::channel::Channel;
 use crate::decode::{Effect, Target};
-use crate::protocol::{Kind, LENGTH, MEMORY_MAX, REQUEST_LENGTH, Record, Request};
+use crate::protocol::{Kind, MEMORY_MAX, REQUEST_LENGTH, Record, Request};
 
 /// The number of vectors of the processor.
 const VECTORS: usize = 256;
@@ -24,8 +25,6 @@ const RDX: u8 = 2;
 const RSP: u8 = 4;
 const RSI: u8 = 6;
 const RDI: u8 = 7;
-/// The number of records that are sent together.
-const BATCH: usize = 2048;
 
 /// Access to the processor.
 pub trait Processor {
@@ -65,12 +64,11 @@ impl Instruction {
 /// The state of the observation.
 #[derive(Debug)]
 pub struct Observer {
-    output: Option<File>,
+    channel: Channel,
     /// The requests of the recorder.
     input: File,
     /// The functions whose calls are recorded, by address: the number, and whether the system waits.
     hooks: HashMap<u64, (u8, bool)>,
-    batch: Vec<u8>,
     /// All instructions with effects. Translated code refers to them by position.
     instructions: Vec<Instruction>,
     positions: HashMap<Instruction, u32>,
@@ -97,14 +95,13 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Creates an observer that writes records to a file, and reads requests from another one. After an
-    /// error, it records nothing.
-    pub fn new(output: File, input: File) -> Observer {
+    /// Creates an observer that sends records, and reads requests from a file. After an error, it records
+    /// nothing.
+    pub fn new(channel: Channel, input: File) -> Observer {
         Observer {
-            output: Some(output),
+            channel,
             input,
             hooks: HashMap::new(),
-            batch: Vec::with_capacity(BATCH * LENGTH),
             instructions: Vec::new(),
             positions: HashMap::new(),
             table: 0,
@@ -180,7 +177,7 @@ impl Observer {
         if !self.is_recording && instruction.address >= KERNEL {
             self.record_from(instruction.current(processor), processor);
         }
-        if !self.is_recording || self.output.is_none() {
+        if !self.is_recording || !self.channel.is_open() {
             return;
         }
         let address = instruction.current(processor);
@@ -257,7 +254,7 @@ impl Observer {
         if !self.is_recording && instruction.address >= KERNEL {
             self.record_from(instruction.address, processor);
         }
-        if !self.is_recording || self.output.is_none() {
+        if !self.is_recording || !self.channel.is_open() {
             return;
         }
         let mut record = Record {
@@ -341,7 +338,7 @@ impl Observer {
         let Some(&Instruction { address, number, .. }) = self.instructions.get(position as usize) else {
             return;
         };
-        if !self.is_recording || self.output.is_none() {
+        if !self.is_recording || !self.channel.is_open() {
             return;
         }
         let sp = processor.register(RSP);
@@ -367,8 +364,8 @@ impl Observer {
 
     /// Serves requests of the recorder until the system shall continue.
     fn serve(&mut self, processor: &mut impl Processor) {
-        self.flush();
-        while self.output.is_some() {
+        self.channel.flush();
+        while self.channel.is_open() {
             let mut bytes = [0; REQUEST_LENGTH];
             let request = self.input.read_exact(&mut bytes).ok().and_then(|()| Request::from_bytes(&bytes));
             match request {
@@ -376,17 +373,16 @@ impl Observer {
                     let length = length.min(MEMORY_MAX) as usize;
                     let read = processor.memory(address, length).unwrap_or_default();
                     let header = Record { sp_before: read.len() as u64, ..Record::new(Kind::Memory, 0) };
-                    self.batch.extend_from_slice(&header.to_bytes());
-                    self.batch.extend_from_slice(read);
-                    self.batch.resize(self.batch.len().next_multiple_of(LENGTH), 0);
-                    self.flush();
+                    self.channel.send(header);
+                    self.channel.send_bytes(read);
+                    self.channel.flush();
                 }
                 Some(Request::Hook { address, number, waits }) => {
                     self.hooks.insert(address, (number, waits));
                 }
                 Some(Request::Continue) => return,
                 // The recorder has ended. The system continues.
-                None => self.output = None,
+                None => self.channel.close(),
             }
         }
     }
@@ -411,7 +407,7 @@ impl Observer {
             sp_after: self.interrupts,
             ..Record::new(Kind::End, executed + self.interrupts - self.iterations)
         });
-        self.flush();
+        self.channel.flush();
     }
 
     /// The number of transitions before the instruction that is about to execute, which has been
@@ -421,20 +417,7 @@ impl Observer {
     }
 
     fn send(&mut self, record: Record) {
-        self.batch.extend_from_slice(&record.to_bytes());
-        if self.batch.len() >= BATCH * LENGTH {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        if let Some(output) = &mut self.output
-            && output.write_all(&self.batch).is_err()
-        {
-            // The recorder has ended. The system continues.
-            self.output = None;
-        }
-        self.batch.clear();
+        self.channel.send(record);
     }
 }
 
@@ -449,7 +432,9 @@ fn words(processor: &mut impl Processor, address: u64) -> [u64; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use crate::channel::tests::{channel, read};
+    use crate::protocol::Ring;
+    use std::io::Write;
     use std::os::fd::OwnedFd;
 
     const TEXT: u64 = 0xffff_ffff_8100_0000;
@@ -491,18 +476,19 @@ mod tests {
     struct Run {
         observer: Observer,
         machine: Machine,
-        records: std::io::PipeReader,
+        ring: &'static Ring,
+        _announced: std::io::PipeReader,
         requests: std::io::PipeWriter,
     }
 
     impl Run {
         fn new() -> Run {
-            let (records, output) = std::io::pipe().unwrap();
+            let (channel, ring, announced) = channel();
             let (input, mut requests) = std::io::pipe().unwrap();
-            let observer = Observer::new(File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
+            let observer = Observer::new(channel, File::from(OwnedFd::from(input)));
             // The kernel has begun.
             requests.write_all(&Request::Continue.to_bytes()).unwrap();
-            Run { observer, machine: Machine::default(), records, requests }
+            Run { observer, machine: Machine::default(), ring, _announced: announced, requests }
         }
 
         fn keep(&mut self, address: u64, length: u8, effect: Option<Effect>) -> u32 {
@@ -535,15 +521,12 @@ mod tests {
         /// registers before and after.
         fn end(mut self) -> Vec<String> {
             self.observer.exited(&mut self.machine);
-            drop(self.observer);
-            let mut bytes = Vec::new();
-            self.records.read_to_end(&mut bytes).unwrap();
-            let records =
-                bytes.as_chunks::<LENGTH>().0.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
+            let records = read(self.ring, 0).into_iter();
+            let records = records.map(|words| Record::from_words(words).unwrap());
             records
                 .filter(|record| record.kind != Kind::Begun)
                 .map(|record| {
-                    assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
+                    assert_eq!(Record::from_words(record.to_words()), Some(record));
                     let Record { kind, transition, pc_before, sp_before, pc_after, sp_after, .. } = record;
                     format!("{kind:?} {transition} {pc_before:x}/{sp_before:x} {pc_after:x}/{sp_after:x}")
                 })

@@ -9,12 +9,11 @@
 //! called it, and what was interrupted.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Write;
 
+use crate::channel::Channel;
 use crate::decode::{Effect, Target};
 use crate::observer::Processor;
-use crate::protocol::{Kind, LENGTH, Record};
+use crate::protocol::{Kind, Record};
 
 /// The numbers of general registers in instructions.
 const RAX: u8 = 0;
@@ -22,8 +21,6 @@ const RDX: u8 = 2;
 const RSP: u8 = 4;
 const RSI: u8 = 6;
 const RDI: u8 = 7;
-/// The number of records that are sent together.
-const BATCH: usize = 2048;
 /// The system call that returns from a signal.
 const SIGRETURN: u64 = 15;
 /// The offset of the saved stack pointer in the context of a signal. The saved address follows.
@@ -76,10 +73,9 @@ struct Thread {
 /// The state of the observation.
 #[derive(Debug)]
 pub struct Program {
-    output: Option<File>,
+    channel: Channel,
     /// Reads the map of memory.
     maps: fn() -> Vec<u8>,
-    batch: Vec<u8>,
     /// All recorded instructions. Translated code refers to them by position.
     instructions: Vec<Instruction>,
     positions: HashMap<Instruction, u32>,
@@ -98,12 +94,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Creates an observation that writes to a file. After an error, it records nothing.
-    pub fn new(output: File, maps: fn() -> Vec<u8>) -> Program {
+    /// Creates an observation that sends records. After an error, it records nothing.
+    pub fn new(channel: Channel, maps: fn() -> Vec<u8>) -> Program {
         Program {
-            output: Some(output),
+            channel,
             maps,
-            batch: Vec::with_capacity(BATCH * LENGTH),
             instructions: Vec::new(),
             positions: HashMap::new(),
             blocks: HashSet::new(),
@@ -171,11 +166,8 @@ impl Program {
     pub fn send_maps(&mut self, counted: u64, processor: &impl Processor) {
         let text = (self.maps)();
         let transition = self.transition(counted, processor);
-        self.batch.extend_from_slice(
-            &Record { sp_before: text.len() as u64, ..Record::new(Kind::Maps, transition) }.to_bytes(),
-        );
-        self.batch.extend_from_slice(&text);
-        self.batch.resize(self.batch.len().next_multiple_of(LENGTH), 0);
+        self.send(Record { sp_before: text.len() as u64, ..Record::new(Kind::Maps, transition) });
+        self.channel.send_bytes(&text);
     }
 
     /// An instruction with an effect is about to execute.
@@ -381,14 +373,13 @@ impl Program {
             sp_after: self.added,
             ..Record::new(Kind::End, self.transition(0, processor))
         });
-        self.flush();
-        self.output = None;
+        self.channel.flush();
+        self.channel.close();
     }
 
     /// Ends the recording in a copy of the process.
     pub fn abandon(&mut self) {
-        self.batch.clear();
-        self.output = None;
+        self.channel.close();
     }
 
     /// The number of transitions before the instruction that is about to execute. `counted` is 1 if it was
@@ -398,21 +389,12 @@ impl Program {
     }
 
     fn send(&mut self, record: Record) {
-        self.batch.extend_from_slice(&record.to_bytes());
-        if self.batch.len() >= BATCH * LENGTH {
-            self.flush();
-        }
+        self.channel.send(record);
     }
 
-    /// Sends all records so far.
+    /// Announces all records so far.
     pub fn flush(&mut self) {
-        if let Some(output) = &mut self.output
-            && output.write_all(&self.batch).is_err()
-        {
-            // The recorder has ended.
-            self.output = None;
-        }
-        self.batch.clear();
+        self.channel.flush();
     }
 }
 
@@ -427,8 +409,8 @@ fn word(processor: &mut impl Processor, address: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
-    use std::os::fd::OwnedFd;
+    use crate::channel::tests::{channel, read};
+    use crate::protocol::Ring;
 
     const CODE: u64 = 0x40_1000;
     const STACK: u64 = 0x7fff_7000;
@@ -459,14 +441,15 @@ mod tests {
     struct Run {
         program: Program,
         machine: Machine,
-        records: std::io::PipeReader,
+        ring: &'static Ring,
+        _announced: std::io::PipeReader,
     }
 
     impl Run {
         fn new() -> Run {
-            let (records, output) = std::io::pipe().unwrap();
-            let program = Program::new(File::from(OwnedFd::from(output)), || b"a map".to_vec());
-            let mut run = Run { program, machine: Machine::default(), records };
+            let (channel, ring, announced) = channel();
+            let program = Program::new(channel, || b"a map".to_vec());
+            let mut run = Run { program, machine: Machine::default(), ring, _announced: announced };
             run.program.start(0, 70);
             run.machine.registers[4] = STACK;
             run
@@ -495,17 +478,15 @@ mod tests {
         /// Ends the run. Returns the records as text: type, transition, and the registers.
         fn end(mut self) -> Vec<String> {
             self.program.end(0, &self.machine);
-            drop(self.program);
-            let mut bytes = Vec::new();
-            self.records.read_to_end(&mut bytes).unwrap();
-            let mut chunks = bytes.as_chunks::<LENGTH>().0.iter();
+            let mut records = read(self.ring, 0).into_iter();
             let mut found = Vec::new();
-            while let Some(chunk) = chunks.next() {
-                let record = Record::from_bytes(chunk).unwrap();
-                assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
+            while let Some(words) = records.next() {
+                let record = Record::from_words(words).unwrap();
+                assert_eq!(record.to_words(), words);
                 let Record { kind, transition, pc_before, sp_before, pc_after, sp_after, .. } = record;
                 if kind == Kind::Maps {
-                    assert_eq!((sp_before, &chunks.next().unwrap()[..6]), (5, &b"a map\0"[..]));
+                    let text = records.next().unwrap()[0].to_ne_bytes();
+                    assert_eq!((sp_before, &text), (5, b"a map\0\0\0"));
                 }
                 found.push(format!(
                     "{kind:?} {transition} {pc_before:x}/{sp_before:x} {pc_after:x}/{sp_after:x}"

@@ -1,10 +1,44 @@
-//! The records that the plugin sends to the recorder over a pipe, and the requests that it receives over
-//! another one while the system waits.
+//! The records that the plugin sends to the recorder through shared memory, and the requests that it
+//! receives over a pipe while the system waits.
 //!
 //! Both sides run on the same machine: numbers have its byte order.
 
+use std::sync::atomic::AtomicU64;
+
+/// The number of words of eight bytes in a record.
+pub const WORDS: usize = 6;
 /// The length of a record in bytes.
-pub const LENGTH: usize = 48;
+pub const LENGTH: usize = 8 * WORDS;
+/// The number of records that shared memory holds.
+pub const RING_RECORDS: u64 = 1 << 16;
+/// The number of words before the records, which keep the counters in different cache lines.
+const RING_HEADER: usize = 16;
+/// The number of words of shared memory.
+pub const RING_WORDS: usize = RING_HEADER + RING_RECORDS as usize * WORDS;
+
+/// The memory that both sides share: how many records were written and read, and the latest records.
+/// The side that writes announces new records by bytes in a pipe.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Ring([AtomicU64; RING_WORDS]);
+
+impl Ring {
+    /// The number of records that can be read.
+    pub fn written(&self) -> &AtomicU64 {
+        &self.0[0]
+    }
+
+    /// The number of records that were read. Their memory can be written again.
+    pub fn read(&self) -> &AtomicU64 {
+        &self.0[RING_HEADER / 2]
+    }
+
+    /// The words of the record with a number, from 0.
+    pub fn record(&self, number: u64) -> &[AtomicU64] {
+        let start = RING_HEADER + (number % RING_RECORDS) as usize * WORDS;
+        &self.0[start..start + WORDS]
+    }
+}
 
 /// The type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,36 +167,30 @@ impl Record {
         }
     }
 
-    /// Returns the bytes of the record.
-    pub fn to_bytes(self) -> [u8; LENGTH] {
-        let mut bytes = [0; LENGTH];
+    /// Returns the words of the record.
+    pub fn to_words(self) -> [u64; WORDS] {
         let [a, b, c, d, e, f] =
             [self.kind as u8, self.ring_before, self.ring_after, self.detail, self.length, self.extra];
         let first = u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]);
-        let words = [first, self.transition, self.pc_before, self.sp_before, self.pc_after, self.sp_after];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-            chunk.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+        [first, self.transition, self.pc_before, self.sp_before, self.pc_after, self.sp_after]
     }
 
     /// Reads a record. Returns `None` if its type is unknown.
-    pub fn from_bytes(bytes: &[u8; LENGTH]) -> Option<Record> {
-        let (words, _) = bytes.as_chunks::<8>();
-        let [kind, ring_before, ring_after, detail, length, extra, ..] = words[0];
-        let word = |index: usize| u64::from_ne_bytes(words[index]);
+    pub fn from_words(words: [u64; WORDS]) -> Option<Record> {
+        let [first, transition, pc_before, sp_before, pc_after, sp_after] = words;
+        let [kind, ring_before, ring_after, detail, length, extra, ..] = first.to_ne_bytes();
         Some(Record {
-            kind: Kind::ALL.into_iter().find(|known| *known as u8 == kind)?,
+            kind: *Kind::ALL.get(usize::from(kind).checked_sub(1)?)?,
             ring_before,
             ring_after,
             detail,
             length,
             extra,
-            transition: word(1),
-            pc_before: word(2),
-            sp_before: word(3),
-            pc_after: word(4),
-            sp_after: word(5),
+            transition,
+            pc_before,
+            sp_before,
+            pc_after,
+            sp_after,
         })
     }
 }

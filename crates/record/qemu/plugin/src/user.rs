@@ -16,10 +16,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::api::{self, Api, Array, Block, Counter, Id, Scoreboard};
+use crate::channel::Channel;
 use crate::decode::{self, Effect, Target};
 use crate::emulator::{self, Registers, View};
 use crate::program::{Action, Instruction, Program};
-use crate::protocol::Kind;
+use crate::protocol::{Kind, Ring};
 
 /// The number of instructions after which another thread may have the turn.
 const TURN: u64 = 5_000;
@@ -109,7 +110,7 @@ const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
 
 /// Called when the plugin is loaded.
-pub fn install(id: Id, api: Api, output: File) {
+pub fn install(id: Id, api: Api, ring: &'static Ring, output: File) {
     // Programs that the program starts do not inherit it.
     // SAFETY: these commands take a number, and the descriptor is open.
     let output = match unsafe { fcntl(output.as_raw_fd(), F_DUPFD_CLOEXEC, DESCRIPTOR) } {
@@ -128,7 +129,7 @@ pub fn install(id: Id, api: Api, output: File) {
         descriptor: output.as_raw_fd(),
         stopped: AtomicBool::new(false),
         state: Mutex::new(State {
-            program: Program::new(output, maps),
+            program: Program::new(Channel::new(ring, output), maps),
             turns: Turns::default(),
             cpus: 0,
             checks_blocks: false,
