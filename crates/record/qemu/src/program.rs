@@ -161,7 +161,7 @@ impl Recorder {
 
     /// Records until the program ends, `limit` transitions are reached, or `stop` is set. In the last two
     /// cases, the program is stopped. At any time, the journal lacks at most the last hundred thousand
-    /// records, and those in the pipe.
+    /// records, and those that have not arrived.
     ///
     /// # Errors
     /// If the emulator does not execute the program, its records cannot be read, or the journal cannot be

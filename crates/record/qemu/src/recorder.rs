@@ -192,7 +192,7 @@ impl Recorder {
 
     /// Records until the system ends, `limit` transitions are reached, or `stop` is set. Calls `report`
     /// from time to time. At any time, the journal lacks at most the last hundred thousand records, and
-    /// those in the pipe.
+    /// those that have not arrived.
     ///
     /// # Errors
     /// If the emulator does not execute the kernel, its records cannot be read, or the journal cannot be
