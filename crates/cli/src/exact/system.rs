@@ -118,8 +118,13 @@ mod tests {
             Totals { kernel_returns: plain, user_returns: unusual, lost: 3, ..Totals::default() };
         let text = closing(&totals, 2.0);
         assert!(text.starts_with("0 transitions, 0 calls, "), "{text}");
-        let lost = "on 0 stacks, 3 changes between user and kernel mode not recognized in 2.0 s";
+        let lost = "on 0 stacks, no symbols of the kernel found, \
+                    3 changes between user and kernel mode not recognized in 2.0 s";
         assert!(text.ends_with(lost), "{text}");
+        totals.symbols = 2;
+        (totals.switches, totals.threads, totals.signals) = (1, 3, 1);
+        let known = "on 0 stacks, 1 switch of 3 threads, 1 signal, 2 symbols of the kernel, 3 changes";
+        assert!(closing(&totals, 2.0).contains(known), "{}", closing(&totals, 2.0));
         (totals.transitions, totals.instructions) = (5_001, 5_000);
         assert!(closing(&totals, 2.0).starts_with("5,001 transitions with 5,000 instructions, 0 calls, "));
     }
