@@ -95,7 +95,7 @@ awk -v before="$before" -v after="$after" -v bytes="$bytes" -v index_time="$inde
     before, after, after / before, bytes / calls / 2, index_time }'
 
 # A known program, and the symbols that the kernel states.
-"$program" record --exact -q -o "$folder/known.calls" -- "$root/bin/known"
+"$program" record --exact -q -o "$folder/known.calls" -- "$folder/root/bin/known"
 scripts/compare-stacks.py "$program" known "$folder/known.calls" "$folder/boot.calls"
 "$program" calls -q "$folder/boot.calls" 'vmlinux!*' --process known --limit 100000 --format json >"$folder/calls.json"
 python3 - "$folder/calls.json" "$folder/console" <<'PYTHON'
