@@ -97,7 +97,8 @@ awk -v before="$before" -v after="$after" -v bytes="$bytes" -v index_time="$inde
 # A known program, and the symbols that the kernel states.
 "$program" record --exact -q -o "$folder/known.calls" -- "$folder/root/bin/known"
 scripts/compare-stacks.py "$program" known "$folder/known.calls" "$folder/boot.calls"
-"$program" calls -q "$folder/boot.calls" 'vmlinux!*' --process known --limit 100000 --format json >"$folder/calls.json"
+functions='vmlinux!{x64_*,native_*,do_user_*,__switch_to*,switch_*,fpu_*,arch_*,ptep_*,load_*}'
+"$program" calls -q "$folder/boot.calls" "$functions" --process known --limit 100000 --format json >"$folder/calls.json"
 python3 - "$folder/calls.json" "$folder/console" <<'PYTHON'
 import json, re, sys
 
