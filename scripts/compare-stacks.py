@@ -6,7 +6,7 @@ Frames that are open when the program ends are equal, whether the trace goes on 
 
 usage: compare-stacks.py PROGRAM NAME ONE.calls OTHER.calls
     PROGRAM  the program stackhound
-    NAME     the name of the program in both traces
+    NAME     the name of the program and of its module in both traces
 """
 
 import collections
@@ -18,15 +18,14 @@ COUNT_MAX = 1_000_000
 
 
 def stacks(program, name, path):
-    """The frames of each stack: name, parent's number, start and end type. In the order of the stacks."""
-    command = [program, "calls", path, "*", "--process", name, "--limit", str(COUNT_MAX), "--format", "json"]
+    """The frames of each stack in the program itself: name, parent's number, start and end type. In the order of the stacks."""
+    command = [program, "calls", "-q", path, f"{name}!*", "--process", name, "--limit", str(COUNT_MAX), "--format", "json"]
     answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     if answer["found"] > COUNT_MAX:
         sys.exit(f"{path}: more than {COUNT_MAX} frames")
     by_stack = collections.defaultdict(list)
     for frame in sorted(answer["calls"], key=lambda frame: frame["frame_id"]):
-        if not frame["name"].startswith("vmlinux!"):
-            by_stack[frame["stack_id"]].append(frame)
+        by_stack[frame["stack_id"]].append(frame)
     result = []
     for _, frames in sorted(by_stack.items()):
         open_frames, rows = [], []
