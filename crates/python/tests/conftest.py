@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,9 +35,14 @@ def written(example: str, path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def system() -> Path:
+def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A part of the exact trace of a booting system; or the whole one that `scripts/boot-linux.sh` wrote."""
-    return Path(os.environ.get("STACKHOUND_BOOT", REPOSITORY / "crates/record/qemu/tests/data/boot.calls"))
+    whole = os.environ.get("STACKHOUND_BOOT")
+    if whole is not None:
+        return Path(whole)
+    # The index is written next to the trace.
+    extract = REPOSITORY / "crates/record/qemu/tests/data/boot.calls"
+    return Path(shutil.copy(extract, tmp_path_factory.mktemp("system")))
 
 
 @pytest.fixture(scope="session")
