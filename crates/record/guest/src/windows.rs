@@ -169,7 +169,7 @@ fn image_end(memory: &mut dyn Memory, base: u64) -> Option<u64> {
     base.checked_add(u64::from(half(memory, header.wrapping_add(IMAGE_SIZE))?))
 }
 
-/// Returns the address of the headers behind the signature `PE`.
+/// Returns the address of the headers, which begin with the signature `PE`.
 fn header(memory: &mut dyn Memory, base: u64) -> Option<u64> {
     let header = base.checked_add(u64::from(half(memory, base.wrapping_add(SIGNATURE_AT))?))?;
     let is_image = half(memory, header)? == u32::from_le_bytes(*b"PE\0\0")
