@@ -183,6 +183,12 @@ impl Tracker {
         self.next += u64::from(transitions);
     }
 
+    /// Skips transitions as [`skip`](Tracker::skip), up to one that is processed next. Does nothing if it
+    /// has been processed.
+    pub fn skip_to(&mut self, transition: TransitionId) {
+        self.next = self.next.max(transition.0);
+    }
+
     /// Processes the next transition. `read` returns the word at an address of the step's space, as
     /// it is after the step, or `None` if it cannot be read. Words that cannot be read change
     /// nothing. `read` is called when stacks are entered, for signals, and once for each older

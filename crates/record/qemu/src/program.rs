@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashSet;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Point, Ring, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Change, Cpu, EndType, LocationId, StackInfo, StackKind, StartType};
+use stackhound_calltree::{Change, Cpu, EndType, LocationId, StackInfo, StackKind, StartType, TransitionId};
 use stackhound_qemu_plugin::protocol::{Kind, Record};
 use stackhound_record_names::{Entered, Entries, MemoryMap, Names, Process};
 use stackhound_types::Address;
@@ -237,7 +237,9 @@ impl Recorder {
 
     fn take(&mut self, record: &Record) {
         self.totals.records += 1;
-        self.skip_to(record.transition);
+        // The plugin does not record the transitions before.
+        self.tracker.skip_to(TransitionId(record.transition));
+        self.totals.transitions = self.tracker.transition().0;
         let return_address = Address(record.pc_before.wrapping_add(u64::from(record.length)));
         let (low, high) = (Address(record.sp_before), Address(record.sp_after));
         let tracked = &mut self.tracked;
@@ -356,17 +358,6 @@ impl Recorder {
         let read = |address: Address| (is_signal && address == slot).then_some(restorer);
         self.tracker.step(&step, read, |item| tracked.push(item));
         self.at = after;
-        self.totals.transitions = self.tracker.transition().0;
-    }
-
-    /// Skips transitions that the plugin does not record.
-    fn skip_to(&mut self, transition: u64) {
-        let mut skipped = transition.saturating_sub(self.tracker.transition().0);
-        while skipped > 0 {
-            let part = u32::try_from(skipped).unwrap_or(u32::MAX);
-            self.tracker.skip(part);
-            skipped -= u64::from(part);
-        }
         self.totals.transitions = self.tracker.transition().0;
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Ring, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Cpu, EndType, LocationId, StackId, StackInfo, StackKind};
+use stackhound_calltree::{Cpu, EndType, LocationId, StackId, StackInfo, StackKind, TransitionId};
 use stackhound_qemu_plugin::protocol::{Kind, Record, Request};
 use stackhound_record_guest::{Event, System as Guest};
 use stackhound_types::Address;
@@ -267,7 +267,9 @@ impl Recorder {
 
     fn take(&mut self, record: &Record) {
         self.totals.records += 1;
-        self.skip_to(record.transition);
+        // The plugin does not record the transitions before.
+        self.tracker.skip_to(TransitionId(record.transition));
+        self.totals.transitions = self.tracker.transition().0;
         match record.kind {
             Kind::End => {
                 self.totals.instructions = record.sp_before;
@@ -357,17 +359,6 @@ impl Recorder {
     fn request(&mut self, request: Request) {
         // If the emulator has ended, the records end too, which is noticed.
         let _ = self.emulator.request(request);
-    }
-
-    /// Skips transitions that the plugin does not record.
-    fn skip_to(&mut self, transition: u64) {
-        let mut skipped = transition.saturating_sub(self.tracker.transition().0);
-        while skipped > 0 {
-            let part = u32::try_from(skipped).unwrap_or(u32::MAX);
-            self.tracker.skip(part);
-            skipped -= u64::from(part);
-        }
-        self.totals.transitions = self.tracker.transition().0;
     }
 
     fn step(&mut self, step: &Step) {
