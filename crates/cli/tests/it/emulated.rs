@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::program::text;
-use crate::recording::{plugin_record, plugin_script};
+use crate::recording::{plugin_record, plugin_script, with_fake};
 use stackhound_calltree::journal::trace;
 use stackhound_calltree::{EndType, Frame, FrameId, Pattern, StackKind, StartType, Trace};
 
@@ -185,22 +185,9 @@ fn bytes(kind: u8, transition: u64, registers: [u64; 4]) -> Vec<u8> {
     plugin_record(kind, [0, 0], transition, registers)
 }
 
-/// Runs `record --exact --with qemu` with a fake of the emulator, a shell script.
-fn with_fake(script: &str, arguments: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("qemu-x86_64");
-    let answer = "if [ \"$1\" = -version ]; then echo \"qemu-x86_64 version ${VERSION:-10.0.2}\"; exit; fi";
-    let (settings, script) = if script.starts_with("VERSION=") { (script, "") } else { ("", script) };
-    std::fs::write(&program, format!("#!/bin/sh\n{settings}\n{answer}\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    Command::new(env!("CARGO_BIN_EXE_stackhound"))
-        .args(["record", "--exact", "--with", "qemu"])
-        .args(arguments)
-        .env("PATH", path)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+/// Runs `record --exact --with qemu` with a fake of the emulator: see [`with_fake`].
+fn with_emulator(settings: &str, script: &str, arguments: &[&str]) -> Output {
+    with_fake("qemu-x86_64", settings, script, &[&["--with", "qemu"], arguments].concat())
 }
 
 #[test]
@@ -233,12 +220,11 @@ fn a_program_is_recorded_in_an_emulator() {
         bytes(10, 30, [0, 27, 0, 3]),
     ];
     let script = format!(
-        "case $2 in help) exit;; esac
-        {}
+        "{}
         for word; do last=$word; done; echo \"$last\"; exit 7",
         plugin_script(&parts, folder.path())
     );
-    let output = with_fake(&script, &["-o", text(&path), "--", "/bin/true", "argument"]);
+    let output = with_emulator("", &script, &["-o", text(&path), "--", "/bin/true", "argument"]);
     let closing = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"argument\n"[..]), "{closing}");
     let expected = "30 transitions, 2 calls, returns: 2 of 2 matched, 1 signal, 2 threads with 2 switches, \
@@ -276,32 +262,33 @@ fn a_program_is_recorded_in_an_emulator() {
 #[test]
 fn programs_that_cannot_be_emulated_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
-    std::fs::write(&script, "#!/bin/sh\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text_file = folder.path().join("script");
+    std::fs::write(&text_file, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&text_file, std::fs::Permissions::from_mode(0o755)).unwrap();
     let build = "; recording a program in QEMU needs qemu-x86_64 10 or later with plugins, which packages of \
                  distributions lack: build QEMU with ./configure --target-list=x86_64-linux-user \
                  --enable-plugins, and put the folder of the program qemu-x86_64 first in PATH";
-    let accepts = "case $2 in help) exit;; esac";
     // The words of a static emulator.
-    let is_static = "echo \"qemu: unknown option 'plugin'\" >&2; exit 1";
-    for (fake, program, sentence) in [
-        (is_static, "/bin/true", format!("qemu-x86_64 was built without plugins{build}")),
-        ("VERSION=7.2.22", "/bin/true", format!("qemu-x86_64 has version 7.2.22{build}")),
-        ("", "no-such-program", "no-such-program: there is no such program".to_owned()),
+    let is_static = "[ \"$1\" = -version ] || { echo \"qemu: unknown option 'plugin'\" >&2; exit 1; }";
+    for (settings, script, program, sentence) in [
+        (is_static, "", "/bin/true", format!("qemu-x86_64 was built without plugins{build}")),
+        ("VERSION=7.2.22", "", "/bin/true", format!("qemu-x86_64 has version 7.2.22{build}")),
+        ("", "", "no-such-program", "no-such-program: there is no such program".to_owned()),
         (
             "",
-            text(&script),
-            format!("{}: not a 64-bit x86 program; only those can be recorded", script.display()),
+            "",
+            text(&text_file),
+            format!("{}: not a 64-bit x86 program; only those can be recorded", text_file.display()),
         ),
         (
-            &format!("{accepts}; exit 5")[..],
+            "",
+            "exit 5",
             "/bin/true",
             "QEMU ended before the program was executed (exit status: 5); its messages say why".to_owned(),
         ),
     ] {
         let path = folder.path().join("out.calls");
-        let output = with_fake(fake, &["-o", text(&path), "--", program]);
+        let output = with_emulator(settings, script, &["-o", text(&path), "--", program]);
         assert_eq!(output.status.code(), Some(2), "{sentence}");
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains(&sentence) && error.lines().count() == 1, "{error}");

@@ -106,11 +106,12 @@ pub fn plugin_script(records: &[Vec<u8>], folder: &Path) -> String {
     )
 }
 
-/// Runs `record --exact` with a fake of QEMU: a shell script, with settings of its version and its plugins.
-fn with_qemu(settings: &str, script: &str, arguments: &[&str]) -> std::process::Output {
+/// Runs `record --exact` with a fake of an emulator of QEMU: a shell script, with settings of its version and
+/// its plugins.
+pub fn with_fake(emulator: &str, settings: &str, script: &str, arguments: &[&str]) -> std::process::Output {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("qemu-system-x86_64");
+    let program = folder.path().join(emulator);
     let answers = "case $1 in
         -version) echo \"QEMU emulator version ${VERSION:-10.0.2}\"; exit;;
         -plugin) exit ${PLUGINS:-0};;
@@ -151,7 +152,12 @@ fn a_system_is_recorded() {
         plugin_record(10, [0, 0], 130, [0, 130, 0, 0]),
     ];
     let script = format!("{}\necho console", plugin_script(&bytes, folder.path()));
-    let output = with_qemu("", &script, &["--system", text(&kernel), "-o", text(&path), "--", "-m", "64"]);
+    let output = with_fake(
+        "qemu-system-x86_64",
+        "",
+        &script,
+        &["--system", text(&kernel), "-o", text(&path), "--", "-m", "64"],
+    );
     let closing = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"console\n"[..]), "{closing}");
     let expected = "130 transitions with 130 instructions, 2 calls, returns in kernel mode: 1 of 1 matched, \
@@ -177,7 +183,12 @@ fn systems_that_cannot_be_recorded_are_refused() {
     let path = folder.path().join("boot.calls");
     let kernel = folder.path().join("vmlinuz");
     let sentence = |settings: &str, script: &str| {
-        let output = with_qemu(settings, script, &["--system", text(&kernel), "-o", text(&path)]);
+        let output = with_fake(
+            "qemu-system-x86_64",
+            settings,
+            script,
+            &["--system", text(&kernel), "-o", text(&path)],
+        );
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
