@@ -44,6 +44,15 @@ pub struct Image {
     linkage: Vec<Range<u64>>,
 }
 
+/// An address in the memory that an image is mapped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located<'i> {
+    /// The address at which the image is loaded.
+    pub base: u64,
+    /// The function at the address: its name in the file, and the offset from its start.
+    pub function: Option<(&'i str, u64)>,
+}
+
 /// The rank of a name among those of the same address; the smallest wins. Equal ranks are ordered
 /// by name, so that the same file always has the same names.
 type Rank = (bool, bool, bool, usize);
@@ -127,6 +136,19 @@ impl Image {
     /// The base address of the file: that of the first page that is loaded.
     pub fn base(&self) -> u64 {
         self.segments.iter().map(|segment| segment.address).min().unwrap_or(0) & !4095
+    }
+
+    /// Locates an address in a mapping that begins at `start` with the file's byte at `offset`.
+    pub fn locate(&self, address: u64, start: u64, offset: u64) -> Located<'_> {
+        let in_file = self.address_of((address - start).wrapping_add(offset));
+        Located {
+            // Without segments, the base is the address of the file's first byte.
+            base: match in_file {
+                Some(in_file) => address.wrapping_sub(in_file).wrapping_add(self.base()),
+                None => start.wrapping_sub(offset),
+            },
+            function: in_file.and_then(|in_file| self.function_at(in_file)),
+        }
     }
 
     /// The function that contains an address: its name in the file, and the offset from its start.

@@ -6,7 +6,7 @@
 
 mod image;
 
-pub use image::{Image, STUB};
+pub use image::{Image, Located, STUB};
 
 /// Demangles a name, without parameters. A suffix `@plt` is kept.
 pub fn demangle(name: &str) -> String {

@@ -12,7 +12,7 @@ use object::ReadCache;
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
-use stackhound_record_elf::{Image, STUB, demangle};
+use stackhound_record_elf::{Image, Located, STUB, demangle};
 use stackhound_types::Address;
 
 use crate::maps::Mapping;
@@ -168,12 +168,7 @@ impl Names {
             symbol_offset: 0,
         };
         let Some((mapping, key, image)) = self.find(process, pc) else { return Ok(unnamed) };
-        let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
-        // Without segments, the base is the address of the file's first byte.
-        let base = match address {
-            Some(address) => pc.wrapping_sub(address).wrapping_add(image.base()),
-            None => mapping.addresses.start.wrapping_sub(mapping.offset),
-        };
+        let Located { base, function } = image.locate(pc, mapping.addresses.start, mapping.offset);
         let module = match self.modules.entry((key, base)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
@@ -181,7 +176,6 @@ impl Names {
                 *new.insert(id)
             }
         };
-        let function = address.and_then(|address| image.function_at(address));
         Ok(LocationInfo {
             module: Some(module),
             rva: Some(pc.wrapping_sub(base)),

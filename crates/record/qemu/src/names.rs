@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::Space;
 use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
-use stackhound_record_elf::{Image, demangle};
+use stackhound_record_elf::{Image, Located, demangle};
 use stackhound_record_guest::System as Guest;
 use stackhound_types::Address;
 
@@ -126,13 +126,7 @@ impl Names {
             let content = files.get(&*mapping.path);
             Rc::new(content.map_or_else(Image::default, |content| Image::read(&content[..], None::<&[u8]>)))
         });
-        let in_file = image.address_of(address.0 - mapping.start.0 + mapping.offset);
-        // Without segments, the base is the address of the file's first byte.
-        let base = match in_file {
-            Some(in_file) => address.0.wrapping_sub(in_file).wrapping_add(image.base()),
-            None => mapping.start.0.wrapping_sub(mapping.offset),
-        };
-        let function = in_file.and_then(|in_file| image.function_at(in_file));
+        let Located { base, function } = image.locate(address.0, mapping.start.0, mapping.offset);
         let function = function.map(|(name, offset)| (demangle(name), offset));
         let module = match self.modules.entry((Rc::clone(&mapping.path), base)) {
             Entry::Occupied(known) => *known.get(),
