@@ -121,16 +121,14 @@ STACKHOUND_BOOT=$folder/boot.calls cargo test --quiet --locked -p stackhound-rec
 if [ -n "$short" ]; then exit; fi
 
 # QEMU's own counting plugin runs at the same time as ours.
-apt-get install -y -qq --no-install-recommends libglib2.0-dev pkg-config xz-utils
+apt-get install -y -qq --no-install-recommends libglib2.0-dev pkg-config wget xz-utils
 source=$folder/source
 if ! [ -e "$source/insn.so" ]; then
-  mkdir -p "$source/lists"
-  echo "deb-src http://deb.debian.org/debian bookworm-backports main" >"$source/sources.list"
-  options=(-o "Dir::Etc::SourceList=$source/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$source/lists" -o APT::Sandbox::User=root)
-  apt-get "${options[@]}" update -qq
-  (cd "$source" && apt-get "${options[@]}" source --download-only -qq qemu)
-  tar -C "$source" --strip-components 1 --wildcards -xf "$source"/qemu_*.orig.tar.xz \
+  mkdir -p "$source"
+  # The source of the installed version. The list of sources can be newer than it.
+  version=$(dpkg-query -W -f '${source:Upstream-Version}' qemu-system-x86)
+  wget -q -O "$source/qemu.tar.xz" "http://deb.debian.org/debian/pool/main/q/qemu/qemu_$version.orig.tar.xz"
+  tar -C "$source" --strip-components 1 --wildcards -xf "$source/qemu.tar.xz" \
     '*/tests/tcg/plugins/insn.c' '*/include/qemu/qemu-plugin.h'
   # The version of the interface is part of the header.
   gcc -shared -fPIC -O2 -I "$source/include/qemu" $(pkg-config --cflags glib-2.0) \

@@ -14,6 +14,8 @@ fn main() {
     let mut compiler = Command::new(variable("RUSTC"));
     compiler.args(["--crate-name", "stackhound_qemu", "--crate-type", "cdylib", "--edition", "2024"]);
     compiler.args(["--target", &variable("TARGET"), "-C", "opt-level=3", "-C", "panic=abort"]);
+    // All calls from the emulator to the memory of records become one function each.
+    compiler.args(["-C", "codegen-units=1"]);
     compiler.args(["-C", "strip=symbols", "-o"]).arg(&output).arg("plugin/src/lib.rs");
     let status = compiler.status().expect("the compiler starts");
     assert!(status.success(), "the plugin cannot be compiled: {status}");

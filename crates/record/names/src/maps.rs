@@ -58,6 +58,11 @@ impl MemoryMap {
             .map_or(0, |mapping| mapping.addresses.end)
     }
 
+    /// All mappings, by address.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
     /// The executable mappings.
     pub fn executable(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.iter().filter(|mapping| mapping.executable)

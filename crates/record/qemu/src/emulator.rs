@@ -22,8 +22,6 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const VERSION_LEAST: u32 = 10;
 /// The plugin.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
-/// How long to wait for records before asking whether to stop, in milliseconds.
-const PATIENCE: i32 = 200;
 /// How long the emulator may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -103,13 +101,17 @@ impl Emulator {
         self.child.id()
     }
 
-    /// Waits for records to be announced. Returns `Some(false)` if the emulator has ended, and `None` if
-    /// nothing arrives for some time: a system can be idle.
-    pub fn wait_for_announcement(&mut self) -> io::Result<Option<bool>> {
+    /// Waits for records to be announced, for some time. Returns `Some(false)` if the emulator has ended, and
+    /// `None` if nothing was announced.
+    pub fn wait_for_announcement(&mut self, patience: Duration) -> io::Result<Option<bool>> {
         let Some(announcements) = &mut self.announcements else { return Ok(Some(false)) };
         let mut poll = libc::pollfd { fd: announcements.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: there is one entry.
-        if unsafe { libc::poll(&mut poll, 1, PATIENCE) } == 0 {
+        let timeout = libc::timespec {
+            tv_sec: patience.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(patience.subsec_nanos()),
+        };
+        // SAFETY: there is one entry, and the call only reads the time.
+        if unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) } == 0 {
             return Ok(None);
         }
         match announcements.read(&mut [0; 4096]) {
@@ -118,8 +120,8 @@ impl Emulator {
         }
     }
 
-    /// Sends a request. The plugin waits for it.
-    pub fn request(&mut self, request: Request) -> io::Result<()> {
+    /// Sends a request through the pipe.
+    pub fn send(&mut self, request: Request) -> io::Result<()> {
         self.requests.write_all(&request.to_bytes())
     }
 

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use stackhound_qemu_plugin::protocol::{Kind, LENGTH, MEMORY_MAX, Record, Request, WORDS};
+use stackhound_qemu_plugin::protocol::{Kind, LENGTH, LOOKS, MEMORY_MAX, Record, Request, WORDS};
 use stackhound_record_guest::Memory;
 use stackhound_types::Address;
 
@@ -12,6 +13,9 @@ use crate::shared::SharedRing;
 
 /// The number of records after which their memory is released.
 const BATCH: u64 = 2048;
+/// How long to wait before looking for records again: at first, and at most. An idle system makes none.
+const PAUSE: Duration = Duration::from_micros(250);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// The records that have arrived.
 #[derive(Debug)]
@@ -20,11 +24,12 @@ pub(crate) struct Inbox {
     /// The numbers of the next record, and of the first one that has not arrived.
     next: u64,
     end: u64,
+    pause: Duration,
 }
 
 impl Inbox {
     pub fn new(ring: SharedRing) -> Inbox {
-        Inbox { ring, next: 0, end: 0 }
+        Inbox { ring, next: 0, end: 0, pause: PAUSE }
     }
 
     /// Returns the next record that has arrived.
@@ -46,17 +51,28 @@ impl Inbox {
     /// if nothing arrives for some time.
     pub fn wait(&mut self, emulator: &mut Emulator) -> io::Result<Option<bool>> {
         self.release();
-        let announced = emulator.wait_for_announcement()?;
-        self.end = self.ring.get().written().load(Ordering::Acquire);
-        Ok(match announced {
-            // A damaged counter must not lead backwards.
-            _ if self.end > self.next => Some(true),
-            Some(false) => Some(false),
-            _ => {
-                self.end = self.next;
-                announced
+        // An active system makes the next ones in less time than to wake a process.
+        for _ in 0..LOOKS {
+            if self.look() {
+                self.pause = PAUSE;
+                return Ok(Some(true));
             }
-        })
+            std::hint::spin_loop();
+        }
+        let announced = emulator.wait_for_announcement(self.pause)?;
+        if self.look() {
+            self.pause = PAUSE;
+            return Ok(Some(true));
+        }
+        self.pause = (2 * self.pause).min(PAUSE_MAX);
+        Ok(announced)
+    }
+
+    /// Returns whether there are more records.
+    fn look(&mut self) -> bool {
+        // A damaged counter must not lead backwards.
+        self.end = self.next.max(self.ring.get().written().load(Ordering::Acquire));
+        self.end > self.next
     }
 
     /// The memory of the records so far can be written again.
@@ -75,7 +91,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits for the next record.
+    /// Sends a request. The plugin waits for it.
+    pub fn request(&self, request: Request, emulator: &mut Emulator) -> io::Result<()> {
+        emulator.send(request)?;
+        self.ring.get().requested().fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits for the next record, which the emulator is about to send.
     fn expect(&mut self, emulator: &mut Emulator) -> io::Result<[u64; WORDS]> {
         loop {
             if let Some(words) = self.next() {
@@ -97,7 +120,8 @@ pub(crate) struct SystemMemory<'a> {
 
 impl SystemMemory<'_> {
     fn ask(&mut self, address: Address, bytes: &mut [u8]) -> io::Result<bool> {
-        self.emulator.request(Request::Read { address: address.0, length: bytes.len() as u64 })?;
+        let length = bytes.len() as u64;
+        self.inbox.request(Request::Read { address: address.0, length }, self.emulator)?;
         match Record::from_words(self.inbox.expect(self.emulator)?) {
             Some(Record { kind: Kind::Memory, sp_before: 0, .. }) => Ok(false),
             Some(Record { kind: Kind::Memory, sp_before, .. }) if sp_before == bytes.len() as u64 => {

@@ -70,11 +70,22 @@ pub enum Cut {
     Vanished,
 }
 
+/// What [`Recorder::advance`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A record.
+    Record(Record),
+    /// Nothing yet.
+    Waiting,
+    /// The end of the records.
+    Ended,
+}
+
 /// A program that is being recorded. If this is dropped, the program is stopped.
 #[derive(Debug)]
 pub struct Recorder {
     emulator: Emulator,
-    inbox: Option<Inbox>,
+    inbox: Inbox,
     tracker: Tracker,
     name: String,
     memory: Memory,
@@ -140,7 +151,7 @@ impl Recorder {
         })?;
         Ok(Recorder {
             emulator,
-            inbox: Some(inbox),
+            inbox,
             tracker: Tracker::new(Thread(0)),
             name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             memory: Memory::default(),
@@ -202,30 +213,17 @@ impl Recorder {
         stop: &AtomicBool,
         journal: &mut Writer<W>,
     ) -> Result<bool, Error> {
-        let Some(mut inbox) = self.inbox.take() else { return Ok(true) };
         let mut flushed = 0;
         while !stop.load(Ordering::Relaxed) {
-            while let Some(words) = inbox.next() {
-                let damaged = Error::Damaged { number: self.totals.records };
-                let record = Record::from_words(words).ok_or(damaged)?;
-                if record.kind == Kind::Maps {
-                    let mut text = vec![0; record.sp_before.min(MAPS_MAX) as usize];
-                    match inbox.copy(&mut text, &mut self.emulator) {
-                        // The program was killed.
-                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
-                        copied => copied.map_err(Error::Records)?,
+            match self.advance()? {
+                Progress::Ended => return Ok(true),
+                Progress::Waiting => {}
+                Progress::Record(_) => {
+                    self.keep(journal)?;
+                    if self.totals.transitions >= limit {
+                        return Ok(false);
                     }
-                    self.memory =
-                        Memory { map: MemoryMap::parse(&text), generation: self.memory.generation + 1 };
                 }
-                self.take(&record);
-                self.keep(journal)?;
-                if self.totals.transitions >= limit {
-                    return Ok(false);
-                }
-            }
-            if inbox.wait(&mut self.emulator).map_err(Error::Records)? == Some(false) {
-                return Ok(true);
             }
             if self.totals.records - flushed >= FLUSH {
                 flushed = self.totals.records;
@@ -233,6 +231,47 @@ impl Recorder {
             }
         }
         Ok(false)
+    }
+
+    /// Takes the next record, for tools that need more than journals contain. What it changed is in
+    /// [`changes`](Recorder::changes) until the next call.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub fn advance(&mut self) -> Result<Progress, Error> {
+        self.tracked.clear();
+        // Processes that the program has started may still have the pipe.
+        if self.is_complete {
+            return Ok(Progress::Ended);
+        }
+        let Some(words) = self.inbox.next() else {
+            let waited = self.inbox.wait(&mut self.emulator).map_err(Error::Records)?;
+            return Ok(if waited == Some(false) { Progress::Ended } else { Progress::Waiting });
+        };
+        let Some(record) = Record::from_words(words) else {
+            return Err(Error::Damaged { number: self.totals.records });
+        };
+        if record.kind == Kind::Maps {
+            let mut text = vec![0; record.sp_before.min(MAPS_MAX) as usize];
+            match self.inbox.copy(&mut text, &mut self.emulator) {
+                // The program was killed.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Progress::Ended),
+                copied => copied.map_err(Error::Records)?,
+            }
+            self.memory = Memory { map: MemoryMap::parse(&text), generation: self.memory.generation + 1 };
+        }
+        self.take(&record);
+        Ok(Progress::Record(record))
+    }
+
+    /// What the last record changed.
+    pub fn changes(&self) -> &[Tracked] {
+        &self.tracked
+    }
+
+    /// The map of the program's memory at the last record.
+    pub fn memory_map(&self) -> &MemoryMap {
+        &self.memory.map
     }
 
     fn take(&mut self, record: &Record) {

@@ -244,9 +244,10 @@ impl Recorder {
                 Some(true) => {}
             }
             while let Some(words) = self.inbox.next() {
-                let number = self.totals.records;
-                let record = Record::from_words(words).filter(|record| record.kind != Kind::Memory);
-                self.take(&record.ok_or(Error::Damaged { number })?);
+                match Record::from_words(words) {
+                    Some(record) if record.kind != Kind::Memory => self.take(&record),
+                    _ => return Err(Error::Damaged { number: self.totals.records }),
+                }
                 if !self.tracked.is_empty() || !self.events.is_empty() {
                     self.keep(journal)?;
                 }
@@ -358,7 +359,7 @@ impl Recorder {
 
     fn request(&mut self, request: Request) {
         // If the emulator has ended, the records end too, which is noticed.
-        let _ = self.emulator.request(request);
+        let _ = self.inbox.request(request, &mut self.emulator);
     }
 
     fn step(&mut self, step: &Step) {

@@ -5,10 +5,13 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::protocol::{LENGTH, RING_RECORDS, Record, Ring, WORDS};
+use crate::protocol::{LENGTH, LOOKS, RING_RECORDS, Record, Ring, WORDS};
 
-/// The number of records that are announced together.
-const BATCH: u64 = 2048;
+/// The number of records that become readable together.
+const BATCH: u64 = 256;
+/// The number of records that are announced together. The recorder looks for records by itself; this wakes it
+/// after a pause without records.
+const ANNOUNCED: u64 = RING_RECORDS / 4;
 /// How long to wait for space before looking again.
 const PAUSE: Duration = Duration::from_micros(50);
 /// The number of pauses after which the recorder is known to be alive or not.
@@ -50,6 +53,7 @@ impl Channel {
         }
     }
 
+    #[inline(always)]
     fn put(&mut self, words: [u64; WORDS]) {
         if self.sent >= self.limit {
             self.wait_for_space();
@@ -61,16 +65,33 @@ impl Channel {
             place.store(word, Ordering::Relaxed);
         }
         self.sent += 1;
-        if self.sent - self.announced >= BATCH {
-            self.flush();
+        if self.sent.is_multiple_of(BATCH) {
+            self.publish();
+            if self.sent - self.announced >= ANNOUNCED {
+                self.announce();
+            }
         }
     }
 
     /// Announces all records so far.
     pub fn flush(&mut self) {
-        self.ring.written().store(self.sent, Ordering::Release);
-        self.announced = self.sent;
+        self.publish();
         self.announce();
+    }
+
+    /// Makes all records so far readable.
+    fn publish(&self) {
+        self.ring.written().store(self.sent, Ordering::Release);
+    }
+
+    /// Waits for the request with a number, from 0, for a short time. It need not have arrived then.
+    pub fn await_request(&self, number: u64) {
+        for _ in 0..LOOKS {
+            if self.ring.requested().load(Ordering::Acquire) > number {
+                return;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// Ends the connection. Records that were not announced are lost.
@@ -78,13 +99,16 @@ impl Channel {
         self.announcements = None;
     }
 
+    #[cold]
     fn announce(&mut self) {
+        self.announced = self.sent;
         // Otherwise, the recorder has ended. The system continues.
         if self.announcements.as_mut().is_some_and(|pipe| pipe.write_all(&[0]).is_err()) {
             self.close();
         }
     }
 
+    #[cold]
     fn wait_for_space(&mut self) {
         self.flush();
         let mut pauses = 0;
@@ -137,15 +161,19 @@ pub mod tests {
         assert_eq!(ring.written().load(Ordering::Relaxed), BATCH);
         channel.send_bytes(&[1; LENGTH + 2]);
         channel.flush();
-        channel.close();
-        channel.send(record(0));
         let found = read(ring, 0);
         assert_eq!(found.len() as u64, BATCH + 5);
-        assert_eq!(Record::from_words(found[2049]), Some(record(2049)));
-        assert_eq!((found[2051][5], found[2052]), (0x0101_0101_0101_0101, [0x0101, 0, 0, 0, 0, 0]));
+        assert_eq!(Record::from_words(found[257]), Some(record(257)));
+        assert_eq!((found[259][5], found[260]), (0x0101_0101_0101_0101, [0x0101, 0, 0, 0, 0, 0]));
+        for transition in 0..2 * (ANNOUNCED + BATCH) {
+            channel.send(record(transition));
+        }
+        channel.close();
+        channel.send(record(0));
         let mut bytes = Vec::new();
         announced.read_to_end(&mut bytes).unwrap();
-        assert_eq!(bytes, [0, 0]);
+        // By `flush`, and twice because of their number.
+        assert_eq!(bytes, [0; 3]);
     }
 
     /// The ring is full again and again.

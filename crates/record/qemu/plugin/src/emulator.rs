@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::api::{self, Api, Array, Block, Counter, Id, Information};
 use crate::channel::Channel;
 use crate::decode::{self, Effect, Target};
-use crate::observer::{Instruction, Observer, Processor};
+use crate::observer::{DirectCall, Instruction, Observer, PlainReturn, Processor};
 use crate::protocol::Ring;
 use crate::user;
 
@@ -48,7 +48,7 @@ const NAMES: [&CStr; 16] = [
 
 /// The processor, as the observer sees it during a call.
 pub(crate) struct View<'a> {
-    pub api: Api,
+    pub api: &'a Api,
     pub registers: &'a Registers,
     pub buffer: *mut Array,
     pub executed: *const u64,
@@ -99,7 +99,7 @@ fn with<R>(call: impl FnOnce(&mut Observer, &mut View) -> R) -> R {
     // calls the plugin from its thread, or after it has ended, so that no two references exist at a time.
     let plugin = unsafe { &mut *PLUGIN.load(Ordering::Relaxed) };
     let Plugin { api, registers, executed, buffer, observer, .. } = plugin;
-    call(observer, &mut View { api: *api, registers, buffer: *buffer, executed: *executed })
+    call(observer, &mut View { api, registers, buffer: *buffer, executed: *executed })
 }
 
 /// Called by the emulator when it loads the plugin.
@@ -265,16 +265,12 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
             uncounted = 0;
         }
         let Some(effect) = effect else { continue };
-        let userdata = known(Instruction {
-            address,
-            block: first,
-            length: length as u8,
-            effect: Some(effect),
-            number: 0,
-        });
+        let whole =
+            Instruction { address, block: first, length: length as u8, effect: Some(effect), number: 0 };
+        let kept = || known(whole);
         match effect {
             Effect::Repeated => {
-                (api.register_vcpu_insn_exec_cb)(instruction, repeated, api::NO_REGISTERS, userdata);
+                (api.register_vcpu_insn_exec_cb)(instruction, repeated, api::NO_REGISTERS, kept());
             }
             Effect::SetsInterruptTable => {
                 (api.register_vcpu_mem_cb)(
@@ -282,24 +278,34 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
                     interrupt_table_read,
                     api::NO_REGISTERS,
                     api::READS,
-                    userdata,
+                    kept(),
                 );
             }
             Effect::Call(Target::Memory) => {
                 let accesses = api::READS_AND_WRITES;
-                (api.register_vcpu_mem_cb)(instruction, accessed, api::NO_REGISTERS, accesses, userdata);
+                (api.register_vcpu_mem_cb)(instruction, accessed, api::NO_REGISTERS, accesses, kept());
             }
             Effect::Call(Target::Register(_)) => {
-                (api.register_vcpu_mem_cb)(instruction, stored, api::READS_REGISTERS, api::WRITES, userdata);
+                (api.register_vcpu_mem_cb)(instruction, stored, api::READS_REGISTERS, api::WRITES, kept());
             }
-            Effect::Call(Target::Relative(_)) => {
-                (api.register_vcpu_mem_cb)(instruction, stored, api::NO_REGISTERS, api::WRITES, userdata);
+            Effect::Call(Target::Relative(distance)) => {
+                let (called, userdata): (api::OnAccess, _) =
+                    match DirectCall::new(address, length as u8, distance) {
+                        Some(DirectCall(word)) => (called, word as usize as *mut c_void),
+                        None => (stored, kept()),
+                    };
+                (api.register_vcpu_mem_cb)(instruction, called, api::NO_REGISTERS, api::WRITES, userdata);
             }
-            Effect::Return { .. } => {
-                (api.register_vcpu_mem_cb)(instruction, loaded, api::NO_REGISTERS, api::READS, userdata);
+            Effect::Return { freed } => {
+                let PlainReturn(word) = PlainReturn::new(address, length as u8);
+                let (returned, userdata): (api::OnAccess, _) = match freed {
+                    0 => (returned, word as usize as *mut c_void),
+                    _ => (loaded, kept()),
+                };
+                (api.register_vcpu_mem_cb)(instruction, returned, api::NO_REGISTERS, api::READS, userdata);
             }
             _ => {
-                (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, userdata);
+                (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, kept());
                 after_load = effect == Effect::LoadsStackPointer;
             }
         }
@@ -332,6 +338,17 @@ extern "C" fn repeated(_: c_uint, instruction: *mut c_void) {
 
 extern "C" fn interrupt_table_read(_: c_uint, access: u32, _: u64, _: *mut c_void) {
     with(|observer, view| observer.interrupt_table_read((view.api.mem_get_value)(access).low));
+}
+
+extern "C" fn called(_: c_uint, _: u32, address: u64, word: *mut c_void) {
+    with(|observer, view| observer.called(DirectCall(word as usize as u64), address, view));
+}
+
+extern "C" fn returned(_: c_uint, access: u32, address: u64, word: *mut c_void) {
+    with(|observer, view| {
+        let value = |view: &mut View<'_>| (view.api.mem_get_value)(access).low;
+        observer.returned(PlainReturn(word as usize as u64), address, value, view);
+    });
 }
 
 extern "C" fn stored(_: c_uint, access: u32, address: u64, instruction: *mut c_void) {

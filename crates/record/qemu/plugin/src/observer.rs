@@ -61,14 +61,59 @@ impl Instruction {
     }
 }
 
+/// A call at a fixed distance in the text of the kernel, as a word: what occurs most often is not looked up.
+/// The text has one address, while the memory of programs can be mapped at several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectCall(pub u64);
+
+impl DirectCall {
+    /// The lowest address of the text and of modules: the last 2 GiB.
+    const TEXT: u64 = 0xffff_ffff_8000_0000;
+    const LENGTH: u64 = 5;
+
+    pub fn new(address: u64, length: u8, distance: i32) -> Option<DirectCall> {
+        let fits = address >= DirectCall::TEXT && u64::from(length) == DirectCall::LENGTH;
+        fits.then_some(DirectCall(address << 32 | u64::from(distance as u32)))
+    }
+
+    fn address(self) -> u64 {
+        self.0 >> 32 | !0 << 32
+    }
+
+    fn distance(self) -> i64 {
+        i64::from(self.0 as i32)
+    }
+}
+
+/// A return that frees only its return address, as a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainReturn(pub u64);
+
+impl PlainReturn {
+    pub fn new(address: u64, length: u8) -> PlainReturn {
+        // Instructions have at most 15 bytes. The highest 16 bits of an address equal the next one.
+        PlainReturn(address << 4 | u64::from(length))
+    }
+
+    fn address(self) -> u64 {
+        ((self.0 as i64) >> 4) as u64
+    }
+
+    fn length(self) -> u8 {
+        self.0 as u8 & 15
+    }
+}
+
 /// The state of the observation.
 #[derive(Debug)]
 pub struct Observer {
     channel: Channel,
     /// The requests of the recorder.
     input: File,
+    /// The number of requests so far.
+    requests: u64,
     /// The functions whose calls are recorded, by address: the number, and whether the system waits.
-    hooks: HashMap<u64, (u8, bool)>,
+    hooks: Vec<(u64, u8, bool)>,
     /// All instructions with effects. Translated code refers to them by position.
     instructions: Vec<Instruction>,
     positions: HashMap<Instruction, u32>,
@@ -101,7 +146,8 @@ impl Observer {
         Observer {
             channel,
             input,
-            hooks: HashMap::new(),
+            requests: 0,
+            hooks: Vec::new(),
             instructions: Vec::new(),
             positions: HashMap::new(),
             table: 0,
@@ -136,11 +182,8 @@ impl Observer {
 
     /// Returns the number of the hook at an address.
     pub fn hook_at(&self, address: u64) -> Option<u8> {
-        // Almost all addresses are looked up before there are hooks, or are not in the kernel.
-        if address < KERNEL || self.hooks.is_empty() {
-            return None;
-        }
-        self.hooks.get(&address).map(|&(number, _)| number)
+        // A few hooks are compared in less time than one address is hashed.
+        self.hooks.iter().find(|hook| hook.0 == address).map(|hook| hook.1)
     }
 
     /// An instruction that sets the table of interrupts has read a limit or an address.
@@ -240,7 +283,32 @@ impl Observer {
         }
     }
 
-    /// A call or a return has accessed memory: the return address on the stack, or before that the
+    /// A direct call in the text of the kernel has stored its return address in a slot.
+    pub fn called(&mut self, call: DirectCall, slot: u64, processor: &mut impl Processor) {
+        let address = call.address();
+        if self.records(address, processor) {
+            let target = address.wrapping_add(DirectCall::LENGTH).wrapping_add_signed(call.distance());
+            self.send_call((address, DirectCall::LENGTH as u8), slot, target, processor);
+        }
+    }
+
+    /// A return that frees nothing else has read its return address from a slot. `value` reads it, which takes
+    /// as long as all else.
+    pub fn returned<P: Processor>(
+        &mut self,
+        plain: PlainReturn,
+        slot: u64,
+        value: impl FnOnce(&mut P) -> u64,
+        processor: &mut P,
+    ) {
+        let address = plain.address();
+        if self.records(address, processor) {
+            let target = value(processor);
+            self.send_return((address, plain.length()), (slot, 0), target, processor);
+        }
+    }
+
+    /// Another call or return has accessed memory: the return address on the stack, or before that the
     /// target of a call.
     pub fn accessed(
         &mut self,
@@ -251,42 +319,71 @@ impl Observer {
         processor: &mut impl Processor,
     ) {
         let Some(&instruction) = self.instructions.get(position as usize) else { return };
-        if !self.is_recording && instruction.address >= KERNEL {
-            self.record_from(instruction.address, processor);
-        }
-        if !self.is_recording || !self.channel.is_open() {
+        if !self.records(instruction.address, processor) {
             return;
         }
-        let mut record = Record {
-            length: instruction.length,
-            pc_before: instruction.address,
-            sp_before: address,
-            pc_after: value,
-            sp_after: address,
-            ..Record::new(Kind::Return, self.transition(processor))
-        };
+        let length = instruction.length;
         match instruction.effect {
             Some(Effect::Return { freed }) => {
-                record.sp_after = address.wrapping_add(8 + u64::from(freed));
+                self.send_return((instruction.address, length), (address, freed), value, processor);
             }
-            Some(Effect::Call(_)) if !is_store => {
-                self.target = value;
-                return;
-            }
+            Some(Effect::Call(_)) if !is_store => self.target = value,
             Some(Effect::Call(target)) => {
-                record.kind = Kind::Call;
-                record.pc_before = value.wrapping_sub(u64::from(instruction.length));
-                record.sp_before = address.wrapping_add(8);
-                record.pc_after = match target {
+                let target = match target {
                     Target::Relative(distance) => value.wrapping_add_signed(i64::from(distance)),
                     Target::Register(number) => processor.register(number),
                     Target::Memory => self.target,
                 };
+                let start = value.wrapping_sub(u64::from(length));
+                self.send_call((start, length), address, target, processor);
             }
-            _ => return,
+            _ => {}
         }
-        self.send_begun(record.sp_before);
-        self.send(record);
+    }
+
+    /// Whether the instruction at an address is recorded.
+    fn records(&mut self, address: u64, processor: &mut impl Processor) -> bool {
+        if !self.is_recording && address >= KERNEL {
+            self.record_from(address, processor);
+        }
+        self.is_recording && self.channel.is_open()
+    }
+
+    fn send_call(
+        &mut self,
+        (address, length): (u64, u8),
+        slot: u64,
+        target: u64,
+        processor: &mut impl Processor,
+    ) {
+        let sp_before = slot.wrapping_add(8);
+        self.send_begun(sp_before);
+        self.send(Record {
+            length,
+            pc_before: address,
+            sp_before,
+            pc_after: target,
+            sp_after: slot,
+            ..Record::new(Kind::Call, self.transition(processor))
+        });
+    }
+
+    fn send_return(
+        &mut self,
+        (address, length): (u64, u8),
+        (slot, freed): (u64, u16),
+        target: u64,
+        processor: &mut impl Processor,
+    ) {
+        self.send_begun(slot);
+        self.send(Record {
+            length,
+            pc_before: address,
+            sp_before: slot,
+            pc_after: target,
+            sp_after: slot.wrapping_add(8 + u64::from(freed)),
+            ..Record::new(Kind::Return, self.transition(processor))
+        });
     }
 
     /// The instruction after one that loads the stack pointer is about to execute.
@@ -350,7 +447,7 @@ impl Observer {
             sp_after: processor.register(RSI),
             ..Record::new(Kind::Hooked, self.transition(processor))
         });
-        if self.hooks.get(&address).is_some_and(|&(_, waits)| waits) {
+        if self.hooks.iter().any(|&(at, _, waits)| at == address && waits) {
             self.serve(processor);
         }
     }
@@ -366,6 +463,8 @@ impl Observer {
     fn serve(&mut self, processor: &mut impl Processor) {
         self.channel.flush();
         while self.channel.is_open() {
+            self.channel.await_request(self.requests);
+            self.requests += 1;
             let mut bytes = [0; REQUEST_LENGTH];
             let request = self.input.read_exact(&mut bytes).ok().and_then(|()| Request::from_bytes(&bytes));
             match request {
@@ -378,7 +477,7 @@ impl Observer {
                     self.channel.flush();
                 }
                 Some(Request::Hook { address, number, waits }) => {
-                    self.hooks.insert(address, (number, waits));
+                    self.hooks.push((address, number, waits));
                 }
                 Some(Request::Continue) => return,
                 // The recorder has ended. The system continues.
@@ -562,6 +661,31 @@ mod tests {
                 "Call 2 ffffffff81200020/ffffc90000004008 ffffffff81000700/ffffc90000004000",
                 "Return 3 ffffffff81000030/ffffc90000004000 ffffffff81000005/ffffc90000004018",
                 "End 4 0/4 0/0",
+            ]
+        );
+    }
+
+    #[test]
+    fn frequent_calls_and_returns_are_words() {
+        let mut run = Run::new();
+        let call = DirectCall::new(TEXT, 5, -0x100).unwrap();
+        run.machine.executed = 1;
+        run.observer.called(call, STACK, &mut run.machine);
+        run.machine.executed = 2;
+        run.observer.returned(PlainReturn::new(TEXT - 0xf0, 1), STACK, |_| TEXT + 5, &mut run.machine);
+        run.machine.executed = 3;
+        run.observer.returned(PlainReturn::new(0x7fff_ffff_f000, 15), 0x1000, |_| 7, &mut run.machine);
+        // Other addresses and lengths.
+        assert_eq!(DirectCall::new(0xffff_c900_0000_0000, 5, 1), None);
+        assert_eq!(DirectCall::new(0x40_1000, 5, 1), None);
+        assert_eq!(DirectCall::new(TEXT, 6, 1), None);
+        assert_eq!(
+            run.end(),
+            [
+                "Call 0 ffffffff81000000/ffffc90000004008 ffffffff80ffff05/ffffc90000004000",
+                "Return 1 ffffffff80ffff10/ffffc90000004000 ffffffff81000005/ffffc90000004008",
+                "Return 2 7ffffffff000/1000 7/1008",
+                "End 3 0/3 0/0",
             ]
         );
     }

@@ -11,6 +11,8 @@ pub const WORDS: usize = 6;
 pub const LENGTH: usize = 8 * WORDS;
 /// The number of records that shared memory holds.
 pub const RING_RECORDS: u64 = 1 << 16;
+/// How often to look for an answer before waiting with the system: 50 µs or more.
+pub const LOOKS: u32 = 2000;
 /// The number of words before the records, which keep the counters in different cache lines.
 const RING_HEADER: usize = 16;
 /// The number of words of shared memory.
@@ -18,6 +20,9 @@ pub const RING_WORDS: usize = RING_HEADER + RING_RECORDS as usize * WORDS;
 
 /// The memory that both sides share: how many records were written and read, and the latest records.
 /// The side that writes announces new records by bytes in a pipe.
+///
+/// Both sides wait for each other's answers without the system at first: an answer takes less time than to
+/// wake a process.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Ring([AtomicU64; RING_WORDS]);
@@ -31,6 +36,11 @@ impl Ring {
     /// The number of records that were read. Their memory can be written again.
     pub fn read(&self) -> &AtomicU64 {
         &self.0[RING_HEADER / 2]
+    }
+
+    /// The number of requests that were sent through the pipe.
+    pub fn requested(&self) -> &AtomicU64 {
+        &self.0[RING_HEADER / 2 + 1]
     }
 
     /// The words of the record with a number, from 0.

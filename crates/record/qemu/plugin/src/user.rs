@@ -183,7 +183,7 @@ impl User {
         });
         let executed: u64 = (0..state.cpus).map(|cpu| self.executed(cpu)).sum();
         let Access { registers, buffer } = access;
-        let mut view = View { api: self.api, registers, buffer: *buffer, executed: &raw const executed };
+        let mut view = View { api: &self.api, registers, buffer: *buffer, executed: &raw const executed };
         call(&mut state.program, &mut view)
     }
 
