@@ -56,17 +56,23 @@ fn compile(source: &str, folder: &Path, options: &[&str]) -> PathBuf {
     program
 }
 
-/// A frame: its function, the number of its parent, its start and its end.
+/// A frame: its function, the number of its parent from `main` on, its start and its end.
 type Compared = (String, Option<u64>, StartType, EndType);
 
+/// The frames from `main` on. Before it, the C library asks for the properties of the processor, by functions that are not
+/// the same for all vendors.
 fn compared(trace: &Trace) -> Vec<Compared> {
     let function = |frame: &Frame| {
         let location = frame.function_location().unwrap();
         format!("{}+{:#x}", location.symbol().unwrap_or("?"), location.symbol_offset())
     };
-    let parent = |frame: &Frame| frame.parent().map(|parent| parent.id().0);
     let all = frames(trace);
-    all.iter().map(|frame| (function(frame), parent(frame), frame.start_type(), frame.end_type())).collect()
+    let main = all.iter().position(|frame| function(frame) == "main+0x0").expect("main") as u64;
+    let parent = |frame: &Frame| frame.parent()?.id().0.checked_sub(main);
+    all[main as usize..]
+        .iter()
+        .map(|frame| (function(frame), parent(frame), frame.start_type(), frame.end_type()))
+        .collect()
 }
 
 /// Two recorders that share nothing but the tracker see the same frames.
