@@ -4,11 +4,12 @@
 //! `pe_truth FOLDER PROGRAM [ARGUMENT…]` writes to the folder:
 //!
 //! - `exact.etl`: a trace with the program's image loads; an event for each system call (each call out of the code of
-//!   Windows programs); and samples, one for each [`INTERVAL`] calls.
-//! - `exact.jsonl`: for each of these events in order, the function that executes in each frame, and a number that is
-//!   equal in two events exactly if the frame is the same one. Innermost first, as the stacks in the trace.
-//! - `forged.etl`: the same stacks of system calls, a part of each replaced as code that forges stacks does it; and
-//!   `forged.jsonl` with the kind of each forgery.
+//!   Windows programs); and samples, one for each `INTERVAL` calls.
+//! - `exact.jsonl`: for each of these events in order, its time in units of 100 ns since the begin of the trace, its
+//!   thread, and for each frame, innermost first, the function that was called, the one that executes, and a number that
+//!   is equal in two events exactly if the frame is the same one.
+//! - `forged.etl`: the stack of each system call once more for each kind of forgery, changed as code does that forges
+//!   stacks; and `forged.jsonl` with the time and the kind of each.
 //!
 //! The program must be started so that Wine does not execute itself again: with `WINELOADERNOEXEC=1`, by `wine64`.
 

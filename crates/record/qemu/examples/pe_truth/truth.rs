@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
@@ -383,6 +383,7 @@ enum Forgery {
     OtherStack,
 }
 
+/// All kinds.
 const FORGERIES: [Forgery; 7] = [
     Forgery::Genuine,
     Forgery::AnyCode,
@@ -449,7 +450,7 @@ pub fn main() -> Result<()> {
     let mut forged = Output::create(&folder, "forged")?;
     let mut modules = Modules::default();
     let mut frames = Frames::default();
-    let mut threads: HashMap<u32, bool> = HashMap::new();
+    let mut threads = HashSet::new();
     let (mut tid, mut calls, mut system_calls, mut samples) = (0, 0_u64, 0_u64, 0_u64);
     let mut others: Vec<Exact> = Vec::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -492,7 +493,7 @@ pub fn main() -> Result<()> {
             false => (event::SAMPLED_PROFILE, record.pc_before),
         };
         let stack = frames.at(tid, address);
-        if threads.insert(tid, true).is_none() {
+        if threads.insert(tid) {
             let start = stack.last().and_then(|frame| frame.1).unwrap_or(address);
             exact.thread(Tid(tid), start)?;
             forged.thread(Tid(tid), start)?;
