@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use stackhound::calltree::{ContextId, FrameId, StackKind};
+use stackhound::calltree::{ContextId, Frame, FrameId, StackKind};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::trace::Grouping;
 use stackhound::{Enrichment, open_stacks};
@@ -41,7 +41,7 @@ struct Counts {
     joined: u64,
     split: u64,
     merged: u64,
-    /// Stacks whose depth or thread is another one.
+    /// Stacks whose depth, outermost function or thread is another one.
     missing: u64,
 }
 
@@ -72,7 +72,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         // The outermost frame stands for what no stack shows.
         let mut found: Vec<_> = stack.frames().collect();
         found.pop();
-        if found.len() != frames.len() {
+        // The stack of the event was not used: an older one is shown.
+        let start = |frame: &Frame| Some(frame.function_location()?.address()?.0);
+        let outermost = frames.last().and_then(|&(_, executes, _)| executes);
+        let is_older = found.last().and_then(start).is_some_and(|start| Some(start) != outermost);
+        if found.len() != frames.len() || is_older {
             counts.missing += 1;
             before.remove(&tid);
             continue;
@@ -110,10 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
-    println!(
-        "{} stacks with {} frames, {} stacks missing or of another depth",
-        counts.stacks, counts.frames, counts.missing
-    );
+    println!("{} stacks with {} frames, {} stacks not used", counts.stacks, counts.frames, counts.missing);
     println!(
         "functions: {} called, {} reached by a jump, {} wrong, {} without a name",
         counts.functions, counts.jumped, counts.wrong, counts.modules
