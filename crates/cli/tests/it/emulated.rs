@@ -265,6 +265,29 @@ fn a_program_is_recorded_in_an_emulator() {
     assert_eq!(info.region.map(|(low, high)| (low.0, high.0)), Some((0x7ffe_0000, 0x7ffe_8000)));
 }
 
+/// A process that the program has started keeps the pipe to the recorder.
+#[test]
+fn a_recording_ends_with_a_killed_program_whose_child_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.calls");
+    let parts = [bytes(21, 0, [0, 0, 0, 0]), bytes(14, 0, [0, 7, 0x40_1000, 0x7ffe_0000])];
+    let script = format!(
+        "{}
+        sleep 60 >/dev/null 2>&1 & child=$!
+        echo $child; kill -9 $$",
+        plugin_script(&parts, folder.path())
+    );
+    let started = std::time::Instant::now();
+    let output = with_emulator("", &script, &["-o", text(&path), "--", "/bin/true"]);
+    let closing = String::from_utf8(output.stderr).unwrap();
+    let child = String::from_utf8(output.stdout).unwrap();
+    Command::new("kill").arg(child.trim()).status().unwrap();
+    assert!(started.elapsed().as_secs() < 30, "{closing}");
+    let cut = "; the recording ended when the program was killed or replaced itself by another one, and the program \
+               was killed by signal 9: ";
+    assert!(closing.contains(cut), "{closing}");
+}
+
 #[test]
 fn programs_that_cannot_be_emulated_are_refused() {
     let folder = tempfile::tempdir().unwrap();

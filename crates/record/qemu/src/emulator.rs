@@ -112,7 +112,8 @@ impl Emulator {
         };
         // SAFETY: there is one entry, and the call only reads the time.
         if unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) } == 0 {
-            return Ok(None);
+            // Processes that a killed program has started may still have the pipe.
+            return Ok(self.child.try_wait()?.map(|_| false));
         }
         match announcements.read(&mut [0; 4096]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
