@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use stackhound_etl::write::{HeaderSpec, Issuer};
 use stackhound_schema::kernel::hook_id;
 use stackhound_types::Guid;
 
@@ -22,6 +23,16 @@ pub struct KernelEvent {
 impl KernelEvent {
     pub fn kind(self) -> EventKind {
         EventKind::Kernel(self.hook_id)
+    }
+
+    /// The header of a record of the event.
+    pub fn header(self, issuer: Issuer) -> HeaderSpec<'static> {
+        let KernelEvent { hook_id, version, .. } = self;
+        if self.has_ids {
+            HeaderSpec::System { hook_id, version, issuer }
+        } else {
+            HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
+        }
     }
 
     /// The event with thread and process in its header.

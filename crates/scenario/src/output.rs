@@ -145,17 +145,9 @@ impl<W: Write> Output<W> {
     /// Logs a kernel event with the prepared payload in the header buffer, at the start time of the
     /// session.
     pub fn kernel_in_header(&mut self, event: KernelEvent, issuer: Issuer) -> Result<(), WriteError> {
-        let KernelEvent { hook_id, version, .. } = event;
-        let record = RecordSpec {
-            time: self.writer.session().start,
-            pointer_size: PointerSize::Eight,
-            header: HeaderSpec::System { hook_id, version, issuer },
-            payload: PayloadSpec::Bytes(self.payload.as_bytes()),
-        };
-        self.writer.write_to_header(&record)?;
-        self.payload.clear();
+        self.payload.write_to_header(&mut self.writer, event, issuer)?;
         self.kept += 1;
-        self.hook_ids[usize::from(hook_id)] += 1;
+        self.hook_ids[usize::from(event.hook_id)] += 1;
         Ok(())
     }
 
@@ -168,13 +160,7 @@ impl<W: Write> Output<W> {
     /// Like [`kernel`](Output::kernel), but at the time of the previous record, which must be of
     /// another processor.
     pub fn kernel_now(&mut self, on: u16, event: KernelEvent, issuer: Issuer) -> Result<Logged, WriteError> {
-        let KernelEvent { hook_id, version, .. } = event;
-        let header = if event.has_ids {
-            HeaderSpec::System { hook_id, version, issuer }
-        } else {
-            HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
-        };
-        self.payload_record(on, event.kind(), PointerSize::Eight, header, Some(issuer))
+        self.payload_record(on, event.kind(), PointerSize::Eight, event.header(issuer), Some(issuer))
     }
 
     /// Sets the object that the next event is about, if the notes ask for it.

@@ -2,8 +2,12 @@
 //! describes.
 #![expect(missing_docs, reason = "the names are those of the events or types that they write")]
 
+use std::io::Write;
+
+use stackhound_etl::write::{EtlWriter, Issuer, Payload as PayloadSpec, RecordSpec, WriteError};
 use stackhound_types::{Address, FileTime, Pid, PointerSize, Tid};
 
+use crate::event::KernelEvent;
 use crate::image::Image;
 use crate::output::PROCESSORS;
 use crate::truth::{Process, Thread};
@@ -25,6 +29,28 @@ impl Payload {
 
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Writes a kernel event with this payload to the header buffer, and empties it. The header contains thread
+    /// and process.
+    ///
+    /// # Errors
+    /// If the header buffer is full or was written.
+    pub fn write_to_header<W: Write>(
+        &mut self,
+        writer: &mut EtlWriter<W>,
+        event: KernelEvent,
+        issuer: Issuer,
+    ) -> Result<(), WriteError> {
+        let record = RecordSpec {
+            time: writer.session().start,
+            pointer_size: PointerSize::Eight,
+            header: event.with_ids().header(issuer),
+            payload: PayloadSpec::Bytes(self.as_bytes()),
+        };
+        writer.write_to_header(&record)?;
+        self.clear();
+        Ok(())
     }
 
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Payload {

@@ -101,9 +101,9 @@ impl Recorder<'_> {
     /// Writes the events at the start of the trace, without the rundown for [`Flaw::NoRundown`].
     fn begin(&mut self, flaw: Flaw, actors: &[Instance<'_>]) -> Result<(), WriteError> {
         payload::group_masks(&mut self.payload, NO_GROUPS);
-        self.in_header(event::EXTENSION)?;
+        self.payload.write_to_header(&mut self.writer, event::EXTENSION, SYSTEM)?;
         payload::partition_info(&mut self.payload);
-        self.in_header(event::PARTITION_INFO)?;
+        self.payload.write_to_header(&mut self.writer, event::PARTITION_INFO, SYSTEM)?;
         payload::group_masks(&mut self.payload, NO_GROUPS);
         self.kernel(event::END_EXTENSION, Issuer::UNKNOWN)?;
         payload::group_masks(&mut self.payload, GROUPS);
@@ -362,25 +362,7 @@ impl Recorder<'_> {
     }
 
     fn kernel(&mut self, event: KernelEvent, issuer: Issuer) -> Result<RawTime, WriteError> {
-        let KernelEvent { hook_id, version, .. } = event;
-        self.record(match event.has_ids {
-            true => HeaderSpec::System { hook_id, version, issuer },
-            false => HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] },
-        })
-    }
-
-    /// Writes a kernel event with the prepared payload to the header buffer.
-    fn in_header(&mut self, event: KernelEvent) -> Result<(), WriteError> {
-        let KernelEvent { hook_id, version, .. } = event;
-        let record = RecordSpec {
-            time: self.writer.session().start,
-            pointer_size: POINTER_SIZE,
-            header: HeaderSpec::System { hook_id, version, issuer: SYSTEM },
-            payload: PayloadSpec::Bytes(self.payload.as_bytes()),
-        };
-        self.writer.write_to_header(&record)?;
-        self.payload.clear();
-        Ok(())
+        self.record(event.header(issuer))
     }
 
     /// Writes a record with the prepared payload.

@@ -233,8 +233,7 @@ impl Recorder {
         Ok(false)
     }
 
-    /// Takes the next record, for tools that need more than journals contain. What it changed is in
-    /// [`changes`](Recorder::changes) until the next call.
+    /// Takes the next record, for tools that need more than journals contain.
     ///
     /// # Errors
     /// If the record cannot be read.
@@ -262,11 +261,6 @@ impl Recorder {
         }
         self.take(&record);
         Ok(Progress::Record(record))
-    }
-
-    /// What the last record changed.
-    pub fn changes(&self) -> &[Tracked] {
-        &self.tracked
     }
 
     /// The map of the program's memory at the last record.

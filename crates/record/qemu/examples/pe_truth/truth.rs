@@ -10,7 +10,7 @@ use object::pe::{IMAGE_DIRECTORY_ENTRY_EXCEPTION, ImageSectionHeader};
 use object::read::pe::{ImageNtHeaders, PeFile64};
 use stackhound_etl::LogFileMode;
 use stackhound_etl::write::stack::{self, Trigger};
-use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload as PayloadSpec, RecordSpec, Session};
+use stackhound_etl::write::{EtlWriter, Issuer, Payload as PayloadSpec, RecordSpec, Session};
 use stackhound_qemu_plugin::protocol::{Kind, Record};
 use stackhound_record_names::{Mapping, MemoryMap};
 use stackhound_record_qemu::program::{Progress, Recorder};
@@ -83,25 +83,24 @@ struct Modules {
 }
 
 impl Modules {
-    /// Finds the images in a map of memory. Returns the bases of those that were loaded and unloaded.
+    /// Finds the images in a map of memory. Returns the bases of those that were loaded, and those that were unloaded.
     fn update(&mut self, map: &MemoryMap) -> (Vec<u64>, Vec<(u64, Module)>) {
-        let mut found: BTreeMap<u64, Module> = BTreeMap::new();
+        let mut before = std::mem::take(&mut self.loaded);
+        let (mut loaded, mut unloaded) = (Vec::new(), Vec::new());
         for mapping in map.mappings() {
-            if let Some(module) = Module::read(mapping) {
-                found.insert(mapping.addresses.start, module);
-            }
+            let base = mapping.addresses.start;
+            let module = match before.remove(&base) {
+                Some(known) if known.path == mapping.name => Some(known),
+                other => {
+                    unloaded.extend(other.map(|other| (base, other)));
+                    let new = Module::read(mapping);
+                    loaded.extend(new.is_some().then_some(base));
+                    new
+                }
+            };
+            self.loaded.extend(module.map(|module| (base, module)));
         }
-        let gone =
-            self.loaded.iter().filter(|(base, old)| found.get(base).is_none_or(|new| new.path != old.path));
-        let gone: Vec<u64> = gone.map(|(&base, _)| base).collect();
-        let unloaded = gone.iter().filter_map(|base| Some((*base, self.loaded.remove(base)?))).collect();
-        let mut loaded = Vec::new();
-        for (base, module) in found {
-            self.loaded.entry(base).or_insert_with(|| {
-                loaded.push(base);
-                module
-            });
-        }
+        unloaded.extend(before);
         (loaded, unloaded)
     }
 
@@ -242,9 +241,9 @@ impl Output {
 
     fn begin(&mut self) -> Result<()> {
         payload::group_masks(&mut self.payload, NO_GROUPS);
-        self.in_header(event::EXTENSION)?;
+        self.payload.write_to_header(&mut self.writer, event::EXTENSION, SYSTEM)?;
         payload::partition_info(&mut self.payload);
-        self.in_header(event::PARTITION_INFO)?;
+        self.payload.write_to_header(&mut self.writer, event::PARTITION_INFO, SYSTEM)?;
         payload::group_masks(&mut self.payload, NO_GROUPS);
         self.kernel(event::END_EXTENSION, Issuer::UNKNOWN)?;
         payload::group_masks(&mut self.payload, GROUPS);
@@ -336,31 +335,13 @@ impl Output {
     }
 
     fn kernel(&mut self, event: KernelEvent, issuer: Issuer) -> Result<RawTime> {
-        let KernelEvent { hook_id, version, .. } = event;
-        let header = match event.has_ids {
-            true => HeaderSpec::System { hook_id, version, issuer },
-            false => HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] },
-        };
         self.now += 40;
         let time = RawTime(self.now);
         let payload = PayloadSpec::Bytes(self.payload.as_bytes());
+        let header = event.header(issuer);
         self.writer.write(0, &RecordSpec { time, pointer_size: POINTER_SIZE, header, payload })?;
         self.payload.clear();
         Ok(time)
-    }
-
-    /// Writes a kernel event with the prepared payload to the header buffer.
-    fn in_header(&mut self, event: KernelEvent) -> Result<()> {
-        let KernelEvent { hook_id, version, .. } = event;
-        let record = RecordSpec {
-            time: self.writer.session().start,
-            pointer_size: POINTER_SIZE,
-            header: HeaderSpec::System { hook_id, version, issuer: SYSTEM },
-            payload: PayloadSpec::Bytes(self.payload.as_bytes()),
-        };
-        self.writer.write_to_header(&record)?;
-        self.payload.clear();
-        Ok(())
     }
 }
 
