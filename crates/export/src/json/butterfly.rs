@@ -1,5 +1,6 @@
 //! Callers and callees of a function, as `callers` and `callees` write them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -8,7 +9,8 @@ use super::top::{Grouping, Window};
 
 /// `callers --format json` and `callees --format json`: the callers or the callees of a function in one
 /// capture.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Butterfly<'a> {
     /// What is measured: the name of a command of `top`.
     pub metric: &'static str,
@@ -39,7 +41,8 @@ pub struct Butterfly<'a> {
 }
 
 /// A caller or a callee.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ButterflyRow<'a> {
     /// The caller or callee. Null if the function is the outermost frame, or the innermost one.
     pub name: Option<&'a str>,
@@ -51,14 +54,16 @@ pub struct ButterflyRow<'a> {
 }
 
 /// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ButterflyOfCaptures<'a> {
     /// The captures.
     pub captures: Vec<CaptureButterfly<'a>>,
 }
 
 /// The callers or the callees in one of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CaptureButterfly<'a> {
     /// The capture.
     #[serde(flatten)]

@@ -1,12 +1,14 @@
 //! The critical path of a thread, as `top wait --chain` writes it.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::top::Window;
 
 /// `top wait --tid TID --chain --format json`: the critical path of a thread. Times are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopChain {
     /// The process and the thread.
     pub name: String,
@@ -36,7 +38,8 @@ pub struct TopChain {
 }
 
 /// The time on a path, by what was done in it.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ChainTotal {
     /// Threads ran.
     pub running: u64,
@@ -55,7 +58,8 @@ pub struct ChainTotal {
 }
 
 /// A wait that another thread ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ChainWait {
     /// The process and the thread that waited.
     pub name: String,
@@ -80,7 +84,8 @@ pub struct ChainWait {
 }
 
 /// A part of the path.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ChainSegment {
     /// Start, since the start of the window.
     pub from: u64,

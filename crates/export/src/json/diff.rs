@@ -1,5 +1,6 @@
 //! The differences of two traces, as `diff` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -7,7 +8,8 @@ use super::info::Capture;
 use super::top::Window;
 
 /// `diff --format json`: the differences of two traces, A and B. Durations are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Diff<'a> {
     /// The first trace.
     pub a: DiffSide<'a>,
@@ -29,7 +31,8 @@ pub struct Diff<'a> {
 }
 
 /// One of the traces.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffSide<'a> {
     /// The trace.
     pub capture: Capture<'a>,
@@ -55,7 +58,8 @@ pub struct DiffSide<'a> {
 }
 
 /// The comparison of processor time by one kind of name.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffSection<'a> {
     /// What the rows are about: `process`, `function`, `total`, `module` or `stack`.
     pub by: &'static str,
@@ -70,7 +74,8 @@ pub struct DiffSection<'a> {
 }
 
 /// A row. Times are nanoseconds, those of B without the factor.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffRow<'a> {
     /// The process, function or module. Null for stacks.
     pub name: Option<&'a str>,
@@ -94,7 +99,8 @@ pub struct DiffRow<'a> {
 }
 
 /// The comparison of findings of at least medium severity.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffFindings<'a> {
     /// Number of pairs of detection and program in either trace.
     pub compared: u64,
@@ -107,7 +113,8 @@ pub struct DiffFindings<'a> {
 }
 
 /// The findings of one detection in one program.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffFinding<'a> {
     /// Id of the detection.
     pub id: &'static str,

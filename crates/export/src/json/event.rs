@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
@@ -19,7 +20,8 @@ use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
 
 /// An event.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Event<'s, 'c> {
     time: Time,
     /// Raw time: ticks of the session's clock.
@@ -58,16 +60,18 @@ pub struct Event<'s, 'c> {
     syscall: Option<SystemCall>,
     /// The stack, with `--stacks`. Null for events without stacks under the current stack policy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "optional_stack")]
+    #[cfg_attr(test, schemars(schema_with = "optional_stack"))]
     stack: Option<Option<Stack<'c, EventFrames<'s, 'c>>>>,
 }
 
+#[cfg(test)]
 fn optional_stack(generator: &mut SchemaGenerator) -> Schema {
     <Option<Stack<'_>>>::json_schema(generator)
 }
 
 /// The result of creating or opening a file.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(super) struct Create {
     /// The requested disposition.
     requested: &'static str,
@@ -161,6 +165,7 @@ impl Serialize for Members<'_, '_> {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for Fields<'_> {
     fn schema_name() -> Cow<'static, str> {
         "Fields".into()
@@ -177,8 +182,10 @@ impl JsonSchema for Fields<'_> {
 }
 
 /// Exists only for the schema: the possible values of a field.
+#[cfg(test)]
 struct FieldValue;
 
+#[cfg(test)]
 impl JsonSchema for FieldValue {
     fn schema_name() -> Cow<'static, str> {
         "FieldValue".into()

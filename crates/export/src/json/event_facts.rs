@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_pipeline::{EventView, Missing, ProcessView, RegistrySubject, Target, ThreadStart};
@@ -9,7 +10,8 @@ use stackhound_pipeline::{EventView, Missing, ProcessView, RegistrySubject, Targ
 use super::value::{Hex, Text, Time};
 
 /// The known facts about a process. Its id is a separate key, `pid`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventProcess<'c> {
     /// File name of the program.
     name: Option<&'c str>,
@@ -21,7 +23,7 @@ pub struct EventProcess<'c> {
     /// Terminal session; null for processes that belong to none.
     session: Option<u32>,
     /// Integrity level.
-    #[schemars(extend("enum" = ["untrusted", "low", "medium", "medium-plus", "high", "system", "protected", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["untrusted", "low", "medium", "medium-plus", "high", "system", "protected", null])))]
     integrity: Option<&'static str>,
     start_time: Option<Time>,
     /// Identifies the process among all that had its id.
@@ -30,7 +32,8 @@ pub struct EventProcess<'c> {
 }
 
 /// The process that another one inherits from.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Parent<'c> {
     pid: u32,
     /// File name of its program.
@@ -40,7 +43,8 @@ struct Parent<'c> {
 }
 
 /// The user of a process.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct User {
     /// Security identifier.
     sid: Text<String>,
@@ -49,7 +53,8 @@ struct User {
 }
 
 /// The identity of a program's files on symbol servers.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Image<'c> {
     /// Time stamp in the header of the image.
     time_date_stamp: u32,
@@ -59,7 +64,8 @@ struct Image<'c> {
 }
 
 /// The identity of a PDB.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Pdb<'c> {
     /// File name.
     name: Cow<'c, str>,
@@ -68,7 +74,8 @@ struct Pdb<'c> {
 }
 
 /// The known facts about a thread. Its id is a separate key, `tid`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventThread<'c> {
     /// The function that the thread was created for.
     start_address: Hex,
@@ -79,13 +86,15 @@ pub struct EventThread<'c> {
 }
 
 /// The file that an event is about.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventFile<'s> {
     path: Option<Cow<'s, str>>,
 }
 
 /// The registry key that an event is about.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventRegistry<'c> {
     /// Path of the key.
     path: Option<Cow<'c, str>>,
@@ -94,7 +103,8 @@ pub struct EventRegistry<'c> {
 }
 
 /// The process and thread that an event acts on.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventTarget<'c> {
     /// Id of the process, if it is not the event's own.
     pid: Option<u32>,

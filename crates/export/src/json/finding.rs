@@ -1,5 +1,6 @@
 //! Findings, alerts and the summary: the lines of `hunt --format ndjson`.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::alert::Alert as AlertReport;
@@ -16,9 +17,10 @@ use crate::findings::related;
 use crate::findings::shown::{self, known};
 
 /// The answer of one detection for one event.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Finding<'a> {
-    #[schemars(extend("const" = "finding"))]
+    #[cfg_attr(test, schemars(extend("const" = "finding")))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
@@ -27,10 +29,10 @@ pub struct Finding<'a> {
     title: &'a str,
     /// The rule that a user wrote; null for detections.
     rule: Option<Rule<'a>>,
-    #[schemars(extend("enum" = ["yes", "undetermined"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["yes", "undetermined"])))]
     verdict: &'static str,
     /// Severity; for undetermined answers, the highest possible severity.
-    #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["info", "low", "medium", "high", "critical"])))]
     severity: &'static str,
     /// Codes of the reasons, such as `caller-unbacked`.
     reasons: Vec<&'static str>,
@@ -49,7 +51,7 @@ pub struct Finding<'a> {
     /// and are in no alert.
     suppressed: Option<Suppressed<'a>>,
     /// Comparison with the baseline; null without one, and for undetermined answers.
-    #[schemars(extend("enum" = ["known", "new-process", "new-stack", "new", "excluded", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["known", "new-process", "new-stack", "new", "excluded", null])))]
     baseline: Option<&'static str>,
     input: Input<'a>,
     /// Number of raw events that are folded into the record.
@@ -77,7 +79,8 @@ pub struct Finding<'a> {
 }
 
 /// A rule and its match.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Rule<'a> {
     /// The file, as named by the user.
     file: Option<&'a str>,
@@ -93,7 +96,8 @@ struct Rule<'a> {
 }
 
 /// An earlier event of a sequence.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Earlier {
     /// Number of the event in the order of the input, starting at 1.
     record: u64,
@@ -101,7 +105,8 @@ struct Earlier {
 }
 
 /// An executable file and its creation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct CreatedFile<'a> {
     path: Option<&'a str>,
     /// Time of the last creation before the event.
@@ -117,7 +122,8 @@ struct CreatedFile<'a> {
 }
 
 /// A report that the image of a process was tampered with.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Tampering<'a> {
     /// The kind, in the words of the source, such as `Image is replaced`.
     kind: Option<&'a str>,
@@ -127,9 +133,10 @@ struct Tampering<'a> {
 }
 
 /// The cause of a suppression.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(crate) struct Suppressed<'a> {
-    #[schemars(extend("enum" = ["exception", "severity", "baseline"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["exception", "severity", "baseline"])))]
     by: &'static str,
     reason: &'a str,
     /// The last day on which the rule applies, such as `2027-01-31`; null if it does not expire.
@@ -150,7 +157,8 @@ impl<'a> Suppressed<'a> {
 }
 
 /// The location of an event in its input.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Input<'a> {
     /// The file, as named by the user, or the session of live events.
     file: &'a str,
@@ -159,7 +167,8 @@ struct Input<'a> {
 }
 
 /// The operation of the event.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Operation<'a> {
     /// The system service, such as `NtOpenProcess`.
     service: Option<&'a str>,
@@ -178,7 +187,8 @@ struct Operation<'a> {
 }
 
 /// The memory that an operation concerns.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct TargetRegion {
     /// The first address; the routine of an asynchronous procedure call; the instruction pointer of
     /// a changed context.
@@ -192,9 +202,10 @@ struct TargetRegion {
 }
 
 /// A change of memory.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct MemoryChange<'a> {
-    #[schemars(extend("enum" = ["allocate", "protect", "map", "write", "load-image"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["allocate", "protect", "map", "write", "load-image"])))]
     change: &'static str,
     /// The first address.
     address: Hex,
@@ -208,7 +219,7 @@ struct MemoryChange<'a> {
     /// that attacks patch, otherwise the first one.
     export: Option<&'a str>,
     /// The code that made the change, by the stack of the event.
-    #[schemars(extend("enum" = ["kernel", "protected-process", "loader", "hook", "runtime", "own-image", "unknown", "image", "unbacked"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["kernel", "protected-process", "loader", "hook", "runtime", "own-image", "unknown", "image", "unbacked"])))]
     author: &'static str,
     /// How many times the pages became executable again after they had been executable before.
     cycles: u32,
@@ -217,7 +228,8 @@ struct MemoryChange<'a> {
 }
 
 /// The target process of an operation.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Target<'a> {
     pid: Option<u32>,
     /// Id of the target thread.
@@ -334,9 +346,10 @@ impl<'a> Operation<'a> {
 
 /// The findings about one process within a time window. Alerts are written after the findings, the
 /// highest score first.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Alert<'a> {
-    #[schemars(extend("const" = "alert"))]
+    #[cfg_attr(test, schemars(extend("const" = "alert")))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
@@ -346,7 +359,7 @@ pub struct Alert<'a> {
     /// Score from 1 to 100.
     score: u32,
     /// The highest severity of its findings.
-    #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["info", "low", "medium", "high", "critical"])))]
     severity: &'static str,
     /// Number of raw events. An event with findings of several detections is counted once per
     /// detection.
@@ -365,13 +378,14 @@ pub struct Alert<'a> {
 }
 
 /// The findings of one detection in an alert.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct AlertDetection<'a> {
     /// The detection, such as `CS07`, or the id of the rule.
     detection: &'a str,
     title: &'a str,
     /// The highest severity of its findings.
-    #[schemars(extend("enum" = ["info", "low", "medium", "high", "critical"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["info", "low", "medium", "high", "critical"])))]
     severity: &'static str,
     /// Number of raw events.
     count: u64,
@@ -410,9 +424,10 @@ impl<'a> Alert<'a> {
 
 /// The numbers of reported and suppressed findings. It is the last line if findings can be
 /// suppressed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Summary<'a> {
-    #[schemars(extend("const" = "hunt-summary"))]
+    #[cfg_attr(test, schemars(extend("const" = "hunt-summary")))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
@@ -428,7 +443,8 @@ pub struct Summary<'a> {
 }
 
 /// Findings by severity, in raw events.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct SeverityCounts {
     info: u64,
     low: u64,
@@ -438,7 +454,8 @@ struct SeverityCounts {
 }
 
 /// The findings of one rule, in raw events.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct RuleCount<'a> {
     #[serde(flatten)]
     rule: Suppressed<'a>,
@@ -449,7 +466,8 @@ struct RuleCount<'a> {
 }
 
 /// Findings by their comparison with the baseline, in raw events.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct BaselineCounts {
     known: u64,
     new_process: u64,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::report::FrameReport;
@@ -17,11 +18,12 @@ use super::value::{Bytes, Hex, Text};
 use crate::findings::shown;
 
 /// One frame of a call stack.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Frame<'a> {
     /// The recorded address. Null if the source reports a module and an offset instead.
     address: Option<Hex>,
-    #[schemars(extend("enum" = ["kernel", "user"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["kernel", "user"])))]
     mode: &'static str,
     /// Present and true for 32-bit code of a process on 64-bit Windows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -43,7 +45,7 @@ pub struct Frame<'a> {
     function: Option<Function<'a>>,
     /// The JIT-compiled method with its namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     method: Option<Text<MethodRef<'a>>>,
     /// Signature of the method.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,10 +58,11 @@ pub struct Frame<'a> {
 }
 
 /// The origin of the code of a frame. Absent if modules were not requested.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Memory {
     /// Whether the code comes from an image or was compiled by a runtime that reported it.
-    #[schemars(extend("enum" = ["backed", "unbacked", "unknown"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["backed", "unbacked", "unknown"])))]
     backing: &'static str,
     /// The memory that the frame is in; for user frames only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,16 +70,17 @@ struct Memory {
 }
 
 /// A region of memory.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Region {
-    #[schemars(extend("enum" = ["image", "mapped", "private", "jit:clr", "jit:script", "unknown"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["image", "mapped", "private", "jit:clr", "jit:script", "unknown"])))]
     kind: &'static str,
     /// Start of the allocation.
     base: Option<Hex>,
     /// Size in bytes.
     size: Option<u64>,
     /// Protection when it was mapped, such as `R-X`. Pages may have been changed since.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     protection: Option<Text<Protection>>,
     /// Protection of the page when the memory of the live process was read; in findings only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,19 +90,21 @@ struct Region {
 }
 
 /// The displayed name. Absent if functions were not requested.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Function<'a> {
     /// The function; null if no name is known.
     symbol: Option<Cow<'a, str>>,
     /// Bytes from the start of the function to the address.
     offset: Option<u64>,
     /// Source of the name.
-    #[schemars(extend("enum" = ["pdb", "export", "nearest_export", "method", "kernel", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["pdb", "export", "nearest_export", "method", "kernel", null])))]
     origin: Option<&'static str>,
 }
 
 /// All names of an address, its source line, and the functions that were inlined there.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Names<'a> {
     /// The name in the PDB.
     pdb: Option<Name<'a>>,
@@ -113,28 +119,32 @@ pub struct Names<'a> {
 }
 
 /// A name, and the number of bytes from its start to the address.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Name<'a> {
     name: &'a str,
     offset: u64,
 }
 
 /// A source line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct SourceLine<'a> {
     file: &'a str,
     line: u32,
 }
 
 /// An inlined function and its source line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Inline<'a> {
     function: &'a str,
     source: Option<SourceLine<'a>>,
 }
 
 /// Bytes around an address.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct CallSite<'a> {
     /// Bytes before the address. Before a return address, these contain the call.
     leading_bytes: Bytes<'a>,
@@ -144,7 +154,7 @@ struct CallSite<'a> {
     /// that enters the kernel. Targets of direct calls are offsets in the module. Null if it is not
     /// certain; absent in findings.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     instruction: Option<Option<&'a str>>,
 }
 

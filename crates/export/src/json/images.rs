@@ -1,6 +1,7 @@
 //! Facts about image files, as `images` writes them and `hunt --image-facts` reads them, and the
 //! facts about the modules of findings.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_images::{
@@ -13,9 +14,10 @@ use super::VERSION;
 use super::value::{Bytes, Hex, Text, Time};
 
 /// The facts in an image file: a line of `images scan` and of `images show --format ndjson`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Image<'a> {
-    #[schemars(extend("const" = "image"))]
+    #[cfg_attr(test, schemars(extend("const" = "image")))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
@@ -24,7 +26,7 @@ pub struct Image<'a> {
     /// Size of the file in bytes.
     file_size: u64,
     /// The processor. Null if it is another one.
-    #[schemars(extend("enum" = ["x86", "x64", "arm64", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["x86", "x64", "arm64", null])))]
     machine: Option<&'static str>,
     /// Time stamp in the header of the file, or a hash in reproducible builds.
     time_date_stamp: Hex,
@@ -51,17 +53,19 @@ pub struct Image<'a> {
 }
 
 /// The identity of a PDB.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Pdb<'a> {
     /// Path or file name, as the linker wrote it.
     name: &'a str,
-    #[schemars(with = "String")]
+    #[cfg_attr(test, schemars(with = "String"))]
     guid: Text<Guid>,
     age: u32,
 }
 
 /// Texts of the version resource. Its author chose them freely.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Version<'a> {
     original_file_name: Option<&'a str>,
     company: Option<&'a str>,
@@ -71,13 +75,14 @@ struct Version<'a> {
 }
 
 /// The state of a signature.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct StatedSignature<'a> {
     /// `valid`: intact, and leads to a trusted root. `root-not-checked`, `root-not-trusted`: intact.
     /// `not-embedded`: a catalog may sign the file.
-    #[schemars(extend("enum" = [
+    #[cfg_attr(test, schemars(extend("enum" = [
         "valid", "root-not-checked", "root-not-trusted", "invalid", "unsigned", "not-embedded", "unknown"
-    ]))]
+    ])))]
     state: &'static str,
     /// The reason for a state other than valid.
     reason: Option<&'static str>,
@@ -86,7 +91,8 @@ struct StatedSignature<'a> {
 }
 
 /// A signature in the certificate table of an image file.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct EmbeddedSignature<'a> {
     #[serde(flatten)]
     signature: StatedSignature<'a>,
@@ -108,7 +114,8 @@ struct EmbeddedSignature<'a> {
 }
 
 /// A time stamp by a time-stamping authority.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct SignatureTimestamp<'a> {
     time: Time,
     /// Whether its own signature verifies, so that the time counts.
@@ -201,9 +208,10 @@ impl<'a> SignatureTimestamp<'a> {
 }
 
 /// What a source states about the image of a module.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ModuleImage<'a> {
-    #[schemars(extend("enum" = ["file", "image-facts", "image-load", "image-id", "sysmon"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["file", "image-facts", "image-load", "image-id", "sysmon"])))]
     source: &'static str,
     /// Null if the source says nothing about it.
     signature: Option<StatedSignature<'a>>,

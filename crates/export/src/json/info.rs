@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::value::{Hex, Time};
 
 /// `info --format json` of one file.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FileInfo {
     /// The file, as named by the user.
     pub file: String,
@@ -66,7 +68,8 @@ pub struct FileInfo {
 }
 
 /// The results of a scan of all events.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Contents {
     /// Number of events.
     pub events: u64,
@@ -106,7 +109,8 @@ pub struct Contents {
 }
 
 /// Number of events of a provider.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ProviderCount {
     /// Name of the provider.
     pub name: Option<String>,
@@ -118,7 +122,8 @@ pub struct ProviderCount {
 }
 
 /// A later session of a file to which several sessions were appended.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct AppendedSession {
     /// Name of the session.
     pub session: String,
@@ -137,7 +142,8 @@ pub struct AppendedSession {
 }
 
 /// A range of bytes that cannot be read.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Damage {
     /// Offset in the file.
     pub offset: u64,
@@ -148,7 +154,8 @@ pub struct Damage {
 }
 
 /// Statistics of the stacks of a trace. A part is the kernel or the user stack of an event.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StackCounts {
     /// Parts that were recorded with their frames.
     pub full: u64,
@@ -177,7 +184,8 @@ pub struct StackCounts {
 }
 
 /// `info --format json` of several files.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Files<'a> {
     /// The files.
     pub files: &'a [FileInfo],
@@ -189,7 +197,8 @@ pub struct Files<'a> {
 
 /// A capture: traces of one boot of one machine that overlap in time. Facts that its files do not
 /// state are null.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Capture<'a> {
     /// Name of the computer.
     pub computer_name: Option<&'a str>,

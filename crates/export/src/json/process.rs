@@ -1,5 +1,6 @@
 //! The known facts about processes and threads. Their ids are separate keys, `pid` and `tid`.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::report::ProcessReport;
@@ -9,7 +10,8 @@ use super::value::Time;
 use crate::findings::shown::known;
 
 /// The known facts about the process with the id `pid`.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Process<'a> {
     /// File name of the program.
     name: Option<&'a str>,
@@ -18,7 +20,8 @@ pub struct Process<'a> {
 }
 
 /// The origin of a process, in findings and alerts.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Origin<'a> {
     /// Path of the program.
     path: Option<&'a str>,
@@ -55,12 +58,13 @@ impl<'a> Process<'a> {
 }
 
 /// The known facts about the thread with the id `tid`.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Thread<'a> {
     /// The name that a program assigned to the thread.
     name: Option<&'a str>,
     /// State of the thread at the requested time.
-    #[schemars(extend("enum" = ["unknown", "running", "ready", "waiting", "ended"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["unknown", "running", "ready", "waiting", "ended"])))]
     state: &'static str,
     /// Start time of this state.
     since: Option<Time>,

@@ -1,12 +1,14 @@
 //! Descriptions of providers, as `providers` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::value::Hex;
 
 /// A provider of the list: `providers list --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ProviderSummary<'k> {
     /// Name of the provider.
     pub name: Option<&'k str>,
@@ -21,7 +23,8 @@ pub struct ProviderSummary<'k> {
 }
 
 /// The complete description of a provider: `providers show --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Provider<'k> {
     /// Name of the provider.
     pub name: Option<&'k str>,
@@ -56,7 +59,8 @@ pub struct Provider<'k> {
 }
 
 /// A number with its name.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Named<'k> {
     /// The value.
     pub value: u16,
@@ -67,7 +71,8 @@ pub struct Named<'k> {
 }
 
 /// A keyword.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Keyword<'k> {
     /// The bits.
     pub mask: Hex,
@@ -78,7 +83,8 @@ pub struct Keyword<'k> {
 }
 
 /// An opcode of one task or of all tasks.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Opcode<'k> {
     /// The task of the opcode.
     pub task: Option<u16>,
@@ -88,7 +94,8 @@ pub struct Opcode<'k> {
 }
 
 /// Names of the values of a field.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Map<'k> {
     /// Name of the map.
     pub name: &'k str,
@@ -99,7 +106,8 @@ pub struct Map<'k> {
 }
 
 /// A value of a map.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MapEntry<'k> {
     /// The value or bits.
     pub value: u32,
@@ -108,7 +116,8 @@ pub struct MapEntry<'k> {
 }
 
 /// An event.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EventDescription<'k> {
     /// Id of the event.
     pub id: u16,
@@ -135,7 +144,8 @@ pub struct EventDescription<'k> {
 }
 
 /// A field of an event.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FieldDescription<'k> {
     /// Name of the field.
     pub name: &'k str,

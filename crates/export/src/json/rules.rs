@@ -1,14 +1,16 @@
 //! Rules and what is wrong with them, as `rules check` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::VERSION;
 
 /// The rules of some folders: `rules check --format json`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Rules<'r> {
-    #[schemars(extend("const" = "rules"))]
+    #[cfg_attr(test, schemars(extend("const" = "rules")))]
     r#type: &'static str,
     /// Version of the schema.
     schema_version: u32,
@@ -19,7 +21,8 @@ pub struct Rules<'r> {
 }
 
 /// A rule.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Rule<'r> {
     /// Path of the file, as the user named it.
     pub file: &'r str,
@@ -28,7 +31,7 @@ pub struct Rule<'r> {
     /// The title. Null if the file cannot be read.
     pub name: Option<&'r str>,
     /// The severity that the rule states. Null if it states none.
-    #[schemars(extend("enum" = ["low", "medium", "high", "critical", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["low", "medium", "high", "critical", null])))]
     pub severity: Option<&'r str>,
     /// Whether the rule is not disabled in its file.
     pub enabled: bool,
@@ -45,7 +48,8 @@ pub struct Rule<'r> {
 }
 
 /// An error with its place.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Problem<'r> {
     /// Path of the file.
     pub file: &'r str,
@@ -58,7 +62,8 @@ pub struct Problem<'r> {
 }
 
 /// A lint finding.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Lint<'r> {
     /// The kind, such as `never-matches`.
     pub code: &'static str,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+#[cfg(test)]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
@@ -16,14 +17,15 @@ use super::frame::Frame;
 /// A call stack.
 ///
 /// `F` is the type that writes the frames. They are a list of [`Frame`].
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Stack")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Stack"))]
 pub struct Stack<'a, F = Vec<Frame<'a>>> {
     /// The first applicable state of the stack. Null if the source does not report it.
-    #[schemars(extend("enum" = [
+    #[cfg_attr(test, schemars(extend("enum" = [
         "damaged", "lost", "ambiguous", "unconfirmed", "unresolved-key", "truncated", "kernel-only", "user-only", "none",
         "complete", null
-    ]))]
+    ])))]
     state: Option<&'static str>,
     /// The other applicable states.
     also: Vec<&'static str>,
@@ -35,14 +37,15 @@ pub struct Stack<'a, F = Vec<Frame<'a>>> {
 
 /// A summary of the frames of a stack. Absent if modules were not requested or the event has no
 /// stack.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StackSummary<'a> {
     /// Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.
     summary: Cow<'a, str>,
     /// Modules of the kernel frames before the first user frame.
     kernel_summary: Cow<'a, str>,
     /// Whether a user frame is in no image.
-    #[schemars(extend("enum" = ["yes", "no", "undetermined"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["yes", "no", "undetermined"])))]
     contains_unbacked: &'static str,
     /// The innermost user module that does more than pass calls on, or `jit:clr`, `unbacked` or
     /// `unknown`. Null without user frames.
@@ -118,6 +121,7 @@ impl Serialize for EventFrames<'_, '_> {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for EventFrames<'_, '_> {
     fn inline_schema() -> bool {
         true

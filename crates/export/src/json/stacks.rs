@@ -1,5 +1,6 @@
 //! The most frequent stacks by event, as `stacks` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,23 +12,26 @@ use super::stack::Stack;
 /// `stacks --format json`: the stacks of one capture.
 ///
 /// `K` is the type that writes the kinds of events.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Stacks")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Stacks"))]
 pub struct Stacks<K> {
     /// Kinds of events with stacks, the most frequent first.
     pub kinds: Vec<K>,
 }
 
 /// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "StacksOfCaptures")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StacksOfCaptures"))]
 pub struct StacksOfCaptures<C> {
     captures: Vec<C>,
 }
 
 /// The stacks of one of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "CaptureStacks")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CaptureStacks"))]
 pub struct CaptureStacks<'a, K> {
     /// The capture.
     #[serde(flatten)]
@@ -40,8 +44,9 @@ pub struct CaptureStacks<'a, K> {
 /// The stacks of one kind of event.
 ///
 /// `R` is the type that writes the rows.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "EventStacks")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "EventStacks"))]
 pub struct EventStacks<'a, R> {
     /// Name of the event.
     pub event: &'a str,
@@ -56,7 +61,8 @@ pub struct EventStacks<'a, R> {
 }
 
 /// `stacks --format json` for an exact trace: the paths of functions that executed most.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallStacks<'a> {
     /// What the weights are: `transitions`, or `nanoseconds` if the trace has times.
     pub unit: &'static str,
@@ -71,7 +77,8 @@ pub struct CallStacks<'a> {
 }
 
 /// A path of functions.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallStack<'a> {
     /// How long its innermost function executed.
     pub weight: u64,
@@ -89,8 +96,9 @@ pub struct CallStack<'a> {
 /// A stack of one process with its frequency.
 ///
 /// `F` is the type that writes the frames.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "StackRow")]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StackRow"))]
 pub struct StackRow<'a, F = Vec<Frame<'a>>> {
     /// Number of events with the stack.
     pub count: u64,

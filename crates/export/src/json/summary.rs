@@ -1,5 +1,6 @@
 //! The first answers about a trace, as `summary` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -7,7 +8,8 @@ use super::info::Capture;
 use super::top::CpuRow;
 
 /// `summary --format json`: an array with one object for each capture. Durations are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Summary<'a> {
     /// The machine, the times and the files.
     #[serde(flatten)]
@@ -53,7 +55,8 @@ pub struct Summary<'a> {
 }
 
 /// A kind of event.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct KindCount {
     /// Its name.
     pub kind: &'static str,
@@ -62,7 +65,8 @@ pub struct KindCount {
 }
 
 /// A provider.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ProviderEvents<'a> {
     /// Its name, or its GUID.
     pub provider: &'a str,
@@ -71,7 +75,8 @@ pub struct ProviderEvents<'a> {
 }
 
 /// Processor time.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Cpu<'a> {
     /// The time of all processors.
     pub available: u64,
@@ -86,7 +91,8 @@ pub struct Cpu<'a> {
 }
 
 /// Transfers of disks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Disk<'a> {
     /// Number of reads.
     pub reads: u64,
@@ -103,7 +109,8 @@ pub struct Disk<'a> {
 }
 
 /// Reads and writes of file systems, without those of paging, which repeat bytes of others.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FileRequests<'a> {
     /// Bytes read and written.
     pub bytes: u64,
@@ -114,7 +121,8 @@ pub struct FileRequests<'a> {
 }
 
 /// A file.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FileBytes<'a> {
     /// Its path, or a remark in brackets.
     pub file: &'a str,
@@ -123,7 +131,8 @@ pub struct FileBytes<'a> {
 }
 
 /// Modules, and names of functions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Symbols {
     /// Number of different modules in the trace.
     pub modules: u64,
@@ -137,7 +146,8 @@ pub struct Symbols {
 }
 
 /// Garbage collections of .NET processes.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct GarbageCollections {
     /// Number of collections of generation 0, 1, and 2 or older.
     pub generations: [u64; 3],
@@ -150,7 +160,8 @@ pub struct GarbageCollections {
 }
 
 /// A number of findings.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SeverityCount {
     /// Their severity.
     pub severity: &'static str,
@@ -159,7 +170,8 @@ pub struct SeverityCount {
 }
 
 /// An alert.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct AlertTitle<'a> {
     /// The highest severity of its findings.
     pub severity: &'static str,

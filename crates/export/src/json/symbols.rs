@@ -1,5 +1,6 @@
 //! Modules and their symbols, as `symbols` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_symbols::ResolvedFrame;
@@ -9,7 +10,8 @@ use super::frame::Names;
 use super::value::Hex;
 
 /// A module of a trace: `symbols list --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Module {
     /// File name of the module.
     pub module: String,
@@ -22,7 +24,8 @@ pub struct Module {
 }
 
 /// A file of a module. Facts that the trace does not state are null.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ModuleFile {
     /// File name.
     pub name: Option<String>,
@@ -35,7 +38,8 @@ pub struct ModuleFile {
 }
 
 /// Found and missing symbols: `symbols check` and `symbols fetch --format json`.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SymbolReport {
     /// Number of modules in the trace.
     pub modules: usize,
@@ -52,7 +56,8 @@ pub struct SymbolReport {
 }
 
 /// Files that are missing for the same cause.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MissingGroup {
     /// `image` or `pdb`.
     pub file: &'static str,
@@ -67,7 +72,8 @@ pub struct MissingGroup {
 }
 
 /// A missing file.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MissingFile {
     /// File name of the module.
     pub module: String,
@@ -76,7 +82,8 @@ pub struct MissingFile {
 }
 
 /// The names of an address: `symbols lookup --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct AddressNames<'a> {
     rva: Hex,
     #[serde(flatten)]
@@ -91,7 +98,8 @@ impl<'a> AddressNames<'a> {
 }
 
 /// A system-call stub: `symbols stubs --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Stub {
     /// Name of the export.
     pub name: String,
@@ -114,7 +122,8 @@ pub struct Stub {
 }
 
 /// A setting: `config show --format json` is a list of these.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Setting {
     /// Key in a configuration file.
     pub key: String,

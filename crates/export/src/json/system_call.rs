@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_pipeline::EventView;
@@ -9,18 +10,19 @@ use stackhound_pipeline::EventView;
 use super::value::{Hex, Text};
 
 /// A system call, as its entry and its exit report it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SystemCall {
     /// Name of the service; null if no file names it, or if the call of an exit is not known.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     service: Option<Text<Arc<str>>>,
     /// Address of the service's routine.
     routine: Option<Hex>,
     /// Whether entry and exit were found, otherwise why not.
-    #[schemars(extend("enum" = [
+    #[cfg_attr(test, schemars(extend("enum" = [
         "completed", "late", "thread-ended", "not-returned", "unfinished", "lost", "unknown-thread", "unconfirmed",
         "not-entered"
-    ]))]
+    ])))]
     completion: &'static str,
     /// The NTSTATUS; null unless completed.
     status: Option<Hex>,

@@ -1,5 +1,6 @@
 //! Kernel stacks of threads, as `kstack` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_threads::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack};
@@ -10,7 +11,8 @@ use super::process::{Process, Thread};
 use super::value::Time;
 
 /// Stacks of threads at one time: `kstack --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct KernelStacks<'a> {
     /// The requested time; null if each stack has its own time.
     time: Option<Time>,
@@ -25,7 +27,8 @@ impl<'a> KernelStacks<'a> {
 }
 
 /// A thread with its stack: a line of `kstack --format ndjson`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct KernelStack<'a> {
     pid: Option<u32>,
     tid: u32,
@@ -42,7 +45,8 @@ pub struct KernelStack<'a> {
 }
 
 /// The user stack, if it was requested.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct UserPart<'a> {
     /// The user stack, innermost frame first.
     user: Option<Vec<Frame<'a>>>,
@@ -51,16 +55,19 @@ struct UserPart<'a> {
 }
 
 /// How a stack was obtained.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Capture {
     /// Whether the stack was observed at the requested time, or inferred from another time.
-    #[schemars(extend("enum" = ["observed", "inferred"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["observed", "inferred"])))]
     certainty: &'static str,
     #[serde(flatten)]
     kind: CaptureKind,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum CaptureKind {
     /// The thread walked its own stack for the driver.
@@ -79,7 +86,7 @@ enum CaptureKind {
     /// The stack was recorded at a context switch to the thread.
     Switch {
         /// Relation of the switch to the requested time.
-        #[schemars(extend("enum" = ["last", "resumed", "earlier"]))]
+        #[cfg_attr(test, schemars(extend("enum" = ["last", "resumed", "earlier"])))]
         relation: &'static str,
         time: Time,
         /// Nanoseconds from the switch to the requested time; negative for a later switch.

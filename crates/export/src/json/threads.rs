@@ -1,5 +1,6 @@
 //! The processes, threads and stacks of the stack model, as `threads` writes them.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_calltree::{ContextId, ContextRange, GroupBy, StackGroup, Trace};
@@ -8,7 +9,8 @@ use super::tree::{At, Durations, TreeFrame, time};
 use super::value::Time;
 
 /// A process, a thread or a stack: a line of `threads --format ndjson`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ThreadRow<'t> {
     pid: Option<u32>,
     /// Name of the process or the stack.
@@ -19,7 +21,7 @@ pub struct ThreadRow<'t> {
     cpu: Option<u16>,
     /// Number of the stack; null for processes and threads.
     stack_id: Option<u64>,
-    #[schemars(extend("enum" = ["user", "kernel", "interrupt", "deferred", "alternate", "wow64", null]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["user", "kernel", "interrupt", "deferred", "alternate", "wow64", null])))]
     kind: Option<&'static str>,
     /// Number of threads.
     threads: u64,
@@ -46,7 +48,8 @@ pub struct ThreadRow<'t> {
 }
 
 /// A thread or a stack at the position of `--at`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct Now<'t> {
     /// The processor on which it is active; null if it is not.
     on: Option<u16>,
@@ -92,7 +95,8 @@ impl<'t> ThreadRow<'t> {
 }
 
 /// `threads --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Threads<'t> {
     /// The position of `--at`.
     pub at: Option<At>,

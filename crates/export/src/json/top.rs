@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -9,7 +10,8 @@ use super::info::Capture;
 use super::value::Time;
 
 /// `top cpu --format json`: the processor time of one capture. Durations are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopCpu<'a> {
     /// What is measured: `cpu`.
     pub metric: &'static str,
@@ -50,7 +52,8 @@ pub struct TopCpu<'a> {
 }
 
 /// A part of a trace.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Window {
     /// Start.
     pub from: Time,
@@ -61,7 +64,8 @@ pub struct Window {
 }
 
 /// How the frames of stacks were grouped, folded and selected.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Grouping<'a> {
     /// The preset.
     pub preset: Option<&'a str>,
@@ -83,7 +87,8 @@ pub struct Grouping<'a> {
 }
 
 /// A sampling interval.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Interval {
     /// Length in nanoseconds.
     pub duration: u64,
@@ -92,7 +97,8 @@ pub struct Interval {
 }
 
 /// Processor time by context switches, in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ExactCpu {
     /// Time of all threads but the idle ones.
     pub busy: u64,
@@ -107,7 +113,8 @@ pub struct ExactCpu {
 }
 
 /// A row. Times are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CpuRow<'a> {
     /// The process, thread, module, function or service. Null for stacks.
     pub name: Option<&'a str>,
@@ -133,14 +140,16 @@ pub struct CpuRow<'a> {
 }
 
 /// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopCpuOfCaptures<'a> {
     /// The captures.
     pub captures: Vec<CaptureTopCpu<'a>>,
 }
 
 /// The processor time of one of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CaptureTopCpu<'a> {
     /// The capture.
     #[serde(flatten)]
@@ -152,7 +161,8 @@ pub struct CaptureTopCpu<'a> {
 
 /// `top wait --format json` and `top ready --format json`: where threads of one capture did not run.
 /// Durations are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopWait<'a> {
     /// What is measured: `wait` or `ready`.
     pub metric: &'static str,
@@ -191,7 +201,8 @@ pub struct TopWait<'a> {
 }
 
 /// A row. Times are nanoseconds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct WaitRow<'a> {
     /// The process, thread, module, function, service, reason or readying thread. Null for stacks.
     pub name: Option<&'a str>,
@@ -215,14 +226,16 @@ pub struct WaitRow<'a> {
 }
 
 /// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopWaitOfCaptures<'a> {
     /// The captures.
     pub captures: Vec<CaptureTopWait<'a>>,
 }
 
 /// The waits of one of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CaptureTopWait<'a> {
     /// The capture.
     #[serde(flatten)]
@@ -234,7 +247,8 @@ pub struct CaptureTopWait<'a> {
 
 /// `top disk`, `top memory` and other measurements of resources with `--format json`: what one
 /// capture spent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopCosts<'a> {
     /// What is measured: the name of the command.
     pub metric: &'static str,
@@ -258,7 +272,8 @@ pub struct TopCosts<'a> {
 }
 
 /// A column of a measurement.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CostColumn {
     /// The key of its values.
     pub name: &'static str,
@@ -267,7 +282,8 @@ pub struct CostColumn {
 }
 
 /// Something that is in no row, or of which the rows lack a part.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CostRemainder {
     /// The reason, as a phrase.
     pub reason: &'static str,
@@ -278,7 +294,8 @@ pub struct CostRemainder {
 }
 
 /// A row.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CostRow<'a> {
     /// The process, module, file or other thing. Null for stacks.
     pub name: Option<&'a str>,
@@ -297,14 +314,16 @@ pub struct CostRow<'a> {
 }
 
 /// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TopCostsOfCaptures<'a> {
     /// The captures.
     pub captures: Vec<CaptureTopCosts<'a>>,
 }
 
 /// What one of several captures spent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CaptureTopCosts<'a> {
     /// The capture.
     #[serde(flatten)]

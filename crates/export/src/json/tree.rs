@@ -4,6 +4,7 @@
 //! `at_least`, which is true if there may be more frames, and `least`, which is smaller than the
 //! count if several of the frames may be one frame that was observed again.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_calltree::{
@@ -16,12 +17,13 @@ use super::value::{Hex, Text, Time};
 use crate::tree::{Row, Shown, Tree};
 
 /// A call: one execution of a function.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TreeFrame<'t> {
     frame_id: u64,
     stack_id: u64,
     /// Module and function, or other known facts about the address.
-    #[schemars(with = "String")]
+    #[cfg_attr(test, schemars(with = "String"))]
     name: Text<Name<'t>>,
     /// Name of the module, without the extension of Windows modules.
     module: Option<&'t str>,
@@ -34,7 +36,7 @@ pub struct TreeFrame<'t> {
     rva: Option<Hex>,
     /// The name of the stub, such as an entry of a procedure linkage table, at which the frame was
     /// called before it jumped to the function.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     stub: Option<Text<Name<'t>>>,
     /// The transition that created the frame; null if it was not observed.
     creation: Option<u64>,
@@ -64,11 +66,12 @@ pub struct TreeFrame<'t> {
 }
 
 /// The time of a start or an end.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Bound {
     /// `observed`: at this context. `inferred`: between `lo` and `hi`. `open`: outside of the known
     /// contexts or of the trace.
-    #[schemars(extend("enum" = ["observed", "inferred", "open"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["observed", "inferred", "open"])))]
     kind: &'static str,
     /// The earliest context.
     lo: Option<u64>,
@@ -77,7 +80,8 @@ pub struct Bound {
 }
 
 /// The first and the last possible time.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Times {
     earliest: Time,
     latest: Time,
@@ -90,7 +94,8 @@ impl Times {
 }
 
 /// The shortest and the longest possible duration, in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Durations {
     shortest: u64,
     longest: u64,
@@ -152,7 +157,8 @@ impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
 }
 
 /// A number of frames, or of items that belong to frames.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Count {
     count: u64,
     /// Smaller than the count if several of them may be one frame that was observed again.
@@ -168,7 +174,8 @@ impl From<FrameCount> for Count {
 }
 
 /// A context: a point of the trace.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct At {
     context: u64,
     /// The processor of the next transition.
@@ -188,7 +195,8 @@ pub fn time(context: Context<'_>) -> Option<Time> {
 }
 
 /// A range of consecutive contexts.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ContextRange {
     first: u64,
     last: u64,
@@ -203,12 +211,13 @@ impl From<Range> for ContextRange {
 }
 
 /// The contexts at which a frame was the innermost one.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallRange<'t> {
     /// Number of frames between it and the frame of the ranges.
     depth: u64,
     frame_id: u64,
-    #[schemars(with = "String")]
+    #[cfg_attr(test, schemars(with = "String"))]
     name: Text<Name<'t>>,
     #[serde(flatten)]
     range: ContextRange,
@@ -226,10 +235,11 @@ impl<'t> From<Call<'t>> for CallRange<'t> {
 }
 
 /// A stack at a context, without its frames.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TreeStack {
     stack_id: u64,
-    #[schemars(extend("enum" = ["user", "kernel", "interrupt", "deferred", "alternate", "wow64"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["user", "kernel", "interrupt", "deferred", "alternate", "wow64"])))]
     kind: &'static str,
     pid: Option<u32>,
     tid: Option<u32>,
@@ -261,7 +271,8 @@ impl From<CallStack<'_>> for TreeStack {
 }
 
 /// A stack at a context with its frames.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FullStack<'t> {
     #[serde(flatten)]
     stack: TreeStack,
@@ -276,7 +287,8 @@ impl<'t> From<CallStack<'t>> for FullStack<'t> {
 }
 
 /// `stack --format json`: the stack at a point of the trace, and the stacks before and after it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StackDocument<'t> {
     /// The point of the trace.
     pub at: At,
@@ -289,7 +301,8 @@ pub struct StackDocument<'t> {
 }
 
 /// The stacks that were active before or after a period of activity.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Neighbors {
     /// On the same processor.
     pub on_cpu: Option<TreeStack>,
@@ -299,7 +312,8 @@ pub struct Neighbors {
 
 /// `backtrace --format json`: the stacks at a point of the trace. Each is followed by the stack
 /// below it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Backtrace<'t> {
     /// The point of the trace.
     pub at: At,
@@ -308,7 +322,8 @@ pub struct Backtrace<'t> {
 }
 
 /// `tree --format json`: the calls around a frame.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TreeDocument<'t> {
     at: At,
     stack: TreeStack,
@@ -333,7 +348,8 @@ impl<'t> TreeDocument<'t> {
 }
 
 /// A row of a tree.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct TreeRow<'t> {
     /// Indentation level.
     level: u64,
@@ -341,7 +357,9 @@ struct TreeRow<'t> {
     node: TreeNode<'t>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum TreeNode<'t> {
     /// A frame.
@@ -387,10 +405,11 @@ impl<'t> From<Row<'t>> for TreeRow<'t> {
 }
 
 /// A change of a stack below a frame: a line of `events-of --format ndjson`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StackChange<'t> {
     /// Whether a frame starts or ends, or the processor leaves or enters the stack.
-    #[schemars(extend("enum" = ["start", "end", "leave", "enter"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["start", "end", "leave", "enter"])))]
     change: &'static str,
     /// Number of frames between the changed frame and the requested frame.
     depth: u64,
@@ -401,10 +420,12 @@ pub struct StackChange<'t> {
     frame: Option<ChangedFrame<'t>>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+
+#[cfg_attr(test, derive(JsonSchema))]
 struct ChangedFrame<'t> {
     frame_id: u64,
-    #[schemars(with = "String")]
+    #[cfg_attr(test, schemars(with = "String"))]
     name: Text<Name<'t>>,
     /// Time of the start or end.
     bound: Bound,
@@ -447,7 +468,8 @@ impl<'t> StackChange<'t> {
 }
 
 /// A call of a function: a line of `calls --format ndjson`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallLine<'t> {
     /// Time of the call.
     time: Option<Time>,
@@ -466,7 +488,8 @@ impl<'t> From<CallFrame<'t>> for CallLine<'t> {
 }
 
 /// `calls --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Calls<'t> {
     /// Number of calls that were found; more than are listed if `--limit` applies.
     found: u64,
@@ -476,7 +499,8 @@ pub struct Calls<'t> {
 }
 
 /// `events-of --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StackChanges<'t> {
     /// The frame below which the changes occur.
     frame: TreeFrame<'t>,
@@ -486,7 +510,8 @@ pub struct StackChanges<'t> {
 }
 
 /// `ranges --format json`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Ranges<'t> {
     /// The frame that executes in the ranges.
     frame: TreeFrame<'t>,
@@ -496,7 +521,8 @@ pub struct Ranges<'t> {
 }
 
 /// A line of `ranges --format ndjson`.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(untagged)]
 pub enum RangeLine<'t> {
     /// With `--by-call`.

@@ -1,8 +1,10 @@
 //! Values without a JSON type, as texts.
 
+#[cfg(test)]
 use std::borrow::Cow;
 use std::fmt;
 
+#[cfg(test)]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, Serializer};
 use stackhound_types::{FileTime, HexBytes, Rfc3339};
@@ -24,6 +26,7 @@ impl Serialize for Hex {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for Hex {
     fn schema_name() -> Cow<'static, str> {
         "Hex".into()
@@ -64,6 +67,7 @@ impl Serialize for Time {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for Time {
     fn schema_name() -> Cow<'static, str> {
         "Time".into()
@@ -88,6 +92,7 @@ impl Serialize for Bytes<'_> {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for Bytes<'_> {
     fn schema_name() -> Cow<'static, str> {
         "Bytes".into()
@@ -112,6 +117,7 @@ impl<T: fmt::Display> Serialize for Text<T> {
     }
 }
 
+#[cfg(test)]
 impl<T> JsonSchema for Text<T> {
     fn inline_schema() -> bool {
         true
