@@ -9,9 +9,9 @@ valgrind, without a simulation of caches). The difference, divided by the differ
 not include the start of the program. Works that write events instead read two parts of one trace, and
 the difference is divided by the difference in lines.
 
---built: the folder with `stackhound` and `examples/stages`. Without it, the release build is built
+--built: the folder with `stackhound` and `examples/stages`. Without it, it is built with the profile `dist`
 and measured. The table, scripts/instructions.toml, has a section for each name of such a folder:
-`debug`, which .ci/run builds anyway, and `release`. Unoptimized code of generic functions and checks
+`debug`, which .ci/run builds anyway, and `dist`. Unoptimized code of generic functions and checks
 of overflows are part of the counts of `debug`.
 
 The exit code is 1 if a count exceeds the table by more than 5 %, or if the table has no such count.
@@ -32,7 +32,7 @@ import subprocess
 import tempfile
 import tomllib
 
-from speed import RELEASE, ROOT, build
+from speed import DIST, ROOT, build
 
 TABLE = ROOT / "scripts" / "instructions.toml"
 TOLERANCE = 0.05
@@ -147,7 +147,7 @@ def main():
         parser.error(f"expected one of {', '.join(WORKS)}")
     if not options.built:
         build()
-    built = (options.built or RELEASE).resolve()
+    built = (options.built or DIST).resolve()
     names = options.works or list(WORKS)
     tables = tomllib.loads(TABLE.read_text()) if TABLE.exists() else {}
     table = tables.setdefault(built.name, {})

@@ -29,8 +29,8 @@ fi
 if [ -n "$short" ]; then
   program=$short rounds=1
 else
-  cargo build --quiet --locked --release -p stackhound-cli
-  program=$target/release/stackhound rounds=3
+  cargo build --quiet --locked --profile dist -p stackhound-cli
+  program=$target/dist/stackhound rounds=3
 fi
 console="console=ttyS0 quiet panic=-1"
 

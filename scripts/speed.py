@@ -22,7 +22,7 @@ anonymous memory; files are mapped and do not count. The share of a goal is abov
 better than the goal, and a missed goal is marked.
 
 --built: a folder with built programs, `stackhound` and `examples/stages`, to measure another build.
-Without it, the release build is built and measured.
+Without it, the program is built with the profile `dist` and measured.
 
 --json: write all costs and figures to this file.
 
@@ -52,7 +52,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RELEASE = ROOT / "target" / "release"
+DIST = ROOT / "target" / "dist"
 WORK = ROOT / "target" / "speed"
 COPIES = 44
 
@@ -619,9 +619,9 @@ def measure_rules(programs, folder, events, runs):
 
 
 def build():
-    run("cargo", "build", "--release", "--quiet", "--bin", "stackhound")
-    run("cargo", "build", "--release", "--quiet", "-p", "stackhound", "--example", "stages")
-    run("cargo", "build", "--release", "--quiet", "-p", "stackhound-etl", "--example", "repeat_trace")
+    run("cargo", "build", "--profile", "dist", "--quiet", "--bin", "stackhound")
+    run("cargo", "build", "--profile", "dist", "--quiet", "-p", "stackhound", "--example", "stages")
+    run("cargo", "build", "--profile", "dist", "--quiet", "-p", "stackhound-etl", "--example", "repeat_trace")
 
 
 def main():
@@ -642,7 +642,7 @@ def main():
         return measure_live()
     if not options.built:
         build()
-    programs = Programs((options.built or RELEASE).resolve(), options.busy)
+    programs = Programs((options.built or DIST).resolve(), options.busy)
     if options.rules:
         return measure_rules(programs, options.rules.resolve(), options.events, options.runs)
     WORK.mkdir(parents=True, exist_ok=True)

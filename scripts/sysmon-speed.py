@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--program", default=str(ROOT / "target" / "release" / "stackhound"))
+    parser.add_argument("--program", default=str(ROOT / "target" / "dist" / "stackhound"))
     parser.add_argument("--before")
     arguments = parser.parse_args()
     rows, runs = (30_000, 1) if arguments.short else (arguments.rows, arguments.runs)

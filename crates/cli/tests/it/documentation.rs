@@ -63,7 +63,7 @@ fn is_live(arguments: &[String]) -> bool {
 const LONG: [&str; 5] = [
     "scripts/speed.py",
     "cargo run --release -p stackhound --example fields",
-    "cargo run --release --locked -p stackhound-calltree --example scale",
+    "cargo run --profile dist --locked -p stackhound-calltree --example scale",
     "STACKHOUND_LOAD=\"60 1000000\" scripts/with-fake cargo test",
     // Needs settings such as those of the step "live" of windows-check.sh.
     "STACKHOUND_FAKE=settings.txt scripts/with-fake",
@@ -332,7 +332,7 @@ fn every_documented_command_prints_the_documented_output() {
             continue;
         }
         let arguments =
-            command.strip_prefix("cargo run --release -- ").or(command.strip_prefix("stackhound "));
+            command.strip_prefix("cargo run -- ").or(command.strip_prefix("stackhound "));
         let arguments = arguments.unwrap_or_else(|| panic!("{page}: {command}: no test runs this"));
         let (arguments, _) = arguments.split_once(" | ").unwrap_or((arguments, ""));
         let arguments = words(arguments);
