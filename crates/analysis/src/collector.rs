@@ -117,9 +117,10 @@ impl Collector {
     /// because other events state the sampling interval.
     ///
     /// # Errors
-    /// If the profile is full: it cannot contain another stack, frame, process or thread.
+    /// If the profile is full: it cannot contain another stack, frame, process or thread; or the
+    /// trace is too long.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view);
+        self.parts.observe(view)?;
         let hook_id = view.kernel_id();
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(view);

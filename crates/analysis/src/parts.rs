@@ -68,6 +68,11 @@ pub struct Parts {
     start: FileTime,
     /// Times of the first and the last event.
     times: Option<(TraceTime, TraceTime)>,
+    processors: u32,
+    /// The time of the first event of the capture.
+    capture_start: Option<TraceTime>,
+    /// See [`length_max`].
+    length_max: u64,
     processes: FxHashMap<ProcessKey, ProcessId>,
     threads: FxHashMap<ThreadKey, ThreadId>,
     services: Services,
@@ -79,12 +84,16 @@ impl Parts {
     /// Time zero is the start of the session.
     pub fn new(product: String, trace: &OpenTrace) -> Parts {
         let start = trace.sources()[0].etl_file.session().start_time;
+        let processors = trace.sessions().map(|session| session.processors).max().unwrap_or(1).max(1);
         Parts {
             builder: ProfileBuilder::new(product, unix_nanos(start)),
             stacks: Stacks::default(),
             clock: trace.clock(),
             start,
             times: None,
+            processors,
+            capture_start: None,
+            length_max: length_max(&trace.clock(), processors),
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
             services: Services::default(),
@@ -94,10 +103,17 @@ impl Parts {
 
     /// Notes the time of the next event, and the services that it states. Moves time zero to the first
     /// event if that is earlier than the start of the session.
+    ///
+    /// # Errors
+    /// If sums of times up to this event could be too large.
     #[inline]
-    pub fn observe(&mut self, view: &EventView<'_>) {
+    pub fn observe(&mut self, view: &EventView<'_>) -> Result<(), Full> {
         self.services.observe(view);
         let now = view.time();
+        let length = now.ticks_since(*self.capture_start.get_or_insert(now));
+        if length > self.length_max {
+            return Err(self.too_long(length));
+        }
         match &mut self.times {
             Some((_, last)) => *last = now.max(*last),
             None => {
@@ -106,6 +122,14 @@ impl Parts {
                 self.builder.set_start(unix_nanos(self.start));
             }
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_long(&self, length: u64) -> Full {
+        const YEAR: u64 = 365 * 24 * 60 * 60;
+        let seconds = length / self.clock.ticks_per_second().max(1);
+        Full::Time { years: seconds / YEAR, processors: self.processors }
     }
 
     /// Time zero.
@@ -121,6 +145,7 @@ impl Parts {
     /// Continues with another capture. Its processes, threads and modules are different.
     pub fn begin_capture(&mut self, clock: Clock) {
         self.clock = clock;
+        (self.capture_start, self.length_max) = (None, length_max(&clock, self.processors));
         self.processes.clear();
         self.threads.clear();
         self.services = Services::default();
@@ -251,6 +276,13 @@ impl Parts {
         let when = |time, evidence| (evidence == Evidence::Observed).then(|| self.nanos(time));
         (when(span.from, span.start), when(span.to, span.end))
     }
+}
+
+/// The longest time of a capture, in raw ticks, of which the time of all processors together is a
+/// signed 64-bit number of nanoseconds.
+fn length_max(clock: &Clock, processors: u32) -> u64 {
+    let ticks = u128::from(i64::MAX as u64) * u128::from(clock.ticks_per_second()) / 1_000_000_000;
+    u64::try_from(ticks / u128::from(processors)).unwrap_or(u64::MAX)
 }
 
 fn unix_nanos(time: FileTime) -> i64 {

@@ -239,9 +239,9 @@ impl Waits {
     /// the trace must be passed.
     ///
     /// # Errors
-    /// If there are too many different stacks, frames, processes or threads.
+    /// If there are too many different stacks, frames, processes or threads, or the trace is too long.
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view);
+        self.parts.observe(view)?;
         self.slices.clear();
         let off =
             self.scheduling.observe(view, &mut self.parts)?.iter().filter(|slice| slice.processor.is_none());

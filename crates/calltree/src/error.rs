@@ -53,6 +53,12 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// The first and the last transition are too far apart for sums of durations.
+    #[error("the trace lasts {years} years, of which durations cannot be added up; is its clock damaged?")]
+    TooLong {
+        /// The length in years.
+        years: u64,
+    },
     /// The bytes are not an index.
     #[error("not a stack index: expected the file to begin with {:?}", String::from_utf8_lossy(.expected))]
     NoIndex {

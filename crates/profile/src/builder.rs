@@ -10,10 +10,23 @@ use crate::model::{
 use crate::profile::{MarkerRecord, Node, Profile};
 use crate::samples::Samples;
 
-/// A profile cannot hold more than 2³² − 1 items of one kind.
+/// A limit of profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the profile has too many {0}")]
-pub struct Full(&'static str);
+pub enum Full {
+    /// A profile cannot hold more than 2³² − 1 items of one kind.
+    #[error("the profile has too many {0}")]
+    Items(&'static str),
+    /// The time of all processors together is not a signed 64-bit number of nanoseconds.
+    #[error(
+        "the events are {years} years apart on {processors} processors, of which times cannot be added up; is the clock in the trace's header damaged?"
+    )]
+    Time {
+        /// The time between the first and the last event, in years.
+        years: u64,
+        /// The number of processors.
+        processors: u32,
+    },
+}
 
 /// Collects a profile. Adding a sample takes about 8 bytes of memory and no look-up.
 ///
@@ -28,7 +41,7 @@ pub struct ProfileBuilder {
 }
 
 fn next(len: usize, what: &'static str) -> Result<u32, Full> {
-    u32::try_from(len).ok().filter(|&id| id != u32::MAX).ok_or(Full(what))
+    u32::try_from(len).ok().filter(|&id| id != u32::MAX).ok_or(Full::Items(what))
 }
 
 impl ProfileBuilder {

@@ -189,9 +189,9 @@ impl Chain {
     /// Adds the next event. Every event of the trace must be passed.
     ///
     /// # Errors
-    /// If there are too many different stacks, frames, processes or threads.
+    /// If there are too many different stacks, frames, processes or threads, or the trace is too long.
     pub fn observe(&mut self, view: &EventView<'_>) -> Result<(), Full> {
-        self.parts.observe(view);
+        self.parts.observe(view)?;
         self.slices.clear();
         self.slices.extend_from_slice(self.scheduling.observe(view, &mut self.parts)?);
         for index in 0..self.slices.len() {

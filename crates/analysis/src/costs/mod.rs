@@ -349,7 +349,7 @@ impl Costs {
     /// # Errors
     /// If there are too many different stacks, frames, processes or threads.
     pub fn observe(&mut self, view: &EventView<'_>, mut wanted: impl FnMut() -> bool) -> Result<(), Full> {
-        self.out.parts.observe(view);
+        self.out.parts.observe(view)?;
         self.measure.observe(view, &mut self.out, &mut wanted)
     }
 

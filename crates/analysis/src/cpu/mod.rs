@@ -264,10 +264,10 @@ impl Cpu {
     /// be passed.
     ///
     /// # Errors
-    /// If there are too many different stacks, frames, processes or threads.
+    /// If there are too many different stacks, frames, processes or threads, or the trace is too long.
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
-        self.parts.observe(view);
+        self.parts.observe(view)?;
         for slice in self.scheduling.observe(view, &mut self.parts)? {
             self.exact.add(slice, self.window);
         }

@@ -59,6 +59,11 @@ struct Transitions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LabelId(pub u32);
 
+/// A year in units of 100 ns.
+const YEAR: u64 = 365 * 24 * 60 * 60 * 10_000_000;
+/// The longest trace in units of 100 ns: nanoseconds of it are signed 64-bit numbers.
+const LENGTH_MAX: u64 = i64::MAX as u64 / 100;
+
 impl Builder {
     /// Creates an empty trace.
     pub fn new() -> Self {
@@ -241,8 +246,12 @@ impl Builder {
     ///
     /// # Errors
     /// A change is after the end, the number of described transitions is different, there are more
-    /// than 2^44 transitions, or the stacks have too many contexts together.
+    /// than 2^44 transitions, the stacks have too many contexts together, or the trace is longer
+    /// than 292 years.
     pub fn finish(self, transitions: u64) -> Result<Trace, Error> {
+        if self.transitions.last > LENGTH_MAX {
+            return Err(Error::TooLong { years: self.transitions.last / YEAR });
+        }
         Trace::open(self.write(transitions)?.into())
     }
 
