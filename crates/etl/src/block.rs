@@ -8,7 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stackhound_types::RawTime;
 
+use crate::buffer::{BufferHeader, BufferType};
+use crate::damage::{Damage, DamageReason};
 use crate::record::{HeaderKind, Record, RecordError, Records};
+use crate::time_check::{Misfits, TimeBounds};
 use crate::{LogfileHeader, Selection};
 
 /// One record of a block: its time, offset, size and kind, in 16 bytes.
@@ -96,6 +99,8 @@ pub struct Block {
     session: Arc<LogfileHeader>,
     origin: Origin,
     extent: Extent,
+    /// Whether the records of the buffer are in the order of their times.
+    is_sorted: bool,
 }
 
 /// The times of all records of a block's buffer, including those outside the selection, and gaps
@@ -106,8 +111,11 @@ pub struct Extent {
     pub times: Option<(RawTime, RawTime)>,
     /// Whether records after the last one are missing because of damage.
     pub is_cut: bool,
-    /// Whether the previous buffer of the same stream cannot be read at all.
+    /// Whether records before the first one are missing because of damage: of this buffer, or the
+    /// whole previous buffer of the same stream.
     pub follows_unreadable: bool,
+    /// Raw times between which other records are missing because of damage.
+    pub gap: Option<(RawTime, RawTime)>,
 }
 
 /// The origin of a block: file, session, processor and offset.
@@ -167,8 +175,77 @@ impl Block {
             times: times.map(|(first, latest)| (first, latest.max(last))),
             is_cut: error.is_some(),
             follows_unreadable: false,
+            gap: None,
         };
-        (Block { bytes, entries, session, origin, extent }, error)
+        (Block { bytes, entries, session, origin, extent, is_sorted: sorted }, error)
+    }
+
+    /// The same block without the records whose times contradict `bounds` or each other, and the
+    /// damage. Costs nothing for each record if all of them are in order.
+    ///
+    /// # Errors
+    /// If no record is left.
+    pub(crate) fn checked(self, bounds: &TimeBounds) -> Result<(Block, Option<Damage>), Damage> {
+        let Some((first, last)) = self.extent.times else { return Ok((self, None)) };
+        if self.is_sorted && bounds.admit(first, last) {
+            return Ok((self, None));
+        }
+        let misfits = Misfits::of(&self.bytes, bounds);
+        self.without(misfits)
+    }
+
+    /// The same block without its first record if only that one is earlier than the last record of
+    /// the previous block of its stream, and the damage.
+    ///
+    /// # Errors
+    /// If no record is left.
+    pub fn after(self, previous: &Block) -> Result<(Block, Option<Damage>), Damage> {
+        let ends = self.extent.times.zip(previous.extent.times);
+        let is_data = |block: &Block| block.header_type() == Some(BufferType::Generic);
+        let same = |block: &Block| (block.origin.etl_file, block.origin.session);
+        match ends {
+            Some(((first, _), (_, last)))
+                if first < last && same(&self) == same(previous) && is_data(previous) && is_data(&self) =>
+            {
+                let misfits = Misfits::at_start(&self.bytes, &self.session, last);
+                self.without(misfits)
+            }
+            _ => Ok((self, None)),
+        }
+    }
+
+    #[cold]
+    fn without(mut self, misfits: Option<Misfits>) -> Result<(Block, Option<Damage>), Damage> {
+        let Some(misfits) = misfits else { return Ok((self, None)) };
+        self.entries.retain_mut(|entry| {
+            let time = misfits.time_at(entry.offset(), entry.time);
+            time.inspect(|&time| entry.time = time).is_some()
+        });
+        if self.origin.processor.is_none() {
+            self.entries.sort_by_key(|entry| entry.time);
+        }
+        let is_compressed = BufferHeader::read(&self.bytes).is_some_and(BufferHeader::is_compressed);
+        let damage = Damage {
+            offset: self.origin.file_offset + if is_compressed { 0 } else { misfits.first_offset() as u64 },
+            skipped: misfits.bytes as u64,
+            reason: DamageReason::Time { records: misfits.count() as u32, time: misfits.time.0 },
+        };
+        let (first, last) = misfits.times.ok_or(damage)?;
+        let extent = &mut self.extent;
+        // Other records of the block may have been skipped before.
+        extent.times = extent.times.map(|(earliest, latest)| (first.max(earliest), last.min(latest)));
+        extent.gap = match (extent.gap, misfits.gap) {
+            (Some((one, until)), Some((other, end))) => Some((one.min(other), until.max(end))),
+            (gap, other) => gap.or(other),
+        };
+        extent.follows_unreadable |= misfits.has_first;
+        extent.is_cut |= misfits.has_last;
+        self.origin.after_loss |= misfits.has_first;
+        Ok((self, Some(damage)))
+    }
+
+    fn header_type(&self) -> Option<BufferType> {
+        BufferHeader::read(&self.bytes)?.buffer_type()
     }
 
     /// All records in file order, or in time order if processors share the stream.

@@ -72,6 +72,22 @@ pub enum DamageReason {
         /// The field Offset.
         offset: u32,
     },
+    /// Records whose times contradict the other records of their buffer, the time at which the
+    /// buffer was written, the start of the session, or the buffers around it. They are skipped.
+    #[error("{} whose time contradicts those around it, the first with the raw time {time}; skipped", records_text(*.records))]
+    Time {
+        /// Number of records.
+        records: u32,
+        /// The raw time of the first of them.
+        time: i64,
+    },
+    /// The first buffer of the file is not the session's first, and the session did not lose the
+    /// buffers before it.
+    #[error("the first buffer has the number {first}; the buffers before it are missing")]
+    MissingStart {
+        /// The sequence number of the first buffer.
+        first: i64,
+    },
     /// The session counted more buffers as written than the file has, beyond the buffers that the
     /// session lost.
     #[error(
@@ -86,4 +102,8 @@ pub enum DamageReason {
     /// A part of a packed file cannot be unpacked. Offset and size refer to the packed file.
     #[error("packed file: {0}")]
     Packed(&'static str),
+}
+
+fn records_text(records: u32) -> String {
+    if records == 1 { "a record".to_owned() } else { format!("{records} records") }
 }

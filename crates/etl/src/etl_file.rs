@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use stackhound_types::RawTime;
 
 use crate::block::{Block, Origin};
 use crate::buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferHeader, BufferType};
@@ -14,7 +15,8 @@ use crate::compress::{self, Algorithm, DecompressError};
 use crate::damage::{Damage, DamageReason};
 use crate::index::{self, BufferRef, Index};
 use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-use crate::record::{Records, is_plausible_start, starts_with_event, trusted_end};
+use crate::record::{Records, is_plausible_start, starts_with_event, time_of_first, trusted_end};
+use crate::time_check::TimeBounds;
 use crate::{Clock, Selection};
 
 /// The reason why bytes are not a trace file.
@@ -240,7 +242,8 @@ impl EtlFile {
     /// Reads one buffer of the index: decompresses it if necessary and finds its records.
     ///
     /// With a `selection`, the block contains only the selected records. If only a part of the
-    /// buffer can be read, the damage is returned together with the block.
+    /// buffer can be read, or the times of some records cannot be right, the damage is returned
+    /// together with the block.
     ///
     /// # Errors
     /// If nothing of the buffer can be read.
@@ -248,7 +251,7 @@ impl EtlFile {
         &self,
         buffer: &BufferRef,
         selection: Option<&Selection>,
-    ) -> Result<(Block, Option<Damage>), Damage> {
+    ) -> Result<(Block, Vec<Damage>), Damage> {
         let start = buffer.offset as usize;
         let whole = start..start + buffer.size as usize;
         let damage =
@@ -300,6 +303,25 @@ impl EtlFile {
             }
             None => None,
         };
-        Ok((block, note))
+        let (block, misfits) = match TimeBounds::of(buffer, header, &session.header) {
+            Some(bounds) => block.checked(&bounds)?,
+            None => (block, None),
+        };
+        Ok((block, misfits.into_iter().chain(note).collect()))
+    }
+
+    /// The time of the first record of a buffer. Expands the beginning of a compressed buffer.
+    pub(crate) fn first_time(&self, buffer: &BufferRef, compression: Algorithm) -> Option<RawTime> {
+        let start = buffer.offset as usize;
+        let content = self.bytes.get(start + BUFFER_HEADER_SIZE..start + buffer.size as usize)?;
+        if !buffer.compressed {
+            return time_of_first(content);
+        }
+        let mut beginning = [0; 128];
+        let written = match compress::decompress(compression, content, &mut beginning) {
+            Ok(()) => beginning.len(),
+            Err(error) => error.written,
+        };
+        time_of_first(&beginning[..written])
     }
 }

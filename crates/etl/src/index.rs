@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use stackhound_types::RawTime;
+
 use crate::LogfileHeader;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
@@ -15,7 +17,7 @@ use crate::etl_file::{EtlFile, SessionStart};
 use crate::logfile::LogFileMode;
 use crate::{repeat, resync};
 
-/// Location and order of a buffer, in 32 bytes, so that the index of any file stays small.
+/// Location and order of a buffer, in 48 bytes, so that the index of any file stays small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferRef {
     /// Offset in the file, in bytes.
@@ -30,12 +32,14 @@ pub struct BufferRef {
     /// Processor index.
     pub processor: u16,
     /// Whether events or buffers were lost immediately before it: a flag is set, or the previous
-    /// sequence number is missing.
+    /// sequence number is missing, also that of the first buffer.
     pub after_loss: bool,
     /// Whether a flag reports a loss of records or buffers of its processor immediately before it.
     pub is_marked_lossy: bool,
     /// Whether the content is compressed.
     pub compressed: bool,
+    /// The time of the first record of the next buffer of its stream, if it has one.
+    pub next_time: Option<RawTime>,
 }
 
 /// A range of sequence numbers of one session that no buffer of the file has.
@@ -48,6 +52,11 @@ pub struct MissingBuffers {
     /// The last missing sequence number.
     pub last: i64,
 }
+
+/// The first Windows version (7) whose sessions begin their sequence of buffers with 1.
+const FIRST_IS_ONE: (u8, u8) = (6, 1);
+/// The first sequence number of sessions of Windows Vista.
+const FIRST_OF_VISTA: i64 = 2;
 
 impl MissingBuffers {
     fn count(&self) -> u64 {
@@ -107,6 +116,7 @@ impl Index {
                     is_marked_lossy: header.flags().indicates_loss(),
                     // Header buffers are never compressed, even if a damaged flag is set.
                     compressed,
+                    next_time: None,
                 });
             } else {
                 index.other_buffers += 1;
@@ -118,30 +128,72 @@ impl Index {
         index.bytes_read -= repeated.iter().map(|damage| damage.skipped).sum::<u64>();
         index.damage.extend(repeated);
         index.damage.sort_by_key(|damage| damage.offset);
+        index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
+        index.note_next_times(etl_file, &sessions);
         index.mark_gaps();
         let missing = index.written_and_gone(etl_file.session());
         index.unaccounted = missing.saturating_sub(index.in_gaps_beyond(etl_file.session()));
         if missing > 0 {
             let reason = DamageReason::Incomplete { written: etl_file.session().buffers_written, missing };
             index.damage.push(Damage { offset: etl_file.size(), skipped: 0, reason });
+        } else if let Some(damage) = index.missing_start() {
+            index.damage.insert(0, damage);
         }
-        index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
         (index, sessions)
     }
 
-    /// Number of buffers that were written and are not in the file. It is 0 for unfinished
-    /// sessions, which have no final count, and for appended files, where the count covers only a
-    /// part of the file.
+    /// Notes for each buffer the time of the first record of the next one of its stream.
+    fn note_next_times(&mut self, etl_file: &EtlFile, sessions: &[SessionStart]) {
+        let mut order = self.by_sequence();
+        order.sort_by_key(|&number| self.buffers[number].processor);
+        for pair in order.windows(2) {
+            let next = self.buffers[pair[1]];
+            let before = &mut self.buffers[pair[0]];
+            if (before.processor, before.epoch) == (next.processor, next.epoch) {
+                before.next_time = etl_file.first_time(&next, sessions[next.epoch as usize].compression);
+            }
+        }
+    }
+
+    /// Whether the sequence of a session begins with 1, so that larger numbers prove that its first
+    /// buffers are missing.
+    fn begins_with_one(&self, epoch: u32) -> bool {
+        let Some(session) = self.sessions.get(epoch as usize) else { return false };
+        let mode = session.mode;
+        // A circular file overwrites its first buffers when it has reached its maximum size. The
+        // two buffers are a margin: no source describes which of the sizes is the last.
+        let largest = session.maximum_file_bytes().saturating_sub(2 * u64::from(session.buffer_size));
+        let is_overwritten = mode.has(LogFileMode::CIRCULAR) && self.bytes_read > largest;
+        let starts_later = mode.has(LogFileMode::NEW_FILE) || mode.has(LogFileMode::BUFFERING);
+        session.windows_version >= FIRST_IS_ONE && !is_overwritten && !starts_later
+    }
+
+    /// The damage that buffers before the first one are missing, beyond those that the session
+    /// itself lost.
+    fn missing_start(&self) -> Option<Damage> {
+        let gaps = self.gaps();
+        let (after, _) = gaps.iter().find(|(_, gap)| gap.first == 1)?;
+        let first = &self.buffers[*after];
+        let session = &self.sessions[first.epoch as usize];
+        let reason = DamageReason::MissingStart { first: first.sequence };
+        let is_lost = self.in_gaps_beyond(session) == 0;
+        (!is_lost).then_some(Damage { offset: first.offset, skipped: 0, reason })
+    }
+
+    /// Number of buffers that were written and are not in the file. The count of an unfinished
+    /// session may be too low, but not too high. It is 0 for appended files, where the count covers
+    /// only a part of the file.
     fn written_and_gone(&self, session: &LogfileHeader) -> u64 {
         let is_appended = self.buffers.iter().any(|buffer| buffer.epoch > 0);
-        if session.end_time.is_none() || is_appended {
+        if is_appended {
             return 0;
         }
         // The header buffer counts as written.
         let gone = u64::from(session.buffers_written).saturating_sub(self.found());
         let first = self.by_sequence().first().map_or(1, |&first| self.buffers[first].sequence);
         // A circular session overwrites its first buffers.
-        let overwritten = if session.mode.has(LogFileMode::CIRCULAR) { first.abs_diff(1) } else { 0 };
+        let is_circular = session.mode.has(LogFileMode::CIRCULAR) && !self.begins_with_one(0);
+        let overwritten = if is_circular { first.abs_diff(1) } else { 0 };
         gone.saturating_sub(overwritten)
     }
 
@@ -173,49 +225,73 @@ impl Index {
     }
 
     fn mark_gaps(&mut self) {
-        for pair in self.by_sequence().windows(2) {
-            let before = self.buffers[pair[0]];
-            self.buffers[pair[1]].after_loss |= missing_between(&before, &self.buffers[pair[1]]) > 0;
+        for (after, _) in self.gaps() {
+            self.buffers[after].after_loss = true;
         }
     }
 
-    /// Gaps between the first and the last sequence number of a session.
-    fn gaps(&self) -> Vec<MissingBuffers> {
-        let order = self.by_sequence();
-        let pairs = order.windows(2).map(|pair| (&self.buffers[pair[0]], &self.buffers[pair[1]]));
-        let gaps = pairs.filter(|(before, after)| missing_between(before, after) > 0);
-        let gap = |(before, after): (&BufferRef, &BufferRef)| {
-            let (epoch, first, last) = (before.epoch, before.sequence + 1, after.sequence - 1);
-            MissingBuffers { epoch, first, last }
-        };
-        gaps.map(gap).collect()
+    /// Gaps up to the last sequence number of a session, each with the index of the buffer after
+    /// it.
+    fn gaps(&self) -> Vec<(usize, MissingBuffers)> {
+        let (mut gaps, mut last) = (Vec::new(), None);
+        for number in self.by_sequence() {
+            let BufferRef { epoch, sequence, .. } = self.buffers[number];
+            let before = match last {
+                Some((same, before)) if same == epoch => before,
+                _ if self.begins_with_one(epoch) => 0,
+                _ => sequence - 1,
+            };
+            if sequence.abs_diff(before) > 1 {
+                gaps.push((number, MissingBuffers { epoch, first: before + 1, last: sequence - 1 }));
+            }
+            last = Some((epoch, sequence));
+        }
+        gaps
     }
 
     fn in_gaps(&self) -> u64 {
-        self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add)
+        self.gaps().iter().map(|(_, gap)| gap.count()).fold(0, u64::saturating_add)
     }
 
-    /// Buffers that are not in the file, in the order of their sequence numbers: gaps, and buffers
-    /// that the session counted as written beyond them. The latter come before the first or after
-    /// the last buffer, so both ranges are returned unless the sequence starts with 1.
+    /// Buffers that are not in the file, in the order of their sequence numbers: gaps, buffers that
+    /// the session counted as written beyond them, and those before the first one if it is not
+    /// known to be the session's first: overwritten ones, those of earlier files of a series.
     pub fn missing(&self) -> Vec<MissingBuffers> {
-        let mut missing = self.gaps();
-        let count = i64::try_from(self.unaccounted).unwrap_or(i64::MAX);
-        let order = self.by_sequence();
-        if count > 0 {
-            let ends = order.first().zip(order.last());
-            let (first, last) =
-                ends.map_or((1, 0), |(&a, &b)| (self.buffers[a].sequence, self.buffers[b].sequence));
-            if first > 1 {
-                let from = first.saturating_sub(count).max(1);
-                missing.insert(0, MissingBuffers { epoch: 0, first: from, last: first - 1 });
-            }
-            if first.abs_diff(1) < self.unaccounted {
-                let from = last.saturating_add(1);
-                missing.push(MissingBuffers { epoch: 0, first: from, last: last.saturating_add(count) });
-            }
+        let mut missing: Vec<MissingBuffers> = self.gaps().into_iter().map(|(_, gap)| gap).collect();
+        missing.extend(self.unknown_starts());
+        missing.sort_by_key(|gap| (gap.epoch, gap.first));
+        if self.unaccounted > 0 {
+            let count = i64::try_from(self.unaccounted).unwrap_or(i64::MAX);
+            let last = self.by_sequence().last().map_or(0, |&last| self.buffers[last].sequence);
+            let first = last.saturating_add(1);
+            missing.push(MissingBuffers { epoch: 0, first, last: last.saturating_add(count) });
         }
         missing
+    }
+
+    /// The numbers before the first buffer of each session that may not begin with 1.
+    fn unknown_starts(&self) -> Vec<MissingBuffers> {
+        let (mut starts, mut last) = (Vec::new(), None);
+        for number in self.by_sequence() {
+            let BufferRef { epoch, sequence, .. } = self.buffers[number];
+            let is_first = last != Some(epoch);
+            last = Some(epoch);
+            let is_whole = sequence == FIRST_OF_VISTA && self.is_complete(epoch);
+            if is_first && sequence > 1 && !self.begins_with_one(epoch) && !is_whole {
+                starts.push(MissingBuffers { epoch, first: 1, last: sequence - 1 });
+            }
+        }
+        starts
+    }
+
+    /// Whether the file has all buffers of a session according to the session's count.
+    fn is_complete(&self, epoch: u32) -> bool {
+        let Some(session) = self.sessions.get(epoch as usize) else { return false };
+        let is_all = [LogFileMode::CIRCULAR, LogFileMode::NEW_FILE, LogFileMode::BUFFERING]
+            .iter()
+            .all(|&mode| !session.mode.has(mode));
+        let is_only = self.sessions.len() == 1;
+        is_only && is_all && session.end_time.is_some() && u64::from(session.buffers_written) == self.found()
     }
 
     /// Number of buffers that are not in the file: gaps in the sequence numbers, and buffers that
@@ -223,11 +299,6 @@ impl Index {
     pub fn missing_buffers(&self) -> u64 {
         self.in_gaps().saturating_add(self.unaccounted)
     }
-}
-
-/// Number of missing sequence numbers between two consecutive buffers.
-fn missing_between(before: &BufferRef, after: &BufferRef) -> u64 {
-    if before.epoch == after.epoch { after.sequence.abs_diff(before.sequence).saturating_sub(1) } else { 0 }
 }
 
 /// Whether the first buffers confirm the buffer size in the logfile header.

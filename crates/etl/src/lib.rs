@@ -40,6 +40,7 @@ pub mod record;
 mod repeat;
 mod resync;
 mod select;
+mod time_check;
 pub mod write;
 
 pub use assemble::BlockBuilder;

@@ -22,6 +22,8 @@ impl LogFileMode {
     pub const NEW_FILE: LogFileMode = LogFileMode(0x0000_0008);
     /// The file has its maximum size from the start.
     pub const PREALLOCATE: LogFileMode = LogFileMode(0x0000_0020);
+    /// The session keeps its buffers in memory, and writes a file when it is asked to.
+    pub const BUFFERING: LogFileMode = LogFileMode(0x0000_0400);
     /// A private session: the process itself writes the file.
     pub const PRIVATE: LogFileMode = LogFileMode(0x0000_0800);
     /// The size limit is in KiB, not in MiB.
@@ -171,6 +173,12 @@ impl LogfileHeader {
             (3, _, Some(mhz)) => Clock::cpu_cycles(mhz, self.reference, self.start_time),
             _ => Clock::system_time(),
         }
+    }
+
+    /// The size limit of the file in bytes; 0 if there is none.
+    pub fn maximum_file_bytes(&self) -> u64 {
+        let unit = if self.mode.has(LogFileMode::USE_KBYTES_FOR_SIZE) { 10 } else { 20 };
+        u64::from(self.maximum_file_size) << unit
     }
 
     /// The buffer size of the session if it is usable: whole KiB up to the limit.

@@ -233,7 +233,7 @@ fn for_each_record(etl_file: &EtlFile, mut visit: impl FnMut(u16, &Record<'_>)) 
     assert_eq!(index.damage, []);
     for buffer in index.streams().iter().flatten().filter(|buffer| buffer.sequence > 0) {
         let (block, damage) = etl_file.block(buffer, None).unwrap();
-        assert_eq!(damage, None);
+        assert_eq!(damage, []);
         for entry in block.entries() {
             visit(buffer.processor, &block.record(entry));
         }
@@ -457,7 +457,7 @@ fn appended_sessions_keep_their_own_settings() {
     for buffer in &index.buffers {
         let epoch = ends.iter().filter(|&&end| end <= buffer.offset).count();
         let (block, damage) = other.block(buffer, None).unwrap();
-        assert_eq!((buffer.epoch as usize, damage), (epoch, None));
+        assert_eq!((buffer.epoch as usize, damage), (epoch, vec![]));
         assert_eq!((block.session(), block.origin().session), (&index.sessions[epoch], 7 + epoch as u32));
         assert_eq!(block.origin().processor.is_none(), epoch == 2);
         let start = sessions[epoch].start.0;

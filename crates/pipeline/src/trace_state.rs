@@ -127,7 +127,9 @@ impl TraceState {
     pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
         if event.index() == 0 {
             let block = event.block();
-            let buffers = u64::from(block.origin().after_loss) + u64::from(block.extent().is_cut);
+            let extent = block.extent();
+            let is_damaged = extent.is_cut || extent.gap.is_some();
+            let buffers = u64::from(block.origin().after_loss) + u64::from(is_damaged);
             self.add_lost_buffers(buffers);
             if let Some(base) = self.bases.get(event.session_number() as usize) {
                 // All intervals are kept: a process can be older than any of them.

@@ -18,7 +18,7 @@ fn for_each_record(name: &str, mut call: impl FnMut(&Record<'_>)) {
     let etl_file = EtlFile::open(bytes.into()).expect("a readable trace");
     for buffer in &etl_file.index().buffers {
         let (block, damage) = etl_file.block(buffer, None).expect("a readable buffer");
-        assert_eq!(damage, None, "{name}");
+        assert_eq!(damage, [], "{name}");
         block.entries().iter().for_each(|entry| call(&block.record(entry)));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use stackhound_etl::BufferRef;
 use stackhound_trace::{Event, OpenTrace};
+use stackhound_types::RawTime;
 
 /// A buffer: the number of its source, and its offset in the file.
 type BufferKey = (u16, u64);
@@ -32,6 +33,8 @@ struct Stream {
     /// The event of the buffer after which a gap begins.
     last: Option<u32>,
     is_lost: bool,
+    /// The end of a gap within the buffer, until an event after it is passed.
+    inner_end: Option<RawTime>,
 }
 
 /// Whether a gap precedes an event on its processor.
@@ -84,12 +87,13 @@ impl Gaps {
         let offset = event.block().origin().file_offset;
         let is_its = |stream: &&mut Stream| (stream.source, stream.processor) == (source, processor);
         let Some(stream) = self.streams.iter_mut().find(is_its) else {
-            let last = self.last_of(event);
-            self.streams.push(Stream { source, processor, offset, last, is_lost: false });
+            let (last, inner_end) = (self.last_of(event), inner_end(event));
+            self.streams.push(Stream { source, processor, offset, last, is_lost: false, inner_end });
             return Before::Nothing;
         };
         if stream.offset == offset {
-            return Before::Nothing;
+            let is_after = stream.inner_end.take_if(|end| event.entry().time >= *end).is_some();
+            return if is_after { Before::Gap } else { Before::Nothing };
         }
         // If the previous buffer could not be read, the stream is at another offset.
         let is_next = self.previous.get(&(source, offset)) == Some(&stream.offset);
@@ -97,6 +101,7 @@ impl Gaps {
         let was_reported = std::mem::take(&mut stream.is_lost);
         stream.offset = offset;
         stream.last = last_of(&self.before, event);
+        stream.inner_end = inner_end(event);
         match (was_reported, is_next && !is_after_gap) {
             (true, _) => Before::End,
             (false, true) => Before::Nothing,
@@ -117,6 +122,12 @@ impl Gaps {
     fn last_of(&self, event: &Event<'_>) -> Option<u32> {
         last_of(&self.before, event)
     }
+}
+
+/// The end of a gap within the buffer of its first event.
+fn inner_end(first: &Event<'_>) -> Option<RawTime> {
+    let (_, end) = first.block().extent().gap?;
+    (first.entry().time < end).then_some(end)
 }
 
 /// The last event of an event's buffer that is delivered, if a gap follows the buffer.

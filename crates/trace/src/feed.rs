@@ -15,7 +15,7 @@ const AHEAD: usize = 1;
 const JOB: usize = 8;
 const JOB_BYTES: u32 = 256 << 10;
 
-pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
+pub(crate) type Loaded = Result<(Block, Vec<Damage>), Damage>;
 
 /// How blocks are loaded; shared by all streams of a trace.
 #[derive(Clone, Debug)]

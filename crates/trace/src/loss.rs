@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_etl::{BufferRef, Extent, LogfileHeader, MissingBuffers};
+use stackhound_etl::{BufferRef, Extent, LogFileMode, LogfileHeader, MissingBuffers};
 
 use crate::event::Event;
 use crate::merge::{BlockExtent, TimeBase};
@@ -68,6 +68,18 @@ struct Processor {
     lost: Intervals,
 }
 
+/// Whether the numbers before the first one of a file of a series are those of an earlier file.
+fn is_in_another_file(trace: &OpenTrace, number: usize, missing: &MissingBuffers) -> bool {
+    let session = |number: usize| trace.indexes()[number].sessions.first();
+    let of_series = |number: usize| session(number).filter(|of| of.mode.has(LogFileMode::NEW_FILE));
+    let Some(own) = of_series(number).filter(|_| missing.first == 1) else { return false };
+    (0..trace.indexes().len()).any(|other| {
+        let is_same = of_series(other).is_some_and(|other| other.session_name == own.session_name);
+        let buffers = &trace.indexes()[other].buffers;
+        is_same && other != number && buffers.iter().any(|buffer| buffer.sequence == missing.last)
+    })
+}
+
 /// Missing sequence numbers, with bounds of the time at which the first of these buffers was
 /// started.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +114,9 @@ struct Source {
 impl Source {
     fn of(trace: &OpenTrace, number: usize) -> Source {
         let index = &trace.indexes()[number];
-        let gaps = index.missing().into_iter();
-        let gaps = gaps.map(|missing| Gap { missing, not_before: i64::MIN, not_after: i64::MAX });
+        let missing =
+            index.missing().into_iter().filter(|missing| !is_in_another_file(trace, number, missing));
+        let gaps = missing.map(|missing| Gap { missing, not_before: i64::MIN, not_after: i64::MAX });
         let gaps: Vec<Gap> = gaps.collect();
         let is_marked = index.buffers.iter().any(|buffer| buffer.is_marked_lossy);
         let sum = |lost: fn(&LogfileHeader) -> u32| {
@@ -179,9 +192,9 @@ impl Source {
         let of = self.processors.entry(processor).or_default();
         of.latest = Some(Latest { number, last, is_cut: entered.is_cut });
         self.reached = self.reached.max(number);
-        if let Some(from) = from {
-            of.lost.insert(from, first);
-            self.lost.insert(from, first);
+        for (from, until) in from.map(|from| (from, first)).into_iter().chain(entered.gap) {
+            of.lost.insert(from, until);
+            self.lost.insert(from, until);
         }
     }
 
@@ -250,6 +263,16 @@ struct Entered {
     is_marked: bool,
     /// Records at its end cannot be read.
     is_cut: bool,
+    /// Trace times between which other records of it cannot be read.
+    gap: Option<(i64, i64)>,
+}
+
+impl Entered {
+    fn of(extent: &Extent, base: &TimeBase) -> Entered {
+        let Extent { is_cut, follows_unreadable: is_marked, gap, .. } = *extent;
+        let gap = gap.map(|(from, until)| (base.trace_time(from).0, base.trace_time(until).0));
+        Entered { is_marked, is_cut, gap }
+    }
 }
 
 /// The loss intervals of a trace.
@@ -296,16 +319,16 @@ impl LossMap {
             source.add_unread(trace.indexes()[number].buffers.iter().filter(is_unread));
             map.damaged_buffers += (source.gaps.len() - gaps) as u64;
         }
-        map.damaged_buffers += blocks.iter().filter(|block| block.extent.is_cut).count() as u64;
+        let is_damaged = |block: &&BlockExtent| block.extent.is_cut || block.extent.gap.is_some();
+        map.damaged_buffers += blocks.iter().filter(is_damaged).count() as u64;
         let timed = |block: &BlockExtent| {
             let (base, (first, last)) = (bases.get(block.session as usize)?, block.extent.times?);
-            Some((base.trace_time(first).0, base.trace_time(last).0, *block))
+            let entered = Entered::of(&block.extent, base);
+            Some((base.trace_time(first).0, base.trace_time(last).0, *block, entered))
         };
         let mut timed: Vec<_> = blocks.iter().filter_map(timed).collect();
-        timed.sort_unstable_by_key(|&(first, _, block)| (first, block.source, block.offset));
-        for (first, last, block) in timed {
-            let Extent { is_cut, follows_unreadable, .. } = block.extent;
-            let entered = Entered { is_marked: follows_unreadable, is_cut };
+        timed.sort_unstable_by_key(|&(first, _, block, _)| (first, block.source, block.offset));
+        for (first, last, block, entered) in timed {
             map.sources[usize::from(block.source)].enter_at(
                 block.offset,
                 block.processor,
@@ -357,9 +380,8 @@ impl LossMap {
             return;
         }
         let block = event.block();
-        let Extent { times: Some((first, last)), is_cut, follows_unreadable } = block.extent() else {
-            return;
-        };
+        let extent = block.extent();
+        let Some((first, last)) = extent.times else { return };
         let (origin, times) = (block.origin(), (base.trace_time(first).0, base.trace_time(last).0));
         let number = usize::from(event.source());
         if self.sources.len() <= number {
@@ -368,10 +390,10 @@ impl LossMap {
         let source = &mut self.sources[number];
         // For files, the index has the loss marks of each processor; their blocks are also marked
         // if another processor's buffer is missing.
-        let is_marked = follows_unreadable || (source.buffers.is_empty() && origin.after_loss);
-        let entered = Entered { is_marked, is_cut };
+        let mut entered = Entered::of(&extent, base);
+        entered.is_marked |= source.buffers.is_empty() && origin.after_loss;
         source.enter_at(origin.file_offset, event.processor(), times, entered);
-        self.is_lossy |= is_marked || is_cut || !source.lost.0.is_empty();
+        self.is_lossy |= entered.is_marked || entered.is_cut || !source.lost.0.is_empty();
         source.lost.forget_before(oldest);
         source.processors.values_mut().for_each(|of| of.lost.forget_before(oldest));
     }
@@ -475,7 +497,7 @@ mod tests {
         let mut buffers = buffers.to_vec();
         buffers.sort_by_key(|buffer| buffer.2);
         for (processor, number, first, last) in buffers {
-            let entered = Entered { is_marked: false, is_cut: false };
+            let entered = Entered { is_marked: false, is_cut: false, gap: None };
             source.enter(Some(processor), (0, number), (first, last), entered);
         }
         source.end(false);

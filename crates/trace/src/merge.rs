@@ -85,31 +85,34 @@ impl Stream {
             if let Some(entry) = self.block.entries().get(self.position as usize) {
                 return Some(self.base.trace_time(entry.time));
             }
-            let block = next_block(&mut self.feed, notes)?;
+            let block = next_block(&mut self.feed, notes, Some(&*self.block))?;
             self.base = bases[block.origin().session as usize];
             (self.block, self.position) = (block, 0);
         }
     }
 }
 
-/// The next readable block of a feed, marked if records before it were lost.
-fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
+/// The next readable block of a feed, marked if records before it were lost. `previous` is the one
+/// before it.
+fn next_block(feed: &mut Feed, notes: &mut Notes, previous: Option<&Block>) -> Option<Arc<Block>> {
     let Notes { stats, extents } = notes;
     loop {
-        let (block, damage) = match feed.next()? {
+        let loaded = feed.next()?.and_then(|(block, mut damage)| match previous {
+            Some(previous) => block.after(previous).map(|(block, at_start)| {
+                damage.extend(at_start);
+                (block, damage)
+            }),
+            None => Ok((block, damage)),
+        });
+        let (block, damage) = match loaded {
             Ok((block, damage)) => (Some(block), damage),
-            Err(damage) => (None, Some(damage)),
+            Err(damage) => (None, vec![damage]),
         };
         stats.buffers += 1;
         let after_loss = std::mem::take(&mut feed.has_lost);
-        if let Some(damage) = damage {
-            stats.damage.push((feed.source(), damage));
-            feed.has_lost = damage.skipped > 0;
-        }
-        let Some(block) = block else {
-            feed.has_lost |= after_loss;
-            continue;
-        };
+        stats.damage.extend(damage.into_iter().map(|damage| (feed.source(), damage)));
+        feed.has_lost = block.as_ref().is_none_or(|block| block.extent().is_cut);
+        let Some(block) = block else { continue };
         let block = if after_loss { block.after_loss().after_unreadable() } else { block };
         if let Some(extents) = extents {
             let origin = block.origin();
@@ -172,7 +175,7 @@ impl Merge {
         let mut streams = Vec::new();
         let mut next = Vec::new();
         for mut feed in feeds {
-            let Some(block) = next_block(&mut feed, &mut notes) else { continue };
+            let Some(block) = next_block(&mut feed, &mut notes, None) else { continue };
             let base = bases[block.origin().session as usize];
             let mut stream = Stream { block, position: 0, base, feed };
             if let Some(time) = stream.settle(&bases, &mut notes) {

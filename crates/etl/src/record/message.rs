@@ -60,7 +60,7 @@ impl MessageOptions {
     }
 
     /// The timestamp of a message with these options, if it has one.
-    pub(super) fn time(self, bytes: &[u8]) -> Option<RawTime> {
+    pub(crate) fn time(self, bytes: &[u8]) -> Option<RawTime> {
         let at = self.time_offset();
         let time = bytes.get(at..at + 8).filter(|_| self.timed())?;
         Some(RawTime(u64_of(time) as i64))

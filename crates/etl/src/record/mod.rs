@@ -10,7 +10,7 @@ mod walk;
 pub use extended::{ExtendedItem, ExtendedItems, ExtendedType};
 pub use message::MessageOptions;
 pub use walk::{RecordError, Records};
-pub(crate) use walk::{is_plausible_start, starts_with_event, trusted_end};
+pub(crate) use walk::{is_plausible_start, starts_with_event, time_of_first, trusted_end};
 
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 

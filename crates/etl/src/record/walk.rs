@@ -123,6 +123,17 @@ pub(crate) fn starts_with_event(bytes: &[u8]) -> bool {
     marker >> 24 == 0xc0 && shape_of(marker).header_size > 0 && Records::new(bytes, 0).next().is_some()
 }
 
+/// The time of the record with a fixed header at the start of `bytes`, which need not contain the
+/// whole record.
+pub(crate) fn time_of_first(bytes: &[u8]) -> Option<RawTime> {
+    let marker = u32::from_le_bytes(*bytes.first_chunk()?);
+    let shape = shape_of(marker);
+    let at = usize::from(shape.time_offset);
+    let has_time = marker & FIXED_HEADER == FIXED_HEADER && shape.header_size > 0;
+    let time = bytes.get(at..at + 8).filter(|_| has_time)?;
+    Some(RawTime(i64::from_le_bytes(time.try_into().ok()?)))
+}
+
 /// End of the trusted records in the decompressed beginning of a compressed buffer.
 ///
 /// If the file ends inside the buffer (`is_cut_off`), all decompressed bytes are correct. Other

@@ -45,7 +45,8 @@ pub struct Session {
     pub windows_version: (u8, u8),
     /// Windows build.
     pub build: u32,
-    /// Logging mode. Bits that follow from `form`, `compressed` and `circular` are added.
+    /// Logging mode. Bits that follow from `form`, `compressed`, `circular` and
+    /// `first_sequence_number` are added.
     pub mode: LogFileMode,
     /// The thread that started the session. The logfile header names it.
     pub issuer: Issuer,
@@ -211,12 +212,18 @@ impl Session {
         }
     }
 
+    /// Whether the file is not the first of a series. Windows Vista begins every file with number 2.
+    fn continues_series(&self) -> bool {
+        self.first_sequence_number > if self.windows_version < (6, 1) { 2 } else { 1 }
+    }
+
     fn mode_bits(&self) -> u32 {
         let bit = |on: bool, mode: LogFileMode| if on { mode.0 } else { 0 };
         let circular = LogFileMode(LogFileMode::CIRCULAR.0 | LogFileMode::USE_KBYTES_FOR_SIZE.0);
         let added = bit(self.form == Form::Merged, LogFileMode::RELOG)
             | bit(self.compressed, LogFileMode::COMPRESSED)
-            | bit(self.circular.is_some(), circular);
+            | bit(self.circular.is_some(), circular)
+            | bit(self.continues_series(), LogFileMode::NEW_FILE);
         self.mode.0 | added
     }
 

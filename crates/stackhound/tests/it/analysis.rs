@@ -23,7 +23,7 @@ pub fn open(bytes: Vec<u8>) -> OpenTrace {
     OpenTrace::new(vec![Source::new("", etl_file)], 2).unwrap()
 }
 
-fn analyze(trace: &OpenTrace, window: Window, weighing: Weighing) -> CpuReport {
+pub fn analyze(trace: &OpenTrace, window: Window, weighing: Weighing) -> CpuReport {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let mut cpu = Cpu::new(String::new(), trace, window, weighing);
     pipeline.run(|view| {

@@ -16,6 +16,10 @@ pub enum Extent {
     Sample,
     /// Each buffer, and 200 pairs.
     Full,
+    /// Each buffer.
+    Each,
+    /// Each buffer but the one with the highest number.
+    EachButLast,
 }
 
 impl Extent {
@@ -174,8 +178,11 @@ pub fn drops(buffers: &[BufferRef], extent: Extent) -> Vec<Vec<usize>> {
     let (step, pairs) = match extent {
         Extent::Sample => (step, buffers.len().div_ceil(SAMPLED)),
         Extent::Full => (1, PAIRS),
+        Extent::Each | Extent::EachButLast => (1, 0),
     };
-    let singles = (0..buffers.len()).step_by(step).map(|index| vec![index]);
+    let last = (0..count).max_by_key(|&index| buffers[index].sequence);
+    let is_dropped = |index: &usize| extent != Extent::EachButLast || Some(*index) != last;
+    let singles = (0..buffers.len()).step_by(step).filter(is_dropped).map(|index| vec![index]);
     // A fixed sequence (Knuth's multiplicative generator), so that a failure can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |bound: usize| {

@@ -9,6 +9,7 @@ mod answers;
 mod bound;
 pub mod drops;
 mod facts;
+mod times;
 
 use stackhound_scenario::{Mix, Scenario};
 
@@ -63,6 +64,64 @@ fn cases_of_detections() {
             println!("{comparison}");
             assert!(comparison.contradictions.is_empty(), "{}: {:#?}", file.name, comparison.contradictions);
         }
+    }
+}
+
+/// The offset in a file of a field of its logfile header.
+fn field(offset: usize) -> std::ops::Range<usize> {
+    0x68 + offset..0x68 + offset + 4
+}
+
+fn set(file: &mut [u8], offset: usize, change: impl Fn(u32) -> u32) {
+    let bytes = &mut file[field(offset)];
+    let value = change(u32::from_le_bytes((&*bytes).try_into().expect("four bytes")));
+    bytes.copy_from_slice(&value.to_le_bytes());
+}
+
+const END_TIME: usize = 0x10;
+const MAXIMUM_FILE_SIZE: usize = 0x1c;
+const MODE: usize = 0x20;
+const BUFFERS_WRITTEN: usize = 0x24;
+
+/// Sessions in which less shows that a buffer is missing: without a final count of buffers, or
+/// without a known first number.
+#[test]
+fn sessions_that_do_not_count_their_buffers() {
+    let finished = demo(Mix::Default, 1);
+    let mut uncounted = finished.clone();
+    set(&mut uncounted, BUFFERS_WRITTEN, |_| 1);
+    let mut unfinished = uncounted.clone();
+    unfinished[field(END_TIME)].fill(0);
+    unfinished[field(END_TIME + 4)].fill(0);
+
+    let index = stackhound_etl::EtlFile::open(finished.clone().into()).expect("a trace").index();
+    let mut numbered: Vec<_> = index.buffers.iter().filter(|buffer| buffer.sequence > 0).collect();
+    numbered.sort_by_key(|buffer| buffer.sequence);
+    let mut series = uncounted.clone();
+    set(&mut series, MODE, |mode| mode | stackhound_etl::LogFileMode::NEW_FILE.0);
+    for buffer in &numbered {
+        let at = buffer.offset as usize + 0x18;
+        series[at..at + 8].copy_from_slice(&(buffer.sequence + 907).to_le_bytes());
+    }
+
+    let mut overwritten: Vec<_> = numbered[..2].to_vec();
+    overwritten.sort_by_key(|buffer| buffer.offset);
+    let mut circular = drops::without(&finished, &overwritten);
+    let size = circular.len() as u32 >> 10;
+    let bits = stackhound_etl::LogFileMode::CIRCULAR.0 | stackhound_etl::LogFileMode::USE_KBYTES_FOR_SIZE.0;
+    set(&mut circular, MODE, |mode| mode | bits);
+    set(&mut circular, MAXIMUM_FILE_SIZE, |_| size);
+
+    // Nothing shows that the last buffer of a session is missing if it has no count.
+    for (name, bytes, extent) in [
+        ("unfinished", &unfinished, Extent::Each),
+        ("without a count", &uncounted, Extent::EachButLast),
+        ("a file of a series", &series, Extent::EachButLast),
+        ("circular", &circular, Extent::Each),
+    ] {
+        let comparison = Comparison::of(name, bytes, Reading::WithVerdicts, extent);
+        println!("{comparison}");
+        assert!(comparison.contradictions.is_empty(), "{name}: {:#?}", comparison.contradictions);
     }
 }
 
