@@ -331,8 +331,7 @@ fn every_documented_command_prints_the_documented_output() {
         if LONG.iter().any(|known| command.starts_with(known)) {
             continue;
         }
-        let arguments =
-            command.strip_prefix("cargo run -- ").or(command.strip_prefix("stackhound "));
+        let arguments = command.strip_prefix("cargo run -- ").or(command.strip_prefix("stackhound "));
         let arguments = arguments.unwrap_or_else(|| panic!("{page}: {command}: no test runs this"));
         let (arguments, _) = arguments.split_once(" | ").unwrap_or((arguments, ""));
         let arguments = words(arguments);

@@ -66,7 +66,6 @@ struct Capture {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum CaptureKind {

@@ -358,7 +358,6 @@ struct TreeRow<'t> {
 }
 
 #[derive(Clone, Debug, Serialize)]
-
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum TreeNode<'t> {
@@ -421,7 +420,6 @@ pub struct StackChange<'t> {
 }
 
 #[derive(Clone, Debug, Serialize)]
-
 #[cfg_attr(test, derive(JsonSchema))]
 struct ChangedFrame<'t> {
     frame_id: u64,
