@@ -55,4 +55,4 @@ pub use part::{EventKey, Frames, StackRecord, WALK_FRAMES_MAX};
 pub use state::{StackState, StackStates, StackStats};
 pub use survey::StackSurvey;
 pub use table::{StackId, StackTable};
-pub use trigger::{TriggerKind, is_added_by_tools};
+pub use trigger::TriggerKind;

@@ -6,8 +6,7 @@
 use std::fmt;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_schema::kernel::class_guid;
-use stackhound_schema::kernel::{hook_id, is_disk_completion, is_sample};
+use stackhound_schema::kernel::{hook_id, is_added_by_tools, is_disk_completion, is_sample};
 use stackhound_trace::Event;
 use stackhound_types::{Guid, PointerSize, Tid};
 
@@ -50,16 +49,6 @@ impl TriggerKind {
             _ => TriggerKind::Other,
         }
     }
-}
-
-/// Classes of events that merging tools add, with the times of recorded events: image identities,
-/// embedded metadata, system paths and volumes; and the markers of lost events.
-const SYNTHETIC: [Guid; 4] =
-    [class_guid::IMAGE_ID, class_guid::EVENT_META_DATA, class_guid::SYS_CONFIG_EX, class_guid::LOST_EVENT];
-
-/// Whether events of a class are added by merging tools. Their thread ids are those of the tool.
-pub fn is_added_by_tools(class: Guid) -> bool {
-    SYNTHETIC.contains(&class)
 }
 
 /// Whether an event can be the one a stack part was taken for.

@@ -92,6 +92,14 @@ pub fn name(hook_id: u16) -> Option<&'static str> {
     CATALOGUE.by_hook_id(hook_id).map(|event| &*event.name)
 }
 
+/// Whether events of a class are added by merging tools, with the times of recorded events: image
+/// identities, embedded metadata, system paths and volumes; and the markers of lost events. The ids
+/// in their headers are those of the tool, which ran later, and perhaps on another machine.
+pub fn is_added_by_tools(class: Guid) -> bool {
+    [class_guid::IMAGE_ID, class_guid::EVENT_META_DATA, class_guid::SYS_CONFIG_EX, class_guid::LOST_EVENT]
+        .contains(&class)
+}
+
 /// Whether an event is a sample of what a processor executes: of its timer, of a non-maskable
 /// interrupt, or of a counter. The innermost address of its stack is an instruction.
 #[inline]

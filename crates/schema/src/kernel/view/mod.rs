@@ -15,6 +15,7 @@ mod perfinfo;
 mod process;
 pub(crate) mod read;
 mod registry;
+mod stack;
 mod text;
 mod thread;
 
@@ -26,6 +27,7 @@ pub use memory::VirtualAllocation;
 pub use perfinfo::{Dpc, ProfileInterval, SampledProfile, SysCallEnter};
 pub use process::Process;
 pub use registry::RegistryOperation;
+pub use stack::StackOwner;
 pub(crate) use text::terminator;
 pub use text::{Ansi, Utf16};
 pub use thread::{CSwitch, ReadyThread, Thread, ThreadDetail, ThreadPriorities, ThreadSetName};
