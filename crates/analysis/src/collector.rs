@@ -222,7 +222,7 @@ impl Collector {
         };
         self.switches += 1;
         let (process, to) = self.parts.thread_of(view)?;
-        let (_, from) = self.parts.thread(view, None, Some(old))?;
+        let (_, from) = self.parts.thread(view, old)?;
         let reason = match view.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
             // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition,
             // DeferredReady.

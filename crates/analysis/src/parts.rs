@@ -5,7 +5,7 @@ use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
 use stackhound_profile::{Full, Nanos, Process, ProcessId, ProfileBuilder, StackId, Thread, ThreadId};
 use stackhound_schema::kernel::view::SampledProfile;
-use stackhound_system::{self as system, Evidence, Span};
+use stackhound_system::{self as system, Evidence, Span, System};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
@@ -19,7 +19,10 @@ const MODULE_CHANGES_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum ProcessKey {
     Lifetime(system::ProcessId),
-    Number(Option<u32>),
+    Number(Pid),
+    /// Events contradict each other about the process of the thread.
+    Uncertain,
+    None,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -210,32 +213,42 @@ impl Parts {
 
     /// The process and the thread of an event.
     pub fn thread_of(&mut self, view: &EventView<'_>) -> Result<(ProcessId, ThreadId), Full> {
-        self.thread(view, view.pid().map(|pid| pid.0), view.tid())
+        self.thread_in(view, view.pid(), view.tid())
     }
 
-    /// A thread and its process. Without `pid`, the process is that of the thread.
-    pub fn thread(
+    /// A thread that an event names, and its process.
+    pub fn thread(&mut self, view: &EventView<'_>, tid: Tid) -> Result<(ProcessId, ThreadId), Full> {
+        self.thread_in(view, view.pid_of_thread(tid), Some(tid))
+    }
+
+    /// A process, and a thread of it.
+    pub fn thread_in(
         &mut self,
         view: &EventView<'_>,
-        pid: Option<u32>,
+        pid: Option<Pid>,
         tid: Option<Tid>,
     ) -> Result<(ProcessId, ThreadId), Full> {
         let system = view.trace_state().system();
         let time = view.time();
-        let known = tid.and_then(|tid| system.thread_of_event(tid, time));
-        let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
+        let known = pid.zip(tid).and_then(|(pid, tid)| system.thread_of_process(pid, tid, time));
         if let Some(thread) = known
             && let Some(&id) = self.threads.get(&ThreadKey::Lifetime(thread.id()))
         {
-            let process = thread.process();
-            return Ok((self.process(Some(process), process.pid().0.into())?, id));
+            return Ok((self.process(system, ProcessKey::Lifetime(thread.process().id()))?, id));
         }
-        let owning_process = match (known, pid) {
-            (Some(thread), _) => Some(thread.process()),
-            (None, Some(pid)) => system.process_of_event(Pid(pid), time),
-            (None, None) => None,
+        let process = match (known.map(|thread| thread.process()), pid) {
+            (Some(process), _) => self.process(system, ProcessKey::Lifetime(process.id()))?,
+            (None, Some(pid)) => {
+                let known = system.process_of_event(pid, time);
+                let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Lifetime(process.id()));
+                self.process(system, key)?
+            }
+            (None, None) => {
+                let is_uncertain = tid.is_some_and(|tid| view.is_pid_uncertain(tid));
+                let key = if is_uncertain { ProcessKey::Uncertain } else { ProcessKey::None };
+                self.process(system, key)?
+            }
         };
-        let process = self.process(owning_process, owning_process.map(|process| process.pid().0).or(pid))?;
         let tid = tid.map(|tid| tid.0);
         let key = known.map_or(ThreadKey::Number(process, tid), |thread| ThreadKey::Lifetime(thread.id()));
         if let Some(&id) = self.threads.get(&key) {
@@ -248,25 +261,29 @@ impl Parts {
         Ok((process, id))
     }
 
-    fn process(
-        &mut self,
-        known: Option<system::ProcessRef<'_>>,
-        pid: Option<u32>,
-    ) -> Result<ProcessId, Full> {
-        let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Lifetime(process.id()));
+    fn process(&mut self, system: &System, key: ProcessKey) -> Result<ProcessId, Full> {
         if let Some(&id) = self.processes.get(&key) {
             return Ok(id);
         }
+        let known = match key {
+            ProcessKey::Lifetime(id) => Some(system.process(id)),
+            _ => None,
+        };
+        let pid = match key {
+            ProcessKey::Number(pid) => Some(pid),
+            _ => known.map(|process| process.pid()),
+        };
         let name = match (known.map_or("", |process| process.image_name()), pid) {
-            ("", Some(0)) => "Idle",
-            ("", Some(4)) => "System",
+            ("", Some(Pid::IDLE)) => "Idle",
+            ("", Some(Pid::SYSTEM)) => "System",
             ("", Some(_)) => "unknown",
+            ("", None) if key == ProcessKey::Uncertain => "uncertain process",
             ("", None) => "no process",
             (name, _) => name,
         };
         let (start, end) = known.map_or((None, None), |process| self.observed(&process.span()));
-        let id =
-            self.builder.process(Process { pid, name: name.to_owned(), start, end, ..Process::default() })?;
+        let (pid, name) = (pid.map(|pid| pid.0), name.to_owned());
+        let id = self.builder.process(Process { pid, name, start, end, ..Process::default() })?;
         self.processes.insert(key, id);
         Ok(id)
     }

@@ -11,6 +11,7 @@ use stackhound_types::RawTime;
 use crate::buffer::{BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
 use crate::record::{HeaderKind, Record, RecordError, Records};
+use crate::select::BufferSelection;
 use crate::time_check::{Misfits, TimeBounds};
 use crate::{LogfileHeader, Selection};
 
@@ -151,6 +152,7 @@ impl Block {
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
         let mut times: Option<(RawTime, RawTime)> = None;
+        let mut selection = selection.map(BufferSelection::new);
         loop {
             let offset = records.position();
             let Some(record) = records.next() else { break };
@@ -162,7 +164,7 @@ impl Block {
             }
             last = time;
             let entry = Entry::new(&record, offset);
-            if selection.is_none_or(|selection| selection.has(&entry)) {
+            if selection.as_mut().is_none_or(|selection| selection.has(&entry, &record)) {
                 entries.push(entry);
             }
         }

@@ -1,6 +1,9 @@
 //! Selection of records by their headers.
 
+use stackhound_types::{Pid, Tid};
+
 use crate::block::Entry;
+use crate::record::Record;
 
 /// A set of records: any kernel events, all or no classic events, and any manifest events.
 ///
@@ -13,6 +16,7 @@ pub struct Selection {
     classic: bool,
     /// By event id.
     manifest: Bits,
+    thread_owners: bool,
 }
 
 /// One bit for each 16-bit number.
@@ -31,7 +35,7 @@ impl Selection {
     /// The empty set.
     pub fn none() -> Selection {
         let bits = || Box::new([0; 1 << 10]);
-        Selection { kernel: bits(), classic: false, manifest: bits() }
+        Selection { kernel: bits(), classic: false, manifest: bits(), thread_owners: false }
     }
 
     /// Adds the kernel events with these hook ids.
@@ -56,7 +60,14 @@ impl Selection {
         self
     }
 
-    /// Whether a record belongs to the set. WPP messages and ERROR records never do.
+    /// Adds records whose headers state a thread and its process: of each buffer, the first record of
+    /// each thread, each that states another process than the record before it, and some more.
+    pub fn thread_owners(self) -> Selection {
+        Selection { thread_owners: true, ..self }
+    }
+
+    /// Whether a record belongs to the set by its kind and number. WPP messages and ERROR records
+    /// never do.
     #[inline]
     pub fn has(&self, entry: &Entry) -> bool {
         match entry.kind() {
@@ -64,6 +75,35 @@ impl Selection {
             kind if kind.has_descriptor() => is_set(&self.manifest, entry.tag),
             kind => self.classic && kind.is_classic(),
         }
+    }
+}
+
+/// The records of one buffer that a [`Selection`] has.
+pub(crate) struct BufferSelection<'s> {
+    selection: &'s Selection,
+    /// The ids that headers stated last. Threads share slots.
+    owners: [(Option<Tid>, Option<Pid>); OWNERS],
+}
+
+/// Threads of one buffer are few.
+const OWNERS: usize = 64;
+
+impl<'s> BufferSelection<'s> {
+    pub fn new(selection: &'s Selection) -> BufferSelection<'s> {
+        BufferSelection { selection, owners: [(None, None); OWNERS] }
+    }
+
+    #[inline]
+    pub fn has(&mut self, entry: &Entry, record: &Record<'_>) -> bool {
+        self.selection.has(entry) || (self.selection.thread_owners && self.states_owner(record))
+    }
+
+    fn states_owner(&mut self, record: &Record<'_>) -> bool {
+        let (Some(tid), Some(pid)) = (record.tid(), record.pid()) else { return false };
+        // Thread ids are multiples of four.
+        let slot = &mut self.owners[tid.0 as usize / 4 % OWNERS];
+        let owner = (Some(tid), Some(pid));
+        std::mem::replace(slot, owner) != owner
     }
 }
 

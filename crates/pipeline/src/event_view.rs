@@ -44,6 +44,8 @@ struct Owner {
     tid: Option<Tid>,
     /// Whether only the thread's process in the state of the trace states the process.
     is_pid_of_thread: bool,
+    /// Whether sources contradict each other about the process, so that `pid` is `None`.
+    is_disputed: bool,
 }
 
 /// An event with all known data about it. Everything is computed on request.
@@ -108,7 +110,7 @@ impl<'c> EventView<'c> {
     }
 
     /// The process of the event: from the header, else from the stack, else from the payload, else
-    /// from the thread.
+    /// from the thread. `None` also if these contradict each other.
     pub fn pid(&self) -> Option<Pid> {
         self.owner().pid
     }
@@ -117,6 +119,22 @@ impl<'c> EventView<'c> {
     /// system calls also from the context switches of their processor.
     pub fn tid(&self) -> Option<Tid> {
         self.owner().tid
+    }
+
+    /// The process of a thread that the event names: of its own thread as [`pid`](EventView::pid), of
+    /// another one the process that the thread belongs to at this time.
+    pub fn pid_of_thread(&self, tid: Tid) -> Option<Pid> {
+        match self.tid() {
+            Some(own) if own == tid => self.pid(),
+            _ => Some(self.known.system().thread_of_event(tid, self.time())?.pid()),
+        }
+    }
+
+    /// Whether the process of a thread that the event names is not known because events, or the parts
+    /// of this one, contradict each other.
+    pub fn is_pid_uncertain(&self, tid: Tid) -> bool {
+        let is_own_disputed = self.tid() == Some(tid) && self.owner().is_disputed;
+        is_own_disputed || self.known.system().is_thread_uncertain(tid, self.time())
     }
 
     /// Whether the process of the event is known only as the one of its thread.
@@ -151,8 +169,12 @@ impl<'c> EventView<'c> {
     fn owner(&self) -> Owner {
         *self.owner.get_or_init(|| {
             let StatedIds { pid, tid } = self.stated_ids();
-            let of_thread = || Some(self.known.system().thread_of_event(tid?, self.time())?.pid());
-            Owner { pid: pid.or_else(of_thread), tid, is_pid_of_thread: pid.is_none() }
+            let system = self.known.system();
+            let of_thread = || Some(system.thread_of_event(tid?, self.time())?.pid());
+            let is_disputed = self.delivered.is_pid_contradictory()
+                || pid.zip(tid).is_some_and(|(pid, tid)| system.is_owner_disputed(pid, tid, self.time()));
+            let of_event = if is_disputed { None } else { pid.or_else(of_thread) };
+            Owner { pid: of_event, tid, is_pid_of_thread: pid.is_none(), is_disputed }
         })
     }
 

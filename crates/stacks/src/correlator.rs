@@ -633,7 +633,7 @@ impl Correlator {
         };
         self.stats.attributed_parts += 1;
         self.stats.groups += u64::from(first_of_group);
-        let ids = StatedIds { pid: trigger.pid, tid: trigger.tid };
+        let ids = StatedIds::new(trigger.pid, trigger.tid);
         match mode {
             PartMode::Kernel => {
                 let waits = !self.partial_of(number).is_some_and(|partial| partial.has_user());
@@ -677,7 +677,7 @@ impl Correlator {
         }
         if let Some(partial) = self.partial_of(number) {
             partial.add(fragment, mode);
-            partial.ids.get_or_insert(ids);
+            partial.ids.get_or_insert(ids).compare(ids);
         }
     }
 
@@ -714,7 +714,7 @@ impl Correlator {
                 continue;
             }
             partial.user_of = user_of;
-            let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
+            let ids = StatedIds::new(u32::MAX, tid.0);
             self.give(number, fragment, PartMode::User, ids);
         }
         self.completed = completed;
@@ -869,10 +869,10 @@ impl Correlator {
         self.stats.extended_parts += 1;
         for item in event.record().extended_items() {
             let Some((match_id, fragment, _)) = self.extended_part(event, &item) else { continue };
-            let ids = StatedIds {
-                pid: event.header_pid().map_or(u32::MAX, |pid| pid.0),
-                tid: event.header_tid().map_or(u32::MAX, |tid| tid.0),
-            };
+            let ids = StatedIds::new(
+                event.header_pid().map_or(u32::MAX, |pid| pid.0),
+                event.header_tid().map_or(u32::MAX, |tid| tid.0),
+            );
             let matched =
                 self.waiting_for_match.remove(&(event.session_number(), match_id)).unwrap_or_default();
             for number in matched {

@@ -68,6 +68,15 @@ impl<'c> Delivered<'c> {
         self.event.header_pid().or_else(|| Pid::known(self.stated?.pid))
     }
 
+    /// Whether the header and the stack records state different processes.
+    pub fn is_pid_contradictory(&self) -> bool {
+        let Some(mut stated) = self.stated else { return false };
+        if let Some(pid) = self.event.header_pid() {
+            stated.compare(StatedIds::new(pid.0, stated.tid));
+        }
+        stated.is_contradictory
+    }
+
     /// The thread: the header's, else the one that a stack record or the payload states.
     pub fn tid(&self) -> Option<Tid> {
         self.event.header_tid().or_else(|| Tid::known(self.stated?.tid)).or_else(|| thread_of(&self.event))

@@ -1,6 +1,7 @@
 //! The parts of one event's stack that have arrived.
 
 use stackhound_trace::TraceTime;
+use stackhound_types::Pid;
 
 use crate::keys::Key;
 use crate::table::{StackId, StackTable};
@@ -27,11 +28,25 @@ pub(crate) enum PartMode {
     Both,
 }
 
-/// The process and thread that a stack record states.
+/// The process and thread that stack records state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatedIds {
     pub pid: u32,
     pub tid: u32,
+    /// Whether another record for the same event states another process.
+    pub is_contradictory: bool,
+}
+
+impl StatedIds {
+    pub fn new(pid: u32, tid: u32) -> StatedIds {
+        StatedIds { pid, tid, is_contradictory: false }
+    }
+
+    /// Compares the ids with those that another record for the same event states.
+    pub fn compare(&mut self, other: StatedIds) {
+        let pids = Pid::known(self.pid).zip(Pid::known(other.pid));
+        self.is_contradictory |= pids.is_some_and(|(pid, other)| pid != other);
+    }
 }
 
 /// A [`Fragment`] in a [`Partial`], which keeps the times of resolved keys apart.

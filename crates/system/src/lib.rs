@@ -63,6 +63,7 @@ mod span;
 mod system;
 mod text;
 mod thread;
+mod thread_owners;
 mod validity;
 mod view;
 mod volume;

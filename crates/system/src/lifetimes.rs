@@ -118,13 +118,33 @@ impl Lifetimes {
         index.checked_sub(1).map(|before| holders[before])
     }
 
-    /// The times around a time at which [`newest_until`](Lifetimes::newest_until) returns the same
-    /// holder.
+    /// As [`newest_until`](Lifetimes::newest_until), but `None` at times of which it is not known
+    /// whether the number still had this holder or already the next one.
+    #[inline]
+    pub fn holder_of_event(&self, number: u32, time: TraceTime) -> Option<u32> {
+        self.newest_until(number, time).filter(|&holder| !self.span(holder).is_uncertain_at(time))
+    }
+
+    /// The last holder of a number that started at or before a time, and the next one.
+    pub fn around(&self, number: u32, time: TraceTime) -> [Option<u32>; 2] {
+        let holders = self.holders.get(&number).map_or(&[][..], |holders| holders);
+        let next = holders.partition_point(|&holder| self.span(holder).from <= time);
+        [next.checked_sub(1).map(|last| holders[last]), holders.get(next).copied()]
+    }
+
+    /// The times around a time at which [`newest_until`](Lifetimes::newest_until) and
+    /// [`holder_of_event`](Lifetimes::holder_of_event) return the same holder.
     pub fn validity(&self, number: u32, time: TraceTime) -> ValidityRange {
         let Some(holders) = self.holders.get(&number) else { return ValidityRange::ALWAYS };
         let next = holders.partition_point(|&holder| self.span(holder).from <= time);
-        let from = |index: usize| holders.get(index).map(|&holder| self.span(holder).from);
-        ValidityRange::between(next.checked_sub(1).and_then(from), from(next))
+        let span = |index: usize| holders.get(index).map(|&holder| self.span(holder));
+        let (current, next) = (next.checked_sub(1).and_then(span), span(next));
+        let of_holder = ValidityRange::between(current.map(|span| span.from), next.map(|span| span.from));
+        match current {
+            Some(span) if span.is_uncertain_at(time) => of_holder.and(ValidityRange::after(span.to)),
+            Some(span) if span.end == Evidence::Unknown => of_holder.and(ValidityRange::until(span.to)),
+            _ => of_holder,
+        }
     }
 
     /// Records an observation of the holder of a number. Returns the holder, and whether it is new.
@@ -172,6 +192,46 @@ impl Lifetimes {
             }
         }
         (current, false)
+    }
+
+    /// Records that a holder had the number at a time. It is the one that `is_same` accepts; another
+    /// one must have lost the number between `last`, the last time at which it is known to have had
+    /// it, and `time`. Returns the holder, and whether it is new.
+    pub fn observe_holder(
+        &mut self,
+        number: u32,
+        time: TraceTime,
+        is_same: impl FnOnce(u32) -> bool,
+        last: impl FnOnce(u32) -> TraceTime,
+    ) -> (u32, bool) {
+        let time = self.not_too_late(number, time);
+        let Some(current) = self.newest_until(number, time) else {
+            return (self.insert(number, time, Span::BEGINNING, Evidence::Unknown), true);
+        };
+        if is_same(current) {
+            return (current, false);
+        }
+        let Span { to, end, .. } = self.span(current);
+        if to < time && end == Evidence::Observed {
+            // Events of a thread can follow its end.
+            let free = TraceTime(last(current).0.saturating_add(1));
+            return (self.insert(number, time, free.min(time), Evidence::Unknown), true);
+        }
+        let new = self.insert(number, time, time, Evidence::Unknown);
+        // An end that was already observed belongs to the last holder.
+        if end == Evidence::Observed {
+            let new = self.span_mut(new);
+            (new.to, new.end) = (to, end);
+        }
+        self.end_unobserved(current, last(current).min(TraceTime(time.0.saturating_sub(1))));
+        (new, true)
+    }
+
+    /// Ends a holder whose end was not observed after the last time at which it is known to have had
+    /// the number.
+    pub fn end_unobserved(&mut self, holder: u32, last: TraceTime) {
+        let span = self.span_mut(holder);
+        (span.to, span.end) = (last.max(span.from), Evidence::Unknown);
     }
 
     /// The holder at a time at which one must exist. Adds one if none is known.

@@ -8,7 +8,8 @@ use stackhound_etl::record::Record;
 use stackhound_etl::{Block, ManifestEvents, Selection};
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
-use stackhound_schema::kernel::{self, view};
+use stackhound_schema::kernel::view::{self, StackOwner};
+use stackhound_schema::kernel::{self, is_added_by_tools};
 use stackhound_schema::kernel_process::{PROCESS_RUNDOWN, PROCESS_START, PROCESS_STOP, ProcessStatement};
 use stackhound_schema::method::{ManagedModule, MethodCode, SCRIPT};
 use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS};
@@ -89,6 +90,10 @@ fn subject(hook_id: u16) -> Option<Subject> {
     })
 }
 
+/// The stack records that state a thread and its process.
+const STACKS: [u16; 3] =
+    [hook_id::STACK_WALK_STACK, hook_id::STACK_WALK_KEY_KERNEL, hook_id::STACK_WALK_KEY_USER];
+
 const RSDS: u8 = 36;
 const FILE_VERSION: u8 = 64;
 
@@ -161,13 +166,14 @@ impl System {
     /// The events that [`observe`](System::observe) uses, for a pass that reads no other events.
     pub fn selection() -> Selection {
         let hook_ids = (0..=u16::MAX).filter(|&hook_id| subject(hook_id).is_some());
-        let selection = Selection::none().hook_ids(hook_ids).classic();
+        let selection = Selection::none().hook_ids(hook_ids).hook_ids(STACKS).classic().thread_owners();
         MANIFEST_IDS
             .into_iter()
             .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
 
     /// Whether [`observe`](System::observe) uses an event, as far as its header shows.
+    /// Events that only state the process of their thread are not among them.
     pub fn uses(event: &Event<'_>) -> bool {
         if let Some(hook_id) = event.hook_id() {
             return subject(hook_id).is_some();
@@ -197,6 +203,7 @@ impl System {
     /// to the same object.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
+        self.observe_thread_owner(event);
         if let Some(hook_id) = event.hook_id() {
             if let Some(subject) = subject(hook_id) {
                 self.observe_kernel(event.time(), subject, &event.record());
@@ -205,6 +212,24 @@ impl System {
             self.observe_classic(event.time(), &event.record());
         } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
             self.observe_manifest_event(event.time(), event.entry().tag, &event.record());
+        }
+    }
+
+    /// Records which process the thread of an event belongs to, if the header or the record of a stack
+    /// states it.
+    #[inline]
+    fn observe_thread_owner(&mut self, event: &Event<'_>) {
+        let record = event.record();
+        if let (Some(tid), Some(pid)) = (record.tid(), record.pid()) {
+            let is_of_tool = event.kind().is_classic() && record.guid().is_some_and(is_added_by_tools);
+            if !is_of_tool {
+                self.take_thread_owner(event.time(), pid, tid);
+            }
+        } else if event.hook_id().is_some_and(|hook_id| STACKS.contains(&hook_id))
+            && let Ok(StackOwner { process_id: Some(pid), thread_id: Some(tid) }) =
+                parse(&record, StackOwner::parse)
+        {
+            self.take_thread_owner(event.time(), pid, tid);
         }
     }
 

@@ -27,7 +27,8 @@ pub enum Evidence {
     /// longer than the trace.
     RundownAtEnd,
     /// There is no evidence. An open span may have ended without being observed, or continue after
-    /// the trace.
+    /// the trace. A span with an end is that of an object that another one replaced: it existed at
+    /// `to` and no longer when the other one was observed.
     Unknown,
 }
 
@@ -52,6 +53,13 @@ impl Span {
     pub const BEGINNING: TraceTime = TraceTime(i64::MIN);
     /// The value of `to` for objects without a known end.
     pub const OPEN: TraceTime = TraceTime(i64::MAX);
+
+    /// Whether the object may or may not have existed at a time: after the last evidence for it, and
+    /// before the evidence for the object that replaced it.
+    #[inline]
+    pub fn is_uncertain_at(&self, time: TraceTime) -> bool {
+        self.end == Evidence::Unknown && self.to < time
+    }
 
     /// Whether the object existed at a time, `to` included.
     #[inline]

@@ -181,6 +181,7 @@ impl System {
     /// Records the statement of an event about a process.
     pub fn take_process(&mut self, phase: Phase, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
         self.keep_limits();
+        self.threads.forget_statements();
         self.revision += 1;
         self.processes.observe(&mut self.texts, phase, time, facts)
     }
@@ -194,6 +195,7 @@ impl System {
         details: &ProcessDetails<'_>,
     ) -> ProcessId {
         self.keep_limits();
+        self.threads.forget_statements();
         self.revision += 1;
         self.processes.observe_details(&mut self.texts, phase, time, facts, details)
     }
@@ -226,6 +228,23 @@ impl System {
         let process = self.processes.expect(pid, time);
         let name = self.texts.intern(name);
         self.threads.rename(time, (process, tid), name);
+    }
+
+    /// Records that a thread belonged to a process at a time, as an event of the thread or the record
+    /// of its stack states it. Costs little if it repeats the last statement about the thread.
+    #[inline]
+    pub fn take_thread_owner(&mut self, time: TraceTime, pid: Pid, tid: Tid) {
+        if tid != Tid(0) && !self.threads.repeats_owner(time, pid, tid) {
+            self.take_new_thread_owner(time, pid, tid);
+        }
+    }
+
+    fn take_new_thread_owner(&mut self, time: TraceTime, pid: Pid, tid: Tid) {
+        self.keep_limits();
+        // Threads run until after the end of their process was recorded.
+        let process = self.process_for(Phase::End, time, pid);
+        let is_new = self.threads.observe_owner(time, (process, pid), tid);
+        self.revision += u64::from(is_new);
     }
 
     /// Records the statement of an event about a module. Returns `None` for an unload of a module
@@ -421,10 +440,37 @@ impl System {
 
     /// The thread that an event refers to by an id: the thread that has the id at the time of the
     /// event, or had it last. A thread continues to run for a while after its end was recorded: the
-    /// last thread of a process unloads the modules.
+    /// last thread of a process unloads the modules. `None` if no thread is known, or if it is
+    /// [not certain](System::is_thread_uncertain).
     #[inline]
     pub fn thread_of_event(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
-        self.threads.newest_until(tid, time).map(|id| self.thread(id))
+        self.threads.of_event(tid, time).map(|id| self.thread(id))
+    }
+
+    /// The thread of an event that states a thread and this process: as
+    /// [`thread_of_event`](System::thread_of_event) if it belongs to the process, else the next thread
+    /// with the id, if it does and its start was not observed. The record of a stack, which states the
+    /// process, follows its event.
+    pub fn thread_of_process(&self, pid: Pid, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
+        let is_of_process = |thread: &ThreadRef<'_>| thread.pid() == pid;
+        let next = || Some(self.thread(self.threads.next_unobserved(tid, time)?));
+        self.thread_of_event(tid, time).filter(is_of_process).or_else(|| next().filter(is_of_process))
+    }
+
+    /// Whether events contradict each other about the process of a thread at a time. Either one process
+    /// is stated before it and another one after it, and no event reports in between that the thread
+    /// ended or that another one started; or the thread is [disputed](System::is_owner_disputed).
+    pub fn is_thread_uncertain(&self, tid: Tid, time: TraceTime) -> bool {
+        self.threads.is_uncertain(tid, time)
+    }
+
+    /// Whether an event that states a thread and this process contradicts the thread events: they
+    /// state that the id belonged to a thread of another process before and after the event. Costs
+    /// nothing in traces without such contradictions.
+    #[inline]
+    pub fn is_owner_disputed(&self, pid: Pid, tid: Tid, time: TraceTime) -> bool {
+        self.threads.has_disputed
+            && self.threads.disputed_around(tid, time).any(|process| self.process(process).pid() == pid)
     }
 
     /// A thread by its id.

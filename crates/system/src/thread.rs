@@ -9,9 +9,10 @@ use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
 use crate::process::{ProcessId, ProcessRef};
 use crate::slab::Id;
-use crate::span::{Phase, Span};
+use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
+use crate::thread_owners::Statements;
 use crate::validity::ValidityRange;
 
 /// The id of a thread in a [`System`]. Indexes start at 0, in the order of first observation. The
@@ -58,10 +59,10 @@ pub struct ThreadFacts<'a> {
     pub creator: Option<Caller>,
 }
 
-#[derive(Debug)]
-struct Record {
-    tid: Tid,
-    process: ProcessId,
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub tid: Tid,
+    pub process: ProcessId,
     kernel_stack: Option<StackExtent>,
     user_stack: Option<StackExtent>,
     start_address: Option<Address>,
@@ -71,8 +72,15 @@ struct Record {
     /// The name up to the first renaming.
     name: Text,
     creator: Option<Caller>,
-    /// The time of the first statement about the thread.
-    seen: Option<TraceTime>,
+    /// The time of the first thread event about the thread.
+    pub seen: Option<TraceTime>,
+    /// Whether it is an earlier thread, for which another process was stated in between, and no thread
+    /// event since then.
+    pub is_continued: bool,
+    /// Whether thread events state that a thread of another process had the id before and after.
+    pub is_disputed: bool,
+    /// The times of the first and the last event that states the process of the thread.
+    pub observed: Option<(TraceTime, TraceTime)>,
 }
 
 impl Record {
@@ -89,15 +97,37 @@ impl Record {
             name: Text::EMPTY,
             creator: None,
             seen: None,
+            is_continued: false,
+            is_disputed: false,
+            observed: None,
         }
+    }
+
+    /// The same thread, after another process was stated for it.
+    pub fn continued(self) -> Record {
+        Record { is_continued: true, observed: None, ..self }
+    }
+
+    /// Notes the time of an event that states the process.
+    pub fn observe(&mut self, time: TraceTime) {
+        let (first, last) = self.observed.unwrap_or((time, time));
+        self.observed = Some((first.min(time), last.max(time)));
+    }
+
+    /// The time of the last event that states the process.
+    pub fn last_observed(&self) -> TraceTime {
+        self.observed.map_or(Span::BEGINNING, |(_, last)| last)
     }
 }
 
-/// All threads. Each takes about 200 bytes, plus 40 for each renaming.
+/// All threads. Each takes about 220 bytes, plus 40 for each renaming.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    lifetimes: Lifetimes,
-    records: Vec<Record>,
+    pub lifetimes: Lifetimes,
+    pub records: Vec<Record>,
+    pub statements: Statements,
+    /// Whether any thread is disputed.
+    pub has_disputed: bool,
     /// Names given during the life of a thread, by thread and time.
     renamed: BTreeMap<(ThreadId, TraceTime), Text>,
 }
@@ -105,8 +135,13 @@ pub(crate) struct Threads {
 impl Threads {
     /// The idle threads, which share one id, exist without any event.
     pub fn new() -> Threads {
-        let mut threads =
-            Threads { lifetimes: Lifetimes::default(), records: Vec::new(), renamed: BTreeMap::new() };
+        let mut threads = Threads {
+            lifetimes: Lifetimes::default(),
+            records: Vec::new(),
+            statements: Statements::default(),
+            has_disputed: false,
+            renamed: BTreeMap::new(),
+        };
         let (holder, is_new) = threads.lifetimes.expect(Tid(0).0, Span::BEGINNING);
         threads.record(holder, is_new, Tid(0), ProcessId::IDLE);
         threads
@@ -125,13 +160,14 @@ impl Threads {
         self.lifetimes.ids().map(ThreadId)
     }
 
-    fn id(&self, holder: u32) -> ThreadId {
+    pub(crate) fn id(&self, holder: u32) -> ThreadId {
         ThreadId(self.lifetimes.id(holder))
     }
 
     /// Forgets threads that ended before a time, and threads of forgotten processes. Returns their
     /// number.
     pub fn forget_before(&mut self, time: TraceTime, is_there: impl Fn(ProcessId) -> bool) -> u64 {
+        self.forget_statements();
         let records = &self.records;
         let forgotten = self.lifetimes.forget(|id, span| {
             let is_over = span.to < time || !is_there(records[id.index()].process);
@@ -179,12 +215,23 @@ impl Threads {
         self.lifetimes.at(tid.0, time).map(|holder| self.id(holder))
     }
 
+    /// The thread with this id at a time, or the last one. `None` also at times of which it is not
+    /// known whether the id still had its thread or already the next one.
     #[inline]
-    pub fn newest_until(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
-        self.lifetimes.newest_until(tid.0, time).map(|holder| self.id(holder))
+    pub fn of_event(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
+        let holder = self.lifetimes.holder_of_event(tid.0, time)?;
+        (!self.records[holder as usize].is_disputed).then(|| self.id(holder))
     }
 
-    /// The times around a time at which the newest thread with this id is the same.
+    /// Whether events contradict each other about the process of the thread with this id at a time.
+    pub fn is_uncertain(&self, tid: Tid, time: TraceTime) -> bool {
+        let newest = self.lifetimes.newest_until(tid.0, time);
+        newest.is_some_and(|holder| {
+            self.lifetimes.span(holder).is_uncertain_at(time) || self.records[holder as usize].is_disputed
+        })
+    }
+
+    /// The times around a time at which an event that states this id refers to the same thread.
     pub fn validity(&self, tid: Tid, time: TraceTime) -> ValidityRange {
         self.lifetimes.validity(tid.0, time)
     }
@@ -198,6 +245,7 @@ impl Threads {
         facts: &ThreadFacts<'_>,
     ) -> ThreadId {
         let is_idle = tid == Tid(0);
+        self.forget_statement(tid);
         let phase = match phase {
             // One id represents the idle threads of all processors.
             Phase::Start | Phase::End if is_idle => Phase::RundownAtStart,
@@ -213,9 +261,14 @@ impl Threads {
                 Identity::Different
             }
         };
+        let before = self.lifetimes.newest_until(tid.0, time);
         let (holder, is_new) = self.lifetimes.observe(tid.0, phase, time, identity);
+        if let Some(before) = before.filter(|_| is_new && phase != Phase::Start) {
+            self.end_replaced(before, time);
+        }
         let record = self.record(holder, is_new, tid, process);
         record.seen = record.seen.or(Some(time));
+        record.observe(time);
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
         record.user_stack = record.user_stack.or(facts.user_stack);
         record.start_address = record.start_address.or(facts.start_address);
@@ -229,7 +282,20 @@ impl Threads {
         if takes_name && self.renames(id, Span::OPEN).next().is_none() {
             self.records[id.index()].name = texts.intern(facts.name);
         }
+        if phase != Phase::Start {
+            self.dispute(holder);
+        }
         id
+    }
+
+    /// Ends a thread that another one was found to have replaced at a time, when its own events end:
+    /// the other one began at an unknown time.
+    fn end_replaced(&mut self, thread: u32, time: TraceTime) {
+        let span = self.lifetimes.span(thread);
+        let last = self.records[thread as usize].last_observed();
+        if span.end == Evidence::Unknown && span.to == time && last < time {
+            self.lifetimes.end_unobserved(thread, last);
+        }
     }
 
     /// Records a new name of a thread.
@@ -244,7 +310,7 @@ impl Threads {
         self.renamed.range((id, Span::BEGINNING)..=(id, until)).rev().map(|(_, &name)| name)
     }
 
-    fn record(&mut self, holder: u32, is_new: bool, tid: Tid, process: ProcessId) -> &mut Record {
+    pub(crate) fn record(&mut self, holder: u32, is_new: bool, tid: Tid, process: ProcessId) -> &mut Record {
         let index = holder as usize;
         if is_new {
             // A new slot, or the slot of a forgotten thread.
@@ -303,9 +369,17 @@ impl<'s> ThreadRef<'s> {
         self.system.texts.get(threads.renames(self.id, time).next().unwrap_or(self.record().name))
     }
 
-    /// The time of the first statement about the thread. Its facts apply to all times from which no
-    /// event between this time and them can be missing. `None` if no event has stated more than the
-    /// id.
+    /// The times of the first and the last event that states the process of the thread: a thread
+    /// event, an event of the thread, or the record of its stack. `None` if there is none.
+    pub fn process_observed(&self) -> Option<(TraceTime, TraceTime)> {
+        let (first, last) = self.record().observed?;
+        let statement = self.system.threads.last_statement(self.tid(), self.id.0.slot());
+        Some((first, statement.map_or(last, |time| time.max(last))))
+    }
+
+    /// The time of the first thread event about the thread. Its facts apply to all times from which
+    /// no event between this time and them can be missing. `None` if no event has stated more than
+    /// its id and its process.
     pub fn observed(&self) -> Option<TraceTime> {
         self.record().seen
     }

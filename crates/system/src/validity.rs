@@ -26,6 +26,16 @@ impl ValidityRange {
         ValidityRange { from, to }
     }
 
+    /// All times up to a time.
+    pub(crate) fn until(time: TraceTime) -> ValidityRange {
+        ValidityRange { from: Span::BEGINNING, to: time }
+    }
+
+    /// All times after a time.
+    pub(crate) fn after(time: TraceTime) -> ValidityRange {
+        ValidityRange { from: TraceTime(time.0.saturating_add(1)), to: Span::OPEN }
+    }
+
     /// One time only.
     pub(crate) fn at(time: TraceTime) -> ValidityRange {
         ValidityRange { from: time, to: time }

@@ -277,8 +277,9 @@ fn unknown_ids_belong_to_no_process() {
     let events: [EventSpec<'_>; 2] = [(1, 0x0301, 4, &process), (2, 0x0501, 3, &thread)];
     let (system, _) = machine(PointerSize::Eight, &events, 0);
     assert_eq!(system.stats().without_process, 2);
-    // The idle process and System, and the idle thread.
-    assert_eq!((system.processes().count(), system.threads().count()), (2, 1));
+    // The idle process, System and the caller's process; the idle thread, the caller, and the thread that
+    // the session's header states.
+    assert_eq!((system.processes().count(), system.threads().count()), (3, 3));
 }
 
 #[test]

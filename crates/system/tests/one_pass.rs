@@ -1,5 +1,7 @@
 //! An answer about the current time stays the same when all events are known, unless the required
-//! facts were not recorded by that time.
+//! facts were not recorded by that time, or later ones contradict them.
+
+use std::ops::Range;
 
 use proptest::prelude::*;
 use stackhound_system::{
@@ -9,10 +11,13 @@ use stackhound_system::{
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 
+const TIDS: Range<u32> = 20..22;
+
 #[derive(Clone, Copy, Debug)]
 enum Statement {
     Process(Phase, Pid),
     Thread(Phase, Pid, Tid),
+    ThreadOwner(Pid, Tid),
     Module(Phase, Pid, u64, u64),
     File(fn(FileKey) -> FileNameEvent, FileKey, &'static str),
 }
@@ -35,7 +40,8 @@ fn statements() -> impl Strategy<Value = Statement> {
     ];
     prop_oneof![
         (phases(), pids()).prop_map(|(phase, pid)| Statement::Process(phase, pid)),
-        (phases(), pids(), 20u32..22).prop_map(|(phase, pid, tid)| Statement::Thread(phase, pid, Tid(tid))),
+        (phases(), pids(), TIDS).prop_map(|(phase, pid, tid)| Statement::Thread(phase, pid, Tid(tid))),
+        (pids(), TIDS).prop_map(|(pid, tid)| Statement::ThreadOwner(pid, Tid(tid))),
         (phases(), pids(), 0u64..4, 1u64..4).prop_map(|(phase, pid, base, size)| {
             Statement::Module(phase, pid, base * 0x1000, size * 0x1000)
         }),
@@ -52,6 +58,7 @@ fn apply(system: &mut System, time: TraceTime, statement: Statement) {
         Statement::Thread(phase, pid, tid) => {
             system.take_thread(phase, time, (pid, tid), &ThreadFacts::default());
         }
+        Statement::ThreadOwner(pid, tid) => system.take_thread_owner(time, pid, tid),
         Statement::Module(phase, pid, base, size) => {
             let (base, checksum) = (Address(base), None);
             let facts = ModuleFacts { pid, base, size, time_date_stamp: None, checksum, path: "a.dll" };
@@ -76,7 +83,7 @@ fn ask(system: &System, time: TraceTime) -> Answers {
     };
     Answers {
         processes: (6..8).map(|pid| Some(system.process_at(Pid(pid), time)?.id())).collect(),
-        threads: (20..22).map(|tid| Some(system.thread_at(Tid(tid), time)?.id())).collect(),
+        threads: TIDS.map(|tid| Some(system.thread_at(Tid(tid), time)?.id())).collect(),
         modules: (6..8).flat_map(|pid| (0..8).map(move |page| module(Pid(pid), page))).collect(),
         files: (0..2).map(|key| Some(system.file_name(Some(FileKey(key)), None, time)?.to_owned())).collect(),
     }
@@ -101,7 +108,11 @@ proptest! {
         for (time, now) in answered {
             let then = ask(&system, time);
             prop_assert!(keeps(&now.processes, &then.processes), "{:?}: {:?} {:?}", time, now, then);
-            prop_assert!(keeps(&now.threads, &then.threads), "{:?}: {:?} {:?}", time, now, then);
+            for (index, tid) in TIDS.enumerate() {
+                let is_kept = keeps(&now.threads[index..=index], &then.threads[index..=index]);
+                let is_kept = is_kept || system.is_thread_uncertain(Tid(tid), time);
+                prop_assert!(is_kept, "{:?}: {:?} {:?}", time, now, then);
+            }
             prop_assert!(keeps(&now.modules, &then.modules), "{:?}: {:?} {:?}", time, now, then);
             prop_assert!(keeps(&now.files, &then.files), "{:?}: {:?} {:?}", time, now, then);
         }

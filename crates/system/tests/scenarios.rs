@@ -100,6 +100,8 @@ fn apply(system: &mut System, line: &Line<'_>) {
                 _ => system.take_process(line.phase(), time, &facts),
             };
         }
+        // An event of the thread, or the record of its stack.
+        ("thread", "event") => system.take_thread_owner(time, line.pid(), line.tid()),
         ("thread", "name") => system.take_thread_name(time, (line.pid(), line.tid()), line.name()),
         ("thread", _) => {
             let facts = ThreadFacts { name: line.name(), creator: line.by(), ..ThreadFacts::default() };
@@ -212,6 +214,13 @@ fn answer(system: &System, line: &Line<'_>) -> String {
             assert_eq!(thread.process().pid(), thread.pid());
             format!("{} {}", thread.process().image_name(), thread.name_at(time)).trim_end().into()
         }),
+        "stated" => system
+            .thread_of_process(line.pid(), line.tid(), time)
+            .map(|thread| thread.process().image_name().into()),
+        "owner" if system.is_thread_uncertain(line.tid(), time) => {
+            assert!(system.thread_of_event(line.tid(), time).is_none(), "{}", line.text);
+            Some("uncertain".to_owned())
+        }
         "owner" => system
             .thread_of_event(line.tid(), time)
             .map(|thread| thread.process().image_name().into())
@@ -446,6 +455,117 @@ fn thread_ids_are_reused() {
          @40 thread dcend pid=8 tid=10
          ask @1 thread tid=10 => b.exe
          ask @1 life tid=10 => -e..-e",
+    );
+}
+
+#[test]
+fn events_of_threads_state_their_process() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         now @3 owner pid=7 tid=9 => none
+         @5 thread event pid=7 tid=9
+         then @1 owner pid=7 tid=9 => a.exe
+         ask @5 owner pid=7 tid=9 => a.exe
+         @6 thread event pid=7 tid=9
+         now @6 life tid=9 => -?..-?
+         @7 thread end pid=7 tid=9
+         ask @7 life tid=9 => -?..7
+         @8 thread event pid=7 tid=9
+         ask @8 owner pid=7 tid=9 => a.exe
+         ask @8 life tid=9 => none
+         @20 thread event pid=8 tid=9
+         ask @20 owner pid=7 tid=9 => b.exe
+         then @9 owner pid=7 tid=9 => b.exe",
+    );
+}
+
+#[test]
+fn a_contradiction_ends_the_earlier_thread_after_its_last_event() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         @3 thread event pid=7 tid=9
+         @10 thread event pid=7 tid=9
+         @20 thread event pid=8 tid=9
+         ask @10 owner pid=7 tid=9 => a.exe
+         then @11 owner pid=7 tid=9 => uncertain
+         then @19 owner pid=7 tid=9 => uncertain
+         then @19 stated pid=8 tid=9 => b.exe
+         then @19 stated pid=7 tid=9 => none
+         then @10 stated pid=7 tid=9 => a.exe
+         ask @20 owner pid=7 tid=9 => b.exe
+         then @3 life tid=9 => -?..10?
+         then @20 life tid=9 => 20e..-e
+         @30 thread dcend pid=8 tid=9
+         ask @30 owner pid=7 tid=9 => b.exe
+         then @25 owner pid=7 tid=9 => b.exe",
+    );
+}
+
+#[test]
+fn a_rundown_of_another_process_contradicts_events_before_it() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         @3 thread dcstart pid=7 tid=9
+         @10 thread event pid=7 tid=9
+         now @20 owner pid=7 tid=9 => a.exe
+         @30 thread dcend pid=8 tid=9
+         then @10 owner pid=7 tid=9 => a.exe
+         then @20 owner pid=7 tid=9 => uncertain
+         ask @30 owner pid=7 tid=9 => b.exe",
+    );
+}
+
+#[test]
+fn a_start_ends_the_earlier_thread_when_it_is_reported() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         @10 thread event pid=7 tid=9
+         @20 thread start pid=8 tid=9
+         ask @19 owner pid=7 tid=9 => a.exe
+         ask @20 owner pid=7 tid=9 => b.exe
+         @30 thread end pid=8 tid=9
+         @40 thread event pid=7 tid=9
+         ask @30 owner pid=7 tid=9 => b.exe
+         ask @40 owner pid=7 tid=9 => a.exe",
+    );
+}
+
+#[test]
+fn a_process_between_thread_events_of_another_one_is_uncertain() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         @3 thread dcstart pid=7 tid=9
+         @4 thread event pid=7 tid=9
+         @10 thread event pid=8 tid=9
+         now @10 owner pid=7 tid=9 => b.exe
+         @16 thread event pid=7 tid=9
+         ask @16 owner pid=7 tid=9 => a.exe
+         @20 thread end pid=7 tid=9
+         ask @3 owner pid=7 tid=9 => a.exe
+         then @5 owner pid=7 tid=9 => uncertain
+         then @10 owner pid=7 tid=9 => uncertain
+         then @15 owner pid=7 tid=9 => uncertain
+         ask @20 owner pid=7 tid=9 => a.exe",
+    );
+}
+
+#[test]
+fn a_process_id_that_is_used_again_has_threads_of_its_own() {
+    check(
+        "@1 process start pid=7 a.exe
+         @2 thread event pid=7 tid=9
+         @10 process end pid=7
+         @11 thread event pid=7 tid=9
+         ask @11 owner pid=7 tid=9 => a.exe
+         @20 process start pid=7 b.exe
+         @21 thread event pid=7 tid=9
+         ask @21 owner pid=7 tid=9 => b.exe
+         then @15 owner pid=7 tid=9 => uncertain",
     );
 }
 

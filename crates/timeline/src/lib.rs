@@ -59,6 +59,7 @@ mod thread;
 mod tracker;
 
 use stackhound_calltree::Cpu;
+use stackhound_types::Tid;
 
 pub use counts::Counts;
 pub use stack_event::{EventKind, Interruption, Part, SampledFrame, Snapshot, StackEvent};
@@ -104,6 +105,12 @@ impl Timeline {
     /// Declares that the events of a processor are complete again from here on.
     pub fn regain(&mut self, cpu: Cpu) {
         self.reorder.mark(Item::Regained(cpu.0));
+    }
+
+    /// Declares that another thread has this id from here on, although neither the end of the earlier
+    /// one nor the start of this one was recorded.
+    pub fn replace(&mut self, tid: Tid) {
+        self.reorder.mark(Item::Replaced(tid));
     }
 
     /// Ends the trace and returns the number of transitions.

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use stackhound_calltree::LocationId;
+use stackhound_types::Tid;
 
 use crate::stack_event::{EventKind, Interruption, StackEvent};
 
@@ -32,6 +33,8 @@ pub(crate) enum Item {
     Lost(u16),
     /// From here on, a processor's events are complete again.
     Regained(u16),
+    /// From here on, another thread has the id.
+    Replaced(Tid),
 }
 
 #[derive(Debug)]

@@ -75,6 +75,7 @@ impl Tracker {
                 let cpu = self.processor(Cpu(cpu));
                 self.processors[cpu].is_lost = false;
             }
+            Item::Replaced(tid) => self.replaced(id, tid),
         }
     }
 
@@ -397,6 +398,19 @@ impl Tracker {
         }
         let thread = self.add(Thread::new(tid, Some(id + 1)));
         self.by_tid.insert(tid, thread);
+    }
+
+    /// Another thread has the id of one from event `first` on. Nothing reports when the earlier one
+    /// ended.
+    fn replaced(&mut self, first: u64, tid: Tid) {
+        let Some(thread) = self.by_tid.remove(&tid) else { return };
+        let last = first.saturating_sub(1);
+        if let Some(cpu) = self.threads[thread].on {
+            self.vacate(cpu, last);
+        }
+        self.forget(thread, last);
+        self.threads[thread] = Thread::new(Tid(0), None);
+        self.free.push(thread);
     }
 
     /// Removes a thread that ends after context `last`.

@@ -255,7 +255,7 @@ impl Chain {
         if let Ok(parsed) = parsed
             && parsed.new_thread_id != Tid(0)
         {
-            let (_, thread) = self.parts.thread(view, None, Some(parsed.new_thread_id))?;
+            let (_, thread) = self.parts.thread(view, parsed.new_thread_id)?;
             self.waits.remove(&thread);
         }
         Ok(())
@@ -274,7 +274,7 @@ impl Chain {
         let pointer_size = view.event().record().pointer_size();
         let parsed = payload::Thread::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
-        let (_, thread) = self.parts.thread(view, None, Some(parsed.thread_id))?;
+        let (_, thread) = self.parts.thread(view, parsed.thread_id)?;
         let times = if id == hook_id::THREAD_START { &mut self.started } else { &mut self.ended };
         times.entry(thread).or_insert(view.time());
         Ok(())
@@ -282,7 +282,7 @@ impl Chain {
 
     fn transfer(&mut self, view: &EventView<'_>) -> Result<(), Full> {
         let Some(tid) = fields::tid(view, "IssuingThreadId") else { return Ok(()) };
-        let (_, thread) = self.parts.thread(view, None, Some(tid))?;
+        let (_, thread) = self.parts.thread(view, tid)?;
         let path = view.file_path();
         let file = self.labels.label(path.as_deref().unwrap_or_default());
         let transfer = Transfer { time: view.time(), processor: view.processor(), file };
@@ -299,7 +299,7 @@ impl Chain {
         if !is_of_thread || view.stack().is_none() || !self.window.contains(view.time()) {
             return Ok(());
         }
-        let (process, thread) = self.parts.thread(view, None, Some(parsed.thread_id))?;
+        let (process, thread) = self.parts.thread(view, parsed.thread_id)?;
         let stack = self.parts.stacks.of(view, process, StackUse::Sample, &mut self.parts.builder)?;
         if self.samples.len() >= SAMPLES_MAX {
             self.samples.drain(..SAMPLES_MAX / 2);

@@ -193,7 +193,11 @@ impl Disks {
                 if is_counted {
                     out.remain("transfers without a known request: no stack", 0);
                 }
-                (out.parts.thread(view, None, stated)?.1, out.no_stack()?)
+                let (_, thread) = match stated {
+                    Some(tid) => out.parts.thread(view, tid)?,
+                    None => out.parts.thread_in(view, None, None)?,
+                };
+                (thread, out.no_stack()?)
             }
         };
         if is_counted && stated_start.is_some() && start.is_none() {
@@ -242,8 +246,8 @@ impl Measure for Disks {
                 let tid = issuer(view).or(view.tid());
                 let owner = if wanted() {
                     let (caller, mut thread) = out.parts.thread_of(view)?;
-                    if tid != view.tid() {
-                        (_, thread) = out.parts.thread(view, None, tid)?;
+                    if let Some(tid) = tid {
+                        (_, thread) = out.parts.thread(view, tid)?;
                     }
                     Some((thread, out.stack(view, caller)?))
                 } else {

@@ -80,7 +80,10 @@ impl Measure for Faults {
             return Ok(());
         }
         let tid = fields::tid(view, "TThreadId");
-        let (process, thread) = out.parts.thread(view, None, tid.or(view.tid()))?;
+        let (process, thread) = match tid {
+            Some(tid) => out.parts.thread(view, tid)?,
+            None => out.parts.thread_of(view)?,
+        };
         let stack = out.stack(view, process)?;
         let labels = [file_label(view, out), out.label("hard")];
         let mut figures = Figures::lasting(time);

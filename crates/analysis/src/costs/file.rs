@@ -106,7 +106,7 @@ impl Files {
         } else if !is_paging && wanted() {
             let stated = fields::tid(view, "TTID");
             let (process, thread) = match view.tid().or(stated) {
-                Some(tid) => out.parts.thread(view, None, Some(tid))?,
+                Some(tid) => out.parts.thread(view, tid)?,
                 None => out.parts.thread_of(view)?,
             };
             let stack = out.stack(view, process)?;

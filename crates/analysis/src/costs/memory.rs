@@ -198,10 +198,10 @@ impl Measure for Memory {
         } else if id == hook_id::PAGE_FAULT_VIRTUAL_ALLOC && flags & COMMIT != 0 {
             let owner = if wanted() {
                 // The process that owns the memory. Another one can commit it.
-                let (process, _) = out.parts.thread(view, Some(pid.0), None)?;
+                let (process, _) = out.parts.thread_in(view, Some(pid), None)?;
                 let (caller, _) = out.parts.thread_of(view)?;
                 let tid = view.tid().filter(|_| caller == process);
-                let thread = out.parts.thread(view, Some(pid.0), tid)?.1;
+                let thread = out.parts.thread_in(view, Some(pid), tid)?.1;
                 Some((thread, out.stack(view, caller)?))
             } else {
                 None

@@ -126,7 +126,7 @@ impl Measure for Network {
             return Ok(());
         }
         let pid = fields::pid(view, "PID").or(view.pid());
-        let (process, thread) = out.parts.thread(view, pid.map(|pid| pid.0), None)?;
+        let (process, thread) = out.parts.thread_in(view, pid, None)?;
         let stack = match view.pid() == pid {
             true => out.stack(view, process)?,
             // The stack of another process.

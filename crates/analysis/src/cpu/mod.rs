@@ -323,7 +323,7 @@ impl Cpu {
             (Class::Interrupt(interrupt), StackUse::Interrupt, self.parts.interrupt(interrupt)?)
         } else {
             let class = if sample.thread_id == Tid(0) { Class::Idle } else { Class::Thread };
-            (class, StackUse::Sample, self.parts.thread(view, None, Some(sample.thread_id))?)
+            (class, StackUse::Sample, self.parts.thread(view, sample.thread_id)?)
         };
         let is_lossless = view.trace_state().losses().is_lossless();
         let is_needed = self.sampled.slices.is_some() && !is_lossless;

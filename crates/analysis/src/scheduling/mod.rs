@@ -214,5 +214,5 @@ fn key(view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
     if tid == Tid(0) {
         return Ok(Key::Idle(view.processor()));
     }
-    Ok(Key::Thread(parts.thread(view, None, Some(tid))?.1))
+    Ok(Key::Thread(parts.thread(view, tid)?.1))
 }

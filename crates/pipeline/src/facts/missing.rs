@@ -14,12 +14,14 @@ pub enum Missing {
     Lost,
     /// The object is described, but without this fact.
     NotRecorded,
+    /// Events contradict each other.
+    Contradictory,
 }
 
 impl Missing {
     /// All reasons.
-    pub const ALL: [Missing; 4] =
-        [Missing::NotStated, Missing::NoRundown, Missing::Lost, Missing::NotRecorded];
+    pub const ALL: [Missing; 5] =
+        [Missing::NotStated, Missing::NoRundown, Missing::Lost, Missing::NotRecorded, Missing::Contradictory];
 
     /// The reason in output.
     pub fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Missing {
             Missing::NoRundown => "no rundown",
             Missing::Lost => "lost",
             Missing::NotRecorded => "not recorded",
+            Missing::Contradictory => "contradictory",
         }
     }
 }

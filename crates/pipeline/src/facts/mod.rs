@@ -74,6 +74,21 @@ impl TraceState {
         if span.start == Evidence::Observed { Ok(self.utc(span.from)) } else { Err(Missing::NotRecorded) }
     }
 
+    /// The process of the thread that has an id at a time, or had it last.
+    fn process_of_thread(&self, tid: Tid, time: TraceTime) -> Result<ProcessRef<'_>, Missing> {
+        let system = self.system();
+        if system.is_thread_uncertain(tid, time) {
+            return Err(Missing::Contradictory);
+        }
+        let thread = system.thread_of_event(tid, time).ok_or(Missing::NoRundown)?;
+        if tid == Tid(0) {
+            return Ok(thread.process());
+        }
+        let (first, last) = thread.process_observed().ok_or(Missing::NoRundown)?;
+        let nearest = time.clamp(first, last);
+        if self.is_gapless(nearest, time) { Ok(thread.process()) } else { Err(Missing::Lost) }
+    }
+
     /// The thread that has an id at a time, or had it last.
     pub(crate) fn thread_of(&self, tid: Tid, time: TraceTime) -> Result<ThreadRef<'_>, Missing> {
         let thread = self.system().thread_of_event(tid, time).ok_or(Missing::NoRundown)?;
@@ -98,11 +113,15 @@ impl<'c> EventView<'c> {
     pub fn process(&self) -> Result<ProcessView<'c>, Missing> {
         let (state, time) = (self.trace_state(), self.time());
         let id = self.process_id(|| {
-            let pid = self.pid().ok_or(Missing::NotStated)?;
-            if self.is_pid_of_thread() {
-                state.thread_of(self.tid().ok_or(Missing::NotStated)?, time)?;
+            if !self.is_pid_of_thread() {
+                let is_uncertain = self.tid().is_some_and(|tid| self.is_pid_uncertain(tid));
+                let missing = if is_uncertain { Missing::Contradictory } else { Missing::NotStated };
+                let pid = self.pid().ok_or(missing)?;
+                return Ok(state.process_of(pid, time)?.id());
             }
-            Ok(state.process_of(pid, time)?.id())
+            let tid = self.tid().ok_or(Missing::NotStated)?;
+            let process = state.process_of_thread(tid, time)?;
+            Ok(state.process_of(process.pid(), time)?.id())
         })?;
         Ok(self.process_view(state.system().process(id)))
     }

@@ -11,15 +11,16 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use hashbrown::HashMap;
 use stackhound_calltree::{Builder, Cpu, Error, StackInfo, Trace};
 use stackhound_frames::{KernelSymbols, Origin, PolicyText};
 use stackhound_pipeline::{Depth, Enrichment, EventView, Outcome, Passes, Pipeline};
 use stackhound_stacks::{Before, Gaps};
-use stackhound_system::System;
+use stackhound_system::{System, ThreadId};
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{TICKS_PER_SECOND, Tid};
 
-use crate::{Counts, Options, StackEvent, Step, Timeline};
+use crate::{Counts, EventKind, Options, StackEvent, Step, Timeline};
 use functions::Functions;
 
 /// The information of a trace that the model uses.
@@ -75,6 +76,7 @@ pub fn timeline(
         functions: Functions::default(),
         gaps: Gaps::of(trace),
         events: events::Events::new(trace, stacks == Stacks::Recorded),
+        threads: ThreadHolders::default(),
         batch: Vec::with_capacity(BATCH),
     };
     if stacks == Stacks::Recorded {
@@ -122,6 +124,7 @@ enum Item {
     Event(StackEvent),
     Lost(Cpu),
     Regained(Cpu),
+    Replaced(Tid),
 }
 
 /// Reads events: defines locations and transitions, and converts events to items.
@@ -130,6 +133,7 @@ struct TimelineBuild {
     functions: Functions,
     gaps: Gaps,
     events: events::Events,
+    threads: ThreadHolders,
     batch: Vec<Item>,
 }
 
@@ -147,18 +151,48 @@ impl TimelineBuild {
         }
         let label = self.events.label(view, &mut self.builder);
         self.builder.transition(view.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
-        self.batch.push(Item::Event(StackEvent {
-            time: view.time().0,
-            cpu,
-            thread: self.events.thread(view),
-            what: self.events.what(view, &mut self.functions, &mut self.builder),
-            stack: self.events.stack(view, &mut self.functions, &mut self.builder),
-        }));
+        let thread = self.events.thread(view);
+        let what = self.events.what(view, &mut self.functions, &mut self.builder);
+        match what {
+            EventKind::Switch { old, new, .. } => {
+                self.replaced(view, old);
+                self.replaced(view, new);
+            }
+            // The event itself reports that another thread has the id.
+            EventKind::ThreadStart(tid) => _ = self.threads.changes(view, tid),
+            _ => {}
+        }
+        if let Some(tid) = thread {
+            self.replaced(view, tid);
+        }
+        let stack = self.events.stack(view, &mut self.functions, &mut self.builder);
+        self.batch.push(Item::Event(StackEvent { time: view.time().0, cpu, thread, what, stack }));
         if let Some(cpu) = cpu
             && self.gaps.begins_after(view.event())
         {
             self.batch.push(Item::Lost(cpu));
         }
+    }
+
+    /// Notes which thread has an id.
+    fn replaced(&mut self, view: &EventView<'_>, tid: Tid) {
+        if self.threads.changes(view, tid) {
+            self.batch.push(Item::Replaced(tid));
+        }
+    }
+}
+
+/// The threads that had thread ids last.
+#[derive(Default)]
+struct ThreadHolders(HashMap<Tid, ThreadId, foldhash::fast::RandomState>);
+
+impl ThreadHolders {
+    /// Whether another thread had the id of a thread until now.
+    fn changes(&mut self, view: &EventView<'_>, tid: Tid) -> bool {
+        let Some(thread) = view.trace_state().system().thread_of_event(tid, view.time()) else {
+            return false;
+        };
+        self.0.insert(tid, thread.id()).is_some_and(|before| before != thread.id())
     }
 }
 
@@ -185,6 +219,7 @@ impl Tracked {
                     Item::Event(event) => self.timeline.push(event),
                     Item::Lost(cpu) => self.timeline.lose(cpu),
                     Item::Regained(cpu) => self.timeline.regain(cpu),
+                    Item::Replaced(tid) => self.timeline.replace(tid),
                 }
                 self.apply()?;
             }

@@ -276,8 +276,9 @@ fn missing_switches_and_stacks_are_reported() {
         let bytes = truth::without_stacks(with_switches);
         let trace = open(&bytes, 1);
         let stacks = stacks_at(&trace, None, Selection::default());
-        let found: Vec<_> = stacks.iter().map(|stack| (stack.tid, stack.kernel.clone())).collect();
-        assert_eq!(found, [(Tid(41), Err(expected))]);
+        // Of the other thread, only the header of the session is known.
+        let found: Vec<_> = stacks.iter().filter(|stack| stack.tid == Tid(41)).collect();
+        assert_eq!(found.iter().map(|stack| stack.kernel.clone()).collect::<Vec<_>>(), [Err(expected)]);
         assert!(stacks.iter().all(|stack| stack.evidence.is_none()));
     }
 }
