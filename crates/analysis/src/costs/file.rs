@@ -70,6 +70,11 @@ const NAMES: [(u16, &str); 17] = [
     (hook_id::FILE_IO_QUERY_EA, "query extended attributes"),
 ];
 
+/// Whether an event begins an operation.
+pub(super) fn is_operation(id: u16) -> bool {
+    NAMES.iter().any(|(hook_id, _)| *hook_id == id)
+}
+
 /// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
 struct Begun {

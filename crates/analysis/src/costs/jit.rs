@@ -42,6 +42,11 @@ const NAMED: u16 = 143;
 /// `MethodJittingStarted`.
 const STARTED: u16 = 145;
 
+/// Whether events of the provider with this id matter.
+pub(super) fn reads(id: u16) -> bool {
+    matches!(id, LOADED | NAMED | STARTED)
+}
+
 /// The flag of methods that the JIT compiler compiled.
 const JITTED: u64 = 8;
 /// The tier of a method, in the flags.

@@ -18,21 +18,22 @@ mod memory;
 mod network;
 mod system_call;
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::hash::Hasher;
 use std::ops::AddAssign;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use stackhound_etl::Clock;
 use stackhound_pipeline::{EventView, Naming, TraceState};
 use stackhound_profile::{Full, Grouping, Patterns, ProcessId, Profile, StackId, Sums, ThreadId};
+use stackhound_schema::provider_guid;
 use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
 use stackhound_types::RawTime;
 
 use crate::fields;
+use crate::gc::Collections;
 use crate::labels::{Label, Labels};
 use crate::parts::Parts;
+use crate::repeats::Repeats;
 use crate::rows::{Amount, Applied, By, ByStack, Row, named_rows, regroup, rows};
 use crate::window::Window;
 
@@ -44,8 +45,6 @@ const MAX: usize = COLUMNS_MAX - 1;
 const OPEN_MAX: usize = 1 << 16;
 /// Maximum number of a measurement's own dimensions.
 const DIMENSIONS_MAX: usize = 2;
-/// Number of the last events of a processor among which the same event of another session is found.
-const RECENT_MAX: usize = 32;
 /// The longest time that something can have lasted before the first event of the trace, in seconds.
 const EARLIER_MAX: u64 = 3600;
 
@@ -166,6 +165,19 @@ pub const GC: Metric = collection::METRIC;
 /// Compiled methods of .NET.
 pub const JIT: Metric = jit::METRIC;
 
+/// Whether a kernel event begins an operation of a file system.
+pub(crate) fn is_file_operation(hook_id: u16) -> bool {
+    file::is_operation(hook_id)
+}
+
+/// Whether an event of the .NET runtime is about a garbage collection or a compiled method.
+pub(crate) fn is_of_runtime(view: &EventView<'_>) -> bool {
+    let id = view.id();
+    view.kernel_id().is_none()
+        && (Collections::reads(id) || jit::reads(id))
+        && view.event().guid() == Some(provider_guid::DOT_NET_RUNTIME)
+}
+
 /// Converts the events of a capture to observations.
 trait Measure: Debug {
     /// Observes the next event. What it describes counts if `wanted` returns true.
@@ -213,8 +225,7 @@ struct Observations {
     window: Window,
     /// The clock of trace time.
     clock: Clock,
-    /// By processor: events that no other session recorded so far. `None` if there is one session.
-    recent: Option<FxHashMap<Option<u16>, VecDeque<Recent>>>,
+    repeats: Repeats,
     /// Whether records of the trace may be missing. Known at the end.
     is_lossy: bool,
     by: FxHashMap<Key, Figures>,
@@ -225,44 +236,15 @@ struct Observations {
     without_stack: u64,
 }
 
-/// An event that another session can also have recorded.
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    /// Of its kind, thread and payload.
-    hash: u64,
-    session: u32,
-    time: TraceTime,
-}
-
 impl Observations {
-    /// Whether another session recorded the same event: with the same thread and payload, on the same
-    /// processor, within 100 ms. Must be called once for each event that a measurement uses. Costs
-    /// nothing if the trace has one session.
+    /// Whether another session recorded the same event. Must be called once for each event that a
+    /// measurement uses.
     fn is_repeated(&mut self, view: &EventView<'_>) -> bool {
-        let Some(recent) = &mut self.recent else { return false };
-        let (event, now) = (view.event(), view.time());
-        let mut hasher = FxHasher::default();
-        hasher.write_u16(view.kernel_id().unwrap_or(view.id()));
-        hasher.write_u32(event.header_tid().map_or(0, |tid| tid.0));
-        hasher.write(event.payload());
-        let (hash, session) = (hasher.finish(), event.session_number());
-        let recent = recent.entry(view.processor()).or_default();
-        let oldest = now.0.saturating_sub_unsigned(self.clock.ticks_per_second() / 10);
-        let same = recent
-            .iter()
-            .position(|known| known.hash == hash && known.session != session && known.time.0 >= oldest);
-        if let Some(same) = same {
-            recent.remove(same);
-            if self.window.contains(now) {
-                self.remain("events that another session also recorded: counted once", 0);
-            }
-            return true;
+        let is_repeated = self.repeats.has(view);
+        if is_repeated && self.window.contains(view.time()) {
+            self.remain("events that another session also recorded: counted once", 0);
         }
-        if recent.len() >= RECENT_MAX {
-            recent.pop_front();
-        }
-        recent.push_back(Recent { hash, session, time: now });
-        false
+        is_repeated
     }
 
     /// The trace time of a raw time in the payload of an event.
@@ -332,7 +314,7 @@ impl Costs {
             parts: Parts::new(product, trace),
             window,
             clock: trace.clock(),
-            recent: (trace.time_bases().len() > 1).then(FxHashMap::default),
+            repeats: Repeats::of(trace),
             is_lossy: false,
             by: FxHashMap::default(),
             labels: Labels::default(),

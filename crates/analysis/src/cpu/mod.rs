@@ -6,6 +6,7 @@
 //! `ISR` instead, with the kernel frames of their stacks.
 
 mod gaps;
+mod measured;
 pub mod weights;
 
 use rustc_hash::FxHashMap;
@@ -19,8 +20,10 @@ use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{Address, Tid};
 
 use self::gaps::Gaps;
-use self::weights::{Interval, USUAL_INTERVAL, Weighing, Weights};
+use self::measured::Measured;
+use self::weights::{Interval, Processor, USUAL_INTERVAL, Weighing, Weights};
 use crate::parts::{Interrupt, Parts};
+use crate::repeats::Repeats;
 use crate::rows::{Applied, By, ByStack, Row, regroup, rows};
 use crate::scheduling::scheduler::{Activity, SchedulerStats, Slice};
 use crate::scheduling::{Key, Scheduling};
@@ -42,6 +45,7 @@ struct Sample {
     class: Class,
     thread: ThreadId,
     stack: StackId,
+    processor: Processor,
     time: TraceTime,
     known: Known,
 }
@@ -95,11 +99,28 @@ struct Sampled {
     /// Time of samples whose stack is not certain, and whose innermost frame is not either.
     uncertain: (u64, u64),
     slices: Option<Slices<(ThreadId, StackId)>>,
+    /// The start of the analyzed part, to which the time of a sample is clipped.
+    from: Option<TraceTime>,
+    /// The time of the samples of each processor that stand for one interval each.
+    nominal: Option<FxHashMap<Processor, u64>>,
 }
 
 impl Sampled {
+    fn new(window: Window, weighing: Weighing) -> Sampled {
+        let nominal = (weighing == Weighing::Nominal).then(FxHashMap::default);
+        Sampled { from: window.from, nominal, ..Sampled::default() }
+    }
+
     fn count(&mut self, sample: Option<Sample>, weight: u64) {
-        let Some(Sample { class, thread, stack, time, known }) = sample else { return };
+        let Some(Sample { class, thread, stack, processor, time, known }) = sample else { return };
+        let weight = match (&mut self.nominal, self.from) {
+            (Some(nominal), _) => {
+                *nominal.entry(processor).or_default() += weight;
+                weight
+            }
+            (None, Some(from)) => weight.min(time.ticks_since(from)),
+            (None, None) => weight,
+        };
         let sums = Sums::one(weight);
         *self.classes.of(class) += sums;
         if class == Class::Idle {
@@ -175,21 +196,23 @@ pub struct CpuReport {
     pub processors: u32,
     /// The analyzed part of the trace.
     pub window: (TraceTime, TraceTime),
+    /// The part of it in which sessions with samples or context switches ran, in raw ticks. With
+    /// [`Weighing::Nominal`], at least the time of the samples of one processor.
+    pub measured: u64,
     /// Converts raw ticks.
     pub clock: Clock,
 }
 
 impl CpuReport {
-    /// The processor time that was available: the length of the window times the number of
-    /// processors, in raw ticks.
+    /// The processor time that was available: the measured time times the number of processors, in raw
+    /// ticks.
     pub fn available(&self) -> u64 {
-        let length = self.window.1.ticks_since(self.window.0);
-        length.saturating_mul(self.processors.into())
+        self.measured.saturating_mul(self.processors.into())
     }
 
-    /// Length of the window in nanoseconds.
+    /// The measured time in nanoseconds.
     pub fn duration(&self) -> u64 {
-        self.nanos(self.window.1.ticks_since(self.window.0))
+        self.nanos(self.measured)
     }
 
     /// Available time in which the thread of a processor is not known.
@@ -222,10 +245,12 @@ pub struct Cpu {
     clock: Clock,
     processors: u32,
     weights: Weights<Option<Sample>>,
+    measured: Measured,
     sampled: Sampled,
     without_stack: u64,
     has_samples: bool,
     gaps: Gaps,
+    repeats: Repeats,
     scheduling: Scheduling,
     exact: Exact,
 }
@@ -242,10 +267,12 @@ impl Cpu {
             clock,
             processors: processors.unwrap_or(1).clamp(1, PROCESSORS_MAX),
             weights: Weights::new(weighing, usual_interval),
-            sampled: Sampled::default(),
+            measured: Measured::default(),
+            sampled: Sampled::new(window, weighing),
             without_stack: 0,
             has_samples: false,
             gaps: Gaps::new(usual_interval),
+            repeats: Repeats::of(trace),
             scheduling: Scheduling::default(),
             exact: Exact::default(),
         }
@@ -268,8 +295,14 @@ impl Cpu {
     #[inline]
     pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
         self.parts.observe(view)?;
+        let (session, now) = (view.event().session_number(), view.time());
+        self.measured.record(session, view.kernel_id(), now);
+        let before = self.scheduling.stats();
         for slice in self.scheduling.observe(view, &mut self.parts)? {
             self.exact.add(slice, self.window);
+        }
+        if self.window.contains(now) {
+            self.exact.stats.add(before, self.scheduling.stats());
         }
         match view.kernel_id() {
             Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_SAMPLED_PROFILE_NMI) => {
@@ -304,6 +337,9 @@ impl Cpu {
         let parsed = payload::SampledProfile::parse(view.payload(), view.version(), record.pointer_size());
         let Ok(parsed) = parsed else { return Ok(()) };
         self.has_samples = true;
+        if self.repeats.has(view) {
+            return Ok(());
+        }
         // A sample that does not count is still the previous one of its processor.
         let is_within = self.window.contains(view.time());
         let processor = (view.event().session_number(), view.processor());
@@ -335,23 +371,34 @@ impl Cpu {
             self.without_stack += u64::from(class != Class::Idle);
             stacks.at(view, sample.instruction_pointer, builder)?
         };
-        Ok(Sample { class, thread, stack, time: view.time(), known })
+        let processor = (view.event().session_number(), view.processor());
+        Ok(Sample { class, thread, stack, processor, time: view.time(), known })
     }
 
     /// Ends the capture: names its frames, which waits for pending look-ups, and returns the report.
     pub fn finish(mut self, known: &TraceState, naming: Option<&mut Naming>) -> CpuReport {
         self.weights.end(|sample, weight| self.sampled.count(sample, weight));
         let has_switches = self.scheduling.stats().switches > 0;
+        let times = self.measured.times(self.window, |session| self.weights.since(session));
         let exact = &mut self.exact;
         self.scheduling.end(known, &mut |slice| exact.add(&slice, self.window), &mut |_| {});
-        self.exact.stats = self.scheduling.stats();
         self.parts.end_capture(known, naming);
         let window = self.window.within(self.parts.times());
+        let bounds = match (times.first(), times.last()) {
+            (Some((from, _)), Some((_, until))) => (*from, *until),
+            _ => window,
+        };
+        let length = |(from, until): &(TraceTime, TraceTime)| until.ticks_since(*from);
+        let measured = match times.is_empty() {
+            true => length(&window),
+            false => times.iter().map(length).fold(0, u64::saturating_add),
+        };
+        let nominal = self.sampled.nominal.iter().flat_map(FxHashMap::values).copied().max();
         let (uncertain_stacks, uncertain_innermost) = self.sampled.uncertain;
         let sliced = self.sampled.slices.map(|slices| SlicedSamples {
             slices,
             is_lossy: !known.losses().is_lossless(),
-            lost: self.gaps.finish(known.losses(), window, self.processors),
+            lost: self.gaps.finish(known.losses(), bounds, self.processors),
             uncertain_stacks,
             uncertain_innermost,
         });
@@ -366,6 +413,7 @@ impl Cpu {
             compact: self.scheduling.compact(),
             processors: self.processors,
             window,
+            measured: measured.max(nominal.unwrap_or(0)),
             clock: self.clock,
         }
     }

@@ -49,6 +49,8 @@ pub struct Weights<T> {
     /// The interval that was assumed, in raw ticks.
     assumed: Option<u64>,
     previous: FxHashMap<Processor, TraceTime>,
+    /// By session: the earliest time for which a sample stands.
+    since: FxHashMap<u32, TraceTime>,
     /// Samples before the first known interval.
     pending: Vec<(Processor, TraceTime, u16, T)>,
 }
@@ -62,6 +64,7 @@ impl<T> Weights<T> {
             interval: None,
             assumed: None,
             previous: FxHashMap::default(),
+            since: FxHashMap::default(),
             pending: Vec::new(),
         }
     }
@@ -111,6 +114,11 @@ impl<T> Weights<T> {
         Some(Interval { ticks, is_assumed: self.assumed.is_some() })
     }
 
+    /// The time from which the first sample of a session stands.
+    pub fn since(&self, session: u32) -> Option<TraceTime> {
+        self.since.get(&session).copied()
+    }
+
     fn settle(&mut self, interval: u64, mut out: impl FnMut(T, u64)) {
         for (processor, time, count, sample) in std::mem::take(&mut self.pending) {
             let weight = self.weight(processor, time, count, interval);
@@ -121,12 +129,16 @@ impl<T> Weights<T> {
     #[inline]
     fn weight(&mut self, processor: Processor, time: TraceTime, count: u16, interval: u64) -> u64 {
         let nominal = interval.saturating_mul(count.max(1).into());
-        if self.weighing == Weighing::Nominal {
+        let Some(previous) = self.previous.insert(processor, time) else {
+            let first = TraceTime(time.0.saturating_sub_unsigned(nominal));
+            let since = self.since.entry(processor.0).or_insert(first);
+            *since = first.min(*since);
             return nominal;
+        };
+        match self.weighing {
+            Weighing::Nominal => nominal,
+            Weighing::Elapsed => time.ticks_since(previous).min(nominal.saturating_mul(2)),
         }
-        let Some(previous) = self.previous.insert(processor, time) else { return nominal };
-        let elapsed = time.ticks_since(previous);
-        elapsed.min(nominal.saturating_mul(2))
     }
 }
 

@@ -29,7 +29,7 @@ impl Thread for Key {
 /// A source of events: a file, or a session appended to it.
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    /// Times of its first and last event.
+    /// Times of its first event and of its last kernel event: other sessions can be in the same file.
     times: (TraceTime, TraceTime),
     has_switches: bool,
 }
@@ -78,7 +78,9 @@ impl Scheduling {
             self.sources.resize(number + 1, None);
         }
         let source = self.sources[number].get_or_insert(Source { times: (now, now), has_switches: false });
-        source.times.1 = source.times.1.max(now);
+        if view.kernel_id().is_some() {
+            source.times.1 = source.times.1.max(now);
+        }
         if source.has_switches {
             self.check_losses(view);
         }

@@ -113,6 +113,15 @@ pub struct SchedulerStats {
     pub spurious: u64,
 }
 
+impl SchedulerStats {
+    /// Adds what was counted between two states.
+    pub fn add(&mut self, before: SchedulerStats, after: SchedulerStats) {
+        self.switches += after.switches - before.switches;
+        self.contradictions += after.contradictions - before.contradictions;
+        self.spurious += after.spurious - before.spurious;
+    }
+}
+
 /// Follows the threads of all processors. Costs two look-ups for a switch.
 #[derive(Debug)]
 pub struct Scheduler<T> {

@@ -12,6 +12,7 @@ mod hunt_memory;
 mod kept;
 mod kstack;
 mod loss;
+mod measured;
 mod one_answer;
 mod one_code;
 mod open_stacks;
