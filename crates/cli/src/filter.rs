@@ -7,6 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use rustc_hash::FxHashMap;
 use stackhound::analysis::Window;
+use stackhound::analysis::needed::Choice;
+use stackhound::cut::CutNote;
 use stackhound::expr::Undecided;
 use stackhound::stacks::TriggerKind;
 use stackhound::system::System;
@@ -48,6 +50,8 @@ pub struct EventFilter {
     predicates: Vec<Predicate>,
     from: Option<RawTime>,
     to: Option<RawTime>,
+    /// The times to which the trace was cut.
+    cut: Window,
     /// Number of undecided events by predicate and missing field, and how many of them lack it for
     /// which reason, if a reason is known.
     undecided: RefCell<Vec<Vec<(u64, MissingCounts)>>>,
@@ -66,7 +70,8 @@ impl EventFilter {
     /// Builds the filter for a trace, with times relative to the start of its first file.
     pub fn new(filters: &Filters, trace: &OpenTrace) -> Result<EventFilter> {
         let start = trace.sources()[0].etl_file.session().start_time;
-        Ok(EventFilter::parse(filters)?.between(filters, &trace.clock(), start))
+        let filter = EventFilter::parse(filters)?.between(filters, &trace.clock(), start);
+        Ok(EventFilter { cut: cut_window(&CutNote::of(trace)), ..filter })
     }
 
     /// Combines the short options and the expression, without times.
@@ -88,6 +93,7 @@ impl EventFilter {
             predicates,
             from: None,
             to: None,
+            cut: Window::default(),
             undecided: RefCell::new(undecided),
             evaluated: Cell::new(0),
             selected: Cell::new(0),
@@ -95,10 +101,14 @@ impl EventFilter {
         }
     }
 
-    /// The times that are selected.
+    /// The times that are selected, within those to which the trace was cut: events of other times are
+    /// not complete in it.
     pub fn window(&self) -> Window {
         let time = |raw: RawTime| TraceTime(raw.0);
-        Window { from: self.from.map(time), to: self.to.map(time) }
+        Window {
+            from: self.from.map(time).max(self.cut.from),
+            to: self.to.map(time).into_iter().chain(self.cut.to).min(),
+        }
     }
 
     /// The number of selected events, if there is a condition.
@@ -141,12 +151,23 @@ impl EventFilter {
 
     /// Whether the event is selected.
     pub fn wants(&self, view: &EventView<'_>) -> bool {
+        self.choice(view, false) == Choice::Selected
+    }
+
+    /// Whether the event is selected. `is_at_any_time` asks for the other conditions too if it is not in
+    /// the selected time.
+    pub fn choice(&self, view: &EventView<'_>, is_at_any_time: bool) -> Choice {
         let time = RawTime(view.time().0);
-        let is_wanted = self.from.is_none_or(|from| time >= from)
-            && self.to.is_none_or(|to| time < to)
-            && self.holds(view);
+        let is_within = self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to);
+        let is_wanted = is_within && self.holds(view);
         self.count(view, is_wanted);
-        is_wanted
+        match is_wanted {
+            true => Choice::Selected,
+            false if is_at_any_time && !is_within && self.decide(view).is_ok_and(|holds| holds) => {
+                Choice::AtOtherTime
+            }
+            false => Choice::No,
+        }
     }
 
     /// Counts an evaluated event.
@@ -189,22 +210,30 @@ impl EventFilter {
     }
 
     fn holds(&self, view: &EventView<'_>) -> bool {
+        match self.decide(view) {
+            Ok(holds) => holds,
+            Err((number, field)) => {
+                let (count, reasons) = &mut self.undecided.borrow_mut()[number][field];
+                *count += 1;
+                if let Some(reason) = self.predicates[number].missing(view, field) {
+                    reasons.add(reason);
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether all predicates hold; if that is undecided, the predicate and its field.
+    fn decide(&self, view: &EventView<'_>) -> Result<bool, (usize, usize)> {
         let mut undecided = None;
         for (number, predicate) in self.predicates.iter().enumerate() {
             match predicate.decide(view) {
                 Ok(true) => {}
-                Ok(false) => return false,
+                Ok(false) => return Ok(false),
                 Err(Undecided(field)) => undecided = undecided.or(Some((number, field))),
             }
         }
-        if let Some((number, field)) = undecided {
-            let (count, reasons) = &mut self.undecided.borrow_mut()[number][field];
-            *count += 1;
-            if let Some(reason) = self.predicates[number].missing(view, field) {
-                reasons.add(reason);
-            }
-        }
-        undecided.is_none()
+        undecided.map_or(Ok(true), Err)
     }
 
     /// Whether the event is selected. Breaks if no later event can be.
@@ -239,6 +268,21 @@ pub fn texts(filters: &Filters) -> Vec<String> {
     texts.extend(filters.expression.clone());
     texts.retain(|text| !text.is_empty());
     texts
+}
+
+/// The times to which a trace was cut.
+pub fn cut_window(notes: &[CutNote]) -> Window {
+    notes.iter().fold(Window::default(), |cut, note| Window {
+        from: cut.from.max(note.from),
+        to: cut.to.into_iter().chain(note.to).min(),
+    })
+}
+
+/// The conditions, as a text for people. Empty without any.
+pub fn described(filters: &Filters) -> String {
+    let times = [("from", filters.from), ("to", filters.to)];
+    let times = times.into_iter().filter_map(|(name, point)| Some(format!("{name} {}", point?)));
+    texts(filters).into_iter().chain(times).collect::<Vec<_>>().join(", ")
 }
 
 /// Converts an error in an expression to the error that the program reports.

@@ -81,6 +81,11 @@ impl Patterns {
         self.preset.iter().map(|preset| format!("preset {preset}")).chain(texts)
     }
 
+    /// Whether some stacks are left out.
+    pub fn selects(&self) -> bool {
+        !self.exclude.is_empty() || !self.include.is_empty()
+    }
+
     /// Writes which options applied, to which directories, and how much was excluded.
     pub fn write(&self, out: &mut impl Write, directories: &[String], excluded: &str) -> io::Result<()> {
         self.lines(directories, excluded).try_for_each(|text| line(out, format_args!("  {text}")))
@@ -98,8 +103,7 @@ impl Patterns {
                 }
             }
         });
-        let selects = !self.exclude.is_empty() || !self.include.is_empty();
-        let excluded = selects.then(|| format!("excluded: {excluded}, in no row"));
+        let excluded = self.selects().then(|| format!("excluded: {excluded}, in no row"));
         let grouping = format!("frames: {}", self.texts().collect::<Vec<_>>().join(", "));
         [Some(grouping), own, excluded].into_iter().flatten()
     }

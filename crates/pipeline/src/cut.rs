@@ -13,6 +13,8 @@
 //! - The operation that ends a selected create of a file. If an entry or exit of a system call is selected:
 //!   all of them, and context switches, up to the last one and the time for which events are held after it.
 //! - The first and last records at the bounds of losses.
+//! - Events that the caller names, from which sums over the selected ones follow, and notes about what
+//!   was cut away: [`CutNote`].
 //!
 //! Losses stay visible. The file has a mark at each place where records are missing in the whole trace,
 //! and its counters state the same losses. If it is not known where records are missing, neither is it
@@ -21,7 +23,7 @@
 //! The trace is read several times. Memory holds one bit for each record, the ids of the threads of
 //! selected events, and the records of one time.
 //!
-//! This module does not choose events, and does not change records.
+//! This module does not choose events, does not know what sums need, and does not change records.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, Write};
@@ -36,6 +38,8 @@ use stackhound_stacks::{NeededStacks, Window, is_stack_record};
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
 use stackhound_types::{FileTime, Pid, Tid};
 
+use crate::cut_note::is_note;
+pub use crate::cut_note::{CutKind, CutNote};
 use crate::event_view::EventView;
 use crate::pipeline::{Outcome, Pipeline};
 pub use crate::pseudonyms::Pseudonyms;
@@ -85,6 +89,9 @@ impl Bits {
 pub struct Selected {
     /// By the number of the event among those that are delivered.
     events: Bits,
+    /// The events that are needed without being selected, and those of them whose stacks are, too.
+    needed: Bits,
+    needed_stacks: Bits,
     /// Whose stacks are selected.
     threads: HashSet<(Pid, Tid)>,
     /// The time of the last entry or exit of a system call.
@@ -93,16 +100,23 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// Reads a trace and selects the events for which `choose` returns true, until it breaks.
+    /// Reads a trace and selects the events for which `choose` returns true, until it breaks. `choose`
+    /// also receives the number of the event, and can name events that are needed.
     pub fn by(
         pipeline: &mut Pipeline<'_>,
-        mut choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+        mut choose: impl FnMut(&EventView<'_>, u64, &mut Selected) -> ControlFlow<(), bool>,
     ) -> (Selected, Outcome) {
-        let (events, threads, window) = (Bits::default(), HashSet::new(), pipeline.window());
-        let mut selected = Selected { events, threads, last_call: None, window };
+        let mut selected = Selected {
+            events: Bits::default(),
+            needed: Bits::default(),
+            needed_stacks: Bits::default(),
+            threads: HashSet::new(),
+            last_call: None,
+            window: pipeline.window(),
+        };
         let mut number = 0;
         let outcome = pipeline.run(|view| {
-            if choose(view)? {
+            if choose(view, number, &mut selected)? {
                 selected.add(view, number);
             }
             number += 1;
@@ -111,16 +125,31 @@ impl Selected {
         (selected, outcome)
     }
 
+    /// Keeps the event with this number, although it is not selected. Its stack is kept if
+    /// `with_stack`, and if [`expect_stack`](Selected::expect_stack) was called for the event.
+    pub fn need(&mut self, number: u64, with_stack: bool) {
+        self.needed.set(number);
+        if with_stack {
+            self.needed_stacks.set(number);
+        }
+    }
+
+    /// Notes the threads to which the stack of an event can belong.
+    pub fn expect_stack(&mut self, view: &EventView<'_>) {
+        let delivered = view.delivered();
+        if delivered.stack.is_none() {
+            return;
+        }
+        let pids = [delivered.stack_pid(), delivered.pid()];
+        for pid in pids.into_iter().flatten() {
+            let tids = [delivered.stack_tid(), delivered.tid()];
+            self.threads.extend(tids.into_iter().flatten().map(|tid| (pid, tid)));
+        }
+    }
+
     fn add(&mut self, view: &EventView<'_>, number: u64) {
         self.events.set(number);
-        let delivered = view.delivered();
-        if delivered.stack.is_some() {
-            let pids = [delivered.stack_pid(), delivered.pid()];
-            for pid in pids.into_iter().flatten() {
-                let tids = [delivered.stack_tid(), delivered.tid()];
-                self.threads.extend(tids.into_iter().flatten().map(|tid| (pid, tid)));
-            }
-        }
+        self.expect_stack(view);
         if view.call().is_some() {
             self.last_call = self.last_call.max(Some(view.time()));
         }
@@ -140,6 +169,8 @@ pub struct CutCounts {
     pub state: u64,
     /// Events that complete system calls and file creates.
     pub joined: u64,
+    /// Events that sums over the selected ones need.
+    pub sums: u64,
     /// Stack records.
     pub stacks: u64,
     /// Records at the bounds of losses.
@@ -153,6 +184,8 @@ pub struct Cut {
     records: Bits,
     session: Session,
     losses: CutLosses,
+    /// What was cut away.
+    note: CutNote,
     /// The number of kept records.
     pub counts: CutCounts,
 }
@@ -173,6 +206,7 @@ impl Cut {
             needs_stack_record: !losses.is_lossless(),
             losses: &losses_of_cut,
             records: Bits::default(),
+            kinds: HashMap::new(),
             counts: CutCounts::default(),
         };
         let mut events = trace.ordered();
@@ -187,10 +221,19 @@ impl Cut {
                 group.clear();
             }
             let is_stack_record = is_stack_record(&event);
-            let is_selected = !is_stack_record && selected.events.has(delivered);
+            let is_in = |events: &Bits| !is_stack_record && events.has(delivered);
+            let member = Member {
+                block: Arc::clone(event.block()),
+                index: event.index(),
+                time: event.time(),
+                record,
+                is_stack_record,
+                is_selected: is_in(&selected.events),
+                is_needed: is_in(&selected.needed),
+                needs_stack: is_in(&selected.needed_stacks),
+            };
+            group.push(member);
             delivered += u64::from(!is_stack_record);
-            let (block, index, time) = (Arc::clone(event.block()), event.index(), event.time());
-            group.push(Member { block, index, time, record, is_stack_record, is_selected });
             if losses_of_cut.is_open() {
                 ends.insert(event.processor().unwrap_or(0), record);
             }
@@ -204,13 +247,27 @@ impl Cut {
         if search.stacks.has_keys_of_several_sessions() {
             return Err(CutError::StackKeys);
         }
-        let Search { records, counts, .. } = search;
-        Ok(Cut { records, session, losses: losses_of_cut, counts: CutCounts { events: delivered, ..counts } })
+        let Search { records, kinds, counts, .. } = search;
+        let counts = CutCounts { events: delivered, ..counts };
+        let mut kinds: Vec<CutKind> = kinds
+            .into_iter()
+            .map(|(hook_id, (events, kept))| CutKind { hook_id, events, kept })
+            .filter(|kind| kind.kept < kind.events)
+            .collect();
+        kinds.sort_by_key(|kind| kind.hook_id);
+        let note = CutNote { events: delivered, selected: counts.selected, kinds, ..CutNote::default() };
+        Ok(Cut { records, session, losses: losses_of_cut, note, counts })
     }
 
     /// The name of the session in the smaller trace.
     pub fn session_name(&mut self) -> &mut String {
         &mut self.session.name
+    }
+
+    /// The note about what was cut away, with all kinds of kernel events. Only the caller knows the
+    /// conditions, the times, and which kinds matter.
+    pub fn note(&mut self) -> &mut CutNote {
+        &mut self.note
     }
 
     /// Writes the smaller trace to the current position of `output`. `change` receives each kept event
@@ -232,7 +289,14 @@ impl Cut {
         let mut bytes = Vec::new();
         let mut events = trace.ordered();
         let mut number = 0;
+        let mut is_noted = false;
         while let Some(event) = events.next() {
+            // Without conditions, nothing was cut away.
+            if !std::mem::replace(&mut is_noted, true) && !self.note.selection.is_empty() {
+                let time = event.raw_time().min(self.session.start);
+                let pointer_size = self.session.pointer_size;
+                self.note.write(time, pointer_size, |record| writer.write(0, record))?;
+            }
             let is_kept = self.records.has(number);
             number += 1;
             if !is_kept {
@@ -265,6 +329,8 @@ struct Member {
     record: u64,
     is_stack_record: bool,
     is_selected: bool,
+    is_needed: bool,
+    needs_stack: bool,
 }
 
 impl Member {
@@ -296,6 +362,8 @@ struct Search<'l> {
     needs_stack_record: bool,
     losses: &'l CutLosses,
     records: Bits,
+    /// By hook id: the number of kernel events, and of those that are kept.
+    kinds: HashMap<u16, (u64, u64)>,
     counts: CutCounts,
 }
 
@@ -320,7 +388,7 @@ impl Search<'_> {
             // Only the stack of some events states their process. Without it, a filter would take the
             // process in the payload, which can be another one.
             let is_by_stack = || is_state && event.hook_id().is_some() && event.header_pid().is_none();
-            if has_time || is_by_stack() {
+            if has_time || member.needs_stack || is_by_stack() {
                 self.stacks.keep(&event);
             }
             if member.is_selected {
@@ -333,6 +401,7 @@ impl Search<'_> {
                 () if self.joins_until >= Some(event.time().0) && self.joins.has(&event.entry()) => {
                     &mut self.counts.joined
                 }
+                () if member.is_needed => &mut self.counts.sums,
                 () if self.losses.is_bound(&event) => &mut self.counts.bounds,
                 () => continue,
             };
@@ -341,6 +410,14 @@ impl Search<'_> {
         for member in events.iter().filter(|member| !member.is_selected) {
             if self.creates.is_end(&member.event()) {
                 self.counts.joined += u64::from(self.records.set(member.record));
+            }
+        }
+        for member in &events {
+            let hook_id = member.event().hook_id();
+            if let Some(hook_id) = hook_id.filter(|hook_id| *hook_id != hook_id::EVENT_TRACE_HEADER) {
+                let (all, kept) = self.kinds.entry(hook_id).or_default();
+                *all += 1;
+                *kept += u64::from(self.records.has(member.record));
             }
         }
         let (definitions, parts): (Vec<&Member>, Vec<&Member>) =
@@ -356,15 +433,17 @@ impl Search<'_> {
     }
 }
 
-/// Whether an event describes the machine, the session, or losses of the session.
+/// Whether an event describes the machine, the session, losses of the session, or an earlier cut.
 fn is_configuration(event: &Event<'_>) -> bool {
     match event.hook_id() {
         Some(
             hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START
-            | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_END,
+            | hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_END
+            | hook_id::PERF_INFO_SET_INTERVAL,
         ) => true,
         Some(hook_id) => matches!(hook_id >> 8, 0x00 | 0x0b),
-        None => event.kind().is_classic() && event.guid() == Some(class_guid::LOST_EVENT),
+        None if event.kind().is_classic() => event.guid() == Some(class_guid::LOST_EVENT),
+        None => is_note(event),
     }
 }
 

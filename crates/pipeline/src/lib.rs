@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cut;
+mod cut_note;
 mod enrichment;
 mod event_names;
 mod event_view;

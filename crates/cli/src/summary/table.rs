@@ -112,6 +112,10 @@ pub fn screen(
         "recorded",
         &format!("{time}; {} s from the first to the last event", seconds(found.duration())),
     )?;
+    for note in &found.cuts {
+        let (selected, all) = (grouped(note.selected), grouped(note.events));
+        screen.fact("cut by", &format!("{}: {selected} of {all} events were selected", note.selection))?;
+    }
     let with_stack = format!(
         "{} with stacks ({})",
         grouped(contents.with_stack),
@@ -242,7 +246,7 @@ fn cpu<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Result<(
             "{} s busy: {} of {processors} × {} s, by {source}; processes, functions (self):",
             seconds(report.nanos(busy)),
             percent(busy, available),
-            seconds(found.duration())
+            seconds(report.duration())
         ),
     )?;
     let rows = found.processes.len().max(found.functions.len());

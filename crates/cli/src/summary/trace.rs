@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use stackhound::analysis::Window;
 use stackhound::analysis::contents::{Contents, FileBytes, Kind};
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
 use stackhound::analysis::rows::{By, Row};
+use stackhound::cut::CutNote;
 use stackhound::detect::alert::{Alert, Alerts, sort};
 use stackhound::detect::report::{Finding, SourceLocation};
 use stackhound::detect::{Binaries, Severity, Totals};
@@ -21,6 +21,7 @@ use stackhound::{Outcome, Passes, Pipeline};
 use stackhound_export::json::summary as json;
 
 use super::Arguments;
+use crate::filter::cut_window;
 use crate::info::capture_info;
 use crate::naming;
 use crate::options::Common;
@@ -34,6 +35,8 @@ pub const ROWS: usize = 5;
 /// The answers.
 pub struct Summarized {
     pub contents: Contents,
+    /// What was cut away from the trace.
+    pub cuts: Vec<CutNote>,
     pub cpu: CpuReport,
     pub processes: Vec<Row>,
     pub functions: Vec<Row>,
@@ -59,7 +62,8 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let mut hunt = HuntSession::new(Binaries::none(), pipeline.clock());
     let mut alerts = Alerts::new(Lists::default().alert_window());
     let mut contents = Contents::default();
-    let mut cpu = Cpu::new(String::new(), trace, Window::default(), Weighing::default());
+    let cuts = CutNote::of(trace);
+    let mut cpu = Cpu::new(String::new(), trace, cut_window(&cuts), Weighing::default());
     let mut failure = None;
     let outcome = pipeline.run(|view| {
         progress.tick_at(view);
@@ -96,6 +100,7 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let totals = hunt.totals();
     Ok(Summarized {
         contents,
+        cuts,
         cpu,
         processes,
         functions,

@@ -17,10 +17,11 @@ use stackhound::trace::TraceTime;
 use stackhound::{Clock, analysis};
 use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::butterfly::{self as json, ButterflyOfCaptures, ButterflyRow, CaptureButterfly};
+use stackhound_export::json::top::Cut;
 
 use super::costs::{self, Measurement, shown, suffix};
-use super::table::{Column, Table, percent, seconds};
-use super::{Read, Shared, optional, window};
+use super::table::{Column, SHOWN, Table, percent, seconds};
+use super::{Read, Shared, optional, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::grouped;
@@ -133,7 +134,7 @@ pub fn run(arguments: &Arguments, common: &Common, side: Side) -> Result<Outcome
         shared,
         |out, found| table(out, &request, title, found),
         |out, found| csv(out, &request, found),
-        |found| document(&request, metric, found),
+        |found, cut| document(&request, metric, found, cut),
         |each| ButterflyOfCaptures {
             captures: each
                 .into_iter()
@@ -146,6 +147,7 @@ pub fn run(arguments: &Arguments, common: &Common, side: Side) -> Result<Outcome
 fn of_processors(request: &Request<'_>) -> Result<Read<Analyzed>> {
     super::read(
         request.shared,
+        |_| false,
         request.common,
         |trace, window| Cpu::new(String::new(), trace, window, Weighing::Elapsed),
         |cpu, view, filter| cpu.observe(view, || filter.wants(view)),
@@ -162,6 +164,7 @@ fn of_processors(request: &Request<'_>) -> Result<Read<Analyzed>> {
 fn of_waits(request: &Request<'_>, measure: Measure) -> Result<Read<Analyzed>> {
     super::read(
         request.shared,
+        wait::is_scheduling,
         request.common,
         |trace, window| Waits::new(String::new(), trace, window),
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
@@ -178,6 +181,7 @@ fn of_waits(request: &Request<'_>, measure: Measure) -> Result<Read<Analyzed>> {
 fn of_costs(request: &Request<'_>, measurement: &Measurement) -> Result<Read<Analyzed>> {
     super::read(
         request.shared,
+        measurement.needs,
         request.common,
         |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
         |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
@@ -299,7 +303,12 @@ impl Analyzed {
     }
 }
 
-fn document<'a>(request: &Request<'a>, metric: &'static str, found: &'a Analyzed) -> json::Butterfly<'a> {
+fn document<'a>(
+    request: &Request<'a>,
+    metric: &'static str,
+    found: &'a Analyzed,
+    cut: Vec<Cut>,
+) -> json::Butterfly<'a> {
     let rows = found.shown_rows(request.shared).iter().map(|(name, sums)| ButterflyRow {
         name: name.as_deref(),
         amount: found.value(*sums),
@@ -308,6 +317,7 @@ fn document<'a>(request: &Request<'a>, metric: &'static str, found: &'a Analyzed
     let butterfly = &found.butterfly;
     json::Butterfly {
         metric,
+        cut,
         side: request.side.name,
         function: request.function,
         functions: &found.functions,
@@ -387,12 +397,15 @@ fn table(out: &mut impl Write, request: &Request<'_>, title: &str, found: &Analy
         request.shared.patterns.write(out, own_directories, &found.text(*excluded))?;
     }
     writeln!(out)?;
+    let is_filtered = request.shared.is_filtered() || request.shared.patterns.selects();
     let mut columns = vec![Column::right("%"), Column::right(format!("TOTAL{}", suffix(found.unit)))];
+    columns.extend(is_filtered.then(|| Column::right(SHOWN)));
     columns.extend(found.has_counts.then(|| Column::right("COUNT")));
     columns.push(Column::left(side.title.to_uppercase()));
     let mut table = Table::new(columns);
     for (name, sums) in found.shown_rows(request.shared) {
         let mut cells = vec![share(*sums, total), shown(found.value(*sums), found.unit)];
+        cells.extend(is_filtered.then(|| share(*sums, butterfly.whole)));
         cells.extend(found.has_counts.then(|| grouped(sums.count)));
         cells.push(name.as_deref().unwrap_or(side.none).to_owned());
         table.row(cells);

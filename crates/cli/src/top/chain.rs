@@ -13,6 +13,7 @@ use stackhound::profile::{FrameId, Groups, Origin, Profile, StackId, ThreadId};
 use stackhound::types::Tid;
 use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::chain::{ChainSegment, ChainTotal, ChainWait, TopChain};
+use stackhound_export::json::top::Cut;
 use stackhound_export::numbers::seconds_with_micros;
 
 use super::table::{self, Column, Table, percent, seconds};
@@ -63,6 +64,7 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
     }
     let read = super::read(
         shared,
+        wait::is_scheduling,
         common,
         |trace, window| Chain::new(String::new(), trace, window, Tid(tid)),
         |chain, view, filter| {
@@ -71,7 +73,7 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
         },
         Chain::finish,
     )?;
-    let [report] = &read.found[..] else {
+    let ([report], [cut]) = (&read.found[..], &read.cuts[..]) else {
         bail!("the input has {} captures, but a path is within one; name the files of one", read.found.len());
     };
     let report = report.as_ref().map_err(|full| *full)?;
@@ -87,9 +89,15 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
     let format = shared.format()?;
     let mut sink = shared.output.tables(format)?;
     match format {
-        Format::Table => table(&mut sink, &names, found, &shown)?,
-        Format::Csv => csv(&mut sink, &names, found, &shown)?,
-        Format::Json => sink.json(&document(&names, found, &shown, tid))?,
+        Format::Table => {
+            cut.write(&mut sink)?;
+            table(&mut sink, &names, found, &shown)?;
+        }
+        Format::Csv => {
+            cut.report();
+            csv(&mut sink, &names, found, &shown)?;
+        }
+        Format::Json => sink.json(&document(&names, found, &shown, tid, cut.document()))?,
     }
     sink.finish()?;
     Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
@@ -340,7 +348,13 @@ fn csv(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segment
     Ok(())
 }
 
-fn document(names: &Names<'_>, found: &Found, shown: &[&Segment<ThreadId>], tid: u32) -> TopChain {
+fn document(
+    names: &Names<'_>,
+    found: &Found,
+    shown: &[&Segment<ThreadId>],
+    tid: u32,
+    cut: Vec<Cut>,
+) -> TopChain {
     let (report, path) = (names.report, &found.path);
     // The waits that shown segments are part of, in their order, with new indexes.
     let mut is_used = vec![false; path.waits.len()];
@@ -399,6 +413,7 @@ fn document(names: &Names<'_>, found: &Found, shown: &[&Segment<ThreadId>], tid:
         }
     });
     TopChain {
+        cut,
         name: names.thread(found.thread),
         pid: names.ids(found.thread).0,
         tid,

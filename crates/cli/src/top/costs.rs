@@ -8,13 +8,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, ValueEnum};
 use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric, Unit};
 use stackhound::analysis::rows::{Amount, Applied, Row};
+use stackhound::schema::kernel::hook_id;
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{
-    CaptureTopCosts, CostColumn, CostRemainder, CostRow, TopCosts, TopCostsOfCaptures,
+    CaptureTopCosts, CostColumn, CostRemainder, CostRow, Cut, TopCosts, TopCostsOfCaptures,
 };
 
-use super::table::{Column, Table, percent, seconds};
-use super::{Dimension, Shared, window};
+use super::table::{Column, SHOWN, Table, percent, seconds};
+use super::{Dimension, Shared, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -37,6 +38,8 @@ pub struct Measurement {
     by: &'static [&'static str],
     /// What a trace without the events lacks.
     missing: &'static str,
+    /// The kernel events that it needs all, if what is cut from a trace does not contain them.
+    pub needs: fn(u16) -> bool,
 }
 
 pub const INTERRUPT: Measurement = Measurement {
@@ -45,6 +48,7 @@ pub const INTERRUPT: Measurement = Measurement {
     by: &["module", "function", "line", "kind", "processor"],
     missing: "interrupts or deferred procedure calls; they are recorded with the kernel flags INTERRUPT and DPC, for \
               example by `xperf -on PROC_THREAD+LOADER+INTERRUPT+DPC`",
+    needs: is_interrupt,
 };
 
 pub const SYSTEM_CALL: Measurement = Measurement {
@@ -53,6 +57,7 @@ pub const SYSTEM_CALL: Measurement = Measurement {
     by: &["service", "process", "thread", "module", "function", "line", "stack"],
     missing: "system calls; they are recorded with the kernel flag SYSCALL, and need CSWITCH for their threads, for \
               example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
+    needs: is_system_call,
 };
 
 pub const DISK: Measurement = Measurement {
@@ -61,6 +66,7 @@ pub const DISK: Measurement = Measurement {
     by: &["file", "disk", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
+    needs: is_disk,
 };
 
 pub const FILE: Measurement = Measurement {
@@ -69,6 +75,7 @@ pub const FILE: Measurement = Measurement {
     by: &["file", "operation", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
               `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
+    needs: |_| false,
 };
 
 pub const FAULT: Measurement = Measurement {
@@ -77,6 +84,7 @@ pub const FAULT: Measurement = Measurement {
     by: &["file", "kind", "process", "thread", "module", "function", "line", "stack", "service"],
     missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
               `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
+    needs: |_| false,
 };
 
 pub const NETWORK: Measurement = Measurement {
@@ -85,6 +93,7 @@ pub const NETWORK: Measurement = Measurement {
     by: &["process", "endpoint", "connection", "module", "function", "line", "stack", "service"],
     missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
               `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
+    needs: |_| false,
 };
 
 pub const MEMORY: Measurement = Measurement {
@@ -93,6 +102,7 @@ pub const MEMORY: Measurement = Measurement {
     by: &["process", "thread", "module", "function", "line", "stack", "service"],
     missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
               `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
+    needs: |_| false,
 };
 
 pub const GC: Measurement = Measurement {
@@ -101,6 +111,7 @@ pub const GC: Measurement = Measurement {
     by: &["process", "generation", "thread", "module", "function", "line", "stack"],
     missing: "garbage collections of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
               keyword 0x1, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x1 4 -o clr.etl -ets`",
+    needs: |_| false,
 };
 
 pub const JIT: Measurement = Measurement {
@@ -109,7 +120,37 @@ pub const JIT: Measurement = Measurement {
     by: &["process", "method", "tier", "thread", "module", "function", "line", "stack"],
     missing: "compiled methods of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
               keyword 0x10, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x10 5 -o clr.etl -ets`",
+    needs: |_| false,
 };
+
+/// Whether a measurement needs all kernel events with a hook id.
+pub fn is_needed(id: u16) -> bool {
+    is_interrupt(id) || is_system_call(id) || is_disk(id) || wait::is_scheduling(id)
+}
+
+fn is_interrupt(id: u16) -> bool {
+    const INTERRUPTS: [u16; 6] = [
+        hook_id::PERF_INFO_ISR,
+        hook_id::PERF_INFO_ISR_MSI,
+        hook_id::PERF_INFO_ISR_PASS,
+        hook_id::PERF_INFO_DPC,
+        hook_id::PERF_INFO_TIMER_DPC,
+        hook_id::PERF_INFO_THREADED_DPC,
+    ];
+    INTERRUPTS.contains(&id)
+}
+
+/// Context switches state the threads of system calls.
+fn is_system_call(id: u16) -> bool {
+    const CALLS: [u16; 3] =
+        [hook_id::PERF_INFO_SYS_CALL_ENTER, hook_id::PERF_INFO_SYS_CALL_EXIT, hook_id::THREAD_C_SWITCH];
+    CALLS.contains(&id)
+}
+
+/// The group of events of disks.
+fn is_disk(id: u16) -> bool {
+    id >> 8 == hook_id::DISK_IO_READ >> 8
+}
 
 /// Help for a dimension of some measurements.
 fn help(dimension: &str) -> &'static str {
@@ -169,6 +210,7 @@ pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) ->
     let patterns = shared.patterns.compile()?;
     let read = super::read(
         shared,
+        measurement.needs,
         common,
         |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
         |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
@@ -190,14 +232,14 @@ pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) ->
         shared,
         |out, found| table(out, by, measurement, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, shared, found),
+        |found, cut| document(by, shared, found, cut),
         |each| TopCostsOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopCosts { capture, top }).collect(),
         },
     )
 }
 
-fn document<'a>(by: &'a str, shared: &'a Shared, found: &'a Analyzed) -> TopCosts<'a> {
+fn document<'a>(by: &'a str, shared: &'a Shared, found: &'a Analyzed, cut: Vec<Cut>) -> TopCosts<'a> {
     let report = &found.report;
     let columns = report.metric.columns;
     let values = |figures: &Figures| -> BTreeMap<&'static str, u64> {
@@ -214,6 +256,7 @@ fn document<'a>(by: &'a str, shared: &'a Shared, found: &'a Analyzed) -> TopCost
     });
     TopCosts {
         metric: report.metric.name,
+        cut,
         by,
         window: window(&report.clock, report.window),
         columns: columns
@@ -324,7 +367,8 @@ fn table(
         shared.patterns.write(out, own_directories, &excluded)?;
     }
     writeln!(out)?;
-    let mut titles = vec![Column::right("%".to_owned())];
+    let is_filtered = shared.is_filtered() || shared.patterns.selects();
+    let mut titles = vec![Column::right(if is_filtered { SHOWN } else { "%" })];
     if found.has_totals {
         titles.push(Column::right(format!("SELF {}{}", title(main.name), suffix(main.unit))));
     }

@@ -11,7 +11,7 @@ use stackhound::profile::{self, Sums};
 use stackhound_export::escape::line;
 use stackhound_export::json::top::{self as json, CaptureTopCpu, CpuRow, TopCpu, TopCpuOfCaptures};
 
-use super::table::{Column, Table, percent, seconds};
+use super::table::{Column, SHOWN, Table, percent, seconds};
 use super::{Dimension, Shared, optional, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -36,6 +36,7 @@ struct Analyzed {
     /// Whether only some samples were selected.
     is_filtered: bool,
     has_switches: bool,
+    has_compact: bool,
     applied: Option<Applied>,
 }
 
@@ -46,19 +47,21 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let is_filtered = shared.is_filtered() || patterns.as_ref().is_some_and(profile::Patterns::selects);
     let read = super::read(
         shared,
+        |_| false,
         common,
         |trace, window| Cpu::new(String::new(), trace, window, weighing),
         |cpu, view, filter| cpu.observe(view, || filter.wants(view)),
         |cpu, known, naming| {
             let mut report = cpu.finish(known, naming);
             let has_switches = report.exact.is_some();
+            let has_compact = report.compact > 0;
             if is_filtered {
                 // Which switches match a filter of events is not defined.
-                report.exact = None;
+                (report.exact, report.compact) = (None, 0);
             }
             let applied = patterns.as_ref().map(|patterns| report.regroup(patterns, shared.unnamed()));
             let rows = shared.first(report.rows(by.rows(shared)));
-            Analyzed { report, rows, is_filtered, has_switches, applied }
+            Analyzed { report, rows, is_filtered, has_switches, has_compact, applied }
         },
     )?;
     let is_empty = |found: &Analyzed| found.report.exact.is_none() && found.report.interval.is_none();
@@ -68,7 +71,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 "the trace has no profile samples; context switches give exact times only without filters of events"
             );
         }
-        if read.found.iter().any(|found| found.report.compact > 0) {
+        if read.found.iter().any(|found| found.has_compact) {
             bail!("the trace has only compact context switches (Thread/CompactCSwitch), which are not read");
         }
         bail!(
@@ -84,7 +87,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         shared,
         |out, found| table(out, by, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, shared, found),
+        |found, cut| document(by, shared, found, cut),
         |each| TopCpuOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopCpu { capture, top }).collect(),
         },
@@ -115,13 +118,14 @@ pub fn row_document<'a>(report: &CpuReport, row: &'a Row, is_stack: bool) -> Cpu
     }
 }
 
-fn document<'a>(by: Dimension, shared: &'a Shared, found: &'a Analyzed) -> TopCpu<'a> {
+fn document<'a>(by: Dimension, shared: &'a Shared, found: &'a Analyzed, cut: Vec<json::Cut>) -> TopCpu<'a> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
     let classes = &report.classes;
     let rows = found.rows.iter().map(|row| row_document(report, row, by == Dimension::Stack));
     TopCpu {
         metric: "cpu",
+        cut,
         by: by.name(),
         window: window(&report.clock, report.window),
         processor_count: report.processors,
@@ -240,6 +244,7 @@ fn table(out: &mut impl Write, by: Dimension, shared: &Shared, found: &Analyzed)
         if by.has_totals() {
             columns.extend(["TOTAL %", "TOTAL s"].map(Column::right));
         }
+        columns.extend(found.is_filtered.then(|| Column::right(SHOWN)));
         columns.extend(["SAMPLES", "±"].map(Column::right));
     }
     let has_exact =
@@ -249,22 +254,24 @@ fn table(out: &mut impl Write, by: Dimension, shared: &Shared, found: &Analyzed)
     }
     columns.push(Column::left(by.title()));
     let mut table = Table::new(columns);
-    for found in &found.rows {
+    let shown = report.samples.values().fold(0, |sum: u64, sums| sum.saturating_add(sums.amount));
+    for row in &found.rows {
         let mut cells = Vec::new();
         if report.interval.is_some() {
-            cells.extend(time(found.own));
+            cells.extend(time(row.own));
             if by.has_totals() {
-                cells.extend(time(found.total));
+                cells.extend(time(row.total));
             }
-            let samples = if by.has_totals() { found.total.count } else { found.own.count };
-            cells.extend([grouped(samples), noise(samples)]);
+            let sums = if by.has_totals() { row.total } else { row.own };
+            cells.extend(found.is_filtered.then(|| percent(sums.amount, shown)));
+            cells.extend([grouped(sums.count), noise(sums.count)]);
         }
         if has_exact {
-            let exact = found.exact.unwrap_or_default();
+            let exact = row.exact.unwrap_or_default();
             cells.extend(time(exact));
             cells.push(grouped(exact.count));
         }
-        cells.push(found.names.join(" < "));
+        cells.push(row.names.join(" < "));
         table.row(cells);
     }
     table.write(out)?;

@@ -2,8 +2,9 @@
 
 pub mod butterfly;
 mod chain;
-mod costs;
+pub mod costs;
 pub mod cpu;
+mod cut;
 pub mod table;
 mod wait;
 
@@ -22,6 +23,7 @@ use stackhound_export::json::info::Capture as CaptureInfo;
 use stackhound_export::json::top as json;
 use stackhound_export::json::value::Time;
 
+use self::cut::Cut;
 use crate::filter::{self, EventFilter, Filters};
 use crate::info::capture_info;
 use crate::inputs::{self, Inputs};
@@ -218,13 +220,16 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
 struct Read<R> {
     captures: Vec<Capture>,
     found: Vec<R>,
+    /// What was cut away from each.
+    cuts: Vec<Cut>,
     /// Whether a byte of them is damaged.
     damaged: bool,
 }
 
-/// Reads all captures, each with an analysis of its own.
+/// Reads all captures, each with an analysis of its own. `needs` is for [`Cut::of`].
 fn read<A, R>(
     shared: &Shared,
+    needs: fn(u16) -> bool,
     common: &Common,
     start: impl Fn(&OpenTrace, Window) -> A,
     observe: impl Fn(&mut A, &EventView<'_>, &EventFilter) -> Result<(), Full>,
@@ -233,10 +238,11 @@ fn read<A, R>(
     shared.format()?;
     let captures = inputs::captures(&shared.inputs.files, shared.inputs.grouping, common)?;
     EventFilter::parse(&shared.filters)?;
-    let (mut damaged, mut found) = (false, Vec::new());
+    let (mut damaged, mut found, mut cuts) = (false, Vec::new(), Vec::new());
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
         let trace = &capture.trace;
+        cuts.push(Cut::of(trace, needs));
         let filter = EventFilter::new(&shared.filters, trace)?;
         let enrichment = naming::enrichment(&shared.naming, common, naming::Use::Summary, Some(&filter))?;
         let mut pipeline = shared.reading.pipeline(trace)?.with(enrichment);
@@ -256,7 +262,7 @@ fn read<A, R>(
         naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
         damaged |= !outcome.trace.damage.is_empty();
     }
-    Ok(Read { captures, found, damaged })
+    Ok(Read { captures, found, cuts, damaged })
 }
 
 impl<R> Read<R> {
@@ -267,17 +273,22 @@ impl<R> Read<R> {
         shared: &Shared,
         table: impl Fn(&mut Sink, &R) -> Result<()>,
         csv: impl FnOnce(&mut Sink, &[R]) -> Result<()>,
-        document: impl Fn(&'a R) -> D,
+        document: impl Fn(&'a R, Vec<json::Cut>) -> D,
         together: impl FnOnce(Vec<(CaptureInfo<'a>, D)>) -> A,
     ) -> Result<Outcome> {
         let format = shared.format()?;
         let mut sink = shared.output.tables(format)?;
         match (format, &*self.found) {
             (Format::Table, _) => self.tables(&mut sink, table)?,
-            (Format::Csv, found) => csv(&mut sink, found)?,
-            (Format::Json, [one]) => sink.json(&document(one))?,
+            (Format::Csv, found) => {
+                self.cuts.iter().for_each(Cut::report);
+                csv(&mut sink, found)?;
+            }
+            (Format::Json, [one]) => sink.json(&document(one, self.cuts[0].document()))?,
             (Format::Json, several) => {
-                let each = self.captures.iter().map(capture_info).zip(several.iter().map(document));
+                let documents =
+                    several.iter().zip(&self.cuts).map(|(found, cut)| document(found, cut.document()));
+                let each = self.captures.iter().map(capture_info).zip(documents);
                 sink.json(&together(each.collect()))?;
             }
         }
@@ -287,13 +298,16 @@ impl<R> Read<R> {
 
     /// Writes the table of each capture.
     fn tables(&self, out: &mut Sink, table: impl Fn(&mut Sink, &R) -> Result<()>) -> Result<()> {
-        for (index, (capture, found)) in self.captures.iter().zip(&self.found).enumerate() {
+        for (index, (capture, (found, cut))) in
+            self.captures.iter().zip(self.found.iter().zip(&self.cuts)).enumerate()
+        {
             if self.captures.len() > 1 {
                 if index > 0 {
                     writeln!(out)?;
                 }
                 line(out, format_args!("capture {}: {capture}", index + 1))?;
             }
+            cut.write(out)?;
             table(out, found)?;
         }
         Ok(())

@@ -123,6 +123,9 @@ fn with_dim_unit(cell: &str, width: usize) -> String {
     }
 }
 
+/// The title of the column with the share of everything that a filter selects.
+pub const SHOWN: &str = "SHOWN %";
+
 /// The width of a text for which columns of numbers are left out, and the least width of a text.
 const TEXT_KEPT: usize = 24;
 const TEXT_MIN: usize = 8;

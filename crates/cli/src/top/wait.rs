@@ -8,10 +8,11 @@ use clap::{Args, ValueEnum};
 use stackhound::analysis::rows::{Applied, Row};
 use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
 use stackhound::profile;
+use stackhound::schema::kernel::hook_id;
 use stackhound_export::escape::line;
-use stackhound_export::json::top::{CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
+use stackhound_export::json::top::{self as json, CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
 
-use super::table::{self, Column, Table, seconds};
+use super::table::{self, Column, SHOWN, Table, percent, seconds};
 use super::{Dimension, Shared, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -139,6 +140,7 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
     }
     let read = super::read(
         shared,
+        is_scheduling,
         common,
         |trace, window| Waits::new(String::new(), trace, window),
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
@@ -158,11 +160,16 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
         shared,
         |out, found| table(out, by, metric, shared, found),
         |out, found| csv(out, by, found),
-        |found| document(by, metric, shared, found),
+        |found, cut| document(by, metric, shared, found, cut),
         |each| TopWaitOfCaptures {
             captures: each.into_iter().map(|(capture, top)| CaptureTopWait { capture, top }).collect(),
         },
     )
+}
+
+/// Whether times of threads need all kernel events with a hook id.
+pub fn is_scheduling(id: u16) -> bool {
+    matches!(id, hook_id::THREAD_C_SWITCH | hook_id::THREAD_READY_THREAD)
 }
 
 /// The note about records of compact context switches.
@@ -189,7 +196,13 @@ pub fn require_switches(captures: impl IntoIterator<Item = (u64, u64)>) -> Resul
     }
 }
 
-fn document<'a>(by: WaitDimension, metric: Metric, shared: &'a Shared, found: &'a Analyzed) -> TopWait<'a> {
+fn document<'a>(
+    by: WaitDimension,
+    metric: Metric,
+    shared: &'a Shared,
+    found: &'a Analyzed,
+    cut: Vec<json::Cut>,
+) -> TopWait<'a> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
     let (total, unknown) = (report.total(metric.measure), report.unknown());
@@ -207,6 +220,7 @@ fn document<'a>(by: WaitDimension, metric: Metric, shared: &'a Shared, found: &'
     });
     TopWait {
         metric: metric.name,
+        cut,
         by: by.name(),
         window: window(&report.clock, report.window),
         count: total.count,
@@ -301,6 +315,8 @@ fn table(
     } else {
         columns.push(Column::right(metric.column));
     }
+    let is_filtered = shared.is_filtered() || shared.patterns.selects();
+    columns.extend(is_filtered.then(|| Column::right(SHOWN)));
     columns.extend(["COUNT", "MAX s"].map(Column::right));
     columns.push(Column::left(by.title()));
     let mut table = Table::new(columns);
@@ -309,6 +325,7 @@ fn table(
         if by.has_totals() {
             cells.push(clock(row.total.amount));
         }
+        cells.extend(is_filtered.then(|| percent(row.total.amount, total.amount)));
         cells.extend([grouped(row.total.count), clock(row.total.max), row.names.join(" < ")]);
         table.row(cells);
     }

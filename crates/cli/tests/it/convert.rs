@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::demonstration::{demo, run};
 use crate::program::refused;
 
@@ -18,7 +20,10 @@ fn shown(folder: &Path, line: &str) -> Vec<String> {
         }
         (None, line) => line.to_owned(),
     };
-    text.lines().filter(|line| !line.contains("EventTrace/Header")).map(without_input).collect()
+    // Events that describe the file itself.
+    let is_of_file =
+        |line: &&str| line.contains("EventTrace/Header") || line.contains(r#""provider":"Stackhound""#);
+    text.lines().filter(|line| !is_of_file(line)).map(without_input).collect()
 }
 
 #[test]
@@ -50,6 +55,111 @@ fn a_smaller_trace_gives_the_same_answers() {
             }
         }
     }
+}
+
+/// The exit code, the document without the facts about the cut, and what was cut away that is needed.
+fn measured(folder: &Path, line: &str) -> (Option<i32>, Value, usize) {
+    let output = run(folder, &line.split(' ').collect::<Vec<_>>());
+    let mut document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let cut = document.as_object_mut().and_then(|document| document.remove("cut"));
+    let needed = |cut: &Value| cut["needed"].as_array().map_or(0, Vec::len);
+    let needed = cut.iter().flat_map(|cut| cut.as_array().unwrap()).map(needed).sum();
+    (output.status.code(), document, needed)
+}
+
+/// Measurements that are the same in a smaller trace, and those that state what is missing.
+const SAME: [&str; 7] = [
+    "top cpu --by function",
+    "top cpu --by thread",
+    "top file --by stack",
+    "top memory --by stack",
+    "top fault",
+    "top network",
+    "callers ntoskrnl.exe!* --metric file",
+];
+const STATED: [&str; 3] = ["top wait", "top disk", "top syscall"];
+
+/// Compares sums of a trace and of its cut, with the same filter. Returns how many have rows.
+#[track_caller]
+fn check_sums(folder: &Path, whole: &str, filter: &str) -> usize {
+    let convert = format!("convert {whole} -o part.etl {filter}");
+    let converted = run(folder, &convert.split(' ').collect::<Vec<_>>());
+    assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+    let mut with_rows = 0;
+    for verb in SAME.iter().chain(&STATED) {
+        let [expected, found] = [whole, "part.etl"]
+            .map(|trace| measured(folder, &format!("{verb} {trace} -q --all --format json {filter}")));
+        let is_same = (&expected.0, &expected.1) == (&found.0, &found.1);
+        if SAME.contains(verb) {
+            assert!(is_same, "{verb} {filter}:\n{}\n{}", expected.1, found.1);
+            with_rows += usize::from(expected.1["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+        } else {
+            assert!(
+                is_same || found.2 > 0 || found.0 == Some(2),
+                "{verb} {filter}:\n{}\n{}",
+                expected.1,
+                found.1
+            );
+        }
+    }
+    with_rows
+}
+
+/// `stackhound/tests/it/cut.rs` compares many traces and filters.
+#[test]
+fn a_smaller_trace_gives_the_same_sums() {
+    let folder = demo();
+    for filter in ["--from +0.1s --to +0.2s", "--process browser.exe"] {
+        let found = check_sums(folder.path(), "stackhound-demo.etl", filter);
+        assert!(found >= 6, "{filter}: {found} measurements have rows");
+    }
+}
+
+/// A trace of PerfView ends with a session that has no samples.
+#[test]
+fn percentages_are_those_of_the_sampled_part() {
+    let Some(trace) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trace.to_str().unwrap();
+    let line = |line: &str| run(folder.path(), &line.split(' ').collect::<Vec<_>>());
+    // The last sample is at 10.9643 s.
+    assert!(line(&format!("convert -q {whole} -o part.etl --to +10.965s")).status.success());
+    let [expected, found] = [whole, "part.etl"]
+        .map(|trace| measured(folder.path(), &format!("top cpu {trace} -q --format json")));
+    for key in ["available", "busy", "idle", "not_sampled", "samples", "rows"] {
+        assert_eq!(found.1[key], expected.1[key], "{key}");
+    }
+    assert!(expected.1["not_sampled"].as_u64() < expected.1["available"].as_u64().map(|all| all / 100));
+    assert!(line(&format!("diff -q part.etl {whole} --all --exit-code")).status.success());
+}
+
+#[test]
+fn a_smaller_trace_states_what_was_cut_away() {
+    let folder = demo();
+    let shown = |line: &str| {
+        let output = run(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    shown("convert -q stackhound-demo.etl -o part.etl --process browser.exe --to +0.3s");
+    shown("convert -q part.etl -o smaller.etl --event FileIo/*");
+    let first = "Cut by process i~ 'browser.exe', to +0.3s: ";
+    let second = "Cut by event i~ 'FileIo/*': ";
+    for (line, cuts) in [
+        ("top cpu part.etl", &[first][..]),
+        ("top wait part.etl", &[first]),
+        ("top file smaller.etl", &[first, second]),
+        ("top disk part.etl -q --format csv", &[first]),
+        ("part.etl", &["cut by process i~ 'browser.exe', to +0.3s: "]),
+    ] {
+        let text = shown(line);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for cut in cuts {
+            assert!(text.contains(cut), "{line}: {text}");
+        }
+    }
+    assert!(shown("top wait part.etl").contains("of 529 Thread/ReadyThread"));
+    assert!(!shown("top file part.etl").contains("Cut away"));
+    assert!(!shown("top wait stackhound-demo.etl").contains("Cut"));
 }
 
 #[test]

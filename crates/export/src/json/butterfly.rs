@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::info::Capture;
-use super::top::{Grouping, Window};
+use super::top::{Cut, Grouping, Window};
 
 /// `callers --format json` and `callees --format json`: the callers or the callees of a function in one
 /// capture.
@@ -14,6 +14,9 @@ use super::top::{Grouping, Window};
 pub struct Butterfly<'a> {
     /// What is measured: the name of a command of `top`.
     pub metric: &'static str,
+    /// How the trace was cut from a larger one, if it was; the first cut first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// What the rows are: `callers` or `callees`.
     pub side: &'static str,
     /// The function as it was requested.

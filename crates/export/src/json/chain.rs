@@ -4,12 +4,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::top::Window;
+use super::top::{Cut, Window};
 
 /// `top wait --tid TID --chain --format json`: the critical path of a thread. Times are nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct TopChain {
+    /// How the trace was cut from a larger one, if it was; the first cut first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// The process and the thread.
     pub name: String,
     /// Process id.

@@ -15,14 +15,17 @@ use super::value::Time;
 pub struct TopCpu<'a> {
     /// What is measured: `cpu`.
     pub metric: &'static str,
+    /// How the trace was cut from a larger one, if it was; the first cut first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack` or `service`.
     pub by: &'static str,
     /// The analyzed part of the trace.
     pub window: Window,
     /// Number of processors.
     pub processor_count: u32,
-    /// The processor time that was available: the duration of the window times the number of
-    /// processors.
+    /// The processor time that was available: the time in which sessions with samples or context
+    /// switches ran, within the window, times the number of processors.
     pub available: u64,
     /// Number of samples of threads, deferred procedure calls and interrupt service routines.
     pub samples: u64,
@@ -49,6 +52,33 @@ pub struct TopCpu<'a> {
     pub grouping: Option<Grouping<'a>>,
     /// The rows, those with the most time first.
     pub rows: Vec<CpuRow<'a>>,
+}
+
+/// How a trace was cut from a larger one.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Cut {
+    /// The conditions of the events that were selected.
+    pub selection: String,
+    /// Number of events of the larger trace.
+    pub events: u64,
+    /// Number of selected events.
+    pub selected: u64,
+    /// The kinds of events of which the measurement needs all, and some were cut away. If there are
+    /// any, the results are not those of the larger trace.
+    pub needed: Vec<CutKind>,
+}
+
+/// The events of one kind in a trace that was cut from a larger one.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct CutKind {
+    /// The name of the events.
+    pub name: String,
+    /// Their number in the larger trace.
+    pub events: u64,
+    /// How many of them are left.
+    pub kept: u64,
 }
 
 /// A part of a trace.
@@ -166,6 +196,9 @@ pub struct CaptureTopCpu<'a> {
 pub struct TopWait<'a> {
     /// What is measured: `wait` or `ready`.
     pub metric: &'static str,
+    /// How the trace was cut from a larger one, if it was; the first cut first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack`, `service`, `reason`
     /// or `readying-thread`.
     pub by: &'static str,
@@ -252,6 +285,9 @@ pub struct CaptureTopWait<'a> {
 pub struct TopCosts<'a> {
     /// What is measured: the name of the command.
     pub metric: &'static str,
+    /// How the trace was cut from a larger one, if it was; the first cut first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// What the rows are about: the value of `--by`.
     pub by: &'a str,
     /// The analyzed part of the trace.

@@ -5,9 +5,16 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
-use stackhound::cut::{Cut, CutCounts, Selected};
+use stackhound::analysis::Window;
+use stackhound::analysis::costs::{self, CostBy, Costs, Metric};
+use stackhound::analysis::cpu::Cpu;
+use stackhound::analysis::cpu::weights::Weighing;
+use stackhound::analysis::needed::{Choice, Need, Needed};
+use stackhound::analysis::rows::By;
+use stackhound::cut::{Cut, CutCounts, CutNote, Selected};
 use stackhound::export::json::event_rows::EventRows;
-use stackhound::trace::{OpenTrace, Source};
+use stackhound::profile::Grouping;
+use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Enrichment, EventView, Passes, Pipeline, Predicate, TraceState};
 use stackhound_etl::EtlFile;
 use stackhound_scenario::{Mix, Scenario};
@@ -90,7 +97,7 @@ fn lines(trace: &OpenTrace, choose: impl Fn(&EventView<'_>) -> bool) -> Vec<Stri
 
 fn cut(trace: &OpenTrace, choose: impl Fn(&EventView<'_>) -> bool) -> (Vec<u8>, CutCounts) {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let (selected, _) = Selected::by(&mut pipeline, |view| ControlFlow::Continue(choose(view)));
+    let (selected, _) = Selected::by(&mut pipeline, |view, _, _| ControlFlow::Continue(choose(view)));
     let cut = Cut::of(trace, TraceState::losses(pipeline.trace_state()), &selected).expect("one session");
     let (file, _) = cut.write(trace, Cursor::new(Vec::new()), |_, _| true).expect("written to memory");
     (file.into_inner(), cut.counts)
@@ -228,4 +235,155 @@ fn traces_of_windows_are_cut() {
             assert!(total > 0 && same == total, "{name}: {same} of {total}");
         }
     }
+}
+
+/// The measurements that are the same in a cut trace, apart from processor time.
+const METRICS: [&Metric; 6] =
+    [&costs::FILE, &costs::MEMORY, &costs::FAULT, &costs::NETWORK, &costs::GC, &costs::JIT];
+
+/// The conditions of events, and the times in hundredths.
+#[derive(Clone, Copy, Debug)]
+struct Conditions {
+    filter: Option<&'static str>,
+    part: Option<(i64, i64)>,
+}
+
+impl Conditions {
+    fn window(self, times: (i64, i64)) -> Window {
+        let at = |hundredths: i64| TraceTime(times.0 + (times.1 - times.0) * hundredths / 100);
+        let (from, to) = self.part.map(|(from, to)| (at(from), at(to))).unzip();
+        Window { from, to }
+    }
+
+    /// Whether an event is selected, apart from its time.
+    fn predicate(self) -> impl Fn(&EventView<'_>) -> bool {
+        let predicate = self.filter.map(|text| Predicate::parse(text).expect("a filter"));
+        move |view| predicate.as_ref().is_none_or(|predicate| predicate.matches(view))
+    }
+}
+
+/// All sums of a trace, one per line, and whether there are any.
+fn sums(trace: &OpenTrace, conditions: Conditions, window: Window) -> (Vec<String>, bool) {
+    let holds = conditions.predicate();
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let mut cpu = Cpu::new(String::new(), trace, window, Weighing::default());
+    let mut costs = METRICS.map(|metric| Costs::new(metric, String::new(), trace, window));
+    pipeline.run(|view| {
+        let holds = holds(view);
+        cpu.observe(view, || holds && window.contains(view.time())).expect("few stacks");
+        costs.iter_mut().for_each(|costs| costs.observe(view, || holds).expect("few stacks"));
+        ControlFlow::Continue(())
+    });
+    let (known, ..) = pipeline.parts();
+    let mut report = cpu.finish(known, None);
+    if conditions.filter.is_some() {
+        (report.exact, report.compact) = (None, 0);
+    }
+    let exact = report.exact.as_ref().map(|exact| (exact.busy(), exact.idle, exact.stats));
+    let mut lines = vec![format!(
+        "{:?}",
+        (report.available(), report.classes, report.without_stack, report.interval, report.window, exact)
+    )];
+    let by = [By::Thread, By::Stack, By::Frames(Grouping::Function)];
+    let mut rows: Vec<String> =
+        by.iter().flat_map(|by| report.rows(*by)).map(|row| format!("{row:?}")).collect();
+    for costs in costs {
+        let report = costs.finish(known, None);
+        lines.push(format!(
+            "{} {:?}",
+            report.metric.name,
+            (report.total(), &report.remainders, report.without_stack, report.window, report.events > 0)
+        ));
+        let by = [CostBy::Actor(By::Stack), CostBy::Actor(By::Thread), CostBy::Own(0)];
+        let by = by.into_iter().filter(|by| *by != CostBy::Own(0) || !report.metric.dimensions.is_empty());
+        rows.extend(by.flat_map(|by| report.rows(by)).map(|row| format!("{} {row:?}", report.metric.name)));
+    }
+    let has_rows = !rows.is_empty();
+    lines.extend(rows);
+    (lines, has_rows)
+}
+
+/// A cut trace with everything that sums need.
+fn cut_with_sums(trace: &OpenTrace, conditions: Conditions, window: Window) -> Vec<u8> {
+    let holds = conditions.predicate();
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let mut needed = Needed::new(window);
+    let (mut selected, _) = Selected::by(&mut pipeline, |view, number, selected| {
+        let choice = match (window.contains(view.time()), holds(view)) {
+            (true, true) => Choice::Selected,
+            (false, true) if Needed::reads(view) => Choice::AtOtherTime,
+            _ => Choice::No,
+        };
+        if choice == Choice::AtOtherTime {
+            selected.expect_stack(view);
+        }
+        needed.observe(view, number, choice, |Need { number, with_stack }| selected.need(number, with_stack));
+        ControlFlow::Continue(choice == Choice::Selected)
+    });
+    needed.finish(|Need { number, with_stack }| selected.need(number, with_stack));
+    let losses = TraceState::losses(pipeline.trace_state());
+    let mut cut = Cut::of(trace, losses, &selected).expect("one session");
+    cut.note().selection = format!("{conditions:?}");
+    (cut.note().from, cut.note().to) = (window.from, window.to);
+    let (file, _) = cut.write(trace, Cursor::new(Vec::new()), |_, _| true).expect("written to memory");
+    file.into_inner()
+}
+
+/// Compares the sums of a trace with those of its cut. Returns whether there are any.
+#[track_caller]
+fn check_sums(name: &str, whole: &OpenTrace, conditions: Conditions) -> bool {
+    let window = conditions.window(times(whole));
+    let part = open(&cut_with_sums(whole, conditions, window));
+    let ((expected, has_rows), (found, _)) =
+        (sums(whole, conditions, window), sums(&part, conditions, window));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected, "{name}, {conditions:?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{name}, {conditions:?}");
+    let notes = CutNote::of(&part);
+    let [note] = &notes[..] else { panic!("{name}: {notes:?}") };
+    assert_eq!((note.from, note.to), (window.from, window.to), "{name}");
+    assert_eq!(note.selection, format!("{conditions:?}"), "{name}");
+    assert!(CutNote::of(whole).is_empty(), "{name}");
+    has_rows
+}
+
+#[test]
+fn sums_of_a_cut_trace_are_those_of_the_whole_one() {
+    const CONDITIONS: [Conditions; 7] = [
+        Conditions { filter: None, part: Some((30, 60)) },
+        Conditions { filter: None, part: Some((0, 40)) },
+        Conditions { filter: Some("process i~ 'browser.exe'"), part: None },
+        Conditions { filter: Some("process i~ 'explorer.exe'"), part: Some((20, 80)) },
+        Conditions { filter: Some("event ~ 'FileIo/*' and event != 'FileIo/OpEnd'"), part: None },
+        Conditions { filter: Some("event = 'FileIo/OpEnd'"), part: Some((50, 101)) },
+        Conditions { filter: Some("event ~ 'PerfInfo/*'"), part: Some((10, 90)) },
+    ];
+    let mut with_rows = 0;
+    for (mix, seed) in [(Mix::Default, 1), (Mix::Before, 3)] {
+        let trace = open(&demo(mix, seed));
+        for conditions in CONDITIONS {
+            with_rows += u32::from(check_sums(&format!("{mix:?} {seed}"), &trace, conditions));
+        }
+    }
+    assert!(with_rows > 9, "{with_rows}");
+}
+
+#[test]
+fn sums_of_cut_traces_of_windows_are_those_of_the_whole_ones() {
+    let mut with_rows = Vec::new();
+    for (name, _) in stackhound_corpus::trace_files() {
+        let Some(bytes) = stackhound_corpus::etl_file(&name) else { continue };
+        let trace = open(&bytes);
+        for conditions in [
+            Conditions { filter: None, part: Some((30, 60)) },
+            Conditions { filter: Some("pid > 2000"), part: None },
+        ] {
+            if check_sums(&name, &trace, conditions) {
+                with_rows.push((name.clone(), conditions));
+            }
+        }
+    }
+    println!("{with_rows:?}");
+    assert!(stackhound_corpus::folder().is_none() || with_rows.len() > 5, "{with_rows:?}");
 }
